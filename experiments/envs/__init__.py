@@ -1,0 +1,1 @@
+"""Environments and wrappers of the project, one per file; each registers itself with Gymnasium when imported."""

@@ -1,0 +1,30 @@
+"""What a learner logs: means over an update beside the values of its last minibatch."""
+
+from typing import Any
+
+import torch
+
+from experiments.metrics import LEARNER_KEYS, MINIBATCH_MEANS
+
+
+def average_over_minibatches(learner: Any) -> None:
+    """Make an RLlib learner report means over the minibatches of an update as well.
+
+    RLlib logs its losses with `window=1`: of an update with hundreds of minibatches the last one is reported. The original values
+    stay, since PPO and APPO read their KL divergence back from them.
+
+    Args:
+        learner: In its own process, through `learner_group.foreach_learner`.
+    """
+    metrics = learner.metrics
+    log_value = metrics.log_value
+    averaged = {key for keys in LEARNER_KEYS.values() for key in keys} | {"logps"}
+
+    def log_mean_too(key: Any, value: Any, **kwargs: Any) -> None:
+        log_value(key, value, **kwargs)
+        if kwargs.get("window") == 1 and isinstance(key, tuple) and len(key) == 2 and key[1] in averaged:
+            # Detached: an unwindowed series would keep the graph of every minibatch alive.
+            value = value.detach() if isinstance(value, torch.Tensor) else value
+            log_value((key[0], MINIBATCH_MEANS, key[1]), value, reduce="mean")
+
+    metrics.log_value = log_mean_too

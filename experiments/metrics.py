@@ -1,0 +1,245 @@
+"""The metric contract: names, units, and their extraction from RLlib's results. Standard library only."""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+METRICS: dict[str, str] = {
+    "eval/return_mean": "mean return of the deterministic policy over held-out episodes",
+    "eval/return_std": "standard deviation of the same returns over episodes",
+    "eval/episode_len_mean": "env steps per evaluation episode, mean",
+    "train/return_mean": "mean return of the episodes that ended since the last report",
+    "train/return_min": "lowest of them",
+    "train/return_max": "highest of them",
+    "train/episode_len_mean": "env steps per episode, mean of the same episodes",
+    "train/episodes": "how many they are",
+    "throughput/env_steps_per_s": "env steps per training second since the last report",
+    "throughput/trained_steps_per_s": "steps that the learner consumed per training second; on-policy: each once, whatever the epochs",
+    "throughput/sample_share": "share of training seconds spent sampling, or waiting for samples",
+    "throughput/learn_share": "share of training seconds spent in learner updates and the replay buffer",
+    "throughput/sync_share": "share of training seconds spent sending weights and connector states",
+    "throughput/other_share": "the rest of the training seconds",
+    "progress/env_steps": "env steps sampled so far",
+    "progress/iterations": "RLlib iterations so far",
+    "progress/updates": "gradient steps so far",
+    "progress/train_s": "training seconds so far",
+    "progress/wall_s": "seconds since the trial started, all included",
+    "progress/batch_env_steps": "env steps collected per training batch, mean since the last report",
+    "learner/loss": "total loss, mean over the minibatches of the last iteration",
+    "learner/policy_loss": "policy loss, likewise",
+    "learner/value_loss": "value or Q loss per sample, unclipped, likewise",
+    "learner/entropy": "policy entropy in nats, likewise",
+    "learner/kl": "KL divergence to the sampling policy in nats, where the algorithm computes it",
+    "learner/grad_norm": "global gradient norm before clipping, likewise",
+    "learner/lr": "learning rate",
+    "learner/explained_variance": "share of the returns' variance that the value function explains",
+    "learner/staleness_updates": "updates between the policy that sampled and the one that learns",
+    "system/cpu_percent": "CPU of the trial's process tree; 100 is one core",
+    "system/memory_mib": "resident memory of the trial's process tree, MiB",
+    "system/gpu_percent": "use of the machine's GPUs, mean",
+    "final/score": "mean return of the final evaluation",
+    "final/auc": "area under eval/return_mean over env steps, divided by the budget",
+    "final/env_steps_to_target": "env steps until eval/return_mean first holds the target for 2 evaluations",
+    "final/seconds_to_target": "training seconds until then",
+    "final/env_steps_per_s": "env steps per training second over the trial, warm-up left out",
+    "final/train_s": "training seconds of the trial",
+    "final/wall_s": "seconds of the trial, all included",
+}
+"""The allow-list: every metric that may reach MLflow, and what it means."""
+
+PHASES = {
+    "env_runner_sampling_timer": "sample",
+    "sample": "sample",
+    "learner_update_timer": "learn",
+    "replay_buffer_add_data_timer": "learn",
+    "replay_buffer_sampling_timer": "learn",
+    "replay_buffer_update_prios_timer": "learn",
+    "synch_weights": "sync",
+    "synch_env_connectors": "sync",
+}
+"""RLlib's timer names (`rllib/utils/metrics/__init__.py`) to the parts of a training second."""
+
+LEARNER_KEYS: dict[str, tuple[str, ...]] = {
+    "learner/loss": ("total_loss",),
+    "learner/policy_loss": ("policy_loss", "mean_pi_loss"),
+    # PPO's own is clipped, IMPALA's "vf_loss" a sum over the batch; DQN and SAC have a Q loss instead.
+    "learner/value_loss": ("vf_loss_unclipped", "mean_vf_loss", "vf_loss", "qf_loss"),
+    "learner/entropy": ("entropy",),
+    "learner/kl": ("mean_kl_loss",),
+    "learner/grad_norm": ("gradients_default_optimizer_global_norm", "gradients_policy_global_norm"),
+    "learner/lr": ("default_optimizer_learning_rate", "policy_learning_rate"),
+    "learner/explained_variance": ("vf_explained_var",),
+    "learner/staleness_updates": ("diff_num_grad_updates_vs_sampler_policy",),
+}
+"""Metric of the contract to RLlib's names for it, the first one found counts."""
+
+MINIBATCH_MEANS = "suite_minibatch_means"
+"""Key under `learners/<module>` that holds means over an update's minibatches (`learner.average_over_minibatches`)."""
+
+
+class NonFiniteError(RuntimeError):
+    """Training produced a NaN or an infinity; the message says where and when."""
+
+
+def learner_metrics(module_results: Mapping[str, Any], has_kl: bool) -> dict[str, float]:
+    """What one iteration's learner results say, under the contract's names.
+
+    Args:
+        module_results: RLlib's `learners/default_policy`, empty while nothing was learned.
+        has_kl: Whether the algorithm really computes a KL divergence (RLlib reports 0 where it does not).
+
+    Returns:
+        The metrics that this algorithm has.
+    """
+    module_results = {**module_results, **module_results.get(MINIBATCH_MEANS, {})}
+    found = {}
+    for name, keys in LEARNER_KEYS.items():
+        value = next((module_results[key] for key in keys if key in module_results), None)
+        if value is not None:
+            found[name] = float(value)
+    if not has_kl:
+        found.pop("learner/kl", None)
+    if "logps" in module_results:  # SAC: entropy is the mean negative log-probability of its own actions
+        found["learner/entropy"] = -float(module_results["logps"])
+    return found
+
+
+def gradient_steps(module_results: Mapping[str, Any]) -> int:
+    """Gradient steps of one iteration: rows trained on, over rows per minibatch."""
+    rows, per_step = module_results.get("num_module_steps_trained", 0), module_results.get("module_train_batch_size_mean", 0)
+    return round(float(rows) / float(per_step)) if per_step else 0
+
+
+def check_finite(values: Mapping[str, float], env_steps: int) -> None:
+    """Make sure that every value is finite.
+
+    Raises:
+        NonFiniteError: The first that is not.
+    """
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise NonFiniteError(f"non-finite {name} = {value} after {env_steps} env steps")
+
+
+@dataclass
+class EpisodeSums:
+    """Statistics of the episodes that ended since the last report, summed over runners and iterations."""
+
+    count: int = 0
+    return_sum: float = 0.0
+    len_sum: int = 0
+    return_min: float = math.inf
+    return_max: float = -math.inf
+
+    def add(self, sums: Mapping[str, Any]) -> None:
+        """Add one iteration's sums as `callbacks.log_episode` logs them; nothing where no episode ended."""
+        if not sums or not (count := int(sums.get("count", 0))):
+            return
+        self.count += count
+        self.return_sum += float(sums["return_sum"])
+        self.len_sum += int(sums["len_sum"])
+        # NaN must survive, so no min() and max(), which may drop it.
+        low, high = float(sums["return_min"]), float(sums["return_max"])
+        self.return_min = low if low < self.return_min or math.isnan(low) else self.return_min
+        self.return_max = high if high > self.return_max or math.isnan(high) else self.return_max
+
+    def metrics(self) -> dict[str, float]:
+        """The `train/` metrics; without an episode, only that there was none."""
+        if not self.count:
+            return {"train/episodes": 0}
+        return {
+            "train/return_mean": self.return_sum / self.count,
+            "train/return_min": self.return_min,
+            "train/return_max": self.return_max,
+            "train/episode_len_mean": self.len_sum / self.count,
+            "train/episodes": self.count,
+        }
+
+
+@dataclass
+class PhaseClock:
+    """Seconds of the trial's process in each part of training.
+
+    RLlib's timers are exponential means with a factor of 0.01: after one slow iteration they are off for hundreds. This clock sums.
+    """
+
+    seconds: dict[str, float] = field(default_factory=lambda: {"sample": 0.0, "learn": 0.0, "sync": 0.0})
+
+    def attach(self, metrics_logger: Any) -> None:
+        """Measure along with the `log_time` blocks of an RLlib MetricsLogger."""
+        log_time = metrics_logger.log_time
+
+        def timed(key: Any, **kwargs: Any) -> Any:
+            block = log_time(key, **kwargs)
+            phase = PHASES.get(key[-1]) if isinstance(key, tuple) and key[0] == "timers" else None
+            return block if phase is None else self._measure(phase, block)
+
+        metrics_logger.log_time = timed
+
+    @contextmanager
+    def _measure(self, phase: str, block: Any) -> Iterator[None]:
+        start = perf_counter()
+        try:
+            with block:
+                yield
+        finally:
+            self.seconds[phase] += perf_counter() - start
+
+    def shares(self, train_s: float) -> dict[str, float]:
+        """The `throughput/*_share` metrics of `train_s` seconds, which add to 1; the clock starts anew."""
+        known = sum(self.seconds.values())
+        total = max(train_s, known, 1e-9)
+        shares = {f"throughput/{phase}_share": spent / total for phase, spent in self.seconds.items()}
+        shares["throughput/other_share"] = (total - known) / total
+        self.seconds = dict.fromkeys(self.seconds, 0.0)
+        return shares
+
+
+@dataclass
+class TargetWatch:
+    """Time to target: the first report from which two evaluations running are at or above the target."""
+
+    target: float | None
+    """The env's; None never counts as reached."""
+    since: tuple[float, float] | None = None
+    reached: tuple[float, float] | None = None
+
+    def see(self, return_mean: float, env_steps: float, train_s: float) -> bool:
+        """Take in one evaluation.
+
+        Returns:
+            Whether the target is reached and held by now.
+        """
+        if self.target is None or self.reached is not None:
+            return self.reached is not None
+        if return_mean < self.target:
+            self.since = None
+        elif self.since is None:
+            self.since = (env_steps, train_s)
+        else:
+            self.reached = self.since
+        return self.reached is not None
+
+    def metrics(self) -> dict[str, float]:
+        """The `final/*_to_target` metrics; none if the target was never held."""
+        if self.reached is None:
+            return {}
+        return {"final/env_steps_to_target": self.reached[0], "final/seconds_to_target": self.reached[1]}
+
+
+def area_under_curve(points: list[tuple[float, float]], budget: float) -> float:
+    """Area under an evaluation curve over env steps, divided by the budget: a mean return.
+
+    Args:
+        points: (env steps, return), in order; the first value holds back to 0.
+        budget: Env steps of the trial.
+
+    Returns:
+        By the trapezoidal rule.
+    """
+    points = [(0.0, points[0][1]), *points]
+    area = sum((x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False))
+    return area / max(budget, points[-1][0])

@@ -1,0 +1,251 @@
+"""A study before it runs: every configuration resolved, built and checked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ray.tune import PlacementGroupFactory
+
+from experiments.algorithm import build_algorithm_config
+from experiments.errors import ConfigurationError
+from experiments.resolve import GROUPS, TrialConfig, apply_point, label_of, trial_config
+from experiments.resources import Cluster, Layout, check_fits, layout_of, request_for, settle, trials_at_once
+from experiments.schema import SuiteConfig
+from experiments.search import Point, corners, cross_seeds, group_choices, points
+
+CANONICAL_PARAMS = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
+"""RLlib's name to the parameter's name in MLflow, where they differ."""
+
+_TRAINING_PARAMS = (
+    "lr",
+    "actor_lr",
+    "critic_lr",
+    "minibatch_size",
+    "num_epochs",
+    "gamma",
+    "lambda_",
+    "clip_param",
+    "entropy_coeff",
+    "vf_loss_coeff",
+    "grad_clip",
+    "training_intensity",
+)
+
+Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
+"""Group choices (`{"algorithm": "dqn"}`) to the composed configuration, plain."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One point of the space, ready to run with any seed."""
+
+    label: str
+    point: Point
+    suite: SuiteConfig
+    request: PlacementGroupFactory
+    batch_env_steps: int
+
+    def trial(self, seed: int) -> TrialConfig:
+        """Its trial with a seed."""
+        return trial_config(self.suite, seed, self.label)
+
+    @property
+    def layout(self) -> Layout:
+        """The processes of a trial."""
+        return layout_of(self.suite.algorithm)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked study.
+
+    Attributes:
+        suite: The study's settings, common to all configurations.
+        composed: The composed configuration, for the record.
+        configurations: In the order in which they are run.
+        searched: The paths of the space.
+        cluster: What the study runs on.
+        concurrency: Trials side by side.
+    """
+
+    suite: SuiteConfig
+    composed: Mapping[str, Any]
+    configurations: tuple[Configuration, ...]
+    searched: tuple[str, ...]
+    cluster: Cluster
+    concurrency: int
+
+    @property
+    def study(self) -> str:
+        """The study's name."""
+        return self.suite.study.name
+
+    @property
+    def question(self) -> str:
+        """What it asks."""
+        return self.suite.study.question
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Replicates of each configuration."""
+        return self.suite.seeds
+
+    @property
+    def algorithms(self) -> str:
+        """The algorithms' names, joined by +."""
+        return "+".join(dict.fromkeys(c.suite.algorithm["name"] for c in self.configurations))
+
+    @property
+    def envs(self) -> str:
+        """The environments' names, joined by +."""
+        return "+".join(dict.fromkeys(c.suite.env.name for c in self.configurations))
+
+    @property
+    def hardware(self) -> str:
+        """The hardware profiles' names, joined by +."""
+        return "+".join(dict.fromkeys(c.suite.hardware.name for c in self.configurations))
+
+    @property
+    def experiment(self) -> str:
+        """The MLflow experiment of the trials."""
+        return f"{self.study}/{self.algorithms}-{self.envs}"
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether each trial has the machine to itself, so that throughput is comparable."""
+        return self.concurrency == 1
+
+    @property
+    def trials(self) -> list[TrialConfig]:
+        """All trials, in the order in which they are run."""
+        return [configuration.trial(seed) for configuration, seed in cross_seeds(self.configurations, self.seeds)]
+
+    @property
+    def total_env_steps(self) -> int:
+        """Env steps of the whole study."""
+        return sum(c.suite.budget_env_steps for c in self.configurations) * len(self.seeds)
+
+    @property
+    def searched_params(self) -> list[str]:
+        """The searched settings' names among a trial's parameters."""
+        return [_param_name(path) for path in self.searched]
+
+    def summary(self) -> str:
+        """The size of the study in a line."""
+        configurations, seeds = len(self.configurations), len(self.seeds)
+        return (
+            f"{_plural(configurations, 'configuration')} x {_plural(seeds, 'seed')} = {_plural(configurations * seeds, 'trial')}, "
+            f"{self.total_env_steps:,} env steps, {self.concurrency} at once"
+        )
+
+    def study_params(self) -> dict[str, Any]:
+        """Parameters of the study's own run."""
+        return {
+            "configurations": len(self.configurations),
+            "seeds": len(self.seeds),
+            "budget_env_steps": self.suite.budget_env_steps,
+            "concurrency": self.concurrency,
+            "cluster": str(self.cluster),
+            **{f"space.{path}": values for path, values in self.suite.study.space.items()},
+        }
+
+    def trial_params(self, trial: TrialConfig) -> dict[str, Any]:
+        """Parameters of a trial's run: the canonical ones it has, and whatever is searched."""
+        training, layout = trial.algorithm["training"], layout_of(trial.algorithm)
+        params = {
+            "algorithm": trial.algorithm["name"],
+            "env": trial.env.name,
+            "seed": trial.seed,
+            "budget_env_steps": trial.budget_env_steps,
+            "train_batch_size_total": trial.total_train_batch_size,
+            **{CANONICAL_PARAMS.get(k, k): training[k] for k in _TRAINING_PARAMS if training.get(k) is not None},
+            "num_env_runners": layout.num_env_runners,
+            "num_envs_per_env_runner": layout.num_envs_per_env_runner,
+            "num_learners": layout.num_learners,
+            "num_gpus_per_learner": layout.num_gpus_per_learner,
+            "threads_per_process": trial.threads_per_process,
+        }
+        mapping = trial.to_mapping()
+        for path in self.searched:
+            if path not in GROUPS and _param_name(path) not in params:
+                node: Any = mapping
+                for part in path.split("."):
+                    node = node.get(part) if isinstance(node, dict) else None
+                params[_param_name(path)] = node
+        return params
+
+
+def make_plan(compose: Compose, cluster: Cluster) -> Plan:
+    """Resolve, build and check every configuration of a study.
+
+    Args:
+        compose: Composes the configuration with the given group choices.
+        cluster: What there is to run on.
+
+    Returns:
+        A plan in which every trial can start.
+
+    Raises:
+        ConfigurationError: Anything is wrong.
+    """
+    from experiments.schema import parse
+
+    composed = compose({})
+    suite = parse(composed)
+    space = suite.study.space
+    for path in space:
+        if path == "seeds" or path.startswith(("study", "search", "scheduler", "tracking")):
+            raise ConfigurationError(f"study.space: {path} is a setting of the study itself and cannot differ between its trials.")
+    by_choice = {tuple(sorted(choice.items())): compose(choice) for choice in group_choices(space)}
+    drawn = points(space, suite.search)
+
+    def resolved(point: Point) -> SuiteConfig:
+        choice = tuple(sorted((k, v) for k, v in point.items() if k in GROUPS))
+        return apply_point(by_choice[choice], point)
+
+    num_trials = len(drawn) * len(suite.seeds)
+    if suite.search.name != "grid":
+        for corner in corners(space):
+            settled = settle(resolved(corner), cluster, num_trials)
+            build_algorithm_config(trial_config(settled, suite.seeds[0], "corner"))
+    configurations: dict[str, Configuration] = {}
+    for point in drawn:
+        settled = settle(resolved(point), cluster, num_trials)
+        trial = trial_config(settled, suite.seeds[0], label_of(point, f"{settled.algorithm['name']}-{settled.env.name}"))
+        config = build_algorithm_config(trial)
+        request = request_for(config)
+        check_fits(request, cluster, settled.hardware.name)
+        if trial.config_id in configurations:
+            raise ConfigurationError(
+                f"study.space: {trial.label!r} and {configurations[trial.config_id].label!r} come out as the same configuration."
+            )
+        configurations[trial.config_id] = Configuration(trial.label, point, settled, request, config.total_train_batch_size)
+    _check_labels(list(configurations.values()))
+    _check_common_grid(list(configurations.values()))
+    limit = min(num_trials, suite.hardware.max_concurrent_trials or num_trials)
+    concurrency = min(trials_at_once(c.request, cluster, limit) for c in configurations.values())
+    return Plan(suite, composed, tuple(configurations.values()), tuple(space), cluster, concurrency)
+
+
+def _check_labels(configurations: Sequence[Configuration]) -> None:
+    labels = [c.label for c in configurations]
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ConfigurationError(f"study.space: two configurations read {twice!r} when their values are rounded for display.")
+
+
+def _check_common_grid(configurations: Sequence[Configuration]) -> None:
+    grids = {c.suite.report_every_env_steps for c in configurations}
+    if len(grids) > 1:
+        raise ConfigurationError(
+            f"report_every_env_steps differs between the trials of the study: {sorted(grids)}. Set it: report_every_env_steps={max(grids)}."
+        )
+
+
+def _param_name(path: str) -> str:
+    leaf = path.rsplit(".", 1)[-1]
+    return CANONICAL_PARAMS.get(leaf, leaf)
+
+
+def _plural(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -1,0 +1,225 @@
+"""What a person sees while a study runs, and at its end."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.driver_callback import DriverCallback
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from analysis.stats import Interval
+from experiments.plan import Plan
+from experiments.resolve import TrialConfig
+from experiments.summary import ConfigurationSummary, TrialOutcome
+from experiments.tracking import failure_reason
+from experiments.trial import STEP, TRIAL
+
+LINE_EVERY_S = 15.0
+"""Spacing of progress lines where there is no terminal."""
+MOST_ROWS = 16
+
+
+@dataclass
+class _Row:
+    label: str
+    seed: int
+    budget: int
+    status: str = "starting"
+    env_steps: int = 0
+    return_mean: float = math.nan
+    env_steps_per_s: float = math.nan
+    changed: float = 0.0
+
+
+class ProgressCallback(DriverCallback):
+    """A live table on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        """Show `plan` on `console`."""
+        self._plan, self._console = plan, console
+        self._rows: dict[str, _Row] = {}
+        self._start = self._last_line = time.monotonic()
+        self._first_report: float | None = None
+        self._total = plan.total_env_steps
+        self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
+
+    def __enter__(self) -> "ProgressCallback":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """A row for the trial."""
+        config = TrialConfig.from_mapping(trial.config[TRIAL])
+        self._row(trial.trial_id, _Row(config.label, config.seed, config.budget_env_steps))
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
+        """The row's newest numbers."""
+        row = self._rows[trial.trial_id]
+        row.status, row.changed, row.env_steps = "running", time.monotonic(), int(result[STEP])
+        row.return_mean = result.get("eval/return_mean", row.return_mean)
+        row.env_steps_per_s = result["throughput/env_steps_per_s"]
+        self._first_report = self._first_report or time.monotonic()
+        self._line()
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """The row is finished."""
+        row = self._rows[trial.trial_id]
+        row.status, row.changed = "finished", time.monotonic()
+        row.return_mean = trial.last_result.get("final/score", row.return_mean)
+        row.env_steps = row.budget
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """The row has failed: said at once."""
+        row = self._rows.get(trial.trial_id)
+        if row is not None:
+            row.status, row.changed = "failed", time.monotonic()
+            row.env_steps = row.budget  # nothing more will come of it
+            self._console.print(Text(f"failed: {row.label} seed {row.seed}: {failure_reason(trial)}", style="red"))
+
+    def _row(self, key: str, row: _Row) -> None:
+        row.changed = time.monotonic()
+        self._rows.setdefault(key, row)
+
+    def _line(self) -> None:
+        now = time.monotonic()
+        if self._live is None and now - self._last_line >= LINE_EVERY_S:
+            self._last_line = now
+            self._console.print(self._overall())
+
+    def _overall(self) -> str:
+        counts = Counter(row.status for row in self._rows.values())
+        done = sum(row.env_steps for row in self._rows.values())
+        trials = len(self._plan.configurations) * len(self._plan.seeds)
+        failed = f", {counts['failed']} failed" if counts["failed"] else ""
+        return (
+            f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / self._total:.0f}% of the env steps, "
+            f"{duration(time.monotonic() - self._start)} so far, {self._left(done)}"
+        )
+
+    def _left(self, done: int) -> str:
+        if self._first_report is None or not done:
+            return "time left unknown"
+        rate = done / (time.monotonic() - self._start)
+        return f"about {duration((self._total - done) / rate)} left"
+
+    def _render(self) -> RenderableType:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in ("configuration", "seed", "status", "env steps", "return", "env steps/s"):
+            table.add_column(name, justify="left" if name in ("configuration", "status") else "right")
+        rows = sorted(self._rows.values(), key=lambda r: (r.status in ("finished", "failed"), -r.changed))
+        for row in rows[:MOST_ROWS]:
+            style = {"finished": "green", "failed": "red"}.get(row.status, "")
+            table.add_row(
+                row.label,
+                str(row.seed),
+                Text(row.status, style=style),
+                f"{row.env_steps:,}/{row.budget:,}",
+                _number(row.return_mean, ".1f"),
+                _number(row.env_steps_per_s, ",.0f"),
+            )
+        done = sum(row.env_steps for row in self._rows.values())
+        hidden = len(self._rows) - MOST_ROWS
+        more = [Text(f"and {hidden} more finished", style="dim")] if hidden > 0 else []
+        return Group(table, *more, ProgressBar(total=self._total, completed=done, width=60), Text(self._overall()))
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What a study is about to do."""
+    layouts = dict.fromkeys(f"{c.layout}" for c in plan.configurations)
+    return [
+        f"study       {plan.study}: {plan.question}",
+        f"trials      {plan.summary()}",
+        f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
+        f"throughput  {'comparable: each trial runs alone' if plan.exclusive else 'not comparable with other studies: trials share the machine'}",
+    ]
+
+
+def plan_table(plan: Plan) -> Table:
+    """The configurations of a plan."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("configuration", "id", "seeds", "env steps", "batch (env steps)", "CPUs", "GPUs"):
+        table.add_column(name, justify="left" if name in ("configuration", "id") else "right")
+    for c in plan.configurations:
+        need = c.request.required_resources
+        table.add_row(
+            c.label,
+            c.trial(plan.seeds[0]).config_id,
+            ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds)),
+            f"{c.suite.budget_env_steps:,}",
+            f"{c.batch_env_steps:,}",
+            f"{need.get('CPU', 0):g}",
+            f"{need.get('GPU', 0):g}",
+        )
+    return table
+
+
+def outcome_table(summaries: Sequence[ConfigurationSummary], exclusive: bool) -> Table:
+    """The closing table."""
+    table = Table(
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+        caption="mean over seeds [95% Student t interval]; best score first, ties by area under the curve"
+        + ("" if exclusive else "; env steps/s with trials side by side"),
+        caption_justify="left",
+    )
+    for name in ("configuration", "seeds", "score", "env steps to target", "env steps/s"):
+        table.add_column(name, justify="left" if name == "configuration" else "right", no_wrap=True)
+    for s in summaries:
+        table.add_row(
+            s.label,
+            f"{s.finished}/{s.seeds}",
+            interval(s.score, ".1f"),
+            interval(s.env_steps_to_target, ",.0f") if s.env_steps_to_target else f"{s.reached}/{s.finished} seeds reach it",
+            interval(s.env_steps_per_s, ",.0f"),
+        )
+    return table
+
+
+def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:
+    """What failed and why: one line per cause, not per trial."""
+    by_cause: dict[str, list[TrialOutcome]] = {}
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            by_cause.setdefault(outcome.failure, []).append(outcome)
+    lines = []
+    for cause, trials in by_cause.items():
+        named = ", ".join(f"{t.label} s={t.seed}" for t in trials[:3])
+        more = f" and {len(trials) - 3} more" if len(trials) > 3 else ""
+        lines.append(f"{len(trials)} failed: {cause}  ({named}{more})")
+    return lines
+
+
+def interval(value: Interval | None, form: str) -> str:
+    """`480.1 [470.0, 490.2]`; a dash where there is no number."""
+    if value is None:
+        return "-"
+    if math.isnan(value.low):
+        return f"{value.estimate:{form}} [one seed]"
+    return f"{value.estimate:{form}} [{value.low:{form}}, {value.high:{form}}]"
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 10 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _number(value: float, form: str) -> str:
+    return "" if math.isnan(value) else f"{value:{form}}"

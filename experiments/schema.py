@@ -1,0 +1,254 @@
+"""Our own knobs as frozen dataclasses with range checks.
+
+RLlib's settings are not restated here: the sections of `conf/algorithm` stay plain mappings and are checked by RLlib's own builder
+methods (`experiments/algorithm.py`).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from experiments.errors import ConfigurationError
+
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+MAX_REPORTS = 320
+"""Points of a curve that MLflow's UI draws without sampling (`MAX_METRICS_PER_REQUEST` in its chart queries)."""
+
+
+def _reject_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
+
+
+_Number = Annotated[float, BeforeValidator(_reject_bool)]
+_Count = Annotated[StrictInt, Field(ge=0)]
+_Positive = Annotated[StrictInt, Field(ge=1)]
+
+
+@dataclass(frozen=True, config=_STRICT)
+class EnvSettings:
+    """One environment: what `conf/env/*.yaml` holds.
+
+    Attributes:
+        name: The word used in run names and in `conf/env`.
+        id: Gymnasium id; `module:Id` imports the module first.
+        env_config: Keyword arguments of `gymnasium.make`.
+        vectorize_mode: How RLlib vectorises it: `sync`, `async` or `vector_entry_point`.
+        budget_env_steps: Env steps a trial may sample, by default.
+        report_every_env_steps: Spacing of the common report grid, by default.
+        target: The return at which the environment counts as solved; `None` if nobody agreed on one.
+        score_range: Lowest and highest possible return, where they are known.
+        extra: The optional-dependency group of this project that installs it; `None` if the core does.
+    """
+
+    name: StrictStr
+    id: StrictStr
+    env_config: dict[str, Any]
+    vectorize_mode: Literal["sync", "async", "vector_entry_point"]
+    budget_env_steps: _Positive
+    report_every_env_steps: _Positive
+    target: _Number | None
+    score_range: tuple[_Number | None, _Number | None]
+    extra: StrictStr | None = None
+
+
+@dataclass(frozen=True, config=_STRICT)
+class HardwareSettings:
+    """What the study may use of a machine or a cluster: what `conf/hardware/*.yaml` holds.
+
+    Attributes:
+        name: The profile.
+        address: A running Ray cluster to join (`auto` or `host:port`); `None` starts Ray on this machine.
+        num_cpus: CPUs to schedule on; `None` takes what is there. A larger number declares logical CPUs.
+        num_gpus: GPUs to schedule on; `None` takes what is there. 0 puts every learner on the CPU.
+        total_envs: Environments of one trial that `auto` spreads over the runners.
+        num_env_runners: Runner actors of a trial; `None` lets the suite choose, 0 samples in the trial's own process.
+        num_envs_per_env_runner: Environments of a runner; `None` lets the suite choose.
+        num_learners: Learner actors of a trial; `None` lets the suite choose, 0 learns in the trial's own process.
+        num_gpus_per_learner: GPUs of a learner, fractions allowed; `None` lets the suite choose.
+        threads_per_process: Torch and BLAS threads of each process of a trial. Part of what a result depends on.
+        max_concurrent_trials: Trials side by side; `None` takes as many as fit.
+    """
+
+    name: StrictStr
+    address: StrictStr | None = None
+    num_cpus: _Positive | None = None
+    num_gpus: _Count | None = None
+    total_envs: _Positive = 16
+    num_env_runners: _Count | None = None
+    num_envs_per_env_runner: _Positive | None = None
+    num_learners: _Count | None = None
+    num_gpus_per_learner: Annotated[_Number, Field(ge=0)] | None = None
+    threads_per_process: _Positive = 1
+    max_concurrent_trials: _Positive | None = None
+
+
+@dataclass(frozen=True, config=_STRICT)
+class EvaluationSettings:
+    """The deterministic policy on held-out env seeds.
+
+    Attributes:
+        episodes: Episodes of each evaluation on the way.
+        final_episodes: Episodes of the final evaluation, whose mean return is the score.
+        every_env_steps: Spacing of the evaluations, a multiple of the report grid; `None` evaluates at every report.
+    """
+
+    episodes: _Positive
+    final_episodes: _Positive
+    every_env_steps: _Positive | None = None
+
+
+@dataclass(frozen=True, config=_STRICT)
+class CheckpointSettings:
+    """When a trial saves itself.
+
+    Attributes:
+        every_env_steps: Spacing of the checkpoints, a multiple of the report grid; `None` saves at the end alone.
+        keep: Checkpoints kept of each trial, the newest ones.
+    """
+
+    every_env_steps: _Positive | None = None
+    keep: _Positive = 1
+
+
+@dataclass(frozen=True, config=_STRICT)
+class SearchSettings:
+    """How configurations are taken from the study's space: what `conf/search/*.yaml` holds.
+
+    Attributes:
+        name: `grid` crosses every list; `random` draws from lists and distributions alike.
+        num_samples: Configurations that `random` draws.
+        seed: Seed of the draw.
+    """
+
+    name: Literal["grid", "random"]
+    num_samples: _Positive | None = None
+    seed: _Count | None = None
+
+
+@dataclass(frozen=True, config=_STRICT)
+class SchedulerSettings:
+    """Which trials may stop early: `fifo` lets each one use its whole budget."""
+
+    name: Literal["fifo"]
+
+
+@dataclass(frozen=True, config=_STRICT)
+class TrackingSettings:
+    """Where MLflow keeps the runs.
+
+    Attributes:
+        name: The choice in `conf/tracking`.
+        uri: A tracking server (`http://...`) or a database (`sqlite:///...`); `None` is the embedded store under `output_dir`.
+        timeout_s: How long one request to a server may take before it counts as failed.
+        tensorboard: Whether TensorBoard files are written beside the trials.
+        system_metrics: Whether CPU, memory and GPU use of each trial are measured.
+    """
+
+    name: StrictStr
+    uri: StrictStr | None = None
+    timeout_s: Annotated[_Number, Field(gt=0)] = 5.0
+    tensorboard: StrictBool = True
+    system_metrics: StrictBool = True
+
+
+@dataclass(frozen=True, config=_STRICT)
+class StudySettings:
+    """One question.
+
+    Attributes:
+        name: The study's name; its experiment in MLflow is `<name>/<algorithm>-<env>`.
+        question: What the study asks, in a sentence a person would say.
+        space: Dotted configuration path (or a group such as `algorithm`) to a list or a distribution.
+    """
+
+    name: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    question: StrictStr
+    space: dict[StrictStr, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, config=_STRICT)
+class SuiteConfig:
+    """The whole composed configuration. `algorithm` stays RLlib's: a plain mapping of its sections."""
+
+    algorithm: dict[str, Any]
+    env: EnvSettings
+    hardware: HardwareSettings
+    search: SearchSettings
+    scheduler: SchedulerSettings
+    tracking: TrackingSettings
+    evaluation: EvaluationSettings
+    checkpoint: CheckpointSettings
+    study: StudySettings
+    seeds: tuple[_Count, ...]
+    budget_env_steps: _Positive
+    report_every_env_steps: _Positive
+    stop_at_target: StrictBool
+    output_dir: StrictStr
+    dry_run: StrictBool = False
+
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise ConfigurationError("seeds is empty: a study needs at least one seed, for example seeds=[0,1,2].")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ConfigurationError(f"seeds={list(self.seeds)} names a seed twice; each seed is one replicate.")
+        grid = self.report_every_env_steps
+        if self.budget_env_steps % grid:
+            nearest = max(1, round(self.budget_env_steps / grid)) * grid
+            raise ConfigurationError(
+                f"budget_env_steps={self.budget_env_steps} is not a multiple of report_every_env_steps={grid}. "
+                f"Try budget_env_steps={nearest}."
+            )
+        if self.budget_env_steps // grid > MAX_REPORTS:
+            finest = math.ceil(self.budget_env_steps / MAX_REPORTS)
+            raise ConfigurationError(
+                f"report_every_env_steps={grid} gives {self.budget_env_steps // grid} points a curve; MLflow draws at most "
+                f"{MAX_REPORTS}. Try report_every_env_steps={finest} or more."
+            )
+        for key, every in (
+            ("evaluation.every_env_steps", self.evaluation.every_env_steps),
+            ("checkpoint.every_env_steps", self.checkpoint.every_env_steps),
+        ):
+            if every is not None and every % grid:
+                raise ConfigurationError(
+                    f"{key}={every} is not a multiple of report_every_env_steps={grid}. Try {key}={max(1, round(every / grid)) * grid}."
+                )
+
+
+_ADAPTER = TypeAdapter(SuiteConfig)
+
+
+def parse(config: Mapping[str, Any]) -> SuiteConfig:
+    """Check a composed configuration and freeze it.
+
+    Args:
+        config: The composed configuration as plain dictionaries and lists.
+
+    Returns:
+        The same, typed.
+
+    Raises:
+        ConfigurationError: A key is unknown or missing, or a value is outside its range; the message lists every such key.
+    """
+    try:
+        return _ADAPTER.validate_python(dict(config))
+    except ValidationError as error:
+        raise ConfigurationError("\n".join(_describe(e) for e in error.errors())) from None
+
+
+def _describe(error: Any) -> str:  # pydantic_core.ErrorDetails is a TypedDict of pydantic's border
+    key = ".".join(str(part) for part in error["loc"])
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigurationError):
+        return str(cause)
+    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"{key}: there is no such setting. Run with --cfg job to see the settings there are."
+    if error["type"] in ("missing", "missing_argument"):
+        return f"{key}: this setting is missing."
+    return f"{key}={error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}."

@@ -1,0 +1,173 @@
+"""From a study's space to its configurations. Pure.
+
+Points are drawn here, before Tune sees them: Tune resamples random domains for every seed, and a configuration must stay the same over
+its seeds.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from experiments.errors import ConfigurationError
+from experiments.resolve import GROUPS
+from experiments.schema import SearchSettings
+
+Point = dict[str, Any]
+"""One configuration: dotted path or group to value."""
+
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Uniform:
+    """Evenly over [low, high], or over its logarithm; rounded to whole numbers if `integer`."""
+
+    distribution: Literal["uniform", "loguniform"]
+    low: float
+    high: float
+    integer: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"low={self.low:g} must be below high={self.high:g}")
+        if self.distribution == "loguniform" and self.low <= 0:
+            raise ValueError(f"loguniform needs low above 0, not {self.low:g}")
+
+    def draw(self, rng: np.random.Generator) -> float | int:
+        """One value."""
+        if self.distribution == "loguniform":
+            value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        else:
+            value = rng.uniform(self.low, self.high)
+        return round(value) if self.integer else value
+
+    def corners(self) -> list[Any]:
+        """The extreme values, which are checked before anything starts."""
+        return [round(v) if self.integer else v for v in (self.low, self.high)]
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Choice:
+    """One of `values`, with equal odds."""
+
+    distribution: Literal["choice"]
+    values: Annotated[tuple[Any, ...], Field(min_length=1)]
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """One value."""
+        return self.values[int(rng.integers(len(self.values)))]
+
+    def corners(self) -> list[Any]:
+        """All values."""
+        return list(self.values)
+
+
+@dataclass(frozen=True, config=_STRICT)
+class IntegerSteps:
+    """Whole numbers from low to high, both included, every `step`."""
+
+    distribution: Literal["integers"]
+    low: StrictInt
+    high: StrictInt
+    step: Annotated[StrictInt, Field(ge=1)] = 1
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ValueError(f"low={self.low} must not be above high={self.high}")
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """One value."""
+        return int(rng.choice(np.arange(self.low, self.high + 1, self.step)))
+
+    def corners(self) -> list[Any]:
+        """The extreme values."""
+        return [self.low, self.high]
+
+
+Axis = Uniform | Choice | IntegerSteps
+_AXIS: TypeAdapter[Axis] = TypeAdapter(Annotated[Axis, Field(discriminator="distribution")])
+
+
+def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
+    """Check a study's space.
+
+    Args:
+        space: Dotted path or group to a list or to a mapping with `distribution`.
+
+    Returns:
+        An axis per path; a list is a `Choice`.
+
+    Raises:
+        ConfigurationError: An axis is empty, inverted, of an unknown kind, or a group's choices are not a list of names.
+    """
+    axes: dict[str, Axis] = {}
+    for path, values in space.items():
+        if isinstance(values, list | tuple):
+            if not values:
+                raise ConfigurationError(f"study.space: {path} has no values. Give it at least one, for example [1.0e-3].")
+            if len({repr(v) for v in values}) != len(values):
+                raise ConfigurationError(f"study.space: {path} names a value twice: {list(values)}.")
+            for value in values:
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise ConfigurationError(f"study.space: {path} has the value {value}, which is not a finite number.")
+            axes[path] = Choice("choice", tuple(values))
+        elif isinstance(values, Mapping):
+            try:
+                axes[path] = _AXIS.validate_python(dict(values))
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(str(part) for part in first["loc"] if part not in ("uniform", "loguniform", "choice", "integers"))
+                message = str(first.get("ctx", {}).get("error") or first["msg"])
+                raise ConfigurationError(f"study.space: {path}{': ' + where if where else ''}: {message}.") from None
+        else:
+            raise ConfigurationError(
+                f"study.space: {path}={values!r} is neither a list nor a distribution. "
+                "Try a list such as [1.0e-4, 1.0e-3], or {distribution: loguniform, low: 1.0e-5, high: 1.0e-2}."
+            )
+        if path in GROUPS and not (isinstance(axes[path], Choice) and all(isinstance(v, str) for v in axes[path].corners())):
+            raise ConfigurationError(f"study.space: {path} is a group of configuration files; its axis is a list of their names.")
+    return axes
+
+
+def points(space: Mapping[str, Any], search: SearchSettings) -> list[Point]:
+    """The configurations of a study, in the order in which they are run.
+
+    Raises:
+        ConfigurationError: The space does not suit the search.
+    """
+    axes = parse_space(space)
+    if search.name == "grid":
+        if endless := [path for path, axis in axes.items() if not isinstance(axis, Choice)]:
+            raise ConfigurationError(
+                f"study.space: {endless[0]} is a distribution, and search=grid crosses lists. Give a list, or use search=random."
+            )
+        return [dict(zip(axes, values, strict=True)) for values in itertools.product(*(axis.corners() for axis in axes.values()))]
+    if search.num_samples is None or search.seed is None:
+        raise ConfigurationError("search=random needs search.num_samples and search.seed, for example search.num_samples=10 search.seed=0.")
+    if not axes:
+        raise ConfigurationError("search=random needs a study.space to draw from; this study has none.")
+    rng = np.random.default_rng(search.seed)
+    drawn = [{path: axis.draw(rng) for path, axis in axes.items()} for _ in range(search.num_samples)]
+    return list({repr(point): point for point in drawn}.values())
+
+
+def corners(space: Mapping[str, Any]) -> list[Point]:
+    """The extreme configurations of a space: if these are valid, so is what lies between."""
+    axes = parse_space(space)
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*(axis.corners() for axis in axes.values()))]
+
+
+def group_choices(space: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The combinations of Hydra groups in a space; one empty combination if no group is an axis."""
+    groups = {path: axis.corners() for path, axis in parse_space(space).items() if path in GROUPS}
+    return [dict(zip(groups, names, strict=True)) for names in itertools.product(*groups.values())]
+
+
+def cross_seeds(configurations: Sequence[Any], seeds: Sequence[int]) -> list[tuple[Any, int]]:
+    """Each configuration with each seed, seed by seed: a study that is cut short has every configuration in it."""
+    return [(configuration, seed) for seed in seeds for configuration in configurations]
