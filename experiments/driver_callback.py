@@ -10,3 +10,43 @@ class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type info
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return Callback, ()
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Tune calls this before it records the error: the reason follows with `on_failure`."""
+        self.__dict__.setdefault("_failing", []).append(trial)
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Report the failures whose reason is there by now."""
+        failing = self.__dict__.get("_failing", [])
+        for trial in [t for t in failing if t.get_error()]:
+            failing.remove(trial)
+            self.on_failure(trial, failure_reason(trial))
+
+    def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+        """Report what is left of the failures."""
+        for trial in self.__dict__.pop("_failing", []):
+            self.on_failure(trial, failure_reason(trial))
+
+    def on_failure(self, trial: Any, reason: str) -> None:
+        """A trial has failed.
+
+        Args:
+            trial: Tune's.
+            reason: Why, in a line.
+        """
+
+
+def failure_reason(trial: Any) -> str:
+    """Why a Tune trial failed, in a line: the innermost error's."""
+    error = trial.get_pickled_error()
+    cause = getattr(error, "cause", None) or error
+    if cause is not None:
+        return f"{type(cause).__name__}: {first_line(cause)}"
+    text = str(trial.get_error() or "").strip()
+    return text.splitlines()[-1][:500] if text else "no reason was recorded"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that says anything."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:500]

@@ -136,8 +136,10 @@ class EpisodeSums:
 
     def add(self, sums: Mapping[str, Any]) -> None:
         """Add one iteration's sums as `callbacks.log_episode` logs them; nothing where no episode ended."""
-        if not sums or not (count := int(sums.get("count", 0))):
+        count = sums.get("count", 0)
+        if not count or math.isnan(count):  # RLlib reports NaN for an iteration in which no episode ended
             return
+        count = int(count)
         self.count += count
         self.return_sum += float(sums["return_sum"])
         self.len_sum += int(sums["len_sum"])

@@ -18,7 +18,6 @@ from analysis.stats import Interval
 from experiments.plan import Plan
 from experiments.resolve import TrialConfig
 from experiments.summary import ConfigurationSummary, TrialOutcome
-from experiments.tracking import failure_reason
 from experiments.trial import STEP, TRIAL
 
 LINE_EVERY_S = 15.0
@@ -80,13 +79,13 @@ class ProgressCallback(DriverCallback):
         row.return_mean = trial.last_result.get("final/score", row.return_mean)
         row.env_steps = row.budget
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+    def on_failure(self, trial: Any, reason: str) -> None:
         """The row has failed: said at once."""
         row = self._rows.get(trial.trial_id)
         if row is not None:
             row.status, row.changed = "failed", time.monotonic()
             row.env_steps = row.budget  # nothing more will come of it
-            self._console.print(Text(f"failed: {row.label} seed {row.seed}: {failure_reason(trial)}", style="red"))
+            self._console.print(Text(f"failed: {row.label} seed {row.seed}: {reason}", style="red"))
 
     def _row(self, key: str, row: _Row) -> None:
         row.changed = time.monotonic()

@@ -23,13 +23,14 @@ from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from ray.tune.logger import TBXLoggerCallback
 from rich.console import Console
 
+from experiments.driver_callback import failure_reason
 from experiments.errors import ConfigurationError
 from experiments.plan import Plan
 from experiments.progress import ProgressCallback
 from experiments.resolve import TrialConfig
 from experiments.schema import HardwareSettings
 from experiments.summary import TrialOutcome, summarise, table
-from experiments.tracking import Store, TrackingCallback, Writer, failure_reason, store_uri
+from experiments.tracking import Store, TrackingCallback, Writer, store_uri
 from experiments.trial import MEASURE_SYSTEM, TRIAL, Trial, logging_environment
 
 
@@ -94,6 +95,7 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", module="gymnasium")
     for name in ("ray", "ray.rllib", "ray.tune", "ray.train", "gymnasium", "mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # failed trials are reported by the suite, with their cause
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import yaml
-from experiments.driver_callback import DriverCallback
+from experiments.driver_callback import DriverCallback, first_line
 
 from experiments import views
 from experiments.errors import ConfigurationError
@@ -252,7 +252,7 @@ class Writer:
                 self._deliver(operation)
             except Exception as error:  # noqa: BLE001  # whatever the store does, the study goes on
                 if not failing:
-                    logger.warning("MLflow does not take a write (%s); it is kept and tried again.", _first_line(error))
+                    logger.warning("MLflow does not take a write (%s); it is kept and tried again.", first_line(error))
                 failing = True
                 self._store = None
                 if time.monotonic() >= self._closing_at:
@@ -364,9 +364,9 @@ class TrackingCallback(DriverCallback):
         """End the run of a finished trial."""
         self._end(trial.trial_id, "FINISHED")
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+    def on_failure(self, trial: Any, reason: str) -> None:
         """End the run of a failed trial, with the reason."""
-        self.writer.put("set_tags", trial.trial_id, {"failure": failure_reason(trial)})
+        self.writer.put("set_tags", trial.trial_id, {"failure": reason})
         self._end(trial.trial_id, "FAILED")
 
     def _end(self, key: str, status: str) -> None:
@@ -393,16 +393,6 @@ class TrackingCallback(DriverCallback):
         self.writer.put("finish", STUDY_KEY, status, _now_ms())
 
 
-def failure_reason(trial: Any) -> str:
-    """Why a Tune trial failed, in a line: the innermost error's."""
-    error = trial.get_pickled_error()
-    cause = getattr(error, "cause", None) or error
-    if cause is not None:
-        return f"{type(cause).__name__}: {_first_line(cause)}"
-    text = str(trial.get_error() or "").strip()
-    return text.splitlines()[-1][:500] if text else "no reason was recorded"
-
-
 def _provenance() -> dict[str, Any]:
     git = git_state()
     return {"commit": git.commit, "dirty": bool(git.dirty_diff), "versions": versions(), "host": host(), "command": command_line()}
@@ -418,11 +408,6 @@ def _source_tags() -> dict[str, str]:
 
 def _word(value: bool) -> str:
     return "true" if value else "false"
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:500]
 
 
 def _now_ms() -> int:
