@@ -179,7 +179,7 @@ def spaces(env: EnvSettings) -> tuple[gym.Space[Any], gym.Space[Any]]:
     """
     fix = f" Install it: pip install -e '.[{env.extra}]'." if env.extra else ""
     try:
-        made = gym.make(env.id, **env.env_config)
+        made: Any = gym.make(env.id, **env.env_config)
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         raise ConfigurationError(f"env={env.name}: {env.id} is not installed ({_first_sentence(error)}).{fix}") from error
     except gym.error.Error as error:

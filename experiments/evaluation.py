@@ -65,9 +65,11 @@ def _run(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], normalize
     count = len(env_seeds)
     # Processes of their own would cost more than they bring for a single pass.
     mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
-    envs = DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.env_config))
+    envs: Any = DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.env_config))
     act = _policy(module, envs.single_action_space, normalize_actions, clip_actions)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
+    was_training = module.training
+    module.eval()
     try:
         observations, _ = envs.reset(seed=env_seeds[0] if mode == "vector_entry_point" else list(env_seeds))
         while running.any():
@@ -76,6 +78,7 @@ def _run(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], normalize
             lengths[running] += 1
             running &= ~(terminated | truncated)
     finally:
+        module.train(was_training)
         envs.close()
     return Evaluation(returns, lengths)
 
@@ -86,11 +89,13 @@ def _policy(
     """Observations (envs, ...) to actions (envs, ...) for the environment."""
     continuous = isinstance(action_space, gym.spaces.Box)
 
+    @torch.inference_mode()
     def act(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
         device = next(module.parameters()).device
         # CartPole's vector environment returns float64 outside its float32 space.
         batch = torch.as_tensor(observations, dtype=torch.float32 if observations.dtype.kind == "f" else None, device=device)
-        out = module.forward_inference({Columns.OBS: batch})
+        # The hook behind forward_inference(), which walks the whole module twice a step to switch modes: two thirds of the time.
+        out = module._forward_inference({Columns.OBS: batch})
         if Columns.ACTIONS in out:
             actions = out[Columns.ACTIONS]
         else:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -243,5 +244,5 @@ def area_under_curve(points: list[tuple[float, float]], budget: float) -> float:
         By the trapezoidal rule.
     """
     points = [(0.0, points[0][1]), *points]
-    area = sum((x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False))
+    area = sum((x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in pairwise(points))
     return area / max(budget, points[-1][0])

@@ -1,7 +1,9 @@
 """A study before it runs: every configuration resolved, built and checked."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ray.tune import PlacementGroupFactory
@@ -127,8 +129,18 @@ class Plan:
 
     @property
     def searched_params(self) -> list[str]:
-        """The searched settings' names among a trial's parameters."""
-        return [_param_name(path) for path in self.searched]
+        """The searched settings' names among a trial's parameters; of one that spans decades, its logarithm's."""
+        return [f"log10_{_param_name(path)}" if path in self._wide else _param_name(path) for path in self.searched]
+
+    @cached_property
+    def _wide(self) -> frozenset[str]:
+        """Searched paths whose values span a decade and more: MLflow's parallel coordinates have linear axes only."""
+
+        def spans_decades(values: Sequence[Any]) -> bool:
+            numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+            return len(numbers) == len(values) and min(numbers) > 0 and max(numbers) / min(numbers) >= 10
+
+        return frozenset(p for p in self.searched if spans_decades([c.point[p] for c in self.configurations]))
 
     def summary(self) -> str:
         """The size of the study in a line."""
@@ -172,6 +184,8 @@ class Plan:
                 for part in path.split("."):
                     node = node.get(part) if isinstance(node, dict) else None
                 params[_param_name(path)] = node
+        for path in self._wide:
+            params[f"log10_{_param_name(path)}"] = round(math.log10(params[_param_name(path)]), 4)
         return params
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.driver_callback import DriverCallback
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.stats import Interval
+from experiments.driver_callback import DriverCallback
 from experiments.plan import Plan
 from experiments.resolve import TrialConfig
 from experiments.summary import ConfigurationSummary, TrialOutcome
@@ -45,7 +45,6 @@ class ProgressCallback(DriverCallback):
         self._plan, self._console = plan, console
         self._rows: dict[str, _Row] = {}
         self._start = self._last_line = time.monotonic()
-        self._first_report: float | None = None
         self._total = plan.total_env_steps
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
 
@@ -69,7 +68,6 @@ class ProgressCallback(DriverCallback):
         row.status, row.changed, row.env_steps = "running", time.monotonic(), int(result[STEP])
         row.return_mean = result.get("eval/return_mean", row.return_mean)
         row.env_steps_per_s = result["throughput/env_steps_per_s"]
-        self._first_report = self._first_report or time.monotonic()
         self._line()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -108,8 +106,8 @@ class ProgressCallback(DriverCallback):
         )
 
     def _left(self, done: int) -> str:
-        if self._first_report is None or not done:
-            return "time left unknown"
+        if done < self._total / 100:
+            return "time left not known yet"
         rate = done / (time.monotonic() - self._start)
         return f"about {duration((self._total - done) / rate)} left"
 
@@ -141,7 +139,8 @@ def plan_lines(plan: Plan) -> list[str]:
         f"study       {plan.study}: {plan.question}",
         f"trials      {plan.summary()}",
         f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
-        f"throughput  {'comparable: each trial runs alone' if plan.exclusive else 'not comparable with other studies: trials share the machine'}",
+        "throughput  "
+        + ("comparable: each trial runs alone" if plan.exclusive else "not comparable across studies: trials share the machine"),
     ]
 
 
@@ -181,7 +180,9 @@ def outcome_table(summaries: Sequence[ConfigurationSummary], exclusive: bool) ->
             s.label,
             f"{s.finished}/{s.seeds}",
             interval(s.score, ".1f"),
-            interval(s.env_steps_to_target, ",.0f") if s.env_steps_to_target else f"{s.reached}/{s.finished} seeds reach it",
+            interval(s.env_steps_to_target, ",.0f")
+            if s.env_steps_to_target or not s.finished
+            else f"{s.reached}/{s.finished} seeds reach it",
             interval(s.env_steps_per_s, ",.0f"),
         )
     return table

@@ -69,16 +69,17 @@ class TrialConfig:
     def total_envs(self) -> int:
         """Environments that are stepped side by side."""
         runners = self.algorithm["env_runners"]
-        return max(1, runners["num_env_runners"]) * runners["num_envs_per_env_runner"]
+        return int(max(1, runners["num_env_runners"]) * runners["num_envs_per_env_runner"])
 
     @property
     def total_train_batch_size(self) -> int:
         """Env steps (for replay algorithms: transitions) of one training batch over all learners."""
-        return self.algorithm["training"]["train_batch_size_per_learner"] * max(1, self.algorithm["learners"]["num_learners"])
+        per_learner = self.algorithm["training"]["train_batch_size_per_learner"]
+        return int(per_learner * max(1, self.algorithm["learners"]["num_learners"]))
 
     def to_mapping(self) -> dict[str, Any]:
         """As plain dictionaries, lists and scalars that JSON can hold; infinities as strings."""
-        return _plain(asdict(self))
+        return {name: _plain(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "TrialConfig":

@@ -6,17 +6,26 @@ python experiments/run.py [study=] [algorithm=] [env=] [hardware=] [search=] [sc
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from experiments import views
 from experiments.errors import ConfigurationError
+from experiments.outputs import check_writable
+from experiments.schema import parse
+from experiments.search import points
+from experiments.tracking.store import Store, check_store, store_uri
+
+Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
+"""Group choices (`{"algorithm": "dqn"}`) to the composed configuration, plain."""
 
 INVALID = 2
 """Exit code: nothing was started."""
@@ -26,59 +35,103 @@ LOG_WIDTH = 140
 
 def main() -> None:
     """Run the command line; exits with the contract's codes."""
-    full_error = os.environ.setdefault("HYDRA_FULL_ERROR", "1") == "1" and "HYDRA_FULL_ERROR" in _asked_for
+    # ++ since a space may name any path: Hydra would refuse those that the study's own space does not have.
+    sys.argv = [f"++{argument}" if argument.startswith("study.space=") else argument for argument in sys.argv]
+    debug = "HYDRA_FULL_ERROR" in os.environ
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting with 1
     try:
         _study()
-    except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
-        if full_error:
+    except (HydraException, OmegaConfBaseException) as error:
+        if debug:
             raise
-        print(f"error: {_message(error)}", file=sys.stderr)
-        sys.exit(INVALID)
-
-
-_asked_for = set(os.environ)
+        _refuse(error)
 
 
 @hydra.main(config_path="../conf", config_name="config", version_base="1.3")
 def _study(config: DictConfig) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    composed = _plain(config)
-    overrides = list(HydraConfig.get().overrides.task)
+    try:
+        overrides = HydraConfig.get().overrides.task
+        compose = composer(config, overrides)
+        check_axes_are_free(compose({}), overrides)
+        sys.exit(run(compose))
+    except (ConfigurationError, OmegaConfBaseException) as error:
+        _refuse(error)
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """Say what is wrong and exit: nothing was started."""
+    causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]
+    lines = [line for e in causes if e is not None for line in str(e).strip().splitlines() if line.strip()]
+    print("error: " + "\n".join(dict.fromkeys(lines)), file=sys.stderr)
+    sys.exit(INVALID)
+
+
+def check_axes_are_free(composed: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Make sure that no override sets what the space varies: it would have no effect.
+
+    Raises:
+        ConfigurationError: One does.
+    """
+    space = (composed.get("study") or {}).get("space") or {}
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0]
+        if isinstance(space, Mapping) and key in space:
+            raise ConfigurationError(
+                f"{override}: has no effect, since the study varies {key}: {space[key]}. "
+                f"Give the study another space, for example 'study.space={{}}' for a single configuration."
+            )
+
+
+def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
+    """Composes the command line's configuration, with other group choices where a study's space asks for them.
+
+    Args:
+        config: As composed by Hydra.
+        overrides: The command line's overrides.
+    """
+    space = _replaced_space(overrides)
 
     def compose(choices: Mapping[str, str]) -> Mapping[str, Any]:
-        if not choices:
-            return composed
         kept = [o for o in overrides if o.partition("=")[0] not in choices]
-        return _plain(hydra.compose("config", overrides=[*(f"{group}={name}" for group, name in choices.items()), *kept]))
+        chosen = [f"{group}={name}" for group, name in choices.items()]
+        composed = _plain(hydra.compose("config", overrides=[*chosen, *kept]) if choices else config)
+        if space is not None:
+            composed["study"]["space"] = space
+        return composed
 
-    sys.exit(run(compose))
+    return compose
 
 
-def run(compose: Any) -> int:
+def _replaced_space(overrides: Sequence[str]) -> Mapping[str, Any] | None:
+    """The space given as `study.space={...}`, which replaces the study's: Hydra would merge the two."""
+    given = [o for o in OverridesParser.create().parse_overrides(list(overrides)) if o.key_or_group == "study.space"]
+    value = given[-1].value() if given else None
+    return value if isinstance(value, dict) else None
+
+
+def run(compose: Compose) -> int:
     """A study from its composition on; its exit code.
 
     Raises:
         ConfigurationError: Anything is wrong; nothing was started.
     """
-    from experiments.schema import parse
-
     suite = parse(compose({}))  # our own knobs first: it takes milliseconds, Ray's imports take seconds
     output_dir = Path(suite.output_dir).expanduser().absolute()
-    from experiments import tracking
-    from experiments.study import check_writable, quiet, run_study, start_ray
-
-    quiet()
+    points(suite.study.space, suite.search)
     check_writable(output_dir)
-    uri = tracking.store_uri(suite.tracking, output_dir)
-    tracking.check_store(uri, suite.tracking.timeout_s)
+    uri = store_uri(suite.tracking, output_dir)
+    check_store(uri, suite.tracking.timeout_s)
 
     import ray
     from rich.console import Console
 
     from experiments import progress, resources
     from experiments.plan import make_plan
+    from experiments.study import quiet, run_study, start_ray
     from experiments.summary import summarise
 
+    quiet()
     console = Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
     try:
         if suite.hardware.address is not None:
@@ -109,7 +162,6 @@ def run(compose: Any) -> int:
 def _estimate(plan: Any, uri: str, output_dir: Path) -> str:
     """How long the study will take, from what has run before."""
     from experiments.progress import duration
-    from experiments.tracking import Store
 
     database = Path(uri.removeprefix("sqlite:///"))
     if uri.startswith("sqlite") and not database.exists():
@@ -126,8 +178,7 @@ def _estimate(plan: Any, uri: str, output_dir: Path) -> str:
 
 def _where(plan: Any, outcome: Any, uri: str) -> list[str]:
     """Where the results are and how to open them."""
-    from experiments import views
-    from experiments.tracking import INDEX_EXPERIMENT
+    from experiments.tracking.callback import INDEX_EXPERIMENT
 
     lines = []
     if outcome.interrupted_by is not None:
@@ -154,12 +205,6 @@ def _plain(config: DictConfig) -> dict[str, Any]:
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
     return {str(k): v for k, v in plain.items() if k != "hydra"}
-
-
-def _message(error: BaseException) -> str:
-    """Hydra's message and the cause it hides, without duplicate lines."""
-    lines = [line for e in (error, error.__cause__) if e is not None for line in str(e).strip().splitlines()]
-    return "\n".join(dict.fromkeys(line for line in lines if line.strip()))
 
 
 if __name__ == "__main__":

@@ -3,10 +3,7 @@
 import functools
 import logging
 import os
-import shutil
 import signal
-import sys
-import tempfile
 import time
 import uuid
 import warnings
@@ -30,7 +27,9 @@ from experiments.progress import ProgressCallback
 from experiments.resolve import TrialConfig
 from experiments.schema import HardwareSettings
 from experiments.summary import TrialOutcome, summarise, table
-from experiments.tracking import Store, TrackingCallback, Writer, store_uri
+from experiments.tracking.callback import TrackingCallback
+from experiments.tracking.store import Store, store_uri
+from experiments.tracking.writer import Writer
 from experiments.trial import MEASURE_SYSTEM, TRIAL, Trial, logging_environment
 
 
@@ -132,9 +131,7 @@ def run_study(plan: Plan, output_dir: Path, console: Console) -> StudyOutcome:
     status = "KILLED" if interrupted_by else "FAILED" if any(o.status == "failed" for o in outcomes) else "FINISHED"
     to_mlflow.end(trials, status, _answer(summaries), table(summaries))
     writer.close()
-    return StudyOutcome(
-        outcomes, interrupted_by, folder, writer.run_ids.get("study"), dict(writer.experiment_ids), writer.undelivered
-    )
+    return StudyOutcome(outcomes, interrupted_by, folder, writer.run_ids.get("study"), dict(writer.experiment_ids), writer.undelivered)
 
 
 def _tuner(plan: Plan, folder: Path, callbacks: list[Any]) -> tune.Tuner:
@@ -222,24 +219,3 @@ def _signals() -> Iterator[list[signal.Signals]]:
         signal.signal(signal.SIGUSR1, usr1)
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def check_writable(output_dir: Path) -> None:
-    """Make sure that results can be written.
-
-    Raises:
-        ConfigurationError: They cannot.
-    """
-    existing = output_dir
-    while not existing.exists():
-        existing = existing.parent
-    try:
-        if not existing.is_dir():
-            raise NotADirectoryError(f"{existing} is not a folder")
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        raise ConfigurationError(f"output_dir={output_dir}: cannot be written ({error}). Choose another: output_dir=/path.") from None
-    free_gib = shutil.disk_usage(existing).free / 2**30
-    if free_gib < 0.1:
-        print(f"output_dir={output_dir}: only {free_gib * 1024:.0f} MiB of disk are left.", file=sys.stderr)

@@ -45,13 +45,13 @@ _CURVES: Mapping[str, Sequence[str]] = {
         "learner/value_loss",
     ),
 }
+# Over time, only what every report holds: a seed that lacks a point moves its group's mean time back and forth.
+_TIME_CURVES: Mapping[str, Sequence[str]] = {"Evaluation": ("eval/return_mean",), "Throughput": ("throughput/env_steps_per_s",)}
 # The UI adds a chart for every other metric, in the section named by the metric's prefix. They stay closed, at the end.
 _CLOSED_SECTIONS = ("eval", "train", "throughput", "learner", "progress", "final", "Model metrics", "System metrics")
 
 
-def shared_views(
-    searched_params: Sequence[str], configs: Sequence[str] = (), exploratory: bool = False
-) -> dict[str, str]:
+def shared_views(searched_params: Sequence[str], configs: Sequence[str] = (), exploratory: bool = False) -> dict[str, str]:
     """Builds the views of a study's experiment.
 
     The UI draws the runs it has loaded, the first 100; "Load more" below the run list adds 100.
@@ -90,7 +90,8 @@ def shared_views(
     }
     finished: _Json = {"searchFilter": "attributes.status = 'FINISHED'"}
     best_first: _Json = {"orderByKey": "metrics.`final/score`", "orderByAsc": False}
-    over_steps, over_time = _curves("step", "env steps"), _curves("time-relative", "seconds")
+    over_steps = _curves("step", "env steps", _CURVES)
+    over_time = _curves("time-relative", "seconds", _TIME_CURVES)
     time_runs = ordered if exploratory else {**grouped, **finished}
     return {
         BY_CONFIG: _tag_value("Curves by configuration", 3, _state(columns, over_steps, grouped)),
@@ -133,11 +134,11 @@ def view_url(base_url: str, experiment_id: str, key: str, mode: str = "CHART") -
     return f"{base_url.rstrip('/')}/#/experiments/{experiment_id}/runs?{query}"
 
 
-def _curves(x_axis: str, x_unit: str) -> tuple[list[_Json], list[_Json]]:
+def _curves(x_axis: str, x_unit: str, curves: Mapping[str, Sequence[str]]) -> tuple[list[_Json], list[_Json]]:
     # The section names the unit: an axis says "Step" or "Relative Time", a chart's title is its metric.
-    names = {section: f"{section}, by {x_unit}" for section in _CURVES}
-    charts = [_line(metric, names[section], x_axis) for section, metrics in _CURVES.items() for metric in metrics]
-    sections = [_section(names[section], columns=min(2, len(metrics))) for section, metrics in _CURVES.items()]
+    names = {section: f"{section}, by {x_unit}" for section in curves}
+    charts = [_line(metric, names[section], x_axis) for section, metrics in curves.items() for metric in metrics]
+    sections = [_section(names[section], columns=min(2, len(metrics))) for section, metrics in curves.items()]
     return charts, sections
 
 

@@ -185,8 +185,7 @@ def test_every_chart_has_its_own_id_and_an_open_section(key: str) -> None:
 @pytest.mark.parametrize("base_url", ["http://127.0.0.1:5000", "http://127.0.0.1:5000/"])
 def test_a_link_opens_the_charts_of_the_model_training_page(base_url: str) -> None:
     assert views.view_url(base_url, "7", "byconfig") == (
-        "http://127.0.0.1:5000/#/experiments/7/runs"
-        "?viewStateShareKey=byconfig&compareRunsMode=CHART&workflowType=machine_learning"
+        "http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=byconfig&compareRunsMode=CHART&workflowType=machine_learning"
     )
 
 

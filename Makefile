@@ -1,0 +1,59 @@
+# Everything that a fresh machine with Python 3.11 and make needs. `make` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: study
+study: $(VENV)/study ## Install what is missing and run the default study; ARGS="hardware=laptop seeds=[0,1,2,3,4]" passes overrides on
+	$(BIN)/python experiments/run.py $(ARGS)
+
+.PHONY: test
+test: $(VENV)/dev ## Install what is missing and run all tests
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: check
+check: $(VENV)/dev ## Lint, format, types, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: ui
+ui: $(VENV)/study ## The MLflow UI on the embedded store, on this machine alone: http://127.0.0.1:5000
+	@test -f outputs/mlflow.db || { echo "error: there is no study in outputs/ yet. Run one: make study" >&2; exit 2; }
+	$(BIN)/mlflow ui --backend-store-uri sqlite:///$(CURDIR)/outputs/mlflow.db --host 127.0.0.1 --port 5000
+
+.PHONY: bench
+bench: $(VENV)/bench ## The benchmarks: tables of ratios, also written to docs/benchmarks/
+	$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: lock
+lock: ## Write the pins of the environment in use to requirements.txt
+	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools | sed 's/+cpu$$//' > requirements.txt
+
+.PHONY: clean
+clean: ## Remove the environment; results stay
+	rm -rf $(VENV)
+
+# One stamp per set of packages: installed once, again when the pins change.
+$(VENV)/study: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { echo "error: Python 3.11 to 3.13 is needed: make study PYTHON=python3.11" >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/study requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+$(VENV)/bench: $(VENV)/dev requirements-bench.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt
+	@touch $@
