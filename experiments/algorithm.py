@@ -56,6 +56,19 @@ def is_asynchronous(algorithm: Mapping[str, Any]) -> bool:
     return issubclass(config_class(algorithm), IMPALAConfig)
 
 
+def on_policy_batch(algorithm: Mapping[str, Any]) -> int:
+    """Env steps of one training batch, which no report can be finer than; 0 for algorithms that replay.
+
+    Args:
+        algorithm: With its counts settled.
+    """
+    default = config_class(algorithm)()
+    if hasattr(default, "replay_buffer_config"):
+        return 0
+    per_learner = algorithm["training"].get("train_batch_size_per_learner", default.train_batch_size_per_learner)
+    return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"])) if isinstance(per_learner, int | float) else 0
+
+
 def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     """The RLlib configuration of a trial, validated by RLlib.
 
@@ -162,12 +175,10 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
             f"algorithm.training.minibatch_size={minibatch} is larger than the batch it is taken from: "
             f"algorithm.training.train_batch_size_per_learner={batch}."
         )
-    on_policy = not hasattr(config, "replay_buffer_config")
-    if on_policy and config.total_train_batch_size > trial.report_every_env_steps:
+    if (collected := on_policy_batch(trial.algorithm)) > trial.report_every_env_steps:
         raise ConfigurationError(
             f"report_every_env_steps={trial.report_every_env_steps} is finer than one training batch of "
-            f"{config.total_train_batch_size} env steps, so reports would be skipped. "
-            f"Try report_every_env_steps={config.total_train_batch_size} or a smaller batch."
+            f"{collected} env steps, so reports would be skipped. Try report_every_env_steps=null or a smaller batch."
         )
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from ray.tune import PlacementGroupFactory
 
-from experiments.algorithm import build_algorithm_config
+from experiments.algorithm import build_algorithm_config, on_policy_batch
 from experiments.errors import ConfigurationError
 from experiments.resolve import GROUPS, TrialConfig, apply_point, label_of, trial_config
 from experiments.resources import Cluster, Layout, check_fits, layout_of, request_for, settle, trials_at_once
-from experiments.schema import SuiteConfig
+from experiments.schema import SuiteConfig, parse, with_report_grid
 from experiments.search import Point, corners, cross_seeds, group_choices, points
 
 CANONICAL_PARAMS = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
@@ -128,6 +128,11 @@ class Plan:
         return sum(c.suite.budget_env_steps for c in self.configurations) * len(self.seeds)
 
     @property
+    def report_every_env_steps(self) -> int:
+        """Spacing of the report grid."""
+        return self.trials[0].report_every_env_steps
+
+    @property
     def searched_params(self) -> list[str]:
         """The searched settings' names among a trial's parameters; of one that spans decades, its logarithm's."""
         return [f"log10_{_param_name(path)}" if path in self._wide else _param_name(path) for path in self.searched]
@@ -147,7 +152,7 @@ class Plan:
         configurations, seeds = len(self.configurations), len(self.seeds)
         return (
             f"{_plural(configurations, 'configuration')} x {_plural(seeds, 'seed')} = {_plural(configurations * seeds, 'trial')}, "
-            f"{self.total_env_steps:,} env steps, {self.concurrency} at once"
+            f"{self.total_env_steps:,} env steps, reported every {self.report_every_env_steps:,}, {self.concurrency} at once"
         )
 
     def study_params(self) -> dict[str, Any]:
@@ -202,8 +207,6 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
     Raises:
         ConfigurationError: Anything is wrong.
     """
-    from experiments.schema import parse
-
     composed = compose({})
     suite = parse(composed)
     space = suite.study.space
@@ -218,13 +221,14 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
         return apply_point(by_choice[choice], point)
 
     num_trials = len(drawn) * len(suite.seeds)
-    if suite.search.name != "grid":
-        for corner in corners(space):
-            settled = settle(resolved(corner), cluster, num_trials)
-            build_algorithm_config(trial_config(settled, suite.seeds[0], "corner"))
+    settled_points = [(point, settle(resolved(point), cluster, num_trials)) for point in drawn]
+    settled_corners = [settle(resolved(c), cluster, num_trials) for c in (corners(space) if suite.search.name != "grid" else [])]
+    grid = _report_grid([*(settled for _, settled in settled_points), *settled_corners])
+    for settled in settled_corners:
+        build_algorithm_config(trial_config(with_report_grid(settled, grid), suite.seeds[0], "corner"))
     configurations: dict[str, Configuration] = {}
-    for point in drawn:
-        settled = settle(resolved(point), cluster, num_trials)
+    for point, finest in settled_points:
+        settled = with_report_grid(finest, grid)
         trial = trial_config(settled, suite.seeds[0], label_of(point, f"{settled.algorithm['name']}-{settled.env.name}"))
         config = build_algorithm_config(trial)
         request = request_for(config)
@@ -235,7 +239,6 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
             )
         configurations[trial.config_id] = Configuration(trial.label, point, settled, request, config.total_train_batch_size)
     _check_labels(list(configurations.values()))
-    _check_common_grid(list(configurations.values()))
     limit = min(num_trials, suite.hardware.max_concurrent_trials or num_trials)
     concurrency = min(trials_at_once(c.request, cluster, limit) for c in configurations.values())
     return Plan(suite, composed, tuple(configurations.values()), tuple(space), cluster, concurrency)
@@ -248,12 +251,24 @@ def _check_labels(configurations: Sequence[Configuration]) -> None:
         raise ConfigurationError(f"study.space: two configurations read {twice!r} when their values are rounded for display.")
 
 
-def _check_common_grid(configurations: Sequence[Configuration]) -> None:
-    grids = {c.suite.report_every_env_steps for c in configurations}
-    if len(grids) > 1:
+def _report_grid(suites: Sequence[SuiteConfig]) -> int:
+    """The report grid of a study: what was asked for, else the finest that each env's default and each batch allow."""
+    asked = {suite.report_every_env_steps for suite in suites if suite.report_every_env_steps is not None}
+    if len(asked) > 1:
         raise ConfigurationError(
-            f"report_every_env_steps differs between the trials of the study: {sorted(grids)}. Set it: report_every_env_steps={max(grids)}."
+            f"report_every_env_steps differs between the trials of the study: {sorted(asked)}. Set it: report_every_env_steps={max(asked)}."
         )
+    if asked:
+        return asked.pop()
+    least = max(max(suite.env.report_every_env_steps, on_policy_batch(suite.algorithm)) for suite in suites)
+    budget = math.gcd(*(suite.budget_env_steps for suite in suites))
+    fitting = [grid for grid in range(least, budget + 1) if budget % grid == 0] if least <= budget else []
+    if not fitting:
+        raise ConfigurationError(
+            f"budget_env_steps={budget} is less than one report of {least} env steps (the env's report grid, or the largest training batch). "
+            f"Try budget_env_steps={least} or report_every_env_steps={max(1, budget // 10)}."
+        )
+    return fitting[0]
 
 
 def _param_name(path: str) -> str:

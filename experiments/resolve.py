@@ -97,6 +97,7 @@ class TrialConfig:
 
 def trial_config(suite: SuiteConfig, seed: int, label: str) -> TrialConfig:
     """The trial of a configuration whose runner and learner counts are settled (`resources.settle`)."""
+    assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
     return TrialConfig(
         algorithm=suite.algorithm,
         env=suite.env,

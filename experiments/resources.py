@@ -97,12 +97,15 @@ def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig
     """
     algorithm, hardware = dict(suite.algorithm), suite.hardware
     runners, learners = dict(algorithm.get("env_runners") or {}), dict(algorithm.get("learners") or {})
-    wanted = Layout(
-        num_env_runners=_first(runners.get("num_env_runners"), hardware.num_env_runners, -1),
-        num_envs_per_env_runner=_first(runners.get("num_envs_per_env_runner"), hardware.num_envs_per_env_runner, -1),
-        num_learners=_first(learners.get("num_learners"), hardware.num_learners, -1),
-        num_gpus_per_learner=_first(learners.get("num_gpus_per_learner"), hardware.num_gpus_per_learner, -1),
-    )
+    wanted = {
+        name: own if own is not None else getattr(hardware, name)
+        for name, own in [
+            ("num_env_runners", runners.get("num_env_runners")),
+            ("num_envs_per_env_runner", runners.get("num_envs_per_env_runner")),
+            ("num_learners", learners.get("num_learners")),
+            ("num_gpus_per_learner", learners.get("num_gpus_per_learner")),
+        ]
+    }
     layout = _fit(wanted, is_asynchronous(algorithm), hardware, cluster, num_trials)
     runners.update(num_env_runners=layout.num_env_runners, num_envs_per_env_runner=layout.num_envs_per_env_runner)
     learners.update(num_learners=layout.num_learners, num_gpus_per_learner=layout.num_gpus_per_learner)
@@ -117,38 +120,32 @@ def layout_of(algorithm: Mapping[str, Any]) -> Layout:
     )
 
 
-def _fit(wanted: Layout, asynchronous: bool, hardware: HardwareSettings, cluster: Cluster, num_trials: int) -> Layout:
-    """Fill in what is -1 in `wanted`."""
+def _fit(wanted: Mapping[str, Any], asynchronous: bool, hardware: HardwareSettings, cluster: Cluster, num_trials: int) -> Layout:
+    """Fill in what is None in `wanted`."""
     least_cpus = 2 if asynchronous else 1
     at_once = max(1, min(num_trials, int(cluster.num_cpus) // least_cpus, hardware.max_concurrent_trials or num_trials))
     cpus = int(cluster.num_cpus) // at_once
 
-    gpus = wanted.num_gpus_per_learner
+    gpus = wanted["num_gpus_per_learner"]
     if hardware.num_gpus == 0:  # declared: every learner goes to the CPU
         gpus = 0
-    elif gpus == -1:
+    elif gpus is None:
         # Hundredths, rounded down, so that as many trials as there are CPUs for find their share.
         gpus = min(1.0, int(100 * cluster.num_gpus / at_once) / 100)
 
-    learners = wanted.num_learners
-    if learners == -1:
+    learners = wanted["num_learners"]
+    if learners is None:
         # An asynchronous learner gets a process of its own on the CPU where there is room beside main, learner and two runners:
         # RLlib's advice for IMPALA and APPO. With one GPU it stays in the trial's process, which then holds the GPU.
         learners = 1 if asynchronous and not gpus and cpus >= 4 else 0
 
-    runners = wanted.num_env_runners
-    free = cpus - 1 - (learners if not gpus else 0)
-    if runners == -1:
-        if wanted.num_envs_per_env_runner != -1:
-            most = max(1, hardware.total_envs // wanted.num_envs_per_env_runner)
-        else:
-            most = hardware.total_envs
-        # One runner actor would only take turns with a synchronous learner: nothing is gained below two.
-        runners = _largest_divisor(most, free) if free >= 2 or asynchronous else 0
+    runners, envs = wanted["num_env_runners"], wanted["num_envs_per_env_runner"]
+    if runners is None:
+        free = cpus - 1 - (learners if not gpus else 0)
+        runners = _largest_divisor(max(1, hardware.total_envs // (envs or 1)), free)
         if runners == 1 and not asynchronous:
-            runners = 0
-    envs = wanted.num_envs_per_env_runner
-    if envs == -1:
+            runners = 0  # one runner actor would only take turns with a synchronous learner
+    if envs is None:
         envs = max(1, hardware.total_envs // max(1, runners))
     return Layout(runners, envs, learners, gpus)
 
@@ -156,10 +153,6 @@ def _fit(wanted: Layout, asynchronous: bool, hardware: HardwareSettings, cluster
 def _largest_divisor(number: int, limit: int) -> int:
     """The largest divisor of `number` that is at most `limit`, at least 1."""
     return max(d for d in range(1, number + 1) if number % d == 0 and (d <= limit or d == 1))
-
-
-def _first(*values: Any) -> Any:
-    return next(value for value in values if value is not None)
 
 
 def request_for(config: AlgorithmConfig) -> PlacementGroupFactory:

@@ -5,8 +5,9 @@ methods (`experiments/algorithm.py`).
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
@@ -188,7 +189,7 @@ class SuiteConfig:
     study: StudySettings
     seeds: tuple[_Count, ...]
     budget_env_steps: _Positive
-    report_every_env_steps: _Positive
+    report_every_env_steps: _Positive | None
     stop_at_target: StrictBool
     output_dir: StrictStr
     dry_run: StrictBool = False
@@ -199,6 +200,8 @@ class SuiteConfig:
         if len(set(self.seeds)) != len(self.seeds):
             raise ConfigurationError(f"seeds={list(self.seeds)} names a seed twice; each seed is one replicate.")
         grid = self.report_every_env_steps
+        if grid is None:  # chosen by the plan, which then checks again
+            return
         if self.budget_env_steps % grid:
             nearest = max(1, round(self.budget_env_steps / grid)) * grid
             raise ConfigurationError(
@@ -236,8 +239,24 @@ def parse(config: Mapping[str, Any]) -> SuiteConfig:
     Raises:
         ConfigurationError: A key is unknown or missing, or a value is outside its range; the message lists every such key.
     """
-    try:
+    with _readable_errors():
         return _ADAPTER.validate_python(dict(config))
+
+
+def with_report_grid(suite: SuiteConfig, report_every_env_steps: int) -> SuiteConfig:
+    """The same with its report grid settled.
+
+    Raises:
+        ConfigurationError: Something else does not fit that grid.
+    """
+    with _readable_errors():
+        return replace(suite, report_every_env_steps=report_every_env_steps)
+
+
+@contextmanager
+def _readable_errors() -> Iterator[None]:
+    try:
+        yield
     except ValidationError as error:
         raise ConfigurationError("\n".join(_describe(e) for e in error.errors())) from None
 

@@ -156,7 +156,7 @@ def _tuner(plan: Plan, folder: Path, callbacks: list[Any]) -> tune.Tuner:
             failure_config=FailureConfig(max_failures=0),
             checkpoint_config=CheckpointConfig(
                 num_to_keep=suite.checkpoint.keep,
-                checkpoint_frequency=every // suite.report_every_env_steps if every else 0,
+                checkpoint_frequency=every // plan.report_every_env_steps if every else 0,
                 checkpoint_at_end=True,
             ),
         ),

@@ -1,0 +1,60 @@
+"""Shared by all tests: composing plans without Ray, one Ray instance for the tests that need it, and running the command line."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hydra
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])  # Ray's workers find tiny_envs
+
+from experiments.plan import Plan, make_plan  # noqa: E402
+from experiments.resources import Cluster, Node  # noqa: E402
+from experiments.run import check_axes_are_free, composer  # noqa: E402
+from experiments.schema import HardwareSettings  # noqa: E402
+
+PlanOf = Callable[..., Plan]
+RunSuite = Callable[..., subprocess.CompletedProcess[str]]
+
+TINY = ("study=smoke", "budget_env_steps=2048", "report_every_env_steps=1024", "algorithm.training.train_batch_size_per_learner=512")
+
+
+@pytest.fixture
+def plan_of() -> PlanOf:
+    """Command-line overrides to a checked plan, as `run.py` makes it."""
+
+    def plan(*overrides: str, cluster: Cluster | None = None) -> Plan:
+        given = [f"++{o}" if o.startswith("study.space=") else o for o in overrides]
+        with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            compose = composer(hydra.compose("config", overrides=given), given)
+            check_axes_are_free(compose({}), given)
+            return make_plan(compose, cluster or Cluster((Node(2, 0),)))
+
+    return plan
+
+
+@pytest.fixture(scope="session")
+def ray_instance() -> Iterator[None]:
+    """One Ray instance for all tests that need one, stopped at the end."""
+    import ray
+
+    from experiments.study import start_ray
+
+    start_ray(HardwareSettings("test", num_cpus=4, num_gpus=0))
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def run_suite(tmp_path: Path) -> RunSuite:
+    """Runs `python experiments/run.py` with its output under tmp_path."""
+
+    def run(*arguments: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "experiments/run.py", f"output_dir={tmp_path / 'out'}", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    return run

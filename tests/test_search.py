@@ -1,0 +1,80 @@
+import pytest
+
+from experiments.errors import ConfigurationError
+from experiments.schema import SearchSettings
+from experiments.search import corners, cross_seeds, group_choices, parse_space, points
+
+GRID = SearchSettings("grid")
+RANDOM = SearchSettings("random", num_samples=20, seed=1)
+LR = "algorithm.training.lr"
+
+
+def test_a_grid_is_every_combination() -> None:
+    found = points({LR: [1e-4, 1e-3], "algorithm.training.gamma": [0.9, 0.99, 0.999]}, GRID)
+    assert len(found) == 6
+    assert {LR: 1e-3, "algorithm.training.gamma": 0.9} in found
+
+
+def test_an_empty_space_is_one_configuration() -> None:
+    assert points({}, GRID) == [{}]
+
+
+def test_random_points_come_out_the_same_for_the_same_seed_and_within_range() -> None:
+    space = {LR: {"distribution": "loguniform", "low": 1e-5, "high": 1e-2}, "n": {"distribution": "integers", "low": 2, "high": 4}}
+    found = points(space, RANDOM)
+    assert found == points(space, RANDOM)
+    assert found != points(space, SearchSettings("random", num_samples=20, seed=2))
+    assert all(1e-5 <= p[LR] <= 1e-2 for p in found)
+    assert {p["n"] for p in found} == {2, 3, 4}
+
+
+def test_a_configuration_stays_the_same_over_its_seeds() -> None:
+    drawn = points({LR: {"distribution": "uniform", "low": 0, "high": 1}}, RANDOM)
+    crossed = cross_seeds(drawn, [0, 1])
+    assert [p for p, seed in crossed if seed == 0] == [p for p, seed in crossed if seed == 1] == drawn
+
+
+def test_a_study_cut_short_has_every_configuration() -> None:
+    assert [seed for _, seed in cross_seeds(["a", "b"], [7, 8])] == [7, 7, 8, 8]
+
+
+def test_corners_are_the_extremes() -> None:
+    space = {LR: {"distribution": "loguniform", "low": 1e-5, "high": 1e-2}, "gamma": [0.9, 0.99]}
+    assert len(corners(space)) == 4
+    assert {c[LR] for c in corners(space)} == {1e-5, 1e-2}
+
+
+def test_groups_are_axes() -> None:
+    assert group_choices({"algorithm": ["ppo", "dqn"], LR: [1e-3]}) == [{"algorithm": "ppo"}, {"algorithm": "dqn"}]
+    assert group_choices({LR: [1e-3]}) == [{}]
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({LR: []}, "has no values"),
+        ({LR: [1e-3, 1e-3]}, "names a value twice"),
+        ({LR: [float("nan")]}, "not a finite number"),
+        ({LR: 1e-3}, "neither a list nor a distribution"),
+        ({LR: {"distribution": "loguniform", "low": 0, "high": 1}}, "low above 0"),
+        ({LR: {"distribution": "uniform", "low": 2, "high": 1}}, "must be below"),
+        ({LR: {"distribution": "normal", "low": 2, "high": 1}}, "distribution"),
+        ({LR: {"distribution": "uniform", "low": 1}}, "high"),
+        ({LR: {"distribution": "uniform", "low": 1, "high": 2, "hihg": 3}}, "hihg"),
+        ({LR: {"distribution": "choice", "values": []}}, LR),
+        ({"algorithm": {"distribution": "uniform", "low": 1, "high": 2}}, "group of configuration files"),
+    ],
+)
+def test_a_wrong_space_is_refused_with_its_key(space: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        parse_space(space)
+
+
+def test_a_grid_over_a_distribution_names_the_other_search() -> None:
+    with pytest.raises(ConfigurationError, match="search=random"):
+        points({LR: {"distribution": "uniform", "low": 0, "high": 1}}, GRID)
+
+
+def test_random_needs_its_size_and_seed() -> None:
+    with pytest.raises(ConfigurationError, match=r"search\.num_samples"):
+        points({LR: [1, 2]}, SearchSettings("random"))

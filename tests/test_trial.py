@@ -1,0 +1,171 @@
+"""The real Trainable on real RLlib, small."""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from conftest import TINY, PlanOf
+
+from experiments.metrics import METRICS, NonFiniteError
+from experiments.resolve import TrialConfig
+from experiments.resources import Cluster, Node
+from experiments.trial import MEASURE_SYSTEM, TRIAL, Trial
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
+
+COUNT = ("env.id=tiny_envs:tiny/Count-v0", "env.vectorize_mode=sync")
+OF_THE_CLOCK = ("train_s", "wall_s", "per_s", "_share", "system/", "seconds")
+
+Make = Callable[..., Trial]
+
+
+def run(trial: Trial) -> list[dict[str, Any]]:
+    reports = [trial.train()]
+    while not reports[-1]["done"]:
+        reports.append(trial.train())
+    return reports
+
+
+def learned(report: dict[str, Any]) -> dict[str, Any]:
+    """What must not depend on the clock."""
+    return {k: v for k, v in report.items() if k in METRICS and not any(part in k for part in OF_THE_CLOCK)}
+
+
+def tiny(plan_of: PlanOf, *overrides: str) -> TrialConfig:
+    # On two CPUs a trial samples in its own process, so that trials of one test do not compete for runners.
+    return plan_of(*TINY, "seeds=[0]", "study.space={}", *overrides).trials[0]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    started: list[Trial] = []
+
+    def start(config: TrialConfig, system: bool = False) -> Trial:
+        started.append(Trial({TRIAL: config.to_mapping(), MEASURE_SYSTEM: system}))
+        return started[-1]
+
+    yield start
+    for trial in started:
+        trial.cleanup()
+
+
+def test_reports_come_on_the_grid_whatever_the_batch(plan_of: PlanOf, make: Make) -> None:
+    reports = {b: run(make(tiny(plan_of, f"algorithm.training.train_batch_size_per_learner={b}"))) for b in (256, 384, 1024)}
+    assert {tuple(r["report_env_steps"] for r in of_batch) for of_batch in reports.values()} == {(1024, 2048)}
+    for batch, of_batch in reports.items():
+        assert all(abs(r["progress/env_steps"] - r["report_env_steps"]) <= batch / 2 + 64 for r in of_batch)
+
+
+def test_a_report_holds_the_contracts_metrics_and_no_others(plan_of: PlanOf, make: Make) -> None:
+    last = run(make(tiny(plan_of), system=True))[-1]
+    ours = {k for k in last if "/" in k}
+    assert ours <= set(METRICS)
+    assert set(METRICS) - ours <= {"learner/kl", "system/gpu_percent", "final/env_steps_to_target", "final/seconds_to_target"}
+    assert all(math.isfinite(last[k]) for k in ours)
+    assert sum(last[f"throughput/{part}_share"] for part in ("sample", "learn", "sync", "other")) == pytest.approx(1)
+    # 512 env steps in minibatches of 256, 6 epochs: 12 gradient steps, and one more for the rows that RLlib appends.
+    assert 12 <= last["progress/updates"] / last["progress/iterations"] <= 15
+
+
+def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one(plan_of: PlanOf, make: Make) -> None:
+    config = tiny(plan_of)
+    first = make(config)
+    once = [learned(r) for r in run(first)]
+    first.reset_config({TRIAL: config.to_mapping()})
+    assert [learned(r) for r in run(first)] == once
+    actor = ray.remote(num_cpus=1)(Trial).remote({TRIAL: config.to_mapping()})
+    fresh = [learned(ray.get(actor.train.remote())) for _ in once]
+    ray.kill(actor)
+    assert fresh == once
+
+
+@pytest.mark.parametrize(("algorithm", "env"), [("dqn", "cartpole"), ("sac", "pendulum")])
+def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Make, algorithm: str, env: str) -> None:
+    # Replay buffers draw from the operating system's entropy unless they are seeded.
+    small = ("study=smoke", "budget_env_steps=400", "report_every_env_steps=200", "study.space={}", "seeds=[3]")
+    learn_soon = "algorithm.training.num_steps_sampled_before_learning_starts=100"
+    config = plan_of(*small, f"algorithm={algorithm}", f"env={env}", learn_soon).trials[0]
+    once, again = ([learned(r) for r in run(make(config))] for _ in range(2))
+    assert once == again
+    assert once[-1]["progress/updates"] > 0
+
+
+def test_seeds_differ(plan_of: PlanOf, make: Make) -> None:
+    plan = plan_of(*TINY, "seeds=[0,1]", "study.space={}")
+    first, second = (learned(make(t).train()) for t in plan.trials)
+    assert first != second
+
+
+def test_real_runners_environments_start_from_distinct_streams(plan_of: PlanOf, make: Make) -> None:
+    draws: list[float] = []
+    for seed in (0, 1):
+        two_by_four = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4", f"seeds=[{seed}]")
+        trial = make(plan_of(*TINY, "study.space={}", *COUNT, *two_by_four, cluster=Cluster((Node(4, 0),))).trials[0])
+        trial.step()
+        per_runner = trial._algorithm.env_runner_group.foreach_env_runner(
+            lambda runner: [env.unwrapped._draw for env in runner.env.unwrapped.envs], local_env_runner=False
+        )
+        draws += [value for runner in per_runner for value in runner]
+        trial.cleanup()
+    assert len(draws) == 16
+    assert len(set(draws)) == 16
+
+
+def test_train_returns_and_lengths_are_those_of_whole_episodes(plan_of: PlanOf, make: Make) -> None:
+    # 50 steps: longer than a fragment of 512 / 16 = 32, so every episode spans several.
+    last = run(make(tiny(plan_of, *COUNT, "+env.env_config.length=50")))[-1]
+    assert last["train/return_mean"] == last["train/return_min"] == last["train/return_max"] == 50
+    assert last["train/episode_len_mean"] == 50
+    assert last["final/score"] == 50
+
+
+def test_reports_without_a_finished_episode_are_no_fault(plan_of: PlanOf, make: Make) -> None:
+    reports = run(make(tiny(plan_of, *COUNT, "+env.env_config.length=500")))
+    assert all(r["train/episodes"] == 0 and "train/return_mean" not in r for r in reports)
+
+
+def test_a_nan_reward_fails_the_trial_with_its_place(plan_of: PlanOf, make: Make) -> None:
+    trial = make(tiny(plan_of, *COUNT, "+env.env_config.nan_after=40"))
+    with pytest.raises(NonFiniteError, match=r"non-finite .* after \d+ env steps"):
+        run(trial)
+
+
+def test_a_trial_stops_early_at_the_target_only_if_asked(plan_of: PlanOf, make: Make) -> None:
+    easy = (*COUNT, "env.target=5", "budget_env_steps=4096")
+    assert len(run(make(tiny(plan_of, *easy)))) == 4
+    early = run(make(tiny(plan_of, *easy, "stop_at_target=true")))
+    assert len(early) == 2
+    assert early[-1]["final/env_steps_to_target"] == 1024
+
+
+def test_evaluations_can_be_rarer_than_reports(plan_of: PlanOf, make: Make) -> None:
+    reports = run(make(tiny(plan_of, "budget_env_steps=4096", "evaluation.every_env_steps=2048")))
+    assert ["eval/return_mean" in r for r in reports] == [False, True, False, True]
+    assert reports[-1]["final/train_s"] < reports[-1]["final/wall_s"]  # evaluation is not training time
+
+
+def test_a_checkpoint_holds_the_policy_and_the_counters(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+    config = tiny(plan_of, "budget_env_steps=3072")
+    trial = make(config)
+    trial.train()
+    before = trial.train()
+    trial.save_checkpoint(str(tmp_path))
+    restored = make(config)
+    restored.load_checkpoint(str(tmp_path))
+    after = restored.train()
+    assert after["done"]
+    assert after["progress/env_steps"] > before["progress/env_steps"]
+    assert after["progress/train_s"] > before["progress/train_s"]
+    assert len(restored._curve) == 3
+
+
+@pytest.mark.parametrize("algorithm", ["impala", "appo"])
+def test_asynchronous_algorithms_train_and_report_on_the_grid(plan_of: PlanOf, make: Make, algorithm: str) -> None:
+    reports = run(make(tiny(plan_of, f"algorithm={algorithm}", "budget_env_steps=3072")))
+    assert [r["report_env_steps"] for r in reports] == [1024, 2048, 3072]
+    assert reports[-1]["progress/updates"] > 0
+    assert reports[-1]["learner/staleness_updates"] >= 0
+    assert math.isfinite(reports[-1]["final/score"])
