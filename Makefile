@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# The CPU build's local version exists in no registry.
+FREEZE = .lock/bin/python -m pip freeze --exclude rl-scaling-suite | sed 's/+cpu$$//'
 
 .DEFAULT_GOAL := help
 
@@ -35,8 +37,15 @@ bench: $(VENV)/bench ## The benchmarks: tables of ratios, also written to docs/b
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: lock
-lock: ## Write the pins of the environment in use to requirements.txt
-	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools | sed 's/+cpu$$//' > requirements.txt
+lock: ## Resolve the ranges of pyproject.toml anew and write the three requirements files
+	rm -rf .lock && $(PYTHON) -m venv .lock
+	.lock/bin/python -m pip install --quiet torch==2.13.0 . && $(FREEZE) > .lock/core
+	.lock/bin/python -m pip install --quiet '.[dev]' && $(FREEZE) > .lock/dev
+	.lock/bin/python -m pip install --quiet '.[bench]' && $(FREEZE) > .lock/bench
+	{ echo '# Every package of the suite, pinned. Written by `make lock`.'; cat .lock/core; } > requirements.txt
+	{ echo '# Tests, lint and types, on top of requirements.txt.'; grep -vxFf .lock/core .lock/dev; } > requirements-dev.txt
+	{ echo '# Peers of the benchmarks, on top of requirements-dev.txt.'; grep -vxFf .lock/dev .lock/bench; } > requirements-bench.txt
+	rm -rf .lock
 
 .PHONY: clean
 clean: ## Remove the environment; results stay

@@ -265,7 +265,7 @@ def _report_grid(suites: Sequence[SuiteConfig]) -> int:
     fitting = [grid for grid in range(least, budget + 1) if budget % grid == 0] if least <= budget else []
     if not fitting:
         raise ConfigurationError(
-            f"budget_env_steps={budget} is less than one report of {least} env steps (the env's report grid, or the largest training batch). "
+            f"budget_env_steps={budget} is less than one report of {least} env steps: the env's report grid, or the largest batch. "
             f"Try budget_env_steps={least} or report_every_env_steps={max(1, budget // 10)}."
         )
     return fitting[0]

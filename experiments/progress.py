@@ -179,11 +179,10 @@ def outcome_table(summaries: Sequence[ConfigurationSummary], exclusive: bool) ->
         table.add_row(
             s.label,
             f"{s.finished}/{s.seeds}",
-            interval(s.score, ".1f"),
-            interval(s.env_steps_to_target, ",.0f")
-            if s.env_steps_to_target or not s.finished
-            else f"{s.reached}/{s.finished} seeds reach it",
-            interval(s.env_steps_per_s, ",.0f"),
+            # Text, since rich takes "[one seed]" in a plain string for a style.
+            Text(interval(s.score, ".1f")),
+            Text(interval(s.env_steps_to_target, ",.0f") if s.reached == s.finished else f"{s.reached}/{s.finished} seeds reach it"),
+            Text(interval(s.env_steps_per_s, ",.0f")),
         )
     return table
 

@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import signal
+import socket
 import time
 import uuid
 import warnings
@@ -82,10 +83,29 @@ def start_ray(hardware: HardwareSettings) -> None:
             **common,
         )
         return
+    _check_address(hardware.address)
     try:
         ray.init(address=hardware.address, runtime_env={"env_vars": environment}, **common)
     except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         raise ConfigurationError(f"hardware.address={hardware.address}: no Ray cluster answers there ({error}).") from None
+
+
+def _check_address(address: str) -> None:
+    """Make sure that something listens at `host:port`: Ray would try for minutes.
+
+    Raises:
+        ConfigurationError: Nothing does.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():  # auto, local
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"hardware.address={address}: no Ray cluster answers there ({error}). Start one with `ray start --head`, "
+            "or leave hardware.address out to run on this machine."
+        ) from None
 
 
 def quiet() -> None:

@@ -112,7 +112,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         while True:
             before = self._env_steps
             start = perf_counter()
-            result = self._algorithm.train()
+            result = self._train_once()
             self._train_s += perf_counter() - start
             runners = result.get("env_runners", {})
             module = result.get("learners", {}).get("default_policy", {})
@@ -147,6 +147,16 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             "progress/train_s": self._train_s,
             **({"progress/batch_env_steps": sampled / batches} if batches else {}),
         }
+
+    def _train_once(self) -> dict[str, Any]:
+        try:
+            return dict(self._algorithm.train())
+        except RuntimeError as error:
+            # RLlib raises an empty RuntimeError where an environment fails (env_runner.py, _try_env_step); the reason is its cause.
+            cause: BaseException = error
+            while not str(cause) and cause.__cause__ is not None:
+                cause = cause.__cause__
+            raise cause from None
 
     def _evaluate(self, role: Role, episodes: int) -> Evaluation:
         config = self._algorithm.config

@@ -18,7 +18,7 @@ def runs(out: Path, kind: str) -> list[tuple[str, str]]:
     """(name, status) of the runs of a kind."""
     with sqlite3.connect(out / "mlflow.db") as database:
         return database.execute(
-            "SELECT r.name, r.status FROM runs r JOIN tags t ON t.run_uuid = r.run_uuid WHERE t.key = 'kind' AND t.value = ? ORDER BY 1",
+            "SELECT name, status FROM runs JOIN tags USING (run_uuid) WHERE key = 'kind' AND value = ? ORDER BY 1",
             [kind],
         ).fetchall()
 
@@ -52,10 +52,10 @@ def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, t
 
 @pytest.mark.ray
 def test_a_failing_trial_leaves_the_others_and_its_reason(run_suite: RunSuite, tmp_path: Path) -> None:
-    axis = "study.space={env.env_config.crash_after:[null,500]}"
+    axis = "study.space={env.env_config.crash_after:[null,50]}"
     done = run_suite(*SMOKE, "env.id=tiny_envs:tiny/Count-v0", "env.vectorize_mode=sync", "seeds=[0]", axis)
     assert done.returncode == 1, done.stderr
-    assert dict(runs(tmp_path / "out", "trial")) == {"crash_after=None s=0": "FINISHED", "crash_after=500 s=0": "FAILED"}
+    assert dict(runs(tmp_path / "out", "trial")) == {"crash_after=None s=0": "FINISHED", "crash_after=50 s=0": "FAILED"}
     assert "1 failed: RuntimeError: the simulator crashed" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     with sqlite3.connect(tmp_path / "out" / "mlflow.db") as database:
@@ -66,11 +66,12 @@ def test_a_failing_trial_leaves_the_others_and_its_reason(run_suite: RunSuite, t
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_study_ends_its_runs_and_says_so(tmp_path: Path, number: signal.Signals, code: int) -> None:
     out = tmp_path / "out"
-    command = [sys.executable, "experiments/run.py", f"output_dir={out}", "study=smoke", "budget_env_steps=400000"]
+    command = [sys.executable, "experiments/run.py", f"output_dir={out}", "study=smoke", "budget_env_steps=409600"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         for _ in range(600):  # until a trial has reported
             time.sleep(0.2)
+            assert process.poll() is None, process.communicate()[1]
             if (out / "mlflow.db").exists():
                 with sqlite3.connect(out / "mlflow.db") as database:
                     if database.execute("SELECT count(*) FROM metrics").fetchone() != (0,):
@@ -128,8 +129,8 @@ def test_hydras_own_flags_work(run_suite: RunSuite) -> None:
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["algorithm=dqn"], ["algorithm=appo"], ["algorithm=impala"], ["algorithm=sac", "env=pendulum"]])
-def test_smoke_runs_with_every_algorithm(run_suite: RunSuite, tmp_path: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["algorithm=appo"], ["algorithm=impala"]])
+def test_smoke_runs_with_the_algorithms_that_the_readme_does_not_run(run_suite: RunSuite, tmp_path: Path, arguments: list[str]) -> None:
     done = run_suite("study=smoke", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [status for _, status in runs(tmp_path / "out", "trial")] == ["FINISHED"] * 4

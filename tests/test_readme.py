@@ -1,0 +1,62 @@
+"""Every command in the README works as written."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.split("#")[0].strip()
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line.split("#")[0].strip()
+]
+SUITE = [c for c in COMMANDS if c.startswith("python ") and c != "python experiments/run.py"]
+QUICK = [c for c in SUITE if "dry_run" in c or "--cfg" in c]
+REAL = [c for c in SUITE if c not in QUICK]
+
+
+def run(command: str, *more: str) -> subprocess.CompletedProcess[str]:
+    _, *arguments = shlex.split(command)
+    return subprocess.run([sys.executable, *arguments, *more], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+
+
+@pytest.mark.parametrize("command", QUICK)
+def test_commands_that_start_nothing(command: str, tmp_path: Path) -> None:
+    done = run(command, *([] if "--cfg" in command else [f"output_dir={tmp_path}"]))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("command", REAL)
+def test_commands_that_run_a_study(command: str, tmp_path: Path) -> None:
+    done = run(command, f"output_dir={tmp_path}")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("make ")])
+def test_make_targets_exist(command: str) -> None:
+    listed = subprocess.run(["make", "--dry-run", *shlex.split(command)[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert listed.returncode == 0, listed.stderr
+
+
+def test_the_ui_listens_on_this_machine_alone() -> None:
+    listed = subprocess.run(["make", "--dry-run", "ui"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "--host 127.0.0.1" in listed
+
+
+def test_every_command_is_covered() -> None:
+    covered = {*QUICK, *REAL, "python experiments/run.py", *(c for c in COMMANDS if c.startswith("make "))}
+    assert set(COMMANDS) - covered == {"pip install torch==2.13.0 -r requirements.txt && pip install --no-deps -e ."}
+
+
+def test_files_that_the_readme_names_exist() -> None:
+    paths = re.findall(r"`((?:conf|experiments|analysis|docs|tests)/[\w/.-]+)`|\]\(((?!http)[\w/.-]+)\)", README)
+    missing = [p for pair in paths for p in pair if p and "<" not in p and not (ROOT / p).exists()]
+    assert not missing
