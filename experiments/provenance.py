@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -70,5 +71,10 @@ def _cpu_model() -> str:
 
 
 def command_line() -> str:
-    """The command that started this process, as one could type it."""
-    return shlex.join(["python", *sys.argv])
+    """The command that started this process, as one could type it, without passwords."""
+    return without_passwords(shlex.join(["python", *sys.argv]))
+
+
+def without_passwords(text: str) -> str:
+    """The text with the credentials of its URLs (`scheme://user:password@host`) replaced by ***."""
+    return re.sub(r"://[^/@\s]+@", "://***@", text)

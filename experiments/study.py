@@ -17,6 +17,7 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from ray.tune.logger import TBXLoggerCallback
 from rich.console import Console
@@ -31,7 +32,7 @@ from experiments.summary import TrialOutcome, summarise, table
 from experiments.tracking.callback import TrackingCallback
 from experiments.tracking.store import Store, store_uri
 from experiments.tracking.writer import Writer
-from experiments.trial import MEASURE_SYSTEM, TRIAL, Trial, logging_environment
+from experiments.trial import MEASURE_SYSTEM, TRIAL, Trial
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,13 @@ def start_ray(hardware: HardwareSettings) -> None:
     """
     quiet()
     threads = str(hardware.threads_per_process)
-    environment = {**logging_environment(), "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+    environment = {
+        "OMP_NUM_THREADS": threads,  # else Ray sets it to the CPUs of each actor
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "PYTHONHASHSEED": "0",
+        "PYTHONWARNINGS": "ignore::DeprecationWarning,ignore::UserWarning",
+    }
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if hardware.address is None:
         os.environ.update(environment)  # inherited by Ray's processes
@@ -84,8 +91,13 @@ def start_ray(hardware: HardwareSettings) -> None:
         )
         return
     _check_address(hardware.address)
+    # Clusters ask for a token by default, and `ray start` leaves it in ~/.ray; ray.init() looks for it only when it starts Ray itself.
+    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     try:
-        ray.init(address=hardware.address, runtime_env={"env_vars": environment}, **common)
+        # The cluster's other nodes need not have the suite installed, only Ray and what it trains with.
+        package = Path(__file__).resolve().parent
+        modules = [str(package), str(package.parent / "analysis")]
+        ray.init(address=hardware.address, runtime_env={"env_vars": environment, "py_modules": modules}, **common)
     except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         raise ConfigurationError(f"hardware.address={hardware.address}: no Ray cluster answers there ({error}).") from None
 

@@ -1,8 +1,6 @@
 """The Tune Trainable: train, evaluate, report on the env-step grid, checkpoint, stop at the budget."""
 
 import json
-import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
@@ -237,15 +235,3 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """Stop runners and learners."""
         # Not stop(): RLlib's waits half a second for a monitor that is off.
         self._algorithm.cleanup()
-
-
-def logging_environment() -> dict[str, str]:
-    """Environment variables of a trial's processes: quiet libraries, and threads that don't fight."""
-    return {
-        "PYTHONWARNINGS": "ignore::DeprecationWarning,ignore::UserWarning:gymnasium",
-        "RAY_DEDUP_LOGS": "0",
-        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
-    }
-
-
-logging.getLogger("ray.rllib").setLevel(logging.ERROR)

@@ -1,7 +1,9 @@
 """The command line, end to end."""
 
+import contextlib
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -140,5 +142,29 @@ def test_smoke_runs_with_the_algorithms_that_the_readme_does_not_run(run_suite: 
 @pytest.mark.slow
 def test_declared_logical_cpus_run_a_large_profile_on_a_small_machine(run_suite: RunSuite, tmp_path: Path) -> None:
     done = run_suite(*TINY, "hardware=workstation", "hardware.num_cpus=16", "hardware.num_gpus=0", "seeds=[0]", "study.space={}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert runs(tmp_path / "out", "trial") == [("ppo-cartpole s=0", "FINISHED")]
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_study_joins_a_running_cluster(run_suite: RunSuite, tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ray_command = str(Path(sys.executable).with_name("ray"))
+    start = [ray_command, "start", "--head", f"--port={port}", "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"]
+    head = subprocess.Popen([*start, "--block"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(150):
+            time.sleep(0.2)
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+        time.sleep(2)  # the head listens before its node has joined
+        done = run_suite(*TINY, f"hardware.address=127.0.0.1:{port}", "seeds=[0]", "study.space={}")
+    finally:
+        head.terminate()  # with --block, Ray's processes end with it
+        head.wait(timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     assert runs(tmp_path / "out", "trial") == [("ppo-cartpole s=0", "FINISHED")]

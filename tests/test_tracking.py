@@ -10,6 +10,7 @@ import pytest
 from conftest import PlanOf
 
 from experiments.errors import ConfigurationError
+from experiments.provenance import without_passwords
 from experiments.schema import TrackingSettings
 from experiments.tracking import writer as writer_module
 from experiments.tracking.callback import TrackingCallback
@@ -144,6 +145,11 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 def test_the_embedded_store_is_under_the_output_folder(tmp_path: Path) -> None:
     assert store_uri(TrackingSettings("sqlite"), tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def test_passwords_in_urls_are_not_recorded() -> None:
+    assert without_passwords("tracking.uri=https://me:secret@host:5000/x seeds=[0]") == "tracking.uri=https://***@host:5000/x seeds=[0]"
+    assert without_passwords("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
 
 
 class FakeTrial:

@@ -13,7 +13,7 @@ from experiments import views
 from experiments.driver_callback import DriverCallback
 from experiments.metrics import METRICS
 from experiments.plan import Plan
-from experiments.provenance import command_line, git_state, host, versions
+from experiments.provenance import command_line, git_state, host, versions, without_passwords
 from experiments.resolve import TrialConfig
 from experiments.tracking.writer import Writer
 from experiments.trial import STEP, TRIAL
@@ -52,7 +52,7 @@ class TrackingCallback(DriverCallback):
         }
         self.writer.put("create_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags)
         self.writer.put("log_params", STUDY_KEY, plan.study_params())
-        self.writer.put("log_text", STUDY_KEY, yaml.safe_dump(plan.composed, sort_keys=False), "config.yaml")
+        self.writer.put("log_text", STUDY_KEY, without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)), "config.yaml")
         self.writer.put("log_text", STUDY_KEY, json.dumps(_provenance(), indent=1), "provenance.json")
         if git_state().dirty_diff:
             self.writer.put("log_text", STUDY_KEY, git_state().dirty_diff, "uncommitted.diff")
