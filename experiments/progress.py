@@ -102,14 +102,16 @@ class ProgressCallback(DriverCallback):
         failed = f", {counts['failed']} failed" if counts["failed"] else ""
         return (
             f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / self._total:.0f}% of the env steps, "
-            f"{duration(time.monotonic() - self._start)} so far, {self._left(done)}"
+            f"{duration(time.monotonic() - self._start)} so far{self._left(done)}"
         )
 
     def _left(self, done: int) -> str:
+        if done >= self._total:
+            return ""
         if done < self._total / 100:
-            return "time left not known yet"
+            return ", time left not known yet"
         rate = done / (time.monotonic() - self._start)
-        return f"about {duration((self._total - done) / rate)} left"
+        return f", about {duration((self._total - done) / rate)} left"
 
     def _render(self) -> RenderableType:
         table = Table(box=None, header_style="bold", pad_edge=False)
@@ -129,7 +131,9 @@ class ProgressCallback(DriverCallback):
         done = sum(row.env_steps for row in self._rows.values())
         hidden = len(self._rows) - MOST_ROWS
         more = [Text(f"and {hidden} more finished", style="dim")] if hidden > 0 else []
-        return Group(table, *more, ProgressBar(total=self._total, completed=done, width=60), Text(self._overall()))
+        bar = Table.grid()  # a bar alone in a group would not end its line
+        bar.add_row(ProgressBar(total=self._total, completed=done, width=60))
+        return Group(table, *more, bar, Text(self._overall()))
 
 
 def plan_lines(plan: Plan) -> list[str]:
