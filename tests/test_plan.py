@@ -1,6 +1,7 @@
 import math
 from typing import Any
 
+import gymnasium as gym
 import pytest
 from conftest import PlanOf
 
@@ -29,6 +30,18 @@ def test_any_algorithm_composes_with_any_env_that_its_action_space_allows(plan_o
 def test_a_wrong_pair_is_refused_with_the_fix(plan_of: PlanOf, algorithm: str, env: str, fix: str) -> None:
     with pytest.raises(ConfigurationError, match=fix):
         plan_of(f"algorithm={algorithm}", f"env={env}", SINGLE)
+
+
+@pytest.mark.parametrize(("env", "algorithm"), [("lunarlander", "ppo"), ("pong", "ppo"), ("halfcheetah", "sac")])
+def test_environments_of_the_extras_compose_and_step(plan_of: PlanOf, env: str, algorithm: str) -> None:
+    plan = plan_of(f"algorithm={algorithm}", f"env={env}", SINGLE)
+    settings = plan.trials[0].env
+    made = gym.make(settings.id, **settings.env_config)
+    observation, _ = made.reset(seed=0)
+    for _ in range(5):
+        assert made.observation_space.contains(observation)
+        observation, *_ = made.step(made.action_space.sample())
+    made.close()
 
 
 def test_an_env_that_is_not_installed_names_its_extra(plan_of: PlanOf) -> None:

@@ -19,6 +19,7 @@ def make(frame_size: int = 64, frame_stack: int = 4, **kwargs: Any) -> gym.Env[A
         An environment with observations (frame_size, frame_size, frame_stack), float32 in [-1, 1].
     """
     import ale_py
+    import cv2  # noqa: F401  # RLlib's wrapper imports it at the first frame: too late to refuse the study
     from ray.rllib.env.wrappers.atari_wrappers import wrap_atari_for_new_api_stack
 
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # its banner
