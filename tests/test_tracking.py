@@ -27,8 +27,8 @@ class FlakyStore:
     def create_run(self, *args: Any) -> str:
         return self._take("create_run", args) or "run-1"
 
-    def log_metrics(self, *args: Any) -> None:
-        self._take("log_metrics", args)
+    def log_reports(self, *args: Any) -> None:
+        self._take("log_reports", args)
 
     def _take(self, method: str, args: tuple[Any, ...]) -> None:
         if self.failures > 0:
@@ -40,6 +40,7 @@ class FlakyStore:
 @pytest.fixture(autouse=True)
 def fast_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(writer_module, "GATHER_S", 0.05)
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_a_store_that_comes_back_loses_nothing_and_keeps_the_order(tmp_path: Pat
     for step in range(5):
         writer.put("log_metrics", "trial", {"x": 1.0}, step, 0)
     writer.close(wait_s=5)
-    assert [args[2] for method, args in flaky.calls if method == "log_metrics"] == [0, 1, 2, 3, 4]
+    assert [step for method, args in flaky.calls if method == "log_reports" for _, step, _ in args[1]] == [0, 1, 2, 3, 4]
     assert writer.undelivered == 0
     assert not (tmp_path / "spool.jsonl").exists()
 
@@ -67,6 +68,21 @@ def test_a_store_that_stays_away_ends_the_wait_and_keeps_the_writes_in_a_file(tm
     kept = [json.loads(line) for line in (tmp_path / "spool.jsonl").read_text().splitlines()]
     assert [k["method"] for k in kept] == ["create_run", "log_metrics"]
     assert kept[1]["args"] == [{"x": 1.0}, 4000, 7]
+
+
+def test_reports_that_wait_go_out_together_but_never_past_the_runs_end(tmp_path: Path) -> None:
+    store = FlakyStore(failures=0)
+    store.finish = lambda *args: store.calls.append(("finish", args))  # type: ignore[attr-defined]
+    writer = Writer(lambda: store, tmp_path / "spool.jsonl")  # type: ignore[arg-type, return-value]
+    for key in ("a", "b"):
+        writer.put("create_run", key, "experiment", key, 0, {})
+    for step in range(3):
+        for key in ("a", "b"):
+            writer.put("log_metrics", key, {"x": 1.0}, step, 0)
+    writer.put("finish", "a", "FINISHED", 0)
+    writer.close(wait_s=5)
+    assert [method for method, _ in store.calls] == ["create_run", "create_run", "log_reports", "log_reports", "finish"]
+    assert [[step for _, step, _ in args[1]] for method, args in store.calls if method == "log_reports"] == [[0, 1, 2], [0, 1, 2]]
 
 
 def test_queueing_never_waits_for_the_store(tmp_path: Path) -> None:
@@ -87,7 +103,7 @@ def test_queueing_never_waits_for_the_store(tmp_path: Path) -> None:
 
 def test_one_report_is_one_row_per_metric_at_the_same_step(store: Store, tmp_path: Path) -> None:
     run = store.create_run("study/ppo-cartpole", "lr=1e-3 s=0", 0, {"kind": "trial"})
-    store.log_metrics(run, {"eval/return_mean": 1.0, "train/return_mean": 2.0}, 4000, 5)
+    store.log_reports(run, [({"eval/return_mean": 1.0, "train/return_mean": 2.0}, 4000, 5)])
     with sqlite3.connect(tmp_path / "mlflow.db") as database:
         rows = database.execute("SELECT key, value, step FROM metrics ORDER BY key").fetchall()
     assert rows == [("eval/return_mean", 1.0, 4000), ("train/return_mean", 2.0, 4000)]
@@ -95,11 +111,11 @@ def test_one_report_is_one_row_per_metric_at_the_same_step(store: Store, tmp_pat
 
 def test_an_open_reader_does_not_block_the_writer(store: Store, tmp_path: Path) -> None:
     run = store.create_run("study", "run", 0, {})
-    store.log_metrics(run, {"a": 1.0}, 1, 0)
+    store.log_reports(run, [({"a": 1.0}, 1, 0)])
     reader = sqlite3.connect(tmp_path / "mlflow.db")
     cursor = reader.execute("SELECT * FROM metrics")
     cursor.fetchone()
-    store.log_metrics(run, {"a": 2.0}, 2, 0)
+    store.log_reports(run, [({"a": 2.0}, 2, 0)])
     reader.close()
 
 
@@ -187,7 +203,7 @@ def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: tuple[Track
     assert name == "lr=3e-4 b=512 s=0"
     assert {
         "kind", "study", "algorithm", "env", "hardware", "config", "config_id", "seed", "phase", "exclusive", "exploratory", "trial_id",
-        "mlflow.source.name",
+        "mlflow.source.name", "study_run",
     } <= set(tags)  # fmt: skip
     assert (tags["config"], tags["seed"], tags["exclusive"]) == ("lr=3e-4 b=512", "0", "false")
     params = next(o[2] for o in writer.operations if o[0] == "log_params")

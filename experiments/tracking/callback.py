@@ -15,7 +15,7 @@ from experiments.metrics import METRICS
 from experiments.plan import Plan
 from experiments.provenance import command_line, git_state, host, versions, without_passwords
 from experiments.resolve import TrialConfig
-from experiments.tracking.writer import Writer
+from experiments.tracking.writer import STUDY_RUN, Writer
 from experiments.trial import STEP, TRIAL
 
 INDEX_EXPERIMENT = "studies"
@@ -52,10 +52,13 @@ class TrackingCallback(DriverCallback):
         }
         self.writer.put("create_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags)
         self.writer.put("log_params", STUDY_KEY, plan.study_params())
-        self.writer.put("log_text", STUDY_KEY, without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)), "config.yaml")
-        self.writer.put("log_text", STUDY_KEY, json.dumps(_provenance(), indent=1), "provenance.json")
+        texts = {
+            "config.yaml": without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)),
+            "provenance.json": json.dumps(_provenance(), indent=1),
+        }
         if git_state().dirty_diff:
-            self.writer.put("log_text", STUDY_KEY, git_state().dirty_diff, "uncommitted.diff")
+            texts["uncommitted.diff"] = git_state().dirty_diff
+        self.writer.put("log_texts", STUDY_KEY, texts)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Make the trial's run."""
@@ -76,14 +79,17 @@ class TrackingCallback(DriverCallback):
             "exclusive": _word(self.plan.exclusive),
             "exploratory": "false",
             "trial_id": key,
+            STUDY_RUN: STUDY_KEY,
             **_source_tags(),
         }
         self.writer.put("create_run", key, self.plan.experiment, config.name, _now_ms(), tags)
-        self.writer.put("link", key, "study_run", STUDY_KEY)
         self.writer.put("log_params", key, self.plan.trial_params(config))
         resolved = config.to_mapping()
-        self.writer.put("log_text", key, yaml.safe_dump(resolved, sort_keys=False), "config.yaml")
-        self.writer.put("log_text", key, json.dumps({**resolved, "provenance": _provenance()}, indent=1), "config.json")
+        texts = {
+            "config.yaml": yaml.safe_dump(resolved, sort_keys=False),
+            "config.json": json.dumps({**resolved, "provenance": _provenance()}, indent=1),
+        }
+        self.writer.put("log_texts", key, texts)
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
         """Log one report."""

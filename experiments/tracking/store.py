@@ -58,6 +58,10 @@ def _check_sqlite(path: Path) -> None:
         raise ConfigurationError(f"tracking store {path}: {error}. Move it away, or choose another output_dir.") from None
 
 
+Report = tuple[Mapping[str, float], int, int]
+"""Metrics, step, and the moment they were reported (ms since the epoch)."""
+
+
 class Store:
     """MLflow's client with the few calls that a study makes."""
 
@@ -107,15 +111,20 @@ class Store:
 
         self._client.log_batch(run_id, params=[Param(k, str(v)) for k, v in params.items()])
 
-    def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
-        """Log one report in one call."""
+    def log_reports(self, run_id: str, reports: Sequence[Report]) -> None:
+        """Log some reports of a run in one call."""
         from mlflow.entities import Metric
 
-        self._client.log_batch(run_id, metrics=[Metric(k, float(v), at_ms, step) for k, v in metrics.items()])
+        self._client.log_batch(
+            run_id, metrics=[Metric(k, float(v), at_ms, step) for metrics, step, at_ms in reports for k, v in metrics.items()]
+        )
 
-    def log_text(self, run_id: str, text: str, name: str) -> None:
-        """Attach a text file."""
-        self._client.log_text(run_id, text, name)
+    def log_texts(self, run_id: str, texts: Mapping[str, str]) -> None:
+        """Attach text files, name to content, in one call."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in texts.items():
+                (Path(folder) / name).write_text(text)
+            self._client.log_artifacts(run_id, folder)
 
     def log_table(self, run_id: str, columns: Mapping[str, Sequence[Any]], name: str) -> None:
         """Attach a table that the UI shows."""

@@ -4,6 +4,7 @@ A store that fails never stops a study: operations wait, are tried again, and wh
 """
 
 import collections
+import itertools
 import json
 import logging
 import math
@@ -18,13 +19,18 @@ from experiments.driver_callback import first_line
 from experiments.tracking.store import Store
 
 RETRY_S = 2.0
+GATHER_S = 1.0
+"""How long reports are gathered: a write of several costs little more than a write of one."""
 FINAL_WAIT_S = 30.0
 """How long the end of a study waits for a store that does not answer."""
+
+STUDY_RUN = "study_run"
+"""Tag of a trial's run: the id of its study's run."""
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Operation:
     """One call of a `Store`, on the run that `key` stands for."""
 
@@ -77,10 +83,12 @@ class Writer:
                     self._changed.wait()
                 if not self._pending:
                     return
-                operation = self._pending[0]
+                if self._pending[0].method == "log_metrics" and self._closing_at == math.inf:
+                    self._changed.wait_for(lambda: self._closing_at < math.inf, GATHER_S)
+                operation, *more = self._next()
             start = time.perf_counter()
             try:
-                self._deliver(operation)
+                self._deliver(operation, *more)
             except Exception as error:  # noqa: BLE001  # whatever the store does, the study goes on
                 if not failing:
                     logger.warning("MLflow does not take a write (%s); it is kept and tried again.", first_line(error))
@@ -95,22 +103,34 @@ class Writer:
                 if failing:
                     logger.warning("MLflow takes writes again; nothing was lost.")
                 failing = False
-                self._pending.popleft()
+                with self._changed:
+                    for done in (operation, *more):
+                        self._pending.remove(done)
             finally:
                 self.busy_s += time.perf_counter() - start
 
-    def _deliver(self, operation: Operation) -> None:
+    def _next(self) -> list[Operation]:
+        """The next operation, and with a report all that wait for the same run before something else does."""
+        first = self._pending[0]
+        if first.method != "log_metrics":
+            return [first]
+        of_run = (o for o in self._pending if o.key == first.key)
+        return list(itertools.takewhile(lambda o: o.method == "log_metrics", of_run))
+
+    def _deliver(self, operation: Operation, *more: Operation) -> None:
         if self._store is None:
             self._store = self._connect()
         if operation.method == "create_run":
-            self.run_ids[operation.key] = self._store.create_run(*operation.args)
+            experiment, name, start_ms, tags = operation.args
+            if STUDY_RUN in tags:  # known by the study's key until the run exists
+                tags = {**tags, STUDY_RUN: self.run_ids[tags[STUDY_RUN]]}
+            self.run_ids[operation.key] = self._store.create_run(experiment, name, start_ms, tags)
         elif operation.method == "experiment":
             self.experiment_ids[operation.key] = self._store.experiment(operation.key)
         elif operation.method == "set_views":
             self._store.set_views(operation.key, *operation.args)
-        elif operation.method == "link":  # a tag whose value is another run's id
-            tag, other = operation.args
-            self._store.set_tags(self.run_ids[operation.key], {tag: self.run_ids[other]})
+        elif operation.method == "log_metrics":
+            self._store.log_reports(self.run_ids[operation.key], [o.args for o in (operation, *more)])
         else:
             getattr(self._store, operation.method)(self.run_ids[operation.key], *operation.args)
 
