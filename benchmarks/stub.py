@@ -1,0 +1,40 @@
+"""A trial that reports like a real one and trains nothing."""
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ray.tune import Trainable
+
+from experiments.metrics import METRICS
+from experiments.trial import STEP, TRIAL
+
+
+class StubTrial(Trainable):  # type: ignore[misc]  # Tune ships no type information
+    """As many reports as the budget holds, each with every metric of the contract."""
+
+    def setup(self, config: Mapping[str, Any]) -> None:
+        """Start anew."""
+        self._trial, self._at = config[TRIAL], 0
+
+    def step(self) -> dict[str, Any]:
+        """A report."""
+        self._at += self._trial["report_every_env_steps"]
+        last = self._at >= self._trial["budget_env_steps"]
+        metrics = {name: random.random() for name in METRICS if last or not name.startswith("final/")}
+        return {**metrics, STEP: self._at, "timesteps_total": self._at, "done": last}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """A small file."""
+        (Path(checkpoint_dir) / "state.json").write_text(json.dumps({"at": self._at}))
+
+    def load_checkpoint(self, checkpoint_dir: str) -> None:
+        """The inverse."""
+        self._at = json.loads((Path(checkpoint_dir) / "state.json").read_text())["at"]
+
+    def reset_config(self, new_config: Mapping[str, Any]) -> bool:
+        """Take on another trial in this process."""
+        self.setup(new_config)
+        return True
