@@ -33,10 +33,12 @@ LOG_WIDTH = 140
 """Columns of a log file."""
 
 
+_given_spaces: list[str] = []
+
+
 def main() -> None:
     """Run the command line; exits with the contract's codes."""
-    # ++ since a space may name any path: Hydra would refuse those that the study's own space does not have.
-    sys.argv = [f"++{argument}" if argument.startswith("study.space=") else argument for argument in sys.argv]
+    sys.argv[1:], _given_spaces[:] = split_space(sys.argv[1:])
     debug = "HYDRA_FULL_ERROR" in os.environ
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting with 1
     try:
@@ -51,12 +53,18 @@ def main() -> None:
 def _study(config: DictConfig) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
-        overrides = HydraConfig.get().overrides.task
+        overrides = [*HydraConfig.get().overrides.task, *_given_spaces]
         compose = composer(config, overrides)
         check_axes_are_free(compose({}), overrides)
         sys.exit(run(compose))
-    except (ConfigurationError, OmegaConfBaseException) as error:
+    except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
         _refuse(error)
+
+
+def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The command line without `study.space={...}`, and that: it replaces the study's space, and Hydra would merge the two."""
+    given = [a for a in arguments if a.lstrip("+").startswith("study.space=")]
+    return [a for a in arguments if a not in given], given
 
 
 def _refuse(error: Exception) -> NoReturn:
@@ -90,24 +98,17 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         config: As composed by Hydra.
         overrides: The command line's overrides.
     """
-    space = _replaced_space(overrides)
+    given = split_space(overrides)[1]
 
     def compose(choices: Mapping[str, str]) -> Mapping[str, Any]:
-        kept = [o for o in overrides if o.partition("=")[0] not in choices]
+        kept = [o for o in split_space(overrides)[0] if o.partition("=")[0] not in choices]
         chosen = [f"{group}={name}" for group, name in choices.items()]
         composed = _plain(hydra.compose("config", overrides=[*chosen, *kept]) if choices else config)
-        if space is not None:
-            composed["study"]["space"] = space
+        if given:
+            composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
         return composed
 
     return compose
-
-
-def _replaced_space(overrides: Sequence[str]) -> Mapping[str, Any] | None:
-    """The space given as `study.space={...}`, which replaces the study's: Hydra would merge the two."""
-    given = [o for o in OverridesParser.create().parse_overrides(list(overrides)) if o.key_or_group == "study.space"]
-    value = given[-1].value() if given else None
-    return value if isinstance(value, dict) else None
 
 
 def run(compose: Compose) -> int:

@@ -14,7 +14,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), os.environ.get(
 
 from experiments.plan import Plan, make_plan  # noqa: E402
 from experiments.resources import Cluster, Node  # noqa: E402
-from experiments.run import check_axes_are_free, composer  # noqa: E402
+from experiments.run import check_axes_are_free, composer, split_space  # noqa: E402
 from experiments.schema import HardwareSettings  # noqa: E402
 
 PlanOf = Callable[..., Plan]
@@ -28,10 +28,9 @@ def plan_of() -> PlanOf:
     """Command-line overrides to a checked plan, as `run.py` makes it."""
 
     def plan(*overrides: str, cluster: Cluster | None = None) -> Plan:
-        given = [f"++{o}" if o.startswith("study.space=") else o for o in overrides]
         with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            compose = composer(hydra.compose("config", overrides=given), given)
-            check_axes_are_free(compose({}), given)
+            compose = composer(hydra.compose("config", overrides=split_space(overrides)[0]), overrides)
+            check_axes_are_free(compose({}), overrides)
             return make_plan(compose, cluster or Cluster((Node(2, 0),)))
 
     return plan
