@@ -1,7 +1,7 @@
 """A study before it runs: every configuration resolved, built and checked."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from ray.tune import PlacementGroupFactory
 
 from experiments.algorithm import build_algorithm_config, on_policy_batch
 from experiments.errors import ConfigurationError
-from experiments.resolve import GROUPS, TrialConfig, apply_point, label_of, trial_config
+from experiments.resolve import GROUPS, Compose, TrialConfig, apply_point, label_of, trial_config
 from experiments.resources import Cluster, Layout, check_fits, layout_of, request_for, settle, trials_at_once
 from experiments.schema import SuiteConfig, parse, with_report_grid
 from experiments.search import Point, corners, cross_seeds, group_choices, points
@@ -32,9 +32,6 @@ _TRAINING_PARAMS = (
     "grad_clip",
     "training_intensity",
 )
-
-Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
-"""Group choices (`{"algorithm": "dqn"}`) to the composed configuration, plain."""
 
 
 @dataclass(frozen=True)

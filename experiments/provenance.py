@@ -72,7 +72,7 @@ def _cpu_model() -> str:
 
 def command_line() -> str:
     """The command that started this process, as one could type it, without passwords."""
-    return without_passwords(shlex.join(["python", *sys.argv]))
+    return without_passwords(shlex.join(["python", *sys.orig_argv[1:]]))
 
 
 def without_passwords(text: str) -> str:

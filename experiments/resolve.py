@@ -4,7 +4,7 @@ import copy
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,6 +13,9 @@ from experiments.schema import CheckpointSettings, EnvSettings, EvaluationSettin
 
 GROUPS = ("algorithm", "env", "hardware")
 """Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""
+
+Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
+"""Group choices (`{"algorithm": "dqn"}`) to the composed configuration, plain."""
 
 SHORT_NAMES = {
     "train_batch_size_per_learner": "b",

@@ -6,7 +6,7 @@ python experiments/run.py [study=] [algorithm=] [env=] [hardware=] [search=] [sc
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,32 +20,27 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments import views
 from experiments.errors import ConfigurationError
 from experiments.outputs import check_writable
+from experiments.resolve import Compose
 from experiments.schema import parse
 from experiments.search import points
 from experiments.tracking.store import Store, check_store, store_uri
-
-Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
-"""Group choices (`{"algorithm": "dqn"}`) to the composed configuration, plain."""
 
 INVALID = 2
 """Exit code: nothing was started."""
 LOG_WIDTH = 140
 """Columns of a log file."""
 
-
 _given_spaces: list[str] = []
+_show_traceback = "HYDRA_FULL_ERROR" in os.environ
 
 
 def main() -> None:
     """Run the command line; exits with the contract's codes."""
     sys.argv[1:], _given_spaces[:] = split_space(sys.argv[1:])
-    debug = "HYDRA_FULL_ERROR" in os.environ
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting with 1
     try:
         _study()
     except (HydraException, OmegaConfBaseException) as error:
-        if debug:
-            raise
         _refuse(error)
 
 
@@ -69,6 +64,8 @@ def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _refuse(error: Exception) -> NoReturn:
     """Say what is wrong and exit: nothing was started."""
+    if _show_traceback:
+        raise error
     causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]
     lines = [line for e in causes if e is not None for line in str(e).strip().splitlines() if line.strip()]
     print("error: " + "\n".join(dict.fromkeys(lines)), file=sys.stderr)
