@@ -94,7 +94,7 @@ def measure(quick: bool) -> Report:
             f"bonus, one torch thread, {len(seeds)} seeds each. The suite runs through `experiments/run.py`, SB3 through "
             f"`benchmarks/sb3_script.py`. Score: mean return of the deterministic policy over {EPISODES} episodes on held-out starts, one "
             f"episode of each environment, at the rollout that ends nearest to {' and '.join(f'{m:,}' for m in marks)} env steps. Each "
-            "keeps its own initial weights of the heads (SB3: orthogonal, the policy's times 0.01; RLlib: torch's defaults) and its own way "
+            "keeps its own initial weights of the heads (SB3: orthogonal, policy times 0.01; RLlib: torch's defaults) and its own way "
             "to normalise advantages (SB3 per minibatch, RLlib over the batch); hidden layers start orthogonal in both. *Torch's initial "
             "weights*: the suite without that, as RLlib would start."
         ),

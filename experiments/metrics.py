@@ -109,9 +109,10 @@ def learner_metrics(module_results: Mapping[str, Any], has_kl: bool) -> dict[str
 
 
 def gradient_steps(module_results: Mapping[str, Any]) -> int:
-    """Gradient steps of one iteration: rows trained on, over rows per minibatch."""
-    rows, per_step = module_results.get("num_module_steps_trained", 0), module_results.get("module_train_batch_size_mean", 0)
-    return round(float(rows) / float(per_step)) if per_step else 0
+    """Gradient steps of one iteration: rows trained on, over rows per minibatch. 0 if RLlib reports NaN: nothing was learned in it."""
+    rows = float(module_results.get("num_module_steps_trained", math.nan))
+    per_step = float(module_results.get("module_train_batch_size_mean", math.nan))
+    return 0 if math.isnan(rows) or math.isnan(per_step) or not per_step else round(rows / per_step)
 
 
 def check_finite(values: Mapping[str, float], env_steps: int) -> None:

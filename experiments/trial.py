@@ -119,10 +119,11 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             steps = gradient_steps(module)
             self._updates += steps
             batches += int(result.get("num_training_step_calls_per_iteration", 1)) if self._minibatches else steps
-            trained += float(module.get("num_module_steps_trained", 0)) / self._epochs
             episodes.add(runners.get(EPISODES, {}))
-            learner = learner_metrics(module, self._has_kl) or learner
-            check_finite({k: v for k, v in learner.items() if k in _MUST_BE_FINITE}, self._env_steps)
+            if steps:  # without one RLlib reports NaN losses, which are no fault
+                trained += float(module["num_module_steps_trained"]) / self._epochs
+                learner = learner_metrics(module, self._has_kl)
+                check_finite({k: v for k, v in learner.items() if k in _MUST_BE_FINITE}, self._env_steps)
             collected = self._env_steps - before
             if collected <= 0:
                 raise RuntimeError(f"no env steps were sampled in an iteration of {perf_counter() - start:.0f} s: the runners are gone")

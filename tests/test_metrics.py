@@ -78,6 +78,8 @@ def test_value_loss_is_the_unclipped_mean_of_each_algorithm() -> None:
 def test_gradient_steps_count_minibatches() -> None:
     assert gradient_steps({"num_module_steps_trained": 12544, "module_train_batch_size_mean": 256.0}) == 49
     assert gradient_steps({}) == 0
+    nothing_learned = {"num_module_steps_trained": math.nan, "module_train_batch_size_mean": math.nan}  # asynchronous algorithms
+    assert gradient_steps(nothing_learned) == 0
 
 
 def test_shares_of_training_seconds_add_to_one() -> None:
