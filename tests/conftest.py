@@ -53,7 +53,8 @@ def run_suite(tmp_path: Path) -> RunSuite:
     """Runs `python experiments/run.py` with its output under tmp_path."""
 
     def run(*arguments: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "experiments/run.py", *arguments, f"output_dir={tmp_path / 'out'}"]
+        output = [] if any(a.startswith("output_dir=") for a in arguments) else [f"output_dir={tmp_path / 'out'}"]
+        command = [sys.executable, "experiments/run.py", *arguments, *output]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
 
     return run
