@@ -18,7 +18,7 @@ from experiments.errors import ConfigurationError
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 MAX_REPORTS = 320
-"""Points of a curve that MLflow's UI draws without sampling (`MAX_METRICS_PER_REQUEST` in its chart queries)."""
+"""Points of a curve that MLflow's UI draws without sampling."""
 
 
 def _reject_bool(value: object) -> object:
