@@ -5,7 +5,6 @@ The builder methods reject unknown names; `update_from_dict` would not.
 
 import functools
 import importlib
-import logging
 import math
 from collections.abc import Mapping
 from dataclasses import fields
@@ -28,8 +27,6 @@ SECTIONS = ("training", "env_runners", "learners", "rl_module")
 _POSITIVE = ("lr", "actor_lr", "critic_lr", "alpha_lr", "train_batch_size_per_learner", "minibatch_size", "num_epochs", "grad_clip")
 _FRACTION = ("gamma", "lambda_", "tau")
 _COUNT = ("num_env_runners", "num_learners", "num_gpus_per_learner")
-
-logger = logging.getLogger(__name__)
 
 
 def config_class(algorithm: Mapping[str, Any]) -> type[AlgorithmConfig]:
