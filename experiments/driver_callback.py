@@ -4,6 +4,8 @@ from typing import Any
 
 from ray.tune import Callback
 
+from experiments.errors import first_line
+
 
 class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type information
     """A callback with threads and open terminals, which Tune's pickle of the whole Tuner must leave out."""
@@ -44,9 +46,3 @@ def failure_reason(trial: Any) -> str:
         return f"{type(cause).__name__}: {first_line(cause)}"
     text = str(trial.get_error() or "").strip()
     return text.splitlines()[-1][:500] if text else "no reason was recorded"
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message that says anything."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:500]

@@ -6,3 +6,9 @@ class ConfigurationError(ValueError):
 
     Raised before anything is started. `experiments/run.py` prints the message and exits with code 2.
     """
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that says anything."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:500]

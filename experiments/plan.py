@@ -144,6 +144,31 @@ class Plan:
 
         return frozenset(p for p in self.searched if spans_decades([c.point[p] for c in self.configurations]))
 
+    def record(self) -> dict[str, Any]:
+        """What the analysis must know of the plan: every configuration, also those that never get to start."""
+        return {
+            "study": self.study,
+            "question": self.question,
+            "seeds": list(self.seeds),
+            "axes": {_param_name(path): path for path in self.searched},
+            "exclusive": self.exclusive,
+            "configurations": [
+                {
+                    "config": c.label,
+                    "config_id": c.trial(self.seeds[0]).config_id,
+                    "algorithm": c.suite.algorithm["name"],
+                    "env": c.suite.env.name,
+                    "hardware": c.suite.hardware.name,
+                    "budget_env_steps": c.suite.budget_env_steps,
+                    "target": c.suite.env.target,
+                    "score_range": list(c.suite.env.score_range),
+                    "point": dict(c.point),
+                    "params": {k: v for k, v in self.trial_params(c.trial(self.seeds[0])).items() if k != "seed"},
+                }
+                for c in self.configurations
+            ],
+        }
+
     def summary(self) -> str:
         """The size of the study in a line."""
         configurations, seeds = len(self.configurations), len(self.seeds)

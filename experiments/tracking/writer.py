@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.driver_callback import first_line
+from experiments.errors import first_line
 from experiments.tracking.store import Store
 
 RETRY_S = 2.0

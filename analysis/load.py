@@ -1,0 +1,379 @@
+"""A study in MLflow, as two tidy frames. The only way in to MLflow for everything that analyses."""
+
+import difflib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import numpy as np
+import pandas as pd
+
+from analysis.errors import AnalysisError
+from analysis.stores.cache import default_folder
+from analysis.stores.records import Points, Run, Store
+from analysis.stores.server import ServerStore
+from analysis.stores.sqlite import SqliteStore
+from experiments.metrics import METRICS
+from experiments.provenance import without_passwords
+
+INDEX_EXPERIMENT = "studies"
+"""The MLflow experiment with a run per execution of a study."""
+STUDY_RUN = "study_run"
+"""Tag of a trial's run: the id of its study's run."""
+
+FINAL = {name.removeprefix("final/"): name for name in METRICS if name.startswith("final/")}
+"""Column of `Study.runs` to the metric it holds."""
+CURVE_METRICS = tuple(name for name in METRICS if name not in FINAL.values())
+"""The metrics of `Study.curves`."""
+
+STATUS = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "interrupted", "RUNNING": "running", "SCHEDULED": "running"}
+MISSING = "missing"
+"""A trial that was planned but has no run: it was never started, or its run was deleted."""
+
+_TEXTS = ("config_id", "algorithm", "env", "hardware", "phase")
+_NAMED_AT_MOST = 12
+"""Trials that a sentence names."""
+_OLD_NAMES = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
+"""RLlib's name to the parameter's, where they differ: for studies from before plan.json."""
+
+
+@dataclass(frozen=True, repr=False)
+class Study:
+    """One execution of a study.
+
+    Attributes:
+        name: For example `lr_batch`.
+        experiment: MLflow's, of its trials: `lr_batch/ppo-cartpole`.
+        run_id: Of its run in the experiment `studies`.
+        question: What it asks; "" if it says nothing.
+        status: finished, failed, running or interrupted.
+        started: UTC.
+        axes: The searched parameters, columns of `runs`: `("lr", "train_batch_size_total")`.
+        paths: Axis to its dotted configuration path: `{"lr": "algorithm.training.lr", ...}`.
+        points: Configuration to what it sets: `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`; empty if the study did not
+            record it.
+        seeds: Planned.
+        command: The command line that ran it; "" if unknown.
+        provenance: Of its run's provenance.json: `commit`, `dirty`, `versions`, `host`, `command`; empty if it has none.
+        tracking_uri: Where it was read, as given, passwords included.
+        runs: A row for each planned trial (configuration x seed), in plan order: seed by seed, every configuration with it. Trials that
+            were not planned follow. Of a trial that was started again, its latest run. Columns:
+
+            - run_id: str, NA if the trial has no run.
+            - config: categorical, ordered as planned; the configuration, readable.
+            - config_id, algorithm, env, hardware, phase: str.
+            - seed: int64.
+            - status: str; finished, failed, running, interrupted, or missing: planned, but never started.
+            - failure: str; the reason, or "".
+            - exclusive: bool; whether it had the machine to itself, so that throughput is comparable.
+            - exploratory: bool; whether it may have been stopped early.
+            - started, ended: UTC, NaT if it was not.
+            - budget_env_steps: int64; 0 if unknown.
+            - target, score_range_low, score_range_high: float64, returns; NaN if the env has none or the study recorded none.
+            - commit: str; of the code, "" if unknown.
+            - the axes, then every other parameter of the trials: numbers where all values are, else str; NA where a trial has no such.
+            - score, auc: float64, returns. NaN where not reached, as in all that follow.
+            - env_steps_to_target, seconds_to_target: float64. NaN in a *finished* trial means that it never held the target: censored, at
+              budget_env_steps and train_s.
+            - env_steps_per_s: float64, over the training seconds.
+            - train_s, wall_s: float64, seconds.
+        curves: A row for each point, sorted by run (as in `runs`), metric (as in the contract) and env steps. A point that was logged
+            twice, by a trial that was resumed, is there once, as it was logged last. Columns:
+
+            - run_id, config: categorical.
+            - seed: int64.
+            - metric: categorical, `CURVE_METRICS`. The `final/` metrics are columns of `runs` instead.
+            - env_steps: int64, on the grid that all trials of the study share.
+            - wall_s: float64, seconds from the start of the trial's run to the report.
+            - value: float64.
+    """
+
+    name: str
+    experiment: str
+    run_id: str
+    question: str
+    status: str
+    started: pd.Timestamp
+    axes: tuple[str, ...]
+    paths: Mapping[str, str]
+    points: Mapping[str, Mapping[str, Any]]
+    seeds: tuple[int, ...]
+    command: str
+    provenance: Mapping[str, Any]
+    tracking_uri: str
+    runs: pd.DataFrame
+    curves: pd.DataFrame
+
+    def __repr__(self) -> str:
+        configurations = self.runs["config"].cat.categories.size
+        return (
+            f"Study({self.experiment!r}, {self.run_id}, {self.status}, {configurations} configurations x {len(self.seeds)} seeds, "
+            f"{len(self.curves):,} points)"
+        )
+
+    @property
+    def incomplete(self) -> pd.DataFrame:
+        """The trials that did not finish: run_id, config, seed, status, failure."""
+        return self.runs.loc[self.runs["status"] != "finished", ["run_id", "config", "seed", "status", "failure"]].reset_index(drop=True)
+
+    def gaps(self) -> list[str]:
+        """The trials that did not finish, a sentence for each cause: `2 of 45 trials failed (out of memory): lr=0.03 b=512 s=1, ...`."""
+        words = {
+            "failed": "failed",
+            "running": "still running",
+            "interrupted": "interrupted",
+            MISSING: "missing: planned, but without a run",
+        }
+        sentences = []
+        for (status, failure), trials in self.incomplete.groupby(["status", "failure"], sort=False):
+            names = [f"{config} s={seed}" for config, seed in zip(trials["config"], trials["seed"], strict=True)]
+            more = len(names) - _NAMED_AT_MOST
+            listed = ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+            reason = f" ({failure})" if failure else ""
+            sentences.append(f"{len(names)} of {len(self.runs)} trials {words[str(status)]}{reason}: {listed}.")
+        return sentences
+
+
+def load_study(
+    study: str | None = None,
+    tracking_uri: str | None = None,
+    metrics: Sequence[str] | None = None,
+    cache_dir: Path | None = None,
+) -> Study:
+    """Read a study.
+
+    Reading never writes to the store and never holds up a study that is running. What a tracking server gives is kept in a local cache,
+    which notices when there is more to read.
+
+    Args:
+        study: A name (`lr_batch`) or an experiment (`lr_batch/ppo-cartpole`), of which the latest execution is read, or the id of a run
+            in the experiment `studies`. None: the latest execution of all.
+        tracking_uri: `sqlite:///path` or `http(s)://...`. None: the store in `outputs/`, of the working directory or of the
+            project.
+        metrics: Those to read into `curves`, of `CURVE_METRICS`. None: all.
+        cache_dir: For what a tracking server gave. None: the platform's cache folder, or $RL_SCALING_SUITE_CACHE_DIR.
+
+    Returns:
+        The study, finished or not.
+
+    Raises:
+        AnalysisError: There is no such study, none of its trials has started, or the store cannot be read.
+    """
+    wanted = _known_metrics(metrics)
+    uri = tracking_uri or _embedded_store()
+    store = _open(uri, cache_dir or default_folder())
+    own = _execution(study, store.runs(INDEX_EXPERIMENT), without_passwords(uri))
+    trials = sorted(store.runs(own.name, (STUDY_RUN, own.run_id)), key=lambda trial: (trial.started_ms, trial.run_id))
+    if not trials:
+        raise AnalysisError(f"No trial of {own.name} (run {own.run_id}) has started: wait for the first, or run the study again.")
+    plan = _plan(store.text(own, "plan.json"), own, trials)
+    provenance = json.loads(store.text(own, "provenance.json") or "{}")
+    runs, run_of = _runs(plan, trials)
+    points = store.points(own.run_id, [run_of[run_id] for run_id in runs["run_id"].dropna()], wanted)
+    return Study(
+        name=str(plan["study"]),
+        experiment=own.name,
+        run_id=own.run_id,
+        question=str(plan["question"]),
+        status=STATUS[own.status],
+        started=pd.Timestamp(own.started_ms, unit="ms", tz="UTC"),
+        axes=tuple(plan["axes"]),
+        paths=dict(plan["axes"]),
+        points={entry["config"]: entry["point"] for entry in plan["configurations"] if "point" in entry},
+        seeds=tuple(plan["seeds"]),
+        command=str(provenance.get("command") or own.tags.get("mlflow.source.name", "")),
+        provenance=provenance,
+        tracking_uri=uri,
+        runs=runs,
+        curves=_curves(points, runs, wanted),
+    )
+
+
+def _known_metrics(metrics: Sequence[str] | None) -> tuple[str, ...]:
+    if metrics is None:
+        return CURVE_METRICS
+    for name in metrics:
+        if name in FINAL.values():
+            raise AnalysisError(f"{name} has no curve: it is the column {name.removeprefix('final/')} of the study's runs.")
+        if name not in CURVE_METRICS:
+            raise AnalysisError(f"There is no metric {name!r}{_near(name, CURVE_METRICS)}: analysis.load.CURVE_METRICS lists them.")
+    return tuple(name for name in CURVE_METRICS if name in metrics)
+
+
+def _embedded_store() -> str:
+    """The store under the working directory, or else the project's: a notebook's working directory is its own folder."""
+    folders = (Path.cwd(), Path(__file__).resolve().parent.parent)
+    found = next((folder for folder in folders if (folder / "outputs" / "mlflow.db").exists()), folders[0])
+    return f"sqlite:///{found / 'outputs' / 'mlflow.db'}"
+
+
+def _open(uri: str, cache_dir: Path) -> Store:
+    scheme = urlparse(uri).scheme
+    if scheme in ("http", "https"):
+        return ServerStore(uri, cache_dir)
+    if uri.startswith("sqlite:///"):
+        return SqliteStore(Path(uri.removeprefix("sqlite:///")))
+    raise AnalysisError(
+        f"tracking_uri={without_passwords(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: for any other store, start "
+        "`mlflow server` on it and name the server."
+    )
+
+
+def _execution(study: str | None, executions: Sequence[Run], uri: str) -> Run:
+    """The run that is asked for, of the experiment `studies`."""
+    latest_first = sorted(executions, key=lambda run: run.started_ms, reverse=True)
+    if not latest_first:
+        raise AnalysisError(f"{uri} holds no study yet: run one (make study), or name another store by tracking_uri=.")
+    if study is None:
+        return latest_first[0]
+    for run in latest_first:
+        if study in (run.tags.get("study"), run.name, run.run_id):
+            return run
+    names = list(dict.fromkeys(name for run in latest_first for name in (run.tags.get("study", run.name), run.name)))
+    raise AnalysisError(f"There is no study {study!r} in {uri}{_near(study, names)}.")
+
+
+def _near(name: str, names: Sequence[str]) -> str:
+    """`, did you mean ...?` for near misses; otherwise what there is."""
+    near = difflib.get_close_matches(name, names, n=3)
+    if near:
+        return f"; near: {', '.join(near)}"
+    return f"; there are: {', '.join(names[:_NAMED_AT_MOST])}{', ...' if len(names) > _NAMED_AT_MOST else ''}"
+
+
+def _plan(text: str | None, own: Run, trials: Sequence[Run]) -> dict[str, Any]:
+    """plan.json; of a study from before it, what can be told from the trials that have a run, in the order of their start."""
+    if text is not None:
+        try:
+            plan: dict[str, Any] = json.loads(text)
+        except ValueError:
+            raise AnalysisError(
+                f"plan.json of the study's run {own.run_id} is damaged: restore it, or delete it to read the trials that have a run."
+            ) from None
+        return plan
+    params = {name for trial in trials for name in trial.params} | set(_TEXTS)
+    space = [path.removeprefix("space.") for path in own.params if path.startswith("space.")]
+    leaves = {path: path.rsplit(".", 1)[-1] for path in space}
+    axes = {_OLD_NAMES.get(leaf, leaf): path for path, leaf in leaves.items()}
+    first_of: dict[str, Run] = {}
+    for trial in trials:
+        first_of.setdefault(_label(trial), trial)
+    question = own.tags.get("mlflow.note.content", "").split("\n\n")[0].removeprefix("**Question.**").strip()
+    return {
+        "study": own.tags.get("study", own.name.split("/")[0]),
+        "question": question,
+        "seeds": sorted({_seed(trial) for trial in trials}),
+        "axes": {axis: path for axis, path in axes.items() if axis in params},
+        "exclusive": own.tags.get("exclusive") == "true",
+        "configurations": [_as_planned(trial) for trial in first_of.values()],
+    }
+
+
+def _as_planned(trial: Run) -> dict[str, Any]:
+    """A configuration as plan.json has it, as far as a trial's run tells."""
+    return {
+        "config": _label(trial),
+        **{name: trial.tags.get(name, "") for name in ("config_id", "algorithm", "env", "hardware")},
+        "budget_env_steps": int(trial.params.get("budget_env_steps", 0)),
+        "target": None,
+        "score_range": [None, None],
+        "params": trial.params,
+    }
+
+
+def _label(trial: Run) -> str:
+    return trial.tags.get("config", trial.name)
+
+
+def _seed(trial: Run) -> int:
+    return int(trial.tags.get("seed", trial.params.get("seed", 0)))
+
+
+def _runs(plan: Mapping[str, Any], trials: Sequence[Run]) -> tuple[pd.DataFrame, dict[str, Run]]:
+    """The frame `Study.runs`, and the runs in it by id. The trials come in the order of their start."""
+    run_of = {(_label(trial), _seed(trial)): trial for trial in trials}
+    configurations = {entry["config"]: entry for entry in plan["configurations"]}
+    planned = [(label, seed) for seed in plan["seeds"] for label in configurations]
+    for (label, _), trial in run_of.items():
+        configurations.setdefault(label, _as_planned(trial))
+    keys = list(dict.fromkeys([*planned, *run_of]))
+    found = [run_of.get(key) for key in keys]
+    frame = pd.DataFrame(
+        [_row(configurations[label], seed, run, bool(plan["exclusive"])) for (label, seed), run in zip(keys, found, strict=True)]
+    )
+    params = [
+        {**{name: str(value) for name, value in configurations[label]["params"].items()}, **(run.params if run is not None else {})}
+        for (label, _), run in zip(keys, found, strict=True)
+    ]
+    columns: dict[str, pd.Series] = {}
+    for name in dict.fromkeys([*plan["axes"], *(name for of_run in params for name in of_run)]):
+        if name not in frame and name not in FINAL and not name.startswith("log10_"):
+            columns[name] = _typed([of_run.get(name) for of_run in params])
+    for column, metric in FINAL.items():
+        values = [math.nan if run is None or metric not in run.latest else run.latest[metric].value for run in found]
+        columns[column] = pd.Series(values, dtype="float64")
+    frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
+    frame["config"] = pd.Categorical(frame["config"], categories=list(configurations), ordered=True)
+    for column in ("run_id", "status", "failure", "commit", *_TEXTS):
+        frame[column] = frame[column].astype("str")
+    for column in ("target", "score_range_low", "score_range_high"):
+        frame[column] = frame[column].astype("float64")
+    for column in ("started", "ended"):
+        frame[column] = pd.to_datetime(pd.Series(frame[column], dtype="Int64"), unit="ms", utc=True)
+    return frame, {run.run_id: run for run in run_of.values()}
+
+
+def _row(planned: Mapping[str, Any], seed: int, run: Run | None, exclusive: bool) -> dict[str, Any]:
+    tags = run.tags if run is not None else {}
+    low, high = planned["score_range"]
+    return {
+        "run_id": run.run_id if run is not None else None,
+        "config": planned["config"],
+        **{name: tags.get(name, planned.get(name, "")) for name in _TEXTS},
+        "seed": seed,
+        "status": STATUS[run.status] if run is not None else MISSING,
+        "failure": tags.get("failure", ""),
+        "exclusive": tags["exclusive"] == "true" if "exclusive" in tags else exclusive,
+        "exploratory": tags.get("exploratory") == "true",
+        "started": run.started_ms if run is not None else None,
+        "ended": run.ended_ms if run is not None else None,
+        "budget_env_steps": int(planned["budget_env_steps"]),
+        "target": planned["target"],
+        "score_range_low": low,
+        "score_range_high": high,
+        "commit": tags.get("mlflow.source.git.commit", ""),
+    }
+
+
+def _typed(values: Sequence[str | None]) -> pd.Series:
+    """MLflow's texts as numbers where all are; NA where a trial has no such parameter."""
+    texts = pd.Series([None if value in (None, "None") else value for value in values], dtype="str")
+    numbers = pd.to_numeric(texts, errors="coerce")
+    return numbers if numbers.notna().eq(texts.notna()).all() and numbers.notna().any() else texts
+
+
+def _curves(points: Points, runs: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
+    """The frame `Study.curves`."""
+    with_run = runs[runs["run_id"].notna()]
+    order = np.lexsort((points.at_ms, points.step, points.metric, points.run))
+    run, metric, step = points.run[order], points.metric[order], points.step[order]
+    last = np.ones(len(order), bool)
+    last[:-1] = (np.diff(run) != 0) | (np.diff(metric) != 0) | (np.diff(step) != 0)
+    order, run, metric, step = order[last], run[last], metric[last], step[last]
+    started_ms = with_run["started"].dt.as_unit("ms").astype("int64").to_numpy()
+    config = with_run["config"].cat
+    return pd.DataFrame(
+        {
+            "run_id": pd.Categorical.from_codes(run, categories=with_run["run_id"].tolist()),
+            "config": pd.Categorical.from_codes(config.codes.to_numpy()[run], categories=config.categories, ordered=True),
+            "seed": with_run["seed"].to_numpy()[run],
+            "metric": pd.Categorical.from_codes(np.array([CURVE_METRICS.index(name) for name in metrics], np.int64)[metric], CURVE_METRICS),
+            "env_steps": step,
+            "wall_s": (points.at_ms[order] - started_ms[run]) / 1000,
+            "value": points.value[order],
+        }
+    )
