@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from analysis.stats import Interval
+from analysis.wording import with_interval
 from experiments.driver_callback import DriverCallback
 from experiments.plan import Plan
 from experiments.resolve import TrialConfig
-from experiments.summary import ConfigurationSummary, TrialOutcome
+from experiments.summary import TrialOutcome
 from experiments.trial import STEP, TRIAL
 
 LINE_EVERY_S = 15.0
@@ -167,26 +168,40 @@ def plan_table(plan: Plan) -> Table:
     return table
 
 
-def outcome_table(summaries: Sequence[ConfigurationSummary], exclusive: bool) -> Table:
-    """The closing table."""
+def outcome_table(summary: pd.DataFrame, exclusive: bool) -> Table:
+    """The closing table.
+
+    Args:
+        summary: As `analysis.answer.ordered` gives it.
+        exclusive: Whether each trial ran alone.
+    """
     table = Table(
         box=None,
         header_style="bold",
         pad_edge=False,
-        caption="mean over seeds [95% Student t interval]; best score first, ties by area under the curve"
-        + ("" if exclusive else "; env steps/s with trials side by side"),
+        caption="score: interquartile mean over seeds; env steps to target: mean, seeds that never hold it counted with the budget (>=); "
+        "95% intervals; * cannot be told apart from the best" + ("" if exclusive else "; env steps/s with trials side by side"),
         caption_justify="left",
     )
-    for name in ("configuration", "seeds", "score", "env steps to target", "env steps/s"):
-        table.add_column(name, justify="left" if name == "configuration" else "right", no_wrap=True)
-    for s in summaries:
+    for name in ("", "configuration", "seeds", "score", "at target", "env steps to target", "env steps/s"):
+        table.add_column(name, justify="left" if name in ("", "configuration") else "right", no_wrap=True)
+    for _, row in summary.iterrows():
+        at_target = not math.isnan(row["target"]) and row["num_seeds"]
+        steps = with_interval(row, "env_steps_to_target")
+        if not row["num_reached"]:
+            steps = f"not in {row['budget_env_steps']:,}"
+        elif row["num_reached"] < row["num_seeds"]:
+            steps = f">= {steps}"
         table.add_row(
-            s.label,
-            f"{s.finished}/{s.seeds}",
-            # Text, since rich takes "[one seed]" in a plain string for a style.
-            Text(interval(s.score, ".1f")),
-            Text(interval(s.env_steps_to_target, ",.0f") if s.reached == s.finished else f"{s.reached}/{s.finished} seeds reach it"),
-            Text(interval(s.env_steps_per_s, ",.0f")),
+            "*" if row["leader"] else "",
+            str(row["config"]),
+            f"{row['num_seeds']}/{row['num_planned']}",
+            # Text, since rich takes "[470.0, 490.2]" in a plain string for a style.
+            Text(with_interval(row, "score")),
+            f"{row['num_reached']}/{row['num_seeds']}" if at_target else "-",
+            Text(steps if at_target else "-"),
+            Text(with_interval(row, "env_steps_per_s")),
+            style="bold" if row["chosen"] else "",
         )
     return table
 
@@ -203,15 +218,6 @@ def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:
         more = f" and {len(trials) - 3} more" if len(trials) > 3 else ""
         lines.append(f"{len(trials)} failed: {cause}  ({named}{more})")
     return lines
-
-
-def interval(value: Interval | None, form: str) -> str:
-    """`480.1 [470.0, 490.2]`; a dash where there is no number."""
-    if value is None:
-        return "-"
-    if math.isnan(value.low):
-        return f"{value.estimate:{form}} [one seed]"
-    return f"{value.estimate:{form}} [{value.low:{form}}, {value.high:{form}}]"
 
 
 def duration(seconds: float) -> str:

@@ -127,7 +127,6 @@ def run(compose: Compose) -> int:
     from experiments import progress, resources
     from experiments.plan import make_plan
     from experiments.study import quiet, run_study, start_ray
-    from experiments.summary import summarise
 
     quiet()
     console = Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
@@ -149,7 +148,11 @@ def run(compose: Compose) -> int:
         outcome = run_study(plan, output_dir, console)
     finally:
         ray.shutdown()
-    console.print(progress.outcome_table(summarise(outcome.outcomes), plan.exclusive))
+    from analysis.answer import answers, closing_table
+
+    console.print(progress.outcome_table(closing_table(outcome.runs, []), plan.exclusive))
+    for answer in answers(outcome.runs):
+        console.print("answer      " + answer.text(), highlight=False, soft_wrap=True)
     for line in progress.failures(outcome.outcomes):
         console.print(line, style="red", highlight=False, soft_wrap=True)
     for line in _where(plan, outcome, uri):

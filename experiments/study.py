@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pandas as pd
 import ray
 from ray import tune
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
@@ -28,7 +29,7 @@ from experiments.plan import Plan
 from experiments.progress import ProgressCallback
 from experiments.resolve import TrialConfig
 from experiments.schema import HardwareSettings
-from experiments.summary import TrialOutcome, summarise, table
+from experiments.summary import TrialOutcome, runs_of
 from experiments.tracking.callback import TrackingCallback
 from experiments.tracking.store import Store, store_uri
 from experiments.tracking.writer import Writer
@@ -41,6 +42,7 @@ class StudyOutcome:
 
     Attributes:
         outcomes: One per trial of the plan.
+        runs: The same as the analysis' frame `runs`.
         interrupted_by: The signal that stopped it, if one did.
         folder: The study's own folder.
         study_run: Its run in the experiment `studies`; None if MLflow never took it.
@@ -49,6 +51,7 @@ class StudyOutcome:
     """
 
     outcomes: tuple[TrialOutcome, ...]
+    runs: pd.DataFrame
     interrupted_by: signal.Signals | None
     folder: Path
     study_run: str | None
@@ -161,11 +164,13 @@ def run_study(plan: Plan, output_dir: Path, console: Console) -> StudyOutcome:
     outcomes = _outcomes(plan, trials)
     unfinished = any(o.status == "interrupted" for o in outcomes)
     interrupted_by = (received[0] if received else signal.SIGINT) if unfinished else None
-    summaries = summarise(outcomes)
+    runs = runs_of(plan.record(), outcomes)
     status = "KILLED" if interrupted_by else "FAILED" if any(o.status == "failed" for o in outcomes) else "FINISHED"
-    to_mlflow.end(trials, status, _answer(summaries), table(summaries))
+    to_mlflow.end(trials, status, runs)
     writer.close()
-    return StudyOutcome(outcomes, interrupted_by, folder, writer.run_ids.get("study"), dict(writer.experiment_ids), writer.undelivered)
+    return StudyOutcome(
+        outcomes, runs, interrupted_by, folder, writer.run_ids.get("study"), dict(writer.experiment_ids), writer.undelivered
+    )
 
 
 def _tuner(plan: Plan, folder: Path, callbacks: list[Any]) -> tune.Tuner:
@@ -218,20 +223,6 @@ def _outcomes(plan: Plan, trials: Sequence[Any]) -> tuple[TrialOutcome, ...]:
             outcome = TrialOutcome(config.label, config.seed, "interrupted")
         by_trial[config.label, config.seed] = outcome
     return tuple(by_trial.get((t.label, t.seed), TrialOutcome(t.label, t.seed, "interrupted")) for t in plan.trials)
-
-
-def _answer(summaries: Sequence[Any]) -> str:
-    """The closing words of the study's run: the best configuration with its interval."""
-    scored = [s for s in summaries if s.score is not None]
-    if not scored:
-        return "**Answer.** No trial finished."
-    best = scored[0]
-    from experiments.progress import interval
-
-    return (
-        f"**Best score.** `{best.label}`: {interval(best.score, '.1f')} (mean of {best.score.num_seeds} seeds, 95% Student t interval). "
-        f"All configurations: artifact `configurations.json`."
-    )
 
 
 @contextmanager

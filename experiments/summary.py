@@ -1,11 +1,12 @@
-"""A study's outcome, configuration by configuration: what the closing table says."""
+"""How a study's trials ended, as the driver knows it without asking MLflow."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.stats import Interval, mean_interval
+import pandas as pd
+
+MEASURES = ("score", "auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "train_s", "wall_s")
 
 
 @dataclass(frozen=True)
@@ -27,66 +28,36 @@ class TrialOutcome:
     failure: str = ""
 
 
-@dataclass(frozen=True)
-class ConfigurationSummary:
-    """One configuration over its seeds; None where no seed finished."""
-
-    label: str
-    finished: int
-    seeds: int
-    reached: int
-    score: Interval | None
-    auc: Interval | None
-    env_steps_to_target: Interval | None
-    env_steps_per_s: Interval | None
-
-
-def summarise(outcomes: Sequence[TrialOutcome]) -> list[ConfigurationSummary]:
-    """Configurations, best first: by score, ties (CartPole saturates) by the area under the curve.
+def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.DataFrame:
+    """What the analysis needs of the frame `runs`, so that the terminal and the report conclude from the same numbers.
 
     Args:
-        outcomes: All trials of the study.
+        record: The plan's, `Plan.record()`.
+        outcomes: One per trial.
+
+    Returns:
+        A row a trial, as `analysis.load` gives it; without what only MLflow knows.
     """
-    by_label: dict[str, list[TrialOutcome]] = {}
+    configurations = {c["config"]: c for c in record["configurations"]}
+    rows = []
     for outcome in outcomes:
-        by_label.setdefault(outcome.label, []).append(outcome)
-    summaries = [_summary(label, trials) for label, trials in by_label.items()]
-    return sorted(summaries, key=lambda s: (-_estimate(s.score), -_estimate(s.auc)))
-
-
-def _summary(label: str, trials: Sequence[TrialOutcome]) -> ConfigurationSummary:
-    finals = [t.final for t in trials if t.status == "finished"]
-    reached = [f["final/env_steps_to_target"] for f in finals if "final/env_steps_to_target" in f]
-    return ConfigurationSummary(
-        label=label,
-        finished=len(finals),
-        seeds=len(trials),
-        reached=len(reached),
-        score=_interval(finals, "final/score"),
-        auc=_interval(finals, "final/auc"),
-        # A mean over the seeds that reached it would flatter: seeds that never did are missing from it.
-        env_steps_to_target=mean_interval(reached) if reached and len(reached) == len(finals) else None,
-        env_steps_per_s=_interval(finals, "final/env_steps_per_s"),
-    )
-
-
-def table(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[Any]]:
-    """The summary by column, for a table in MLflow; empty where there is no number."""
-    columns: dict[str, list[Any]] = {"configuration": [s.label for s in summaries]}
-    columns["seeds finished"] = [f"{s.finished}/{s.seeds}" for s in summaries]
-    columns["seeds at target"] = [f"{s.reached}/{s.finished}" for s in summaries]
-    for name in ("score", "auc", "env_steps_to_target", "env_steps_per_s"):
-        intervals = [getattr(s, name) for s in summaries]
-        columns[name] = [None if i is None else i.estimate for i in intervals]
-        columns[f"{name} 95% low"] = [None if i is None or math.isnan(i.low) else i.low for i in intervals]
-        columns[f"{name} 95% high"] = [None if i is None or math.isnan(i.high) else i.high for i in intervals]
-    return columns
-
-
-def _interval(finals: Sequence[Mapping[str, float]], name: str) -> Interval | None:
-    values = [f[name] for f in finals if name in f]
-    return mean_interval(values) if values else None
-
-
-def _estimate(interval: Interval | None) -> float:
-    return -math.inf if interval is None else interval.estimate
+        planned = configurations[outcome.label]
+        rows.append(
+            {
+                "config": outcome.label,
+                **planned["params"],
+                **{k: planned[k] for k in ("algorithm", "env", "hardware", "budget_env_steps")},
+                "seed": outcome.seed,
+                "status": outcome.status,
+                "failure": outcome.failure,
+                "exclusive": record["exclusive"],
+                "exploratory": False,
+                "target": float("nan") if planned["target"] is None else planned["target"],
+                "score_range_low": planned["score_range"][0],
+                "score_range_high": planned["score_range"][1],
+                **{measure: outcome.final.get(f"final/{measure}", float("nan")) for measure in MEASURES},
+            }
+        )
+    frame = pd.DataFrame(rows)
+    frame["config"] = pd.Categorical(frame["config"], categories=list(configurations), ordered=True)
+    return frame

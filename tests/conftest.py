@@ -10,6 +10,7 @@ import hydra
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices here are small: threads only get into each other's way
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])  # Ray's workers find tiny_envs
 
 from experiments.plan import Plan, make_plan  # noqa: E402

@@ -5,9 +5,10 @@ import pytest
 from conftest import PlanOf
 from rich.console import Console
 
-from analysis.stats import Interval, mean_interval
-from experiments.progress import ProgressCallback, duration, failures, interval, outcome_table, plan_table
-from experiments.summary import TrialOutcome, summarise, table
+from analysis.answer import closing_table
+from experiments.plan import Plan
+from experiments.progress import ProgressCallback, duration, failures, outcome_table, plan_table
+from experiments.summary import TrialOutcome, runs_of
 
 
 def final(score: float, reached: float | None = None) -> dict[str, float]:
@@ -25,25 +26,33 @@ def printed(renderable: Any) -> str:
     return console.export_text()
 
 
-def test_students_interval_by_hand() -> None:
-    # 1, 2, 3: mean 2, standard error 1 / sqrt(3), t(0.975, 2) = 4.30265
-    assert mean_interval([1, 2, 3]) == Interval(2.0, pytest.approx(2 - 2.48414, abs=1e-5), pytest.approx(2 + 2.48414, abs=1e-5), 3)
+def closing(plan: Plan, outcomes: list[TrialOutcome]) -> str:
+    return printed(outcome_table(closing_table(runs_of(plan.record(), outcomes), []), exclusive=True))
 
 
-def test_one_seed_has_no_interval_and_says_so() -> None:
-    assert math.isnan(mean_interval([5.0]).low)
-    assert "5.0 [one seed]" in printed(outcome_table(summarise([finished("a", 0, 5.0)]), exclusive=True))
+def test_one_seed_has_no_interval(plan_of: PlanOf) -> None:
+    line = next(x for x in closing(plan_of("study=smoke"), [finished("gamma=0.98", 0, 5.0)]).splitlines() if "gamma=0.98" in x)
+    assert "5.0" in line
+    assert "[" not in line
 
 
-def test_configurations_come_best_first_and_ties_by_area_under_the_curve() -> None:
-    slow, fast = finished("slow", 0, 500.0), TrialOutcome("fast", 0, "finished", {**final(500.0), "final/auc": 400.0})
-    assert [s.label for s in summarise([finished("bad", 0, 9.0), slow, fast])] == ["fast", "slow", "bad"]
+def test_configurations_come_best_first_and_the_best_is_marked(plan_of: PlanOf) -> None:
+    scores = {"gamma=0.98": (9.0, 10.0), "gamma=0.99": (400.0, 401.0)}
+    text = closing(
+        plan_of("study=smoke"), [finished(label, seed, score) for label, pair in scores.items() for seed, score in enumerate(pair)]
+    )
+    best, worse = (next(x for x in text.splitlines() if label in x) for label in ("gamma=0.99", "gamma=0.98"))
+    assert text.index("gamma=0.99") < text.index("gamma=0.98")
+    assert best.startswith("*")
+    assert not worse.startswith("*")
 
 
-def test_seeds_that_never_reach_the_target_are_counted_not_averaged_away() -> None:
-    (summary,) = summarise([finished("a", 0, 500.0, 20_000), finished("a", 1, 100.0)])
-    assert summary.env_steps_to_target is None
-    assert "1/2 seeds reach it" in printed(outcome_table([summary], exclusive=True))
+def test_seeds_that_never_reach_the_target_count_with_the_budget(plan_of: PlanOf) -> None:
+    plan = plan_of("study=smoke")  # a budget of 4096
+    text = closing(plan, [finished("gamma=0.98", 0, 500.0, 2048), finished("gamma=0.98", 1, 100.0), finished("gamma=0.99", 0, 1.0)])
+    assert ">= 3,072" in text
+    assert "1/2" in text
+    assert "not in 4,096" in text
 
 
 def test_failed_seeds_are_named_and_causes_grouped() -> None:
@@ -52,24 +61,16 @@ def test_failed_seeds_are_named_and_causes_grouped() -> None:
     assert line.startswith("100 failed: ValueError: no")
     assert "a s=1" in line
     assert "97 more" in line
-    (summary,) = summarise(outcomes)
-    assert (summary.finished, summary.seeds) == (1, 101)
 
 
-def test_the_table_for_mlflow_has_a_cell_for_every_configuration() -> None:
-    columns = table(summarise([finished("a", 0, 1.0), TrialOutcome("b", 0, "failed")]))
-    assert {len(cells) for cells in columns.values()} == {2}
-    assert columns["score"] == [1.0, None]
+def test_a_configuration_without_a_finished_seed_keeps_its_row(plan_of: PlanOf) -> None:
+    text = closing(plan_of("study=smoke"), [finished("gamma=0.98", 0, 1.0), TrialOutcome("gamma=0.99", 0, "failed")])
+    assert "0/1" in next(x for x in text.splitlines() if "gamma=0.99" in x)
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(42.4, "42 s"), (190, "3 min 10 s"), (7500, "2 h 5 min")])
 def test_durations_read_well(seconds: float, text: str) -> None:
     assert duration(seconds) == text
-
-
-def test_intervals_read_well() -> None:
-    assert interval(Interval(480.123, 470.0, 490.2, 3), ".1f") == "480.1 [470.0, 490.2]"
-    assert interval(None, ".1f") == "-"
 
 
 def test_the_plan_shows_what_a_trial_needs(plan_of: PlanOf) -> None:

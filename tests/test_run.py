@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, TINY, RunSuite
 
+from analysis.answer import closing_table
+from analysis.load import load_study
+from analysis.wording import with_interval
+
 SMOKE = (*TINY, "tracking.tensorboard=true")
 
 
@@ -33,7 +37,8 @@ def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, t
     assert runs(out, "trial") == [(f"gamma={g} s={s}", "FINISHED") for g in (0.98, 0.99) for s in (0, 1)]
     assert [status for _, status in runs(out, "study")] == ["FINISHED"]
     with sqlite3.connect(out / "mlflow.db") as database:
-        steps = database.execute("SELECT DISTINCT step FROM metrics ORDER BY 1").fetchall()
+        steps = database.execute("SELECT DISTINCT step FROM metrics WHERE key NOT LIKE 'best/%' ORDER BY 1").fetchall()
+        best = {key for (key,) in database.execute("SELECT key FROM metrics WHERE key LIKE 'best/%'")}
         experiments = {name for (name,) in database.execute("SELECT name FROM experiments")}
         views = {key for (key,) in database.execute("SELECT key FROM experiment_tags")}
         points = database.execute("SELECT count(*) FROM metrics WHERE key = 'eval/return_mean'").fetchone()
@@ -45,6 +50,12 @@ def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, t
     assert list(out.glob("mlartifacts/smoke/ppo-cartpole/*/artifacts/config.yaml"))
     assert list(out.glob("mlartifacts/studies/*/artifacts/configurations.json"))
     assert {p.name for p in out.iterdir()} <= {"mlflow.db", "mlflow.db-shm", "mlflow.db-wal", "mlartifacts", "studies"}
+    assert {"best/score", "best/score_low", "best/env_steps_per_s", "best/num_seeds"} <= best
+    # The terminal and whoever loads the study see the same numbers.
+    study = load_study("smoke", f"sqlite:///{out}/mlflow.db")
+    rows = closing_table(study.runs, study.axes)
+    for _, row in rows.iterrows():
+        assert re.search(rf"{row['config']} .*{re.escape(with_interval(row, 'score'))}", done.stdout)
     # What a person reads: a row per configuration with its seeds and interval, and the links; no library's chatter.
     assert re.search(r"gamma=0.99 +2/2 +[\d.]+ \[-?[\d.,]+, [\d.,]+\]", done.stdout)
     assert "viewStateShareKey=byconfig" in done.stdout

@@ -3,10 +3,11 @@
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from experiments import views
@@ -54,6 +55,7 @@ class TrackingCallback(DriverCallback):
         self.writer.put("log_params", STUDY_KEY, plan.study_params())
         texts = {
             "config.yaml": without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)),
+            "plan.json": json.dumps(plan.record(), indent=1),
             "provenance.json": json.dumps(_provenance(), indent=1),
         }
         if git_state().dirty_diff:
@@ -110,22 +112,27 @@ class TrackingCallback(DriverCallback):
             self.ended.add(key)
             self.writer.put("finish", key, status, _now_ms())
 
-    def end(self, trials: Sequence[Any], status: str, answer: str, table: Mapping[str, Sequence[Any]]) -> None:
+    def end(self, trials: Sequence[Any], status: str, runs: pd.DataFrame) -> None:
         """End every run that is still open, and the study's own with its summary.
 
         Args:
             trials: Tune's.
             status: The study's: FINISHED, FAILED or KILLED.
-            answer: The closing words, Markdown.
-            table: The configurations' summary, by column.
+            runs: All trials, as the analysis takes them.
         """
+        from analysis.answer import answers, best_metrics, closing_table
+
         for trial in trials:
             if getattr(trial, "_suite_started", False):
                 self._end(trial.trial_id, "KILLED")
-        note = f"**Question.** {self.plan.question}\n\n{answer}"
-        self.writer.put("set_tags", STUDY_KEY, {"mlflow.note.content": note})
-        if table:
-            self.writer.put("log_table", STUDY_KEY, table, "configurations.json")
+        found = answers(runs)
+        table = closing_table(runs, list(self.plan.record()["axes"]))
+        note = "\n\n".join([f"**Question.** {self.plan.question}", *(f"**Answer.** {a.markdown()}" for a in found)])
+        chosen = ", ".join(a.decision.chosen for a in found if a.decision.chosen)
+        self.writer.put("set_tags", STUDY_KEY, {"mlflow.note.content": note, "best": chosen})
+        self.writer.put("log_table", STUDY_KEY, table.astype(object).where(table.notna(), None).to_dict("list"), "configurations.json")
+        if len(found) == 1 and found[0].decision.chosen:
+            self.writer.put("log_metrics", STUDY_KEY, best_metrics(table), 0, _now_ms())
         self.writer.put("finish", STUDY_KEY, status, _now_ms())
 
 

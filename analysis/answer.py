@@ -1,0 +1,257 @@
+"""A study's answer in words: what to use, how sure that is, what speaks against it, and the command line to run it."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.convergence import MEASURES, summarise
+from analysis.decision import Decision, decide
+from analysis.stats import share_interval
+from analysis.wording import code, named, with_interval
+
+FEW_SEEDS = 5
+"""Below it a report warns (Colas et al. 2018, arXiv 1806.08295; Henderson et al. 2017, arXiv 1709.06560)."""
+FRESH_SEEDS = 5
+"""Seeds of the command that tries the recommendation again."""
+_REPLACED = ("seeds", "dry_run", "resume", "study.space", "study.name")
+"""Settings of a study's command line that the recommended one sets itself."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer for one environment, as Markdown sentences.
+
+    Attributes:
+        decision: What it rests on.
+        headline: What to use.
+        because: Why, with numbers.
+        certainty: How sure: who cannot be told apart, what would tell the two best apart.
+    """
+
+    decision: Decision
+    headline: str
+    because: str
+    certainty: str
+
+    def markdown(self) -> str:
+        """All of it in one paragraph."""
+        return " ".join(part for part in (f"**{self.headline}**", self.because, self.certainty) if part)
+
+    def text(self) -> str:
+        """The same without marks."""
+        return " ".join(part for part in (self.headline, self.because, self.certainty) if part).replace("`", "")
+
+
+def answers(runs: pd.DataFrame) -> list[Answer]:
+    """One answer for each environment of a study.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    summary = summarise(runs).set_index("config")
+    several = runs["env"].nunique() > 1
+    return [_answer(decision, summary, several) for decision in decide(runs)]
+
+
+def closing_table(runs: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
+    """The summary of all configurations, best first, environments in turn.
+
+    Args:
+        runs: As `analysis.load` gives them.
+        axes: Columns of `runs` that say what a configuration is.
+
+    Returns:
+        As `convergence.summarise`, with `leader`: cannot be told apart from the best; and `chosen`.
+    """
+    table, decisions = summarise(runs, axes), decide(runs)
+    ranks = {config: rank for rank, config in enumerate(config for d in decisions for config in d.order)}
+    table["leader"] = table["config"].isin([c for d in decisions for c in d.leaders])
+    table["chosen"] = table["config"].isin([d.chosen for d in decisions])
+    rank = table["config"].astype(object).map(ranks).fillna(len(ranks)).astype(int)
+    return table.iloc[np.argsort(rank, kind="stable")].reset_index(drop=True)
+
+
+def best_metrics(table: pd.DataFrame) -> dict[str, float]:
+    """The chosen configuration's numbers under the names by which MLflow's table of studies can be sorted.
+
+    Args:
+        table: A `closing_table` with one environment.
+    """
+    row = table[table["chosen"]].iloc[0]
+    names = [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]
+    values = {f"best/{name}": float(row[name]) for name in (*names, "num_seeds", "num_reached")}
+    return {name: value for name, value in values.items() if np.isfinite(value)}
+
+
+def _answer(decision: Decision, summary: pd.DataFrame, several: bool) -> Answer:
+    where = f"On {decision.env}: " if several else ""
+    if decision.chosen is None:
+        return Answer(decision, f"{where}No answer: no trial finished.", "", "")
+    row = summary.loc[decision.chosen]
+    if len(decision.order) == 1:
+        return Answer(decision, f"{where}{code(decision.chosen)} is the only configuration.", _reached(row), "")
+    return Answer(decision, f"{where}Use {code(decision.chosen)}.", _because(decision, summary), _certainty(decision, summary))
+
+
+def _because(decision: Decision, summary: pd.DataFrame) -> str:
+    row = summary.loc[decision.chosen]
+    words = [_reached(row)]
+    if decision.saturated:
+        tied = int(((summary["env"] == decision.env) & (summary["score"] >= summary["target"])).sum())
+        words.append(
+            f"{tied} configurations reach the target, and their scores cannot be told apart: env steps to the target decide. "
+            f"It takes {with_interval(row, 'env_steps_to_target')} env steps, {with_interval(row, 'seconds_to_target')} s of training."
+        )
+    return " ".join(words)
+
+
+def _reached(row: pd.Series) -> str:
+    seeds = f"{int(row['num_seeds'])} seed{'s' if row['num_seeds'] != 1 else ''}"
+    score = f"Its score is {with_interval(row, 'score')} (interquartile mean of {seeds})"
+    if np.isnan(row["target"]):
+        return f"{score}."
+    return f"{score}; {int(row['num_reached'])} of {seeds} hold the target of {row['target']:g}."
+
+
+def _certainty(decision: Decision, summary: pd.DataFrame) -> str:
+    rivals = [c for c in decision.leaders if c != decision.chosen]
+    if not rivals:
+        return f"It is told apart from all others. The runner-up is {code(decision.runner_up)}, {_by_how_much(decision)}."
+    words = [f"It cannot be told apart from {named(rivals)}; {_WHY_CHOSEN[decision.chosen_by]}."]
+    if decision.runner_up is not None:
+        words.append(f"The runner-up is {code(decision.runner_up)}, {_by_how_much(decision)}{_more(decision)}.")
+    return " ".join(words)
+
+
+_WHY_CHOSEN = {
+    "rank": "nobody is as good within a standard error",
+    "reliability": "of those about as good, more of its seeds hold the target to the end",
+    "cost": "of those about as good it is the cheapest in training seconds",
+    "auc": "of those about as good and as cheap it has the largest area under the learning curve",
+}
+"""`Decision.chosen_by` in words."""
+
+
+def _by_how_much(decision: Decision) -> str:
+    amount, worse = abs(decision.difference), decision.difference >= 0
+    if amount == 0:
+        return "equal to it on average"
+    if decision.measure == "score":
+        return f"{amount:.3g} {'below' if worse else 'above'} it on average"
+    return f"which takes {amount:,.0f} env steps {'more' if worse else 'fewer'} on average"
+
+
+def _more(decision: Decision) -> str:
+    if not np.isfinite(decision.more_seeds):
+        return ""
+    if decision.more_seeds > 1000:
+        return "; more than 1000 more seeds each would be needed to tell the two apart"
+    return (
+        f"; if the difference is what it seems, {decision.more_seeds:.0f} more seeds each would tell the two apart with a chance of 80%"
+        if decision.more_seeds
+        else ""
+    )
+
+
+def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[str]) -> list[str]:
+    """What speaks against taking the answer at its word: Markdown sentences.
+
+    Args:
+        runs: As `analysis.load` gives them.
+        decisions: Of its environments.
+        axes: The searched columns of `runs`.
+    """
+    finished = runs[runs["status"] == "finished"]
+    found: list[str] = []
+    if finished.empty:
+        return found
+    fewest = int(finished.groupby("config", observed=True)["seed"].nunique().min())
+    if fewest == 1:
+        found.append("A configuration has a single finished seed: it has no interval, and nothing can be told apart from it.")
+    elif fewest < FEW_SEEDS:
+        found.append(
+            f"{fewest} seeds are few. The intervals lean on the spread of all configurations together; one that fails now and then may "
+            "not have shown it yet."
+        )
+    spread = finished.groupby("config", observed=True)["score"].agg(["nunique", "count"])
+    if fewest > 1 and (spread["nunique"] == 1).all():
+        low = 100 * float(share_interval(fewest, fewest)[0])
+        found.append(
+            f"All seeds of a configuration end at the same score, so its interval cannot be estimated. {fewest} of {fewest} still leave "
+            f"room for others: at least {low:.0f}% of seeds end there (Wilson, 95%)."
+        )
+    if len(runs["config"].unique()) > 1:
+        found.append("The recommended configuration was picked for its numbers on these seeds, so they flatter it. Fresh seeds tell.")
+    censored = finished["target"].notna() & ~np.isfinite(finished["env_steps_to_target"].astype(float))
+    if censored.any() and not censored.all():
+        found.append(
+            f"{int(censored.sum())} of {len(finished)} finished trials never hold the target. They count with their whole budget, "
+            "so times to target of their configurations are lower bounds."
+        )
+    if not finished["exclusive"].all():
+        found.append(
+            "Trials shared the machine: seconds and env steps/s compare configurations of this study roughly, and nothing beyond it. "
+            "`hardware.max_concurrent_trials=1` measures them alone."
+        )
+    if runs["exploratory"].any():
+        found.append(f"{int(runs['exploratory'].sum())} exploratory trials are left out.")
+    unclean = finished.loc[~np.isfinite(finished["score"].astype(float)), "config"].nunique()
+    if unclean:
+        found.append(f"{unclean} configurations have finished trials without a finite score; these trials are left out.")
+    for decision in decisions:
+        found += _edges(runs, decision, axes)
+    return found
+
+
+def _edges(runs: pd.DataFrame, decision: Decision, axes: Sequence[str]) -> list[str]:
+    """Whether the chosen one is at the end of a searched axis: better ones may lie beyond."""
+    found = []
+    part = runs[runs["env"] == decision.env]
+    for axis in axes:
+        if decision.chosen is None or axis not in part or not pd.api.types.is_numeric_dtype(part[axis]):
+            continue
+        tried, at = part[axis].dropna(), part.loc[part["config"] == decision.chosen, axis].iloc[0]
+        if tried.nunique() > 2 and at in (tried.min(), tried.max()):
+            end = "smallest" if at == tried.min() else "largest"
+            found.append(f"{axis} = {at:g} is the {end} that was tried: a better one may lie beyond.")
+    return found
+
+
+def recommended_command(command: str, point: Mapping[str, Any], study: str, seeds: Sequence[int], fresh: bool = True) -> str:
+    """The command line that runs a configuration by itself.
+
+    Args:
+        command: The study's command line, whose other settings are kept.
+        point: Configuration path to value, of what was searched.
+        study: The study's name.
+        seeds: Its seeds.
+        fresh: Whether to run it on seeds that the study has not seen; else on the study's own.
+
+    Returns:
+        A command for a POSIX shell.
+    """
+    words = shlex.split(command)
+    script = next((i for i, word in enumerate(words) if word.endswith("run.py")), None)
+    given = words[script + 1 :] if script is not None else []
+    kept = [w for w in given if not w.startswith("-") and w.lstrip("+~").partition("=")[0] not in {*_REPLACED, *point}]
+    chosen = range(max(seeds) + 1, max(seeds) + 1 + FRESH_SEEDS) if fresh else seeds
+    settings = [f"{path}={_value(value)}" for path, value in point.items()]
+    own = ["study.space={}", f"study.name={study}-confirm", f"seeds=[{','.join(map(str, chosen))}]"]
+    return shlex.join(["python", "experiments/run.py", *kept, *settings, *own])
+
+
+def _value(value: Any) -> str:
+    """A value as Hydra reads it back."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{','.join(_value(v) for v in value)}]"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{k}:{_value(v)}" for k, v in value.items()) + "}"
+    return str(value)

@@ -1,0 +1,136 @@
+"""Which configuration to use, and how sure one can be: pure functions of a study's frames."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.convergence import SMALLER_IS_BETTER, by_seed, conclusive, summarise
+from analysis.stats import CONFIDENCE, leaders, paired_differences, seeds_needed
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer for one environment.
+
+    Attributes:
+        env: The environment.
+        measure: What decided: `score`, or `env_steps_to_target` where scores saturate.
+        saturated: Whether several configurations solve the environment and their scores cannot be told apart.
+        order: Configurations with a finished seed, best first.
+        leaders: Those of them that cannot be told apart from the best one, best first.
+        chosen: The leader to use; None if no trial finished.
+        chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost` or `auc`.
+        runner_up: The next best configuration; None if there is none.
+        difference: By how much the chosen one is better than the runner-up, on average over common seeds, in the measure's unit; negative
+            if it was preferred for its cost.
+        spread: Standard deviation of that difference over seeds, moderated; NaN with a single seed.
+        num_seeds: Common seeds of the two.
+        more_seeds: How many more seeds would tell the two apart with a chance of 80%; infinite if they are equal; 0 if they are told apart.
+    """
+
+    env: str
+    measure: str
+    saturated: bool
+    order: tuple[str, ...]
+    leaders: tuple[str, ...]
+    chosen: str | None
+    chosen_by: str
+    runner_up: str | None
+    difference: float
+    spread: float
+    num_seeds: int
+    more_seeds: float
+
+
+def decide(runs: pd.DataFrame) -> list[Decision]:
+    """The decision of each environment.
+
+    The score decides. Where two or more configurations end at the env's target on average and their scores cannot be told apart, the score
+    has no more to say (CartPole ends at 500 for half of a sensible grid), and env steps to target decide among them. Among the leaders
+    within a standard error of the best (Breiman's rule), those with the largest share of seeds that hold the target to the end are kept;
+    where env steps decide, holding it comes before the standard error. Of these the cheapest in training seconds is chosen, and among those
+    within a standard error of the cheapest the one with the largest area under the learning curve.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    return [_decide(str(env), part) for env, part in runs.groupby("env", observed=True, sort=False)]
+
+
+def _decide(env: str, runs: pd.DataFrame) -> Decision:
+    finished = conclusive(runs)
+    summary = summarise(runs).set_index("config")
+    scores = by_seed(finished, "score").dropna(how="all")
+    if scores.empty:
+        return Decision(env, "score", False, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
+    tied = scores.index[leaders(scores.to_numpy(), larger_is_better=True)]
+    # By the mean, as the leaders: the interquartile mean forgives a seed in five that collapses.
+    solving = [c for c in tied if summary.loc[c, "score_mean"] >= summary.loc[c, "target"] and summary.loc[c, "num_reached"] > 0]
+    saturated = len(solving) >= 2
+    measure = "env_steps_to_target" if saturated else "score"
+    sign = -1.0 if measure in SMALLER_IS_BETTER else 1.0
+    values = by_seed(finished, measure).reindex(scores.index)
+    means = sign * values.mean(axis=1)
+    candidates = solving if saturated else list(tied)
+    ranked = means[candidates].sort_values(ascending=False, kind="stable").index
+    others = scores.mean(axis=1).drop(candidates).sort_values(ascending=False, kind="stable").index
+    order = (*ranked, *others)
+    leading, compared = list(ranked), len(scores)
+    if saturated:
+        told = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
+        leading, compared = [c for c, is_leader in zip(ranked, told, strict=True) if is_leader], len(ranked)
+    chosen, chosen_by = _choose(leading, finished, measure, summary)
+    runner_up = next((c for c in order if c != chosen), None)
+    difference, spread, common = _compare(values, chosen, runner_up, sign)
+    more = np.inf
+    if runner_up is not None and np.isfinite(spread):
+        alpha = (1 - CONFIDENCE) / max(1, compared - 1)
+        more = 0.0 if runner_up not in leading else max(1.0, np.ceil(seeds_needed(difference, spread, alpha)) - common)
+    return Decision(env, measure, saturated, order, tuple(leading), chosen, chosen_by, runner_up, difference, spread, common, float(more))
+
+
+def _choose(leading: list[str], finished: pd.DataFrame, measure: str, summary: pd.DataFrame) -> tuple[str, str]:
+    """The leader to use, and what singled it out: surest, then cheapest, then best all the way, as far as a standard error can tell."""
+    if len(leading) == 1:
+        return leading[0], "rank"
+    holds = (finished["reached"] & (finished["score"] >= finished["target"])).groupby(finished["config"], observed=True).mean()
+    values, smallest = by_seed(finished, measure), measure in SMALLER_IS_BETTER
+    # A time to target says nothing of a seed that loses it again: who holds it comes first there.
+    sure = _near(_surest(leading, holds), values, smallest) if smallest else _surest(_near(leading, values, smallest), holds)
+    if len(sure) == 1:
+        return sure[0], "rank" if sure[0] == leading[0] else "reliability"
+    cost = "seconds_to_target" if summary.loc[sure, "seconds_to_target"].notna().all() else "train_s"
+    cheap = _near(sure, by_seed(finished, cost), smallest=True)
+    return max(cheap, key=lambda c: (summary.loc[c, "auc"], -cheap.index(c))), "cost" if len(cheap) == 1 else "auc"
+
+
+def _surest(configs: list[str], holds: pd.Series) -> list[str]:
+    """Those with the largest share of seeds that hold the target to the end."""
+    return [c for c in configs if holds[c] == holds[configs].max()]
+
+
+def _near(configs: list[str], values: pd.DataFrame, smallest: bool) -> list[str]:
+    """Those whose mean is less than a standard error off the best mean; one seed of n that collapses is off by exactly one."""
+    means = values.reindex(configs).mean(axis=1) * (1 if smallest else -1)
+    if means.isna().all():
+        return configs
+    best = str(means.idxmin())
+    off = means - means[best]
+    se = {c: float(np.nan_to_num(_standard_error(values.reindex(configs), best, c))) for c in configs if c != best}
+    return [c for c in configs if c == best or off[c] == 0 or off[c] < (1 - 1e-9) * se[c]]
+
+
+def _standard_error(values: pd.DataFrame, a: str, b: str) -> float:
+    first, second, pairs = paired_differences(values.to_numpy())
+    i, j = sorted((values.index.get_loc(a), values.index.get_loc(b)))
+    return float(pairs.se[(first == i) & (second == j)][0])
+
+
+def _compare(values: pd.DataFrame, chosen: str, runner_up: str | None, sign: float) -> tuple[float, float, int]:
+    """Mean difference, its spread over seeds, and the number of common seeds."""
+    if runner_up is None:
+        return np.nan, np.nan, 0
+    difference = sign * (values.loc[chosen] - values.loc[runner_up])
+    common = int(difference.notna().sum())
+    return float(difference.mean()), float(_standard_error(values, chosen, runner_up) * np.sqrt(common)), common

@@ -1,0 +1,102 @@
+"""Small hand-made `runs` and `curves`, as `analysis.load` gives them."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+BUDGET = 100_000
+TARGET = 475.0
+Values = Mapping[str, Sequence[float]]
+Points = Sequence[tuple[int, float, float]]
+"""Env steps, wall seconds, value."""
+
+
+def make_runs(
+    scores: Values,
+    *,
+    env: str = "cartpole",
+    target: float = TARGET,
+    score_range: tuple[float, float] = (0.0, 500.0),
+    budget_env_steps: int = BUDGET,
+    exclusive: bool = True,
+    params: Mapping[str, Mapping[str, float]] | None = None,
+    **measures: Values,
+) -> pd.DataFrame:
+    """Finished trials, a row for each score.
+
+    Args:
+        scores: Configuration to its scores, of the seeds 0, 1, ...
+        env: Of all.
+        target: NaN for an env without one.
+        score_range: NaN where the env has no bound.
+        budget_env_steps: Of each trial.
+        exclusive: Whether each ran alone.
+        params: Columns that say what a configuration is: name, then configuration, to value.
+        measures: Other columns, configuration by configuration, such as `env_steps_to_target`. A configuration that is not given trains at
+            1000 env steps per second and, where its score is at the target, reaches it after half its budget.
+    """
+    rows = []
+    for config, of_seeds in scores.items():
+        for seed, score in enumerate(of_seeds):
+            steps = budget_env_steps / 2 if score >= target else np.nan
+            steps = measures.get("env_steps_to_target", {}).get(config, [steps] * len(of_seeds))[seed]
+            row = {
+                "run_id": f"{env}/{config}/{seed}", "config": config, "config_id": config, "algorithm": "ppo", "env": env,
+                "hardware": "laptop", "phase": "fixed", "seed": seed, "status": "finished", "failure": "", "exclusive": exclusive,
+                "exploratory": False, "started": pd.Timestamp("2026-01-01", tz="UTC"), "ended": pd.Timestamp("2026-01-02", tz="UTC"),
+                "budget_env_steps": budget_env_steps, "target": target, "score_range_low": score_range[0],
+                "score_range_high": score_range[1], "commit": "abc", "score": score, "auc": 0.8 * score, "env_steps_to_target": steps,
+                "seconds_to_target": steps / 1000, "env_steps_per_s": 1000.0, "train_s": budget_env_steps / 1000,
+                "wall_s": budget_env_steps / 1000 + 10,
+            }  # fmt: skip
+            row |= {name: values[config][seed] for name, values in measures.items() if config in values}
+            row |= {name: values[config] for name, values in (params or {}).items()}
+            rows.append(row)
+    runs = pd.DataFrame(rows)
+    floats = runs.columns[runs.columns.get_loc("score") : runs.columns.get_loc("wall_s") + 1]
+    return runs.astype(dict.fromkeys([*floats, "target", "score_range_low", "score_range_high"], float)).astype(
+        {"config": pd.CategoricalDtype(list(scores), ordered=True)}
+    )
+
+
+def with_status(runs: pd.DataFrame, config: str, seeds: Sequence[int], status: str) -> pd.DataFrame:
+    """The same with trials of a configuration failed, running, interrupted or missing: nothing is known of their ends."""
+    changed = runs.copy()
+    rows = (changed["config"] == config) & changed["seed"].isin(seeds)
+    changed.loc[rows, "status"] = status
+    changed.loc[rows, "failure"] = "out of memory" if status == "failed" else ""
+    changed.loc[rows, ["score", "auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "train_s", "wall_s"]] = np.nan
+    if status == "missing":
+        changed.loc[rows, "run_id"] = pd.NA
+    return changed
+
+
+def together(*parts: pd.DataFrame) -> pd.DataFrame:
+    """Studies of several envs as one; their configurations are different ones."""
+    configs = [c for part in parts for c in part["config"].cat.categories]
+    return pd.concat([part.astype({"config": str}) for part in parts], ignore_index=True).astype(
+        {"config": pd.CategoricalDtype(configs, ordered=True)}
+    )
+
+
+def make_curves(runs: pd.DataFrame, curves: Mapping[tuple[str, int], Mapping[str, Points]]) -> pd.DataFrame:
+    """Curves of trials.
+
+    Args:
+        runs: As `make_runs` gives them.
+        curves: Configuration and seed, to metric, to points.
+    """
+    ids = runs.set_index(["config", "seed"])["run_id"]
+    rows = [
+        (ids[config, seed], config, seed, metric, env_steps, wall_s, value)
+        for (config, seed), metrics in curves.items()
+        for metric, points in metrics.items()
+        for env_steps, wall_s, value in points
+    ]
+    frame = pd.DataFrame(rows, columns=["run_id", "config", "seed", "metric", "env_steps", "wall_s", "value"])
+    dtypes = {
+        "run_id": pd.CategoricalDtype(list(runs["run_id"].dropna())), "config": runs["config"].dtype, "seed": "int64",
+        "metric": "category", "env_steps": "int64", "wall_s": float, "value": float,
+    }  # fmt: skip
+    return frame.astype(dtypes).sort_values(["run_id", "metric", "env_steps"], ignore_index=True)
