@@ -155,9 +155,29 @@ def run(compose: Compose) -> int:
         console.print("answer      " + answer.text(), highlight=False, soft_wrap=True)
     for line in progress.failures(outcome.outcomes):
         console.print(line, style="red", highlight=False, soft_wrap=True)
+    console.print(_report(outcome, uri, output_dir), highlight=False, soft_wrap=True)
     for line in _where(plan, outcome, uri):
         console.print(line, highlight=False, soft_wrap=True)
     return outcome.exit_code
+
+
+def _report(outcome: Any, uri: str, output_dir: Path) -> str:
+    """Write the study's report, attach it to its run, and say where it is, or why there is none."""
+    from analysis.errors import AnalysisError
+    from analysis.load import load_study
+    from analysis.report import build, default_path, write
+    from experiments.tracking.report import attach
+
+    if not outcome.study_run or outcome.undelivered:
+        return "report      none: MLflow does not have the whole study"
+    try:
+        study = load_study(outcome.study_run, uri)
+        report, path = build(study), default_path(study, output_dir)
+        write(report, path)
+    except AnalysisError as error:
+        return f"report      none: {error}"
+    problem = attach(report.html, report.pictures, study.run_id, uri)
+    return f"report      {path}" + (f" (not in MLflow: {problem})" if problem else "")
 
 
 def _estimate(plan: Any, uri: str, output_dir: Path) -> str:

@@ -49,13 +49,18 @@ def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, t
     assert list(out.glob("studies/*/tune/*/events.out.tfevents.*"))
     assert list(out.glob("mlartifacts/smoke/ppo-cartpole/*/artifacts/config.yaml"))
     assert list(out.glob("mlartifacts/studies/*/artifacts/configurations.json"))
-    assert {p.name for p in out.iterdir()} <= {"mlflow.db", "mlflow.db-shm", "mlflow.db-wal", "mlartifacts", "studies"}
+    assert {p.name for p in out.iterdir()} <= {"mlflow.db", "mlflow.db-shm", "mlflow.db-wal", "mlartifacts", "reports", "studies"}
+    (report,) = out.glob("reports/smoke-ppo-cartpole-*.html")
+    (attached,) = out.glob("mlartifacts/studies/*/artifacts/report.html")
+    assert report.read_bytes() == attached.read_bytes()
+    assert list(out.glob("mlartifacts/studies/*/artifacts/figures/learning-env_steps.png"))
     assert {"best/score", "best/score_low", "best/env_steps_per_s", "best/num_seeds"} <= best
-    # The terminal and whoever loads the study see the same numbers.
+    # The terminal, the report and whoever loads the study see the same numbers.
     study = load_study("smoke", f"sqlite:///{out}/mlflow.db")
     rows = closing_table(study.runs, study.axes)
     for _, row in rows.iterrows():
         assert re.search(rf"{row['config']} .*{re.escape(with_interval(row, 'score'))}", done.stdout)
+        assert f"<td>{row['score']:.1f}<small>" in report.read_text()
     # What a person reads: a row per configuration with its seeds and interval, and the links; no library's chatter.
     assert re.search(r"gamma=0.99 +2/2 +[\d.]+ \[-?[\d.,]+, [\d.,]+\]", done.stdout)
     assert "viewStateShareKey=byconfig" in done.stdout

@@ -126,6 +126,10 @@ class Store:
                 (Path(folder) / name).write_text(text)
             self._client.log_artifacts(run_id, folder)
 
+    def log_folder(self, run_id: str, folder: Path) -> None:
+        """Attach a folder's files, in one call."""
+        self._client.log_artifacts(run_id, str(folder))
+
     def log_table(self, run_id: str, columns: Mapping[str, Sequence[Any]], name: str) -> None:
         """Attach a table that the UI shows."""
         self._client.log_table(run_id, dict(columns), name)

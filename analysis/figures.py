@@ -1,0 +1,266 @@
+"""The figures of a study, section by section, with captions: what the report shows and the notebooks draw from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis import convergence, scaling, throughput
+from analysis.answer import closing_table
+from analysis.decision import Decision, decide
+from analysis.errors import AnalysisError
+from analysis.plots import (
+    batch_tradeoff,
+    best_lr,
+    improvement_matrix,
+    learning_curves,
+    pareto,
+    sample_efficiency,
+    score_heatmap,
+    score_profile,
+    seed_scatter,
+    style,
+    throughput_bars,
+    time_breakdown,
+)
+
+T_INTERVAL = "t, variances moderated over configurations"
+WILSON = "Wilson"
+MOST_IN_MATRIX = 20
+"""Configurations of a matrix that can still be read."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure.
+
+    Attributes:
+        key: For file names and links.
+        figure: The figure, without caption.
+        caption: What it shows, and what it rests on.
+    """
+
+    key: str
+    figure: Figure
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One subject of a report.
+
+    Attributes:
+        key: For links.
+        title: Its heading.
+        sentences: What was found, Markdown.
+        figures: In their order.
+    """
+
+    key: str
+    title: str
+    sentences: tuple[str, ...] = ()
+    figures: tuple[Drawn, ...] = field(default_factory=tuple)
+
+
+def by_env(study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> dict[str, list[Section]]:
+    """The sections of each environment of a study.
+
+    Args:
+        study: Its name, for the captions.
+        runs: As `analysis.load` gives them.
+        curves: Likewise.
+        axes: The searched columns of `runs`.
+        rng: For what is drawn at random.
+    """
+    parts = {
+        str(env): part.assign(config=part["config"].cat.remove_unused_categories())
+        for env, part in runs.groupby("env", observed=True, sort=False)
+    }
+    return {env: sections(study, part, curves, axes, rng) for env, part in parts.items()}
+
+
+def sections(study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> list[Section]:
+    """All figures of one environment of a study.
+
+    Args:
+        study: Its name, for the captions.
+        runs: As `analysis.load` gives them, of one environment.
+        curves: Likewise.
+        axes: The searched columns of `runs`.
+        rng: For what is drawn at random.
+
+    Returns:
+        The sections that have something to show.
+    """
+    if not (runs["status"] == "finished").any():
+        return []
+    drawn = _Figures(study, runs, curves, axes, rng)
+    found = [drawn.learning(), drawn.lr_and_batch(), drawn.seeds(), drawn.comparison(), drawn.speed()]
+    return [section for section in found if section.figures or section.sentences]
+
+
+class _Figures:
+    def __init__(self, study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> None:
+        self.study, self.runs, self.curves, self.axes, self.rng = study, runs, curves, [a for a in axes if a in runs], rng
+        self.table = closing_table(runs, self.axes)
+        self.summary = self.table.sort_values("config", ignore_index=True)
+        self.decision: Decision = decide(runs)[0]
+        self.target = float(runs["target"].iloc[0])
+        self.packed = not bool(runs["exclusive"].all())
+        self.highlight = list(self.table["config"].astype(str))[:6]
+
+    def learning(self) -> Section:
+        figures = []
+        for x, words in (("env_steps", "env steps"), ("wall_s", "seconds since the trial started")):
+            bands = convergence.curve_bands(self.curves, self.runs, x=x)
+            if bands.empty:
+                continue
+            what = f"Evaluation return over {words}: interquartile mean over seeds, with its interval."
+            figures.append(self._drawn(f"learning-{x}", self._curves(bands, x), what, T_INTERVAL, bands["num_seeds"]))
+        return Section("learning", "Learning curves", (), tuple(figures))
+
+    def _curves(self, bands: pd.DataFrame, x: str) -> Figure:
+        target = None if np.isnan(self.target) else self.target
+        varied = [a for a in self.axes if self.runs[a].nunique() > 1]
+        if len(varied) == 2 and len(self.summary) == len(self.summary[varied].drop_duplicates()):
+            series, panel = sorted(varied, key=lambda a: (-self.runs[a].nunique(), self.axes.index(a)))
+            if self.runs[panel].nunique() <= 6:
+                merged = bands.merge(self.summary[["config", *varied]], on="config")
+                return _figure(learning_curves.panels(merged, panel=panel, series=series, x=x, target=target))  # type: ignore[arg-type]
+        highlight = self.highlight if len(self.summary) > 6 else None
+        return _figure(learning_curves.plot(bands, x=x, target=target, highlight=highlight))  # type: ignore[arg-type]
+
+    def lr_and_batch(self) -> Section:
+        figures, sentences = [], []
+        lr, batch = "lr", "train_batch_size_total"
+        grid = {lr, batch} <= set(self.axes)
+        pair = (batch, lr) if grid else tuple(a for a in self.axes if self.runs[a].nunique() > 1)
+        if len(pair) == 2 and len(self.summary) == len(self.summary[list(pair)].drop_duplicates()):
+            for value, what in (
+                ("score", "Score: interquartile mean over seeds."),
+                ("env_steps_to_target", "Env steps to target: restricted mean; seeds that never hold it count with the budget."),
+                ("seconds_to_target", "Training seconds to target, likewise."),
+            ):
+                if self.summary[value].notna().any():
+                    ax = score_heatmap.plot(self.summary, value, x=pair[0], y=pair[1], packed=self.packed and "seconds" in value)
+                    figures.append(self._drawn(f"heatmap-{value}", _figure(ax), what, T_INTERVAL))
+        if grid:
+            for label, part in scaling.slices(self.runs, lr, batch):
+                within = f"With {label}: " if label else ""
+                try:
+                    found, p = scaling.best_learning_rates(part, self.rng), scaling.exponent(part)
+                    tradeoff = scaling.batch_tradeoff(part, self.rng)
+                except AnalysisError as error:
+                    sentences.append(f"{within}{error}")
+                    continue
+                sentences += [f"{within}{p.sentence}", f"{within}{tradeoff.sentence}"]
+                rejected = [rule for rule, is_rejected in p.rejected.items() if is_rejected]
+                what = f"{within}The best learning rate of each batch by area under the learning curve, and the three rules."
+                ax = best_lr.plot(found, p if np.isfinite(p.estimate) else None, rejected)
+                figures.append(self._drawn(f"best-lr{_slug(label)}", _figure(ax), what, "Gaussian process posterior", found["num_seeds"]))
+                if tradeoff.batches["num_reached"].any():
+                    figures.append(
+                        self._drawn(f"tradeoff{_slug(label)}", _figure(_tradeoff(tradeoff)), _TRADEOFF.format(within), T_INTERVAL)
+                    )
+        title = "Learning rate and batch" if grid else " and ".join(pair) if len(pair) == 2 else ""
+        return Section("lr-batch", title, tuple(sentences), tuple(figures))
+
+    def seeds(self) -> Section:
+        target = None if np.isnan(self.target) else self.target
+        seeds = seed_scatter.plot(self.runs, "score", target, self.summary)
+        what = "The score of every seed, behind it the interquartile mean with its interval. Seeds without a score stand in the margin."
+        figures = [self._drawn("seeds", _figure(seeds), what, T_INTERVAL)]
+        highlight = self.highlight[:3] if len(self.summary) > 3 else None  # with a few seeds the bands are wide
+        profile = convergence.score_profile(self.runs)
+        if not profile.empty:
+            what = "Performance profile: the share of seeds whose score is above a threshold."
+            figures.append(self._drawn("profile", _figure(score_profile.plot(profile, highlight, target)), what, WILSON))
+        reached = convergence.target_profile(self.runs)
+        if not reached.empty and self.summary["num_reached"].any():
+            what = "Sample efficiency: the share of seeds that hold the target by then."
+            figures.append(self._drawn("efficiency", _figure(sample_efficiency.plot(reached, highlight)), what, WILSON))
+        return Section("seeds", "Every seed", (), tuple(figures))
+
+    def comparison(self) -> Section:
+        figures = []
+        pairs = convergence.pairwise(self.runs, self.decision.measure)
+        best_first = list(self.decision.order[:MOST_IN_MATRIX])
+        pairs = pairs[pairs["config_a"].isin(best_first) & pairs["config_b"].isin(best_first)].copy()
+        if len(pairs):
+            for name in ("config_a", "config_b"):
+                pairs[name] = pd.Categorical(pairs[name], categories=best_first, ordered=True)
+            measure = {"score": "a higher score", "env_steps_to_target": "fewer env steps to target"}[self.decision.measure]
+            what = (
+                f"The chance that a run of the row's configuration has {measure} than one of the column's; framed: told apart (Holm, 5%)."
+            )
+            what += f" The best {MOST_IN_MATRIX}." if len(self.decision.order) > MOST_IN_MATRIX else ""
+            figures.append(self._drawn("improvement", _figure(improvement_matrix.plot(pairs)), what, ""))
+        return Section("comparison", "Who beats whom", (), tuple(figures))
+
+    def speed(self) -> Section:
+        try:
+            throughput.check_comparable(self.runs)
+        except AnalysisError as error:
+            return Section("speed", "Speed", (f"{error}",))
+        beside = " Trials shared the machine." if self.packed else ""
+        finished = self.summary[self.summary["num_seeds"] > 0]
+        what = f"Env steps per second of training, warm-up left out: mean over seeds.{beside}"
+        figures = [self._drawn("throughput", _figure(throughput_bars.plot(finished)), what, T_INTERVAL)]
+        shares = throughput.time_shares(self.curves, self.runs)
+        if not shares.empty:
+            what = f"Where the training seconds go: mean over seeds.{beside}"
+            figures.append(self._drawn("time", _figure(time_breakdown.plot(shares)), what, ""))
+        costs = throughput.pareto(self.summary)
+        if not costs.empty:
+            what = f"Env steps against training seconds to target; nothing is better than the front in both.{beside}"
+            figures.append(self._drawn("pareto", _figure(pareto.plot(costs, self.packed)), what, T_INTERVAL))
+        return Section("speed", "Speed", (), tuple(figures))
+
+    def _drawn(self, key: str, figure: Figure, what: str, interval: str, num_seeds: pd.Series | None = None) -> Drawn:
+        counts = self.summary["num_seeds"] if num_seeds is None else num_seeds
+        return Drawn(key, figure, f"{what} {style.caption(self.study, counts, interval)}")
+
+
+_TRADEOFF = (
+    "{}Env steps against updates to target, a point a batch at its best learning rate (McCandlish et al. 2018); "
+    "an update is a training batch."
+)
+
+
+def _tradeoff(found: scaling.Tradeoff) -> Axes:
+    return batch_tradeoff.plot(
+        found.batches,
+        found.smin,
+        found.emin,
+        found.critical_batch,
+        found.critical_batch_low,
+        found.critical_batch_high,
+        no_fit=found.sentence,
+    )
+
+
+def _figure(axes: Axes | Sequence[Axes]) -> Figure:
+    """The figure of axes."""
+    first = axes if isinstance(axes, Axes) else axes[0]
+    figure = first.figure
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def _slug(label: str) -> str:
+    return "".join(f"-{word}" for word in _words(label))
+
+
+def _words(label: str) -> Iterator[str]:
+    word = ""
+    for character in label:
+        if character.isalnum():
+            word += character
+        elif word:
+            yield word
+            word = ""
+    if word:
+        yield word

@@ -1,0 +1,263 @@
+"""A study's report: one HTML file that holds everything it shows.
+
+python analysis/report.py study=<name or study run id> [tracking_uri=...] [out=report.html]
+"""
+
+import base64
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import jinja2
+import matplotlib
+import numpy as np
+import pandas as pd
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from analysis.answer import Answer, answers, caveats, closing_table, recommended_command
+from analysis.errors import AnalysisError
+from analysis.figures import Section, by_env
+from analysis.load import Study, load_study
+from analysis.wording import FORMS
+
+SEED = 0
+"""Of the draws behind a report: the same study gives the same report."""
+
+_VERSION = metadata.version("rl-scaling-suite")
+
+METHODS = (
+    "**Seeds.** Every number is over seeds; trials that failed or did not finish are named, and left out.",
+    "**Score.** Mean return of the final evaluation; over seeds its interquartile mean, the mean of the middle half (Agarwal et al. 2021).",
+    "**Times to target.** From the first of two evaluations in a row at the target or above. A seed that never holds it counts with all "
+    "that it was given: a restricted mean, marked with \u2265.",
+    "**Intervals.** 95%, Student t. A few seeds say little about their spread, so each configuration's variance is averaged with that of "
+    "the others in the study (moderated, Smyth 2004). In simulated studies of 15 configurations they cover in 92 to 98% at 5 and 10 seeds.",
+    "**Comparisons.** Paired by seed. Not told apart from the best: by one-sided t tests on moderated variances, at 5% over the number of "
+    "comparisons, which keep the truly best one in the set in 95% of studies.",
+    "**Choice.** The score decides; where several solve the environment and tie, env steps to target. Of those within a standard error of "
+    "the best, the cheapest in training seconds; of those at about the same cost, the one with the largest area under the learning curve.",
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A study's report.
+
+    Attributes:
+        html: The file's text.
+        answers: One for each environment.
+        table: All configurations, best first.
+        pictures: File name to PNG.
+    """
+
+    html: str
+    answers: tuple[Answer, ...]
+    table: pd.DataFrame
+    pictures: Mapping[str, bytes]
+
+
+def build(study: Study) -> Report:
+    """A study's report.
+
+    Args:
+        study: Finished or not.
+    """
+    rng = np.random.default_rng(SEED)
+    found = answers(study.runs)
+    table = closing_table(study.runs, study.axes)
+    shown: list[Section] = []
+    for env, of_env in by_env(study.name, study.runs, study.curves, study.axes, rng).items():
+        several = len(found) > 1
+        for section in of_env:
+            title = f"{section.title}: {env}" if several else section.title
+            shown.append(Section(f"{section.key}-{env}" if several else section.key, title, section.sentences, section.figures))
+    page = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            title=f"{study.experiment}: report",
+            over=f"Study {study.experiment} \u00b7 {study.started:%Y-%m-%d %H:%M} UTC \u00b7 {_size(study)}",
+            question=study.question or study.name,
+            answers=[{**_sentences(a), "command": _command(study, a)} for a in found],
+            gaps=study.gaps(),
+            caveats=caveats(study.runs, [a.decision for a in found], study.axes),
+            sections=[
+                {
+                    "key": s.key,
+                    "title": s.title,
+                    "sentences": s.sentences,
+                    "figures": [{"source": _source(d.figure), "alt": d.caption, "caption": d.caption} for d in s.figures],
+                }
+                for s in shown
+            ],
+            table=_cells(table),
+            methods=METHODS,
+            command=study.command,
+            provenance=_provenance(study),
+            footer=f"Study run {study.run_id}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by rl-scaling-suite {_VERSION}.",
+        )
+    )
+    pictures = {f"{s.key}/{d.key}.png" if len(found) > 1 else f"{d.key}.png": _png(d.figure) for s in shown for d in s.figures}
+    return Report(page, tuple(found), table, pictures)
+
+
+def default_path(study: Study, output_dir: Path) -> Path:
+    """Where a study's report goes unless one says otherwise."""
+    return output_dir / "reports" / f"{study.experiment.replace('/', '-')}-{study.run_id[:8]}.html"
+
+
+def write(report: Report, path: Path) -> None:
+    """Write the file, and its folder if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.html, encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; its exit code."""
+    try:
+        given = _settings(arguments, ("study", "tracking_uri", "out"))
+        study = load_study(given.get("study"), given.get("tracking_uri"))
+        report = build(study)
+    except AnalysisError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    path = Path(given["out"]) if "out" in given else default_path(study, _output_dir(study.tracking_uri))
+    write(report, path)
+    for answer in report.answers:
+        print(answer.text())
+    print(path.resolve())
+    from experiments.tracking.report import attach
+
+    if problem := attach(report.html, report.pictures, study.run_id, study.tracking_uri):
+        print(f"warning: the report is not in MLflow: {problem}", file=sys.stderr)
+    return 0
+
+
+def _settings(arguments: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+    """Words of the form key=value.
+
+    Raises:
+        AnalysisError: A word is of another form, or its key is unknown.
+    """
+    found = {}
+    for word in arguments:
+        key, equals, value = word.partition("=")
+        if not equals or key not in known:
+            raise AnalysisError(f"{word!r} is not understood. Usage: python analysis/report.py {' '.join(f'[{k}=...]' for k in known)}")
+        found[key] = value
+    return found
+
+
+def _output_dir(tracking_uri: str) -> Path:
+    """Beside an embedded store; else where studies put things by default."""
+    parsed = urlparse(tracking_uri)
+    return Path(tracking_uri.removeprefix("sqlite:///")).parent if parsed.scheme == "sqlite" else Path("outputs")
+
+
+def _environment() -> jinja2.Environment:
+    markdown = MarkdownIt("commonmark", {"html": False})
+    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["inline"] = lambda text: Markup(markdown.renderInline(text))  # it escapes what is no Markdown
+    return environment
+
+
+def _size(study: Study) -> str:
+    configurations, finished = study.runs["config"].nunique(), int((study.runs["status"] == "finished").sum())
+    return f"{configurations} configurations \u00d7 {len(study.seeds)} seeds, {finished} of {len(study.runs)} trials finished"
+
+
+def _sentences(answer: Answer) -> dict[str, str]:
+    return {"headline": answer.headline, "because": answer.because, "certainty": answer.certainty}
+
+
+def _command(study: Study, answer: Answer) -> str:
+    chosen = answer.decision.chosen
+    if chosen is None or not study.points.get(chosen):
+        return ""
+    return recommended_command(study.command, study.points[chosen], study.name, study.seeds)
+
+
+def _source(figure: Figure) -> str:
+    """A figure as the address of an image."""
+    target = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "report"}):
+        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(target.getvalue()).decode()
+
+
+def _png(figure: Figure) -> bytes:
+    target = io.BytesIO()
+    figure.savefig(target, format="png", dpi=150)
+    return target.getvalue()
+
+
+_COLUMNS = {
+    "score": "score (IQM)",
+    "auc": "area under curve",
+    "env_steps_to_target": "env steps to target",
+    "seconds_to_target": "seconds to target",
+    "env_steps_per_s": "env steps/s",
+}
+
+
+def _cells(table: pd.DataFrame) -> dict[str, Any]:
+    """The table of configurations, as text."""
+    measures = [m for m in _COLUMNS if table[m].notna().any()]
+    has_target = table["target"].notna().any()
+    rows = []
+    for _, row in table.iterrows():
+        cells = [{"text": str(row["config"])}, {"text": f"{row['num_seeds']} of {row['num_planned']}"}]
+        if has_target:
+            cells.append({"text": f"{row['num_reached']} of {row['num_seeds']}"})
+        for measure in measures:
+            cells.append(_cell(row, measure))
+            if measure == "score":
+                cells += [{"text": _text(row[name], ".1f")} for name in ("score_mean", "score_min")]
+        mark = "chosen leader" if row["chosen"] else "leader" if row["leader"] else ""
+        rows.append({"mark": mark, "cells": cells})
+    names = ["configuration", "seeds", *(["at target"] if has_target else [])]
+    for measure in measures:
+        names += [_COLUMNS[measure], *(["mean", "worst seed"] if measure == "score" else [])]
+    return {"columns": names, "rows": rows}
+
+
+def _cell(row: pd.Series, measure: str) -> dict[str, str]:
+    ends = [_text(row[f"{measure}{end}"], FORMS[measure]) for end in ("_low", "_high")]
+    text = _text(row[measure], FORMS[measure])
+    if measure.endswith("to_target") and row["num_seeds"]:
+        if not row["num_reached"]:
+            return {"text": "not reached"}
+        text = f"\u2265 {text}" if row["num_reached"] < row["num_seeds"] else text
+    return {"text": text, "below": f"[{ends[0]}, {ends[1]}]" if np.isfinite(row[f"{measure}_low"]) else ""}
+
+
+def _text(value: float, form: str) -> str:
+    return f"{value:{form}}" if np.isfinite(value) else "\u2013"
+
+
+def _provenance(study: Study) -> list[tuple[str, str]]:
+    facts = study.provenance
+    machine = facts.get("host") or {}
+    versions = facts.get("versions") or {}
+    commit = str(facts.get("commit") or "unknown")
+    changed = " with uncommitted changes (the study run's artifact uncommitted.diff)" if facts.get("dirty") else ""
+    return [
+        ("commit", commit + changed),
+        ("machine", ", ".join(f"{k} {v}" for k, v in machine.items())),
+        ("versions", ", ".join(f"{k} {v}" for k, v in versions.items())),
+        ("seeds", ", ".join(map(str, study.seeds))),
+        ("MLflow", f"experiment {study.experiment}, study run {study.run_id}"),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
