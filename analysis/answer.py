@@ -101,9 +101,8 @@ def _because(decision: Decision, summary: pd.DataFrame) -> str:
     row = summary.loc[decision.chosen]
     words = [_reached(row)]
     if decision.saturated:
-        tied = int(((summary["env"] == decision.env) & (summary["score"] >= summary["target"])).sum())
         words.append(
-            f"{tied} configurations reach the target, and their scores cannot be told apart: env steps to the target decide. "
+            f"{decision.num_solving} configurations reach the target, and their scores cannot be told apart: env steps to target decide. "
             f"It takes {with_interval(row, 'env_steps_to_target')} env steps, {with_interval(row, 'seconds_to_target')} s of training."
         )
     return " ".join(words)
@@ -129,7 +128,7 @@ def _certainty(decision: Decision, summary: pd.DataFrame) -> str:
 
 _WHY_CHOSEN = {
     "rank": "nobody is as good within a standard error",
-    "reliability": "of those about as good, more of its seeds hold the target to the end",
+    "reliability": "of those about as good, more of its seeds finish and hold the target to the end",
     "cost": "of those about as good it is the cheapest in training seconds",
     "auc": "of those about as good and as cheap it has the largest area under the learning curve",
 }

@@ -17,6 +17,7 @@ class Decision:
         env: The environment.
         measure: What decided: `score`, or `env_steps_to_target` where scores saturate.
         saturated: Whether several configurations solve the environment and their scores cannot be told apart.
+        num_solving: How many these are.
         order: Configurations with a finished seed, best first.
         leaders: Those of them that cannot be told apart from the best one, best first.
         chosen: The leader to use; None if no trial finished.
@@ -32,6 +33,7 @@ class Decision:
     env: str
     measure: str
     saturated: bool
+    num_solving: int
     order: tuple[str, ...]
     leaders: tuple[str, ...]
     chosen: str | None
@@ -63,8 +65,10 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     summary = summarise(runs).set_index("config")
     scores = by_seed(finished, "score").dropna(how="all")
     if scores.empty:
-        return Decision(env, "score", False, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
-    tied = scores.index[leaders(scores.to_numpy(), larger_is_better=True)]
+        return Decision(env, "score", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
+    # A single seed, left over where others failed, is nobody's best: it would tie with everything.
+    counted = scores[scores.notna().sum(axis=1) >= min(2, scores.notna().sum(axis=1).max())]
+    tied = counted.index[leaders(counted.to_numpy(), larger_is_better=True)]
     # By the mean, as the leaders: the interquartile mean forgives a seed in five that collapses.
     solving = [c for c in tied if summary.loc[c, "score_mean"] >= summary.loc[c, "target"] and summary.loc[c, "num_reached"] > 0]
     saturated = len(solving) >= 2
@@ -76,38 +80,52 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     ranked = means[candidates].sort_values(ascending=False, kind="stable").index
     others = scores.mean(axis=1).drop(candidates).sort_values(ascending=False, kind="stable").index
     order = (*ranked, *others)
-    leading, compared = list(ranked), len(scores)
+    leading, compared = list(ranked), len(counted)
     if saturated:
         told = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
         leading, compared = [c for c, is_leader in zip(ranked, told, strict=True) if is_leader], len(ranked)
-    chosen, chosen_by = _choose(leading, finished, measure, summary)
+    chosen, chosen_by = _choose(leading, by_seed(finished, measure), saturated, _reliability(runs, finished), finished, summary)
     runner_up = next((c for c in order if c != chosen), None)
     difference, spread, common = _compare(values, chosen, runner_up, sign)
     more = np.inf
     if runner_up is not None and np.isfinite(spread):
         alpha = (1 - CONFIDENCE) / max(1, compared - 1)
         more = 0.0 if runner_up not in leading else max(1.0, np.ceil(seeds_needed(difference, spread, alpha)) - common)
-    return Decision(env, measure, saturated, order, tuple(leading), chosen, chosen_by, runner_up, difference, spread, common, float(more))
+    return Decision(
+        env, measure, saturated, len(solving), order, tuple(leading), chosen, chosen_by, runner_up, difference, spread, common, float(more)
+    )
 
 
-def _choose(leading: list[str], finished: pd.DataFrame, measure: str, summary: pd.DataFrame) -> tuple[str, str]:
+def _choose(
+    leading: list[str], values: pd.DataFrame, saturated: bool, reliability: pd.Series, finished: pd.DataFrame, summary: pd.DataFrame
+) -> tuple[str, str]:
     """The leader to use, and what singled it out: surest, then cheapest, then best all the way, as far as a standard error can tell."""
-    if len(leading) == 1:
-        return leading[0], "rank"
-    holds = (finished["reached"] & (finished["score"] >= finished["target"])).groupby(finished["config"], observed=True).mean()
-    values, smallest = by_seed(finished, measure), measure in SMALLER_IS_BETTER
+
+    def near(configs: list[str]) -> list[str]:
+        return _near(configs, values, smallest=saturated)
+
+    def surest(configs: list[str]) -> list[str]:
+        return [c for c in configs if reliability[c] == reliability[configs].max()]
+
     # A time to target says nothing of a seed that loses it again: who holds it comes first there.
-    sure = _near(_surest(leading, holds), values, smallest) if smallest else _surest(_near(leading, values, smallest), holds)
-    if len(sure) == 1:
-        return sure[0], "rank" if sure[0] == leading[0] else "reliability"
-    cost = "seconds_to_target" if summary.loc[sure, "seconds_to_target"].notna().all() else "train_s"
-    cheap = _near(sure, by_seed(finished, cost), smallest=True)
+    steps = (("reliability", surest), ("rank", near)) if saturated else (("rank", near), ("reliability", surest))
+    left, by = leading, "rank"
+    for name, step in steps:
+        if len(left) > 1:
+            left, by = step(left), name
+    if len(left) == 1:
+        return left[0], by
+    cost = "seconds_to_target" if summary.loc[left, "seconds_to_target"].notna().all() else "train_s"
+    cheap = _near(left, by_seed(finished, cost), smallest=True)
     return max(cheap, key=lambda c: (summary.loc[c, "auc"], -cheap.index(c))), "cost" if len(cheap) == 1 else "auc"
 
 
-def _surest(configs: list[str], holds: pd.Series) -> list[str]:
-    """Those with the largest share of seeds that hold the target to the end."""
-    return [c for c in configs if holds[c] == holds[configs].max()]
+def _reliability(runs: pd.DataFrame, finished: pd.DataFrame) -> pd.Series:
+    """Of each configuration's seeds that finished or failed: the share that hold the target to the end, and the share that finished."""
+    ended = runs[runs["status"].isin(["finished", "failed"]) & ~runs["exploratory"].astype(bool)].groupby("config", observed=True).size()
+    holds = (finished["reached"] & (finished["score"] >= finished["target"])).groupby(finished["config"], observed=True).sum()
+    done = finished.groupby("config", observed=True).size()
+    return pd.Series({c: (holds[c] / ended[c], done[c] / ended[c]) for c in done.index}, dtype=object)
 
 
 def _near(configs: list[str], values: pd.DataFrame, smallest: bool) -> list[str]:

@@ -27,7 +27,7 @@ def test_saturated_scores_say_that_env_steps_decided() -> None:
     steps = {"a": [20_000.0, 21_000.0, 22_000.0], "b": [60_000.0, 61_000.0, 59_500.0]}
     (answer,) = answers(make_runs({"a": [500.0] * 3, "b": [500.0] * 3}, env_steps_to_target=steps))
     assert answer.headline == "Use `a`."
-    assert "2 configurations reach the target, and their scores cannot be told apart: env steps to the target decide" in answer.because
+    assert "2 configurations reach the target, and their scores cannot be told apart: env steps to target decide" in answer.because
     assert "It takes 21,000 [" in answer.because
 
 
