@@ -140,7 +140,8 @@ def best_learning_rates(
 
     Each batch has a curve of its own; how smooth curves are is learned from all batches. The estimate is the highest point of the
     curve's posterior mean, the interval holds 95% of the highest points of curves drawn from the posterior: where the leaders cannot be
-    told apart it spans them. It never leaves the grid: at an end that is `_open` the best learning rate may lie beyond.
+    told apart it spans them. It reaches at least halfway to the neighbours of the best learning rate tried, and never leaves the grid: at
+    an end that is `_open` the best learning rate may lie beyond.
 
     Args:
         runs: A study's runs, as `analysis.load` gives them.
@@ -531,6 +532,20 @@ def _best_of(curve: _Curve, replicated: bool, rng: np.random.Generator) -> dict[
         "low_open": bool((drawn == 0).mean() > tail or index == 0),
         "high_open": bool((drawn == len(curve.grid) - 1).mean() > tail or index == len(curve.grid) - 1),
     }
+
+
+def _no_finer_than_tried(best: dict[str, object], tried: Array, grid_best_lr: float) -> dict[str, object]:
+    """The interval, not narrower than halfway to the neighbours of the best learning rate tried.
+
+    What lies between two points is assumed, not seen: where the measure falls off a cliff, the curve's own interval is too narrow.
+    """
+    if "best_lr_low" not in best:
+        return best
+    at = int(np.abs(tried - np.log10(grid_best_lr)).argmin())
+    below, above = tried[max(at - 1, 0)], tried[min(at + 1, len(tried) - 1)]
+    halfway = 10 ** ((tried[at] + below) / 2), 10 ** ((tried[at] + above) / 2)
+    ends = {"best_lr_low": min(best["best_lr_low"], halfway[0]), "best_lr_high": max(best["best_lr_high"], halfway[1])}
+    return {**best, **ends}
 
 
 # --- one curve for all batches, shifted ---
