@@ -1,7 +1,7 @@
 """The figures of a study, section by section, with captions: what the report shows and the notebooks draw from."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -62,7 +62,7 @@ class Section:
     key: str
     title: str
     sentences: tuple[str, ...] = ()
-    figures: tuple[Drawn, ...] = field(default_factory=tuple)
+    figures: tuple[Drawn, ...] = ()
 
 
 def by_env(study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> dict[str, list[Section]]:

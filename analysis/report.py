@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from analysis.answer import Answer, answers, caveats, closing_table, recommended_command
 from analysis.errors import AnalysisError
-from analysis.figures import Section, by_env
+from analysis.figures import by_env
 from analysis.load import Study, load_study
 from analysis.wording import FORMS
 
@@ -55,7 +55,7 @@ class Report:
         html: The file's text.
         answers: One for each environment.
         table: All configurations, best first.
-        pictures: File name to PNG.
+        pictures: File name to SVG.
     """
 
     html: str
@@ -73,12 +73,18 @@ def build(study: Study) -> Report:
     rng = np.random.default_rng(SEED)
     found = answers(study.runs)
     table = closing_table(study.runs, study.axes)
-    shown: list[Section] = []
+    several = len(found) > 1
+    pictures: dict[str, bytes] = {}
+    shown = []
     for env, of_env in by_env(study.name, study.runs, study.curves, study.axes, rng).items():
-        several = len(found) > 1
         for section in of_env:
-            title = f"{section.title}: {env}" if several else section.title
-            shown.append(Section(f"{section.key}-{env}" if several else section.key, title, section.sentences, section.figures))
+            figures = []
+            for drawn in section.figures:
+                picture = _svg(drawn.figure)
+                pictures[f"{env}-{drawn.key}.svg" if several else f"{drawn.key}.svg"] = picture
+                figures.append({"source": _address(picture), "caption": drawn.caption})
+            key, title = (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
+            shown.append({"key": key, "title": title, "sentences": section.sentences, "figures": figures})
     page = (
         _environment()
         .get_template("report.html.j2")
@@ -89,15 +95,7 @@ def build(study: Study) -> Report:
             answers=[{**_sentences(a), "command": _command(study, a)} for a in found],
             gaps=study.gaps(),
             caveats=caveats(study.runs, [a.decision for a in found], study.axes),
-            sections=[
-                {
-                    "key": s.key,
-                    "title": s.title,
-                    "sentences": s.sentences,
-                    "figures": [{"source": _source(d.figure), "alt": d.caption, "caption": d.caption} for d in s.figures],
-                }
-                for s in shown
-            ],
+            sections=shown,
             table=_cells(table),
             methods=METHODS,
             command=study.command,
@@ -105,7 +103,6 @@ def build(study: Study) -> Report:
             footer=f"Study run {study.run_id}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by rl-scaling-suite {_VERSION}.",
         )
     )
-    pictures = {f"{s.key}/{d.key}.png" if len(found) > 1 else f"{d.key}.png": _png(d.figure) for s in shown for d in s.figures}
     return Report(page, tuple(found), table, pictures)
 
 
@@ -186,18 +183,16 @@ def _command(study: Study, answer: Answer) -> str:
     return recommended_command(study.command, study.points[chosen], study.name, study.seeds)
 
 
-def _source(figure: Figure) -> str:
-    """A figure as the address of an image."""
+def _svg(figure: Figure) -> bytes:
     target = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "report"}):
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(target.getvalue()).decode()
-
-
-def _png(figure: Figure) -> bytes:
-    target = io.BytesIO()
-    figure.savefig(target, format="png", dpi=150)
     return target.getvalue()
+
+
+def _address(picture: bytes) -> str:
+    """A picture as the address of an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(picture).decode()
 
 
 _COLUMNS = {

@@ -18,8 +18,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments import views
-from experiments.errors import ConfigurationError
+from experiments.errors import ConfigurationError, first_line
 from experiments.outputs import check_writable
+from experiments.provenance import without_passwords
 from experiments.resolve import Compose
 from experiments.schema import parse
 from experiments.search import points
@@ -176,6 +177,9 @@ def _report(outcome: Any, uri: str, output_dir: Path) -> str:
         write(report, path)
     except AnalysisError as error:
         return f"report      none: {error}"
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the study is safe in MLflow, whatever happens to its report
+        again = f"python analysis/report.py study={outcome.study_run} tracking_uri={without_passwords(uri)}"
+        return f"report      none: {type(error).__name__}: {first_line(error)}. Try again: {again}"
     problem = attach(report.html, report.pictures, study.run_id, uri)
     return f"report      {path}" + (f" (not in MLflow: {problem})" if problem else "")
 

@@ -53,7 +53,7 @@ def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, t
     (report,) = out.glob("reports/smoke-ppo-cartpole-*.html")
     (attached,) = out.glob("mlartifacts/studies/*/artifacts/report.html")
     assert report.read_bytes() == attached.read_bytes()
-    assert list(out.glob("mlartifacts/studies/*/artifacts/figures/learning-env_steps.png"))
+    assert list(out.glob("mlartifacts/studies/*/artifacts/figures/learning-env_steps.svg"))
     assert {"best/score", "best/score_low", "best/env_steps_per_s", "best/num_seeds"} <= best
     # The terminal, the report and whoever loads the study see the same numbers.
     study = load_study("smoke", f"sqlite:///{out}/mlflow.db")

@@ -15,7 +15,7 @@ def attach(html: str, pictures: Mapping[str, bytes], run_id: str, tracking_uri: 
 
     Args:
         html: The report.
-        pictures: Path under `figures` to PNG.
+        pictures: File name to content; they go to `figures`.
         run_id: The study's run.
         tracking_uri: Of its store.
 
