@@ -113,13 +113,14 @@ def _reached(row: pd.Series) -> str:
     score = f"Its score is {with_interval(row, 'score')} (interquartile mean of {seeds})"
     if np.isnan(row["target"]):
         return f"{score}."
-    return f"{score}; {int(row['num_reached'])} of {seeds} hold the target of {row['target']:g}."
+    return f"{score}; {int(row['num_reached'])} of {seeds} reach the target of {row['target']:g}."
 
 
 def _certainty(decision: Decision, summary: pd.DataFrame) -> str:
     rivals = [c for c in decision.leaders if c != decision.chosen]
     if not rivals:
-        return f"It is told apart from all others. The runner-up is {code(decision.runner_up)}, {_by_how_much(decision)}."
+        others = "the others that reach the target" if decision.saturated else "all others"
+        return f"It is told apart from {others}. The runner-up is {code(decision.runner_up)}, {_by_how_much(decision)}."
     words = [f"It cannot be told apart from {named(rivals)}; {_WHY_CHOSEN[decision.chosen_by]}."]
     if decision.runner_up is not None:
         words.append(f"The runner-up is {code(decision.runner_up)}, {_by_how_much(decision)}{_more(decision)}.")

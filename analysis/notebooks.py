@@ -242,7 +242,7 @@ def _with_ends(frame: pd.DataFrame, name: str, form: Callable[[float], str]) -> 
 def record(study: Study) -> pd.DataFrame:
     """What the study's run says about where its results come from; without names of the machine and its folders."""
     facts = study.provenance
-    machine = {name: value for name, value in (facts.get("host") or {}).items() if name != "host"}
+    machine = {name: value for name, value in (facts.get("host") or {}).items() if name not in ("host", "platform")}
     changes = ("yes: the artifact uncommitted.diff" if facts["dirty"] else "no") if "dirty" in facts else "unknown"
     shown = {
         "commit": facts.get("commit") or "unknown",

@@ -18,7 +18,7 @@ def test_a_clear_winner_is_told_apart_from_all_others() -> None:
     runs = make_runs({"a": [480.0, 482.0, 481.0, 479.0, 483.0], "b": [100.0, 101.0, 99.0, 98.0, 102.0]})
     (answer,) = answers(runs)
     assert answer.headline == "Use `a`."
-    assert "5 of 5 seeds hold the target of 475" in answer.because
+    assert "5 of 5 seeds reach the target of 475" in answer.because
     assert "told apart from all others" in answer.certainty
     assert "The runner-up is `b`, 381 below it on average." in answer.certainty  # 481 - 100
 
@@ -50,7 +50,7 @@ def test_without_a_finished_trial_there_is_no_answer_and_no_crash(status: str) -
 def test_one_configuration_is_not_called_a_choice() -> None:
     (answer,) = answers(make_runs({"a": [480.0, 470.0]}))
     assert answer.headline == "`a` is the only configuration."
-    assert "1 of 2 seeds hold the target" in answer.because
+    assert "1 of 2 seeds reach the target" in answer.because
 
 
 def test_several_environments_have_an_answer_each() -> None:

@@ -121,7 +121,7 @@ def test_a_study_without_a_finished_trial_still_has_a_page(status: str) -> None:
 def test_one_seed_one_configuration_no_curves_and_no_target() -> None:
     page = Page(build(study_of(make_runs({"a": [480.0]}, target=float("nan")))).html)
     assert "a is the only configuration." in page.text
-    assert "hold the target" not in page.text.split("How the numbers come about")[0]
+    assert "reach the target" not in page.text.split("How the numbers come about")[0]
 
 
 def test_two_environments_have_sections_of_their_own() -> None:
