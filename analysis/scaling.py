@@ -165,7 +165,8 @@ def best_learning_rates(
     for value, group in data.groupby("batch"):
         mine = cells.take(cells.batch == value)
         row = {batch: value, **_grid_best(mine), "num_lrs": len(mine.lr)}
-        row.update(_best_of(fits[value], cells.replicated, rng) if value in fits else {})
+        if value in fits:
+            row.update(_no_finer_than_tried(_best_of(fits[value], cells.replicated, rng), np.log10(mine.lr), row["grid_best_lr"]))
         rows.append({**row, "num_seeds": int(mine.count.max(initial=0)), "num_left_out": int(group["value"].isna().sum())})
     return pd.DataFrame(rows).astype({batch: runs[batch].dtype})
 

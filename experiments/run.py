@@ -156,7 +156,8 @@ def run(compose: Compose) -> int:
         console.print("answer      " + answer.text(), highlight=False, soft_wrap=True)
     for line in progress.failures(outcome.outcomes):
         console.print(line, style="red", highlight=False, soft_wrap=True)
-    console.print(_report(outcome, uri, output_dir), highlight=False, soft_wrap=True)
+    if suite.report:
+        console.print(_report(outcome, uri, output_dir), highlight=False, soft_wrap=True)
     for line in _where(plan, outcome, uri):
         console.print(line, highlight=False, soft_wrap=True)
     return outcome.exit_code

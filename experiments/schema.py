@@ -193,6 +193,7 @@ class SuiteConfig:
     stop_at_target: StrictBool
     output_dir: StrictStr
     dry_run: StrictBool = False
+    report: StrictBool = True
 
     def __post_init__(self) -> None:
         if not self.seeds:

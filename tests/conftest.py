@@ -55,7 +55,8 @@ def run_suite(tmp_path: Path) -> RunSuite:
 
     def run(*arguments: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
         output = [] if any(a.startswith("output_dir=") for a in arguments) else [f"output_dir={tmp_path / 'out'}"]
-        command = [sys.executable, "experiments/run.py", *arguments, *output]
+        report = [] if any(a.startswith("report=") for a in arguments) else ["report=false"]  # it takes seconds
+        command = [sys.executable, "experiments/run.py", *arguments, *output, *report]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
 
     return run

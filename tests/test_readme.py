@@ -37,7 +37,7 @@ def test_commands_that_start_nothing(command: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", REAL)
 def test_commands_that_run_a_study(command: str, tmp_path: Path) -> None:
-    done = run(command, f"output_dir={tmp_path}")
+    done = run(command, f"output_dir={tmp_path}", f"report={str(command == REAL[0]).lower()}")
     assert done.returncode == 0, done.stdout + done.stderr
     for read in ANALYSIS if command == REAL[0] else []:
         done = run(read, f"tracking_uri=sqlite:///{tmp_path}/mlflow.db")

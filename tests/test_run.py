@@ -31,7 +31,7 @@ def runs(out: Path, kind: str) -> list[tuple[str, str]]:
 
 @pytest.mark.ray
 def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, tmp_path: Path) -> None:
-    done = run_suite(*SMOKE)
+    done = run_suite(*SMOKE, "report=true")
     out = tmp_path / "out"
     assert done.returncode == 0, done.stderr
     assert runs(out, "trial") == [(f"gamma={g} s={s}", "FINISHED") for g in (0.98, 0.99) for s in (0, 1)]

@@ -12,6 +12,7 @@ from conftest import PlanOf
 from experiments.errors import ConfigurationError
 from experiments.provenance import without_passwords
 from experiments.schema import TrackingSettings
+from experiments.summary import TrialOutcome, runs_of
 from experiments.tracking import writer as writer_module
 from experiments.tracking.callback import TrackingCallback
 from experiments.tracking.store import Store, check_store, store_uri
@@ -228,9 +229,44 @@ def test_no_run_is_left_running(recorded: tuple[TrackingCallback, RecordingWrite
     for started in (trial, done):
         callback.on_trial_start(1, [], started)
     callback.on_trial_complete(1, [], done)
-    callback.end([trial, done], "KILLED", "answer", {})
+    outcomes = [TrialOutcome(t.label, t.seed, "interrupted") for t in callback.plan.trials]
+    callback.end([trial, done], "KILLED", runs_of(callback.plan.record(), outcomes))
     ends = {o[1]: o[2] for o in writer.operations if o[0] == "finish"}
     assert ends == {"t2": "FINISHED", "t1": "KILLED", "study": "KILLED"}
+    assert not any(o[0] == "log_metrics" for o in writer.operations)  # nothing finished: nothing is best
+
+
+def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(
+    recorded: tuple[TrackingCallback, RecordingWriter, FakeTrial],
+) -> None:
+    callback, writer, _ = recorded
+    final = {"final/score": 480.0, "final/auc": 300.0, "final/train_s": 9.0, "final/env_steps_per_s": 8000.0}
+    outcomes = [
+        TrialOutcome(t.label, t.seed, "finished", {**final, "final/score": 480.0 + t.seed if t.label == "lr=1e-3 b=512" else 10.0 + t.seed})
+        for t in callback.plan.trials
+    ]
+    callback.end([], "FINISHED", runs_of(callback.plan.record(), outcomes))
+    logged = {o[0]: o for o in writer.operations}
+    assert "Use `lr=1e-3 b=512`" in logged["set_tags"][2]["mlflow.note.content"]
+    assert logged["set_tags"][2]["best"] == "lr=1e-3 b=512"
+    assert logged["log_metrics"][2]["best/score"] == 481.0
+    assert {len(cells) for cells in logged["log_table"][2].values()} == {15}
+    assert json.dumps(logged["log_table"][2], allow_nan=False, default=str)  # MLflow's table is JSON: no NaN
+
+
+def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
+    plan = plan_of()
+    record = json.loads(json.dumps(plan.record()))
+    assert record["axes"] == {
+        "lr": "algorithm.training.lr",
+        "train_batch_size_total": "algorithm.training.train_batch_size_per_learner",
+    }
+    assert [c["config"] for c in record["configurations"]] == [c.label for c in plan.configurations]
+    assert record["configurations"][0]["point"] == {
+        "algorithm.training.lr": 3e-4,
+        "algorithm.training.train_batch_size_per_learner": 512,
+    }
+    assert (record["configurations"][0]["target"], record["configurations"][0]["score_range"]) == (475.0, [0.0, 500.0])
 
 
 def test_writes_are_stamped_when_they_happen_not_when_they_are_delivered(
