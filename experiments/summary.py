@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-MEASURES = ("score", "auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "train_s", "wall_s")
+from experiments.metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.D
                 "target": float("nan") if planned["target"] is None else planned["target"],
                 "score_range_low": planned["score_range"][0],
                 "score_range_high": planned["score_range"][1],
-                **{measure: outcome.final.get(f"final/{measure}", float("nan")) for measure in MEASURES},
+                **{name.removeprefix("final/"): outcome.final.get(name, float("nan")) for name in METRICS if name.startswith("final/")},
             }
         )
     frame = pd.DataFrame(rows)
