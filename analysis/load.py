@@ -150,8 +150,8 @@ def load_study(
     which notices when there is more to read.
 
     Args:
-        study: A name (`lr_batch`) or an experiment (`lr_batch/ppo-cartpole`), of which the latest execution is read, or the id of a run
-            in the experiment `studies`. None: the latest execution of all.
+        study: A name (`lr_batch`) or an experiment (`lr_batch/ppo-cartpole`), of which the latest execution with a started
+            trial is read, or the id of a run in the experiment `studies`. None: the latest execution of all.
         tracking_uri: `sqlite:///path` or `http(s)://...`. None: the store in `outputs/`, of the working directory or of the
             project.
         metrics: Those to read into `curves`, of `CURVE_METRICS`. None: all.
@@ -166,10 +166,12 @@ def load_study(
     wanted = _known_metrics(metrics)
     uri = tracking_uri or _embedded_store()
     store = _open(uri, cache_dir or default_folder())
-    own = _execution(study, store.runs(INDEX_EXPERIMENT), without_passwords(uri))
-    trials = sorted(store.runs(own.name, (STUDY_RUN, own.run_id)), key=lambda trial: (trial.started_ms, trial.run_id))
+    asked_for = _executions(study, store.runs(INDEX_EXPERIMENT), without_passwords(uri))
+    with_trials = ((run, store.runs(run.name, (STUDY_RUN, run.run_id))) for run in asked_for)
+    own, trials = next((pair for pair in with_trials if pair[1]), (asked_for[0], []))  # one that has just begun gives way
     if not trials:
         raise AnalysisError(f"No trial of {own.name} (run {own.run_id}) has started: wait for the first, or run the study again.")
+    trials = sorted(trials, key=lambda trial: (trial.started_ms, trial.run_id))
     plan = _plan(store.text(own, "plan.json"), own, trials)
     provenance = json.loads(store.text(own, "provenance.json") or "{}")
     runs, run_of = _runs(plan, trials)
@@ -223,16 +225,14 @@ def _open(uri: str, cache_dir: Path) -> Store:
     )
 
 
-def _execution(study: str | None, executions: Sequence[Run], uri: str) -> Run:
-    """The run that is asked for, of the experiment `studies`."""
+def _executions(study: str | None, executions: Sequence[Run], uri: str) -> list[Run]:
+    """The runs that are asked for, of the experiment `studies`, the latest first; at least one."""
     latest_first = sorted(executions, key=lambda run: run.started_ms, reverse=True)
     if not latest_first:
         raise AnalysisError(f"{uri} holds no study yet: run one (make study), or name another store by tracking_uri=.")
-    if study is None:
-        return latest_first[0]
-    for run in latest_first:
-        if study in (run.tags.get("study"), run.name, run.run_id):
-            return run
+    found = [run for run in latest_first if study is None or study in (run.tags.get("study"), run.name, run.run_id)]
+    if found or study is None:
+        return found
     names = list(dict.fromkeys(name for run in latest_first for name in (run.tags.get("study", run.name), run.name)))
     raise AnalysisError(f"There is no study {study!r} in {uri}{_near(study, names)}.")
 

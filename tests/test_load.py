@@ -503,6 +503,16 @@ def test_an_empty_store_and_a_study_without_trials_are_told_apart(copied: Callab
         load_study(None, uri_of(tmp_path))
 
 
+def test_a_study_that_has_just_begun_gives_way_to_the_one_before_it(copied: Callable[[], Written], tmp_path: Path) -> None:
+    written = copied()
+    before = written.study("lr", "lr/ppo-cartpole", START_MS, PLAN)
+    written.trial(before, "lr/ppo-cartpole", "lr=3e-3", 0)
+    begun = written.study("lr", "lr/ppo-cartpole", START_MS + 1000, PLAN)
+    assert load_study("lr", uri_of(tmp_path)).run_id == load_study(None, uri_of(tmp_path)).run_id == before
+    with pytest.raises(AnalysisError, match="has started"):
+        load_study(begun, uri_of(tmp_path))
+
+
 def test_a_damaged_plan_is_not_taken_for_none(copied: Callable[[], Written], tmp_path: Path) -> None:
     written = copied()
     study = written.study("lr", "lr/ppo-cartpole", START_MS)
