@@ -82,6 +82,27 @@ def by_env(study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[
     return {env: sections(study, part, curves, axes, rng) for env, part in parts.items()}
 
 
+def across(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> Section:
+    """What settings come to over several environments; without a sentence where there is one environment.
+
+    Args:
+        runs: As `analysis.load` gives them.
+        axes: The searched columns of `runs`.
+        rng: For the bootstrap.
+    """
+    found = convergence.over_environments(runs, [a for a in axes if a in runs], rng)
+    words = {"iqm": "interquartile mean", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
+    sentences = []
+    for row in found.to_dict("records"):
+        numbers = [f"{w} {row[m]:.2f} [{row[f'{m}_low']:.2f}, {row[f'{m}_high']:.2f}]" for m, w in words.items()]
+        sentences.append(
+            f"`{row['setting']}`: {', '.join(numbers)}; {row['num_envs']} environments, {row['num_seeds']} seeds each or more."
+        )
+    if sentences:
+        sentences.insert(0, "Scores from 0, the lowest possible return, to 1, the target; 95% intervals: stratified bootstrap over seeds.")
+    return Section("environments", "Over all environments", tuple(sentences))
+
+
 def sections(study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> list[Section]:
     """All figures of one environment of a study.
 

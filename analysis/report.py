@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from analysis.answer import Answer, answers, caveats, closing_table, recommended_command
 from analysis.errors import AnalysisError
-from analysis.figures import by_env
+from analysis.figures import across, by_env
 from analysis.load import Study, load_study
 from analysis.wording import FORMS
 
@@ -85,6 +85,9 @@ def build(study: Study) -> Report:
                 figures.append({"source": _address(picture), "caption": drawn.caption})
             key, title = (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
             shown.append({"key": key, "title": title, "sentences": section.sentences, "figures": figures})
+    overall = across(study.runs, study.axes, rng)
+    if overall.sentences:
+        shown.insert(0, {"key": overall.key, "title": overall.title, "sentences": overall.sentences, "figures": []})
     page = (
         _environment()
         .get_template("report.html.j2")

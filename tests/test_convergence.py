@@ -11,6 +11,7 @@ from analysis.convergence import (
     by_seed,
     conclusive,
     curve_bands,
+    over_environments,
     pairwise,
     score_profile,
     summarise,
@@ -348,3 +349,28 @@ def test_one_nan_score_is_left_out_and_the_seed_still_counts_elsewhere() -> None
     table = summarise(make_runs({"a": [np.nan, 480, 500], "b": [470, 460, 450]}, env_steps_to_target={"a": [20_000, 30_000, 40_000]}))
     assert table["score"].tolist() == [490, 460]
     assert table["env_steps_to_target"].tolist() == [30_000, BUDGET]
+
+
+def test_scores_over_environments_are_rliables_aggregates() -> None:
+    metrics = pytest.importorskip("rliable.metrics")
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(0, 600, (5, 2))  # seeds x envs; the range is 0 to 500, the target 475
+    runs = together(
+        *(make_runs({f"a on {env}": scores[:, i]}, env=env, params={"lr": {f"a on {env}": 1e-3}}) for i, env in enumerate("xy"))
+    )
+    (row,) = over_environments(runs, ["lr", "env"], rng).to_dict("records")
+    normalised = scores / 475
+    assert row["setting"] == "lr=0.001"
+    assert (row["num_envs"], row["num_seeds"]) == (2, 5)
+    assert row["iqm"] == pytest.approx(metrics.aggregate_iqm(normalised))
+    assert row["mean"] == pytest.approx(metrics.aggregate_mean(normalised))
+    assert row["median"] == pytest.approx(metrics.aggregate_median(normalised))
+    assert row["optimality_gap"] == pytest.approx(metrics.aggregate_optimality_gap(normalised))
+    for measure in ("iqm", "mean", "median", "optimality_gap"):
+        assert row[f"{measure}_low"] <= row[measure] <= row[f"{measure}_high"]
+
+
+def test_one_environment_has_nothing_to_aggregate() -> None:
+    runs = make_runs({"a": [480.0, 481.0]})
+    assert over_environments(runs, [], np.random.default_rng(0)).empty
+    assert over_environments(make_runs({"a": [1.0]}, target=np.nan), [], np.random.default_rng(0)).empty

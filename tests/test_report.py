@@ -131,6 +131,8 @@ def test_two_environments_have_sections_of_their_own() -> None:
     page = Page(build(study_of(runs, learning(runs))).html)
     assert "Learning curves: cartpole" in page.text
     assert "Learning curves: acrobot" in page.text
+    assert "all: interquartile mean 1.0" in page.text  # both solve their environment: 480 / 475 and 420 / 400
+    assert "2 environments, 2 seeds each" in page.text
 
 
 @pytest.mark.parametrize(
