@@ -101,6 +101,8 @@ def test_an_interrupted_study_ends_its_runs_and_says_so(tmp_path: Path, number: 
     assert process.returncode == code
     assert f"interrupted by {number.name}" in stdout
     assert {status for _, status in runs(out, "trial") + runs(out, "study")} == {"KILLED"}
+    (report,) = out.glob("reports/*.html")
+    assert "of 4 trials interrupted: gamma=" in report.read_text()
 
 
 def test_dry_run_prints_the_plan_and_starts_nothing(run_suite: RunSuite, tmp_path: Path) -> None:
