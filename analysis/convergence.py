@@ -82,7 +82,7 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
 
     Args:
         runs: As `analysis.load` gives them, failed and missing trials included.
-        axes: Columns of `runs` that say what a configuration is.
+        axes: Columns of `runs` that say what a configuration is; one that is none is left out.
 
     Returns:
         `config`, `env`, the axes, `budget_env_steps`, `target`; `num_planned`, `num_seeds` (finished: what the numbers rest on),
@@ -91,7 +91,7 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     """
     finished = conclusive(runs)
     planned = runs.drop_duplicates("config").set_index("config")
-    table = planned[list(dict.fromkeys(["env", *axes, "budget_env_steps", "target"]))].copy()
+    table = planned[list(dict.fromkeys(["env", *(a for a in axes if a in runs), "budget_env_steps", "target"]))].copy()
     grouped = finished.groupby("config", observed=True)
     table["num_planned"] = runs.groupby("config", observed=True)["seed"].count()
     table["num_seeds"] = grouped["seed"].count().reindex(table.index).fillna(0).astype(int)
@@ -294,7 +294,7 @@ def over_environments(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Ge
     finished = conclusive(runs)
     span = finished["target"] - finished["score_range_low"]
     finished["normalised"] = (finished["score"] - finished["score_range_low"]) / span.where(span > 0)
-    others = [axis for axis in axes if axis != "env"]
+    others = [axis for axis in axes if axis != "env" and axis in runs]
     finished["setting"] = [
         " ".join(f"{a}={v}" for a, v in zip(others, values, strict=True)) or "all" for values in finished[others].to_numpy()
     ]

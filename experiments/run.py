@@ -149,11 +149,8 @@ def run(compose: Compose) -> int:
         outcome = run_study(plan, output_dir, console)
     finally:
         ray.shutdown()
-    from analysis.answer import answers, closing_table
-
-    console.print(progress.outcome_table(closing_table(outcome.runs, []), plan.exclusive))
-    for answer in answers(outcome.runs):
-        console.print("answer      " + answer.text(), highlight=False, soft_wrap=True)
+    for line in _conclusions(outcome, plan.exclusive):
+        console.print(line, highlight=False, soft_wrap=isinstance(line, str))
     for line in progress.failures(outcome.outcomes):
         console.print(line, style="red", highlight=False, soft_wrap=True)
     if suite.report:
@@ -161,6 +158,18 @@ def run(compose: Compose) -> int:
     for line in _where(plan, outcome, uri):
         console.print(line, highlight=False, soft_wrap=True)
     return outcome.exit_code
+
+
+def _conclusions(outcome: Any, exclusive: bool) -> list[Any]:
+    """The closing table and the answers; why there are none, if they cannot be drawn."""
+    from analysis.answer import answers, closing_table
+    from experiments.progress import outcome_table
+
+    try:
+        table = outcome_table(closing_table(outcome.runs, []), exclusive)
+        return [table, *("answer      " + answer.text() for answer in answers(outcome.runs))]
+    except Exception as error:  # noqa: BLE001  # a study that ran ends with its exit code, whatever becomes of its conclusions
+        return [f"answer      none: {type(error).__name__}: {first_line(error)}"]
 
 
 def _report(outcome: Any, uri: str, output_dir: Path) -> str:

@@ -374,3 +374,7 @@ def test_one_environment_has_nothing_to_aggregate() -> None:
     runs = make_runs({"a": [480.0, 481.0]})
     assert over_environments(runs, [], np.random.default_rng(0)).empty
     assert over_environments(make_runs({"a": [1.0]}, target=np.nan), [], np.random.default_rng(0)).empty
+
+
+def test_an_axis_that_is_no_column_is_left_out() -> None:
+    assert "tuned" not in summarise(make_runs({"a": [480.0, 481.0]}), ["tuned"])

@@ -254,6 +254,17 @@ def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(
     assert json.dumps(logged["log_table"][2], allow_nan=False, default=str)  # MLflow's table is JSON: no NaN
 
 
+def test_a_conclusion_that_fails_costs_the_study_nothing(
+    recorded: tuple[TrackingCallback, RecordingWriter, FakeTrial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callback, writer, trial = recorded
+    monkeypatch.setattr("analysis.answer.answers", lambda runs: 1 / 0)
+    callback.on_trial_start(1, [], trial)
+    outcomes = [TrialOutcome(t.label, t.seed, "interrupted") for t in callback.plan.trials]
+    callback.end([trial], "FINISHED", runs_of(callback.plan.record(), outcomes))
+    assert [o[1:3] for o in writer.operations if o[0] == "finish"] == [("t1", "KILLED"), ("study", "FINISHED")]
+
+
 def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
     plan = plan_of()
     record = json.loads(json.dumps(plan.record()))

@@ -1,6 +1,7 @@
 """Tune's events to MLflow runs."""
 
 import json
+import logging
 import math
 import time
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import yaml
 
 from experiments import views
 from experiments.driver_callback import DriverCallback
+from experiments.errors import first_line
 from experiments.metrics import METRICS
 from experiments.plan import Plan
 from experiments.provenance import command_line, git_state, host, versions, without_passwords
@@ -23,6 +25,8 @@ INDEX_EXPERIMENT = "studies"
 """The MLflow experiment with a run per execution of a study."""
 
 STUDY_KEY = "study"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -120,11 +124,18 @@ class TrackingCallback(DriverCallback):
             status: The study's: FINISHED, FAILED or KILLED.
             runs: All trials, as the analysis takes them.
         """
-        from analysis.answer import answers, best_metrics, closing_table
-
         for trial in trials:
             if getattr(trial, "_suite_started", False):
                 self._end(trial.trial_id, "KILLED")
+        try:
+            self._conclude(runs)
+        except Exception as error:  # noqa: BLE001  # what the trials logged is safe, whatever becomes of the conclusions
+            logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
+        self.writer.put("finish", STUDY_KEY, status, _now_ms())
+
+    def _conclude(self, runs: pd.DataFrame) -> None:
+        from analysis.answer import answers, best_metrics, closing_table
+
         found = answers(runs)
         table = closing_table(runs, list(self.plan.record()["axes"]))
         note = "\n\n".join([f"**Question.** {self.plan.question}", *(f"**Answer.** {a.markdown()}" for a in found)])
@@ -133,7 +144,6 @@ class TrackingCallback(DriverCallback):
         self.writer.put("log_table", STUDY_KEY, table.astype(object).where(table.notna(), None).to_dict("list"), "configurations.json")
         if len(found) == 1 and found[0].decision.chosen:
             self.writer.put("log_metrics", STUDY_KEY, best_metrics(table), 0, _now_ms())
-        self.writer.put("finish", STUDY_KEY, status, _now_ms())
 
 
 def _provenance() -> dict[str, Any]:
