@@ -16,7 +16,6 @@ from analysis.stats import (
     TRIM,
     UNBOUNDED,
     Array,
-    Estimates,
     Statistic,
     holm,
     moderated_intervals,
@@ -101,7 +100,7 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
             table[name] = np.nan
         for _, part in finished.groupby("env", observed=True, sort=False):
             matrix = by_seed(part, measure)
-            found = intervals(matrix.to_numpy(), measure, part)
+            found = moderated_intervals(matrix.to_numpy(), MEASURES[measure], _bounds(measure, part))
             table.loc[matrix.index, measure] = found.estimate
             table.loc[matrix.index, f"{measure}_low"] = found.low
             table.loc[matrix.index, f"{measure}_high"] = found.high
@@ -110,17 +109,6 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     gaps = {c: optimality_gap(g["score"].dropna(), g["target"].iloc[0]) for c, g in grouped if g["score"].notna().any()}
     table["score_gap"] = pd.Series(gaps, dtype=float).reindex(table.index)
     return table.reset_index()
-
-
-def intervals(values: Array, measure: str, runs: pd.DataFrame) -> Estimates:
-    """A measure of each configuration of one environment with its interval.
-
-    Args:
-        values: (num_configurations, num_seeds[, num_points]).
-        measure: One of `MEASURES`.
-        runs: Of the environment, for the bounds.
-    """
-    return moderated_intervals(values, MEASURES[measure], _bounds(measure, runs))
 
 
 def _bounds(measure: str, runs: pd.DataFrame) -> tuple[float, float]:
@@ -251,8 +239,7 @@ def target_profile(runs: pd.DataFrame, num_points: int = 101) -> pd.DataFrame:
     Returns:
         `config`, `env_steps`, `share` with Wilson's pointwise interval, `num_seeds`; empty without a target.
     """
-    finished = runs[runs["target"].notna()].copy()
-    return _shares(finished, "env_steps_to_target", num_points, lambda values, at: values <= at, "env_steps")
+    return _shares(runs[runs["target"].notna()], "env_steps_to_target", num_points, lambda values, at: values <= at, "env_steps")
 
 
 def _shares(runs: pd.DataFrame, measure: str, num: int, holds: Callable[[Array, float], Any], x: str) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """The figures of a study, section by section, with captions: what the report shows and the notebooks draw from."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,7 +91,7 @@ def across(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) ->
         axes: The searched columns of `runs`.
         rng: For the bootstrap.
     """
-    found = convergence.over_environments(runs, [a for a in axes if a in runs], rng)
+    found = convergence.over_environments(runs, axes, rng)
     words = {"iqm": "interquartile mean", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
     sentences = []
     for row in found.to_dict("records"):
@@ -272,16 +273,4 @@ def _figure(axes: Axes | Sequence[Axes]) -> Figure:
 
 
 def _slug(label: str) -> str:
-    return "".join(f"-{word}" for word in _words(label))
-
-
-def _words(label: str) -> Iterator[str]:
-    word = ""
-    for character in label:
-        if character.isalnum():
-            word += character
-        elif word:
-            yield word
-            word = ""
-    if word:
-        yield word
+    return "".join(f"-{word}" for word in re.findall(r"[^\W_]+", label))
