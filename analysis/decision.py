@@ -84,7 +84,7 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     if saturated:
         told = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
         leading, compared = [c for c, is_leader in zip(ranked, told, strict=True) if is_leader], len(ranked)
-    chosen, chosen_by = _choose(leading, by_seed(finished, measure), saturated, _reliability(runs, finished), finished, summary)
+    chosen, chosen_by = _choose(leading, values, saturated, _reliability(runs, finished), finished, summary)
     runner_up = next((c for c in order if c != chosen), None)
     difference, spread, common = _compare(values, chosen, runner_up, sign)
     more = np.inf
@@ -134,15 +134,16 @@ def _near(configs: list[str], values: pd.DataFrame, smallest: bool) -> list[str]
     if means.isna().all():
         return configs
     best = str(means.idxmin())
-    off = means - means[best]
-    se = {c: float(np.nan_to_num(_standard_error(values.reindex(configs), best, c))) for c in configs if c != best}
+    off, se = means - means[best], _standard_errors(values.reindex(configs))[best].fillna(0.0)
     return [c for c in configs if c == best or off[c] == 0 or off[c] < (1 - 1e-9) * se[c]]
 
 
-def _standard_error(values: pd.DataFrame, a: str, b: str) -> float:
+def _standard_errors(values: pd.DataFrame) -> pd.DataFrame:
+    """Of the mean differences between all configurations, a row and a column each; NaN on the diagonal."""
     first, second, pairs = paired_differences(values.to_numpy())
-    i, j = sorted((values.index.get_loc(a), values.index.get_loc(b)))
-    return float(pairs.se[(first == i) & (second == j)][0])
+    errors = np.full((len(values), len(values)), np.nan)
+    errors[first, second] = errors[second, first] = pairs.se
+    return pd.DataFrame(errors, values.index, values.index)
 
 
 def _compare(values: pd.DataFrame, chosen: str, runner_up: str | None, sign: float) -> tuple[float, float, int]:
@@ -151,4 +152,4 @@ def _compare(values: pd.DataFrame, chosen: str, runner_up: str | None, sign: flo
         return np.nan, np.nan, 0
     difference = sign * (values.loc[chosen] - values.loc[runner_up])
     common = int(difference.notna().sum())
-    return float(difference.mean()), float(_standard_error(values, chosen, runner_up) * np.sqrt(common)), common
+    return float(difference.mean()), float(_standard_errors(values).loc[chosen, runner_up] * np.sqrt(common)), common
