@@ -95,7 +95,7 @@ def build(study: Study) -> Report:
             title=f"{study.experiment}: report",
             over=f"Study {study.experiment} \u00b7 {study.started:%Y-%m-%d %H:%M} UTC \u00b7 {_size(study)}",
             question=study.question or study.name,
-            answers=[{**_sentences(a), "command": _command(study, a)} for a in found],
+            answers=[(a, _command(study, a)) for a in found],
             gaps=study.gaps(),
             caveats=caveats(study.runs, [a.decision for a in found], study.axes),
             sections=shown,
@@ -114,10 +114,18 @@ def default_path(study: Study, output_dir: Path) -> Path:
     return output_dir / "reports" / f"{study.experiment.replace('/', '-')}-{study.run_id[:8]}.html"
 
 
-def write(report: Report, path: Path) -> None:
-    """Write the file, and its folder if need be."""
+def publish(study: Study, path: Path) -> tuple[Report, str]:
+    """Build a study's report, write its file, and its folder if need be, and attach it to the study's run.
+
+    Returns:
+        The report, and why MLflow does not have it; empty if it does.
+    """
+    from experiments.tracking.report import attach
+
+    report = build(study)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report.html, encoding="utf-8")
+    return report, attach(report.html, report.pictures, study.run_id, study.tracking_uri)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -125,18 +133,15 @@ def main(arguments: Sequence[str]) -> int:
     try:
         given = _settings(arguments, ("study", "tracking_uri", "out"))
         study = load_study(given.get("study"), given.get("tracking_uri"))
-        report = build(study)
+        path = Path(given["out"]) if "out" in given else default_path(study, _output_dir(study.tracking_uri))
+        report, problem = publish(study, path)
     except AnalysisError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    path = Path(given["out"]) if "out" in given else default_path(study, _output_dir(study.tracking_uri))
-    write(report, path)
     for answer in report.answers:
         print(answer.text())
     print(path.resolve())
-    from experiments.tracking.report import attach
-
-    if problem := attach(report.html, report.pictures, study.run_id, study.tracking_uri):
+    if problem:
         print(f"warning: the report is not in MLflow: {problem}", file=sys.stderr)
     return 0
 
@@ -173,10 +178,6 @@ def _environment() -> jinja2.Environment:
 def _size(study: Study) -> str:
     configurations, finished = study.runs["config"].nunique(), int((study.runs["status"] == "finished").sum())
     return f"{configurations} configurations \u00d7 {len(study.seeds)} seeds, {finished} of {len(study.runs)} trials finished"
-
-
-def _sentences(answer: Answer) -> dict[str, str]:
-    return {"headline": answer.headline, "because": answer.because, "certainty": answer.certainty}
 
 
 def _command(study: Study, answer: Answer) -> str:

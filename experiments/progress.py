@@ -172,7 +172,7 @@ def outcome_table(summary: pd.DataFrame, exclusive: bool) -> Table:
     """The closing table.
 
     Args:
-        summary: As `analysis.answer.ordered` gives it.
+        summary: As `analysis.answer.closing_table` gives it.
         exclusive: Whether each trial ran alone.
     """
     table = Table(

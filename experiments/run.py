@@ -176,21 +176,19 @@ def _report(outcome: Any, uri: str, output_dir: Path) -> str:
     """Write the study's report, attach it to its run, and say where it is, or why there is none."""
     from analysis.errors import AnalysisError
     from analysis.load import load_study
-    from analysis.report import build, default_path, write
-    from experiments.tracking.report import attach
+    from analysis.report import default_path, publish
 
     if not outcome.study_run or outcome.undelivered:
         return "report      none: MLflow does not have the whole study"
     try:
         study = load_study(outcome.study_run, uri)
-        report, path = build(study), default_path(study, output_dir)
-        write(report, path)
+        path = default_path(study, output_dir)
+        _, problem = publish(study, path)
     except AnalysisError as error:
         return f"report      none: {error}"
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the study is safe in MLflow, whatever happens to its report
         again = f"python analysis/report.py study={outcome.study_run} tracking_uri={without_passwords(uri)}"
         return f"report      none: {type(error).__name__}: {first_line(error)}. Try again: {again}"
-    problem = attach(report.html, report.pictures, study.run_id, uri)
     return f"report      {path}" + (f" (not in MLflow: {problem})" if problem else "")
 
 
