@@ -2,16 +2,17 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.convergence import MEASURES, summarise
+from analysis.convergence import MEASURES, replicates, summarise
 from analysis.decision import Decision, decide
+from analysis.repeats import sameness
 from analysis.stats import share_interval
-from analysis.wording import code, named, with_interval
+from analysis.wording import code, named, trials_named, with_interval
 
 FEW_SEEDS = 5
 """Below it a report warns (Colas et al. 2018, arXiv 1806.08295; Henderson et al. 2017, arXiv 1709.06560)."""
@@ -30,31 +31,38 @@ class Answer:
         headline: What to use.
         because: Why, with numbers.
         certainty: How sure: who cannot be told apart, what would tell the two best apart.
+        repeats: Whether it came out the same when it was run again; empty if each seed was run once.
     """
 
     decision: Decision
     headline: str
     because: str
     certainty: str
+    repeats: str = ""
 
     def markdown(self) -> str:
         """All of it in one paragraph."""
-        return " ".join(part for part in (f"**{self.headline}**", self.because, self.certainty) if part)
+        return " ".join(part for part in (f"**{self.headline}**", self.because, self.certainty, self.repeats) if part)
 
     def text(self) -> str:
         """The same without marks."""
-        return " ".join(part for part in (self.headline, self.because, self.certainty) if part).replace("`", "")
+        return " ".join(part for part in (self.headline, self.because, self.certainty, self.repeats) if part).replace("`", "")
 
 
-def answers(runs: pd.DataFrame) -> list[Answer]:
+def answers(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[Answer]:
     """One answer for each environment of a study.
 
     Args:
         runs: As `analysis.load` gives them.
+        curves: Likewise, to compare the repeats of a seed by; None compares their final weights and final evaluations alone.
     """
     summary = summarise(runs).set_index("config")
     several = runs["env"].nunique() > 1
-    return [_answer(decision, summary, several) for decision in decide(runs)]
+    found = []
+    for decision in decide(runs):
+        same = sameness(runs[runs["env"] == decision.env], curves)
+        found.append(replace(_answer(decision, summary, several), repeats=same[0] if same else ""))
+    return found
 
 
 def closing_table(runs: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
@@ -165,7 +173,8 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
         decisions: Of its environments.
         axes: The searched columns of `runs`.
     """
-    finished = runs[runs["status"] == "finished"]
+    seeds = replicates(runs)
+    finished = seeds[seeds["status"] == "finished"]
     found: list[str] = []
     if finished.empty:
         return found
@@ -197,6 +206,7 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
             "Trials shared the machine: seconds and env steps/s compare configurations of this study roughly, and nothing beyond it. "
             "`hardware.max_concurrent_trials=1` measures them alone."
         )
+    found += _disturbed(runs)
     if runs["exploratory"].any():
         found.append(f"{int(runs['exploratory'].sum())} exploratory trials are left out.")
     unclean = finished.loc[~np.isfinite(finished["score"].astype(float)), "config"].nunique()
@@ -205,6 +215,26 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
     for decision in decisions:
         found += _edges(runs, decision, axes)
     return found
+
+
+def _disturbed(runs: pd.DataFrame) -> list[str]:
+    """Which trials did not run in one go, and which would not come out the same again."""
+    again = runs[runs["restarts"] > 0]
+    were = f"{_trials(len(again))} {'was' if len(again) == 1 else 'were'}"
+    found = [f"{were} taken up again after a fault or an interruption: {trials_named(again)}."] if len(again) else []
+    is_reproducible = runs["reproducible"].fillna(True).astype(bool)
+    for algorithm, trials in runs[~is_reproducible].groupby("algorithm", sort=False):
+        which = f"{_trials(len(trials))} of {algorithm} ({trials_named(trials)}) {'does' if len(trials) == 1 else 'do'}"
+        if not is_reproducible[runs["algorithm"] == algorithm].any():
+            which = f"The trials of {algorithm} do"
+        found.append(
+            f"{which} not promise the same bits when run again: the algorithm is asynchronous, or something raised once and not again."
+        )
+    return found
+
+
+def _trials(number: int) -> str:
+    return f"{number} trial{'' if number == 1 else 's'}"
 
 
 def _edges(runs: pd.DataFrame, decision: Decision, axes: Sequence[str]) -> list[str]:

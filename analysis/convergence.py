@@ -1,7 +1,8 @@
 """How well and how fast configurations learn: pure functions of a study's frames.
 
 A configuration is compared with others on the same environment alone, and only trials that finished count; how many they are stands beside
-every number. Frames give an estimate `x` with its 95% interval as the columns `x`, `x_low`, `x_high`.
+every number. Where a seed was run several times, its first run counts: a repeat is no other seed. Frames give an estimate `x` with its 95%
+interval as the columns `x`, `x_low`, `x_high`.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,8 +45,17 @@ WALL_POINTS = 60
 """Points of a curve over seconds, whose seeds have no common grid."""
 
 
+def replicates(runs: pd.DataFrame) -> pd.DataFrame:
+    """The trials that stand for their seeds: the first run of each, whatever became of it. A repeat is the same seed once more.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    return runs[runs["repeat"] == 0]
+
+
 def conclusive(runs: pd.DataFrame) -> pd.DataFrame:
-    """The trials from which conclusions are drawn: finished, at full budget, not exploratory; times to target restricted.
+    """The trials from which conclusions are drawn: finished, at full budget, not exploratory, no repeats; times to target restricted.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -53,7 +63,8 @@ def conclusive(runs: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A copy with the column `reached`; in the times to target, seeds that never reached it have their budget, or their seconds.
     """
-    kept = runs[(runs["status"] == "finished") & ~runs["exploratory"].astype(bool)].copy()
+    kept = replicates(runs)
+    kept = kept[(kept["status"] == "finished") & ~kept["exploratory"].astype(bool)].copy()
     for column in (*MEASURES, "wall_s"):
         kept[column] = kept[column].astype(float).where(np.isfinite(kept[column].astype(float)))
     kept["reached"] = kept["env_steps_to_target"].notna()
@@ -92,7 +103,7 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     planned = runs.drop_duplicates("config").set_index("config")
     table = planned[list(dict.fromkeys(["env", *(a for a in axes if a in runs), "budget_env_steps", "target"]))].copy()
     grouped = finished.groupby("config", observed=True)
-    table["num_planned"] = runs.groupby("config", observed=True)["seed"].count()
+    table["num_planned"] = replicates(runs).groupby("config", observed=True)["seed"].count().reindex(table.index).fillna(0).astype(int)
     table["num_seeds"] = grouped["seed"].count().reindex(table.index).fillna(0).astype(int)
     table["num_reached"] = grouped["reached"].sum().reindex(table.index).fillna(0).astype(int)
     for measure in MEASURES:
@@ -133,7 +144,8 @@ def curve_bands(curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/re
     Returns:
         `config`, x, `value`, `value_low`, `value_high`, `num_seeds`; empty where the metric was never logged.
     """
-    shown = runs[runs["status"].isin(["finished", "running"]) & ~runs["exploratory"].astype(bool)]
+    shown = replicates(runs)
+    shown = shown[shown["status"].isin(["finished", "running"]) & ~shown["exploratory"].astype(bool)]
     points = curves[(curves["metric"] == metric) & curves["run_id"].isin(shown["run_id"]) & np.isfinite(curves["value"])]
     rows = []
     for env in shown["env"].unique():

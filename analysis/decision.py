@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.convergence import SMALLER_IS_BETTER, by_seed, conclusive, summarise
+from analysis.convergence import SMALLER_IS_BETTER, by_seed, conclusive, replicates, summarise
 from analysis.stats import CONFIDENCE, leaders, paired_differences, seeds_needed
 
 
@@ -122,7 +122,8 @@ def _choose(
 
 def _reliability(runs: pd.DataFrame, finished: pd.DataFrame) -> pd.Series:
     """Of each configuration's seeds that finished or failed: the share that hold the target to the end, and the share that finished."""
-    ended = runs[runs["status"].isin(["finished", "failed"]) & ~runs["exploratory"].astype(bool)].groupby("config", observed=True).size()
+    seeds = replicates(runs)
+    ended = seeds[seeds["status"].isin(["finished", "failed"]) & ~seeds["exploratory"].astype(bool)].groupby("config", observed=True).size()
     holds = (finished["reached"] & (finished["score"] >= finished["target"])).groupby(finished["config"], observed=True).sum()
     done = finished.groupby("config", observed=True).size()
     return pd.Series({c: (holds[c] / ended[c], done[c] / ended[c]) for c in done.index}, dtype=object)

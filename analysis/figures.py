@@ -9,13 +9,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import convergence, scaling, throughput
+from analysis import convergence, repeats, reproducibility, scaling, throughput
 from analysis.answer import closing_table
 from analysis.decision import Decision, decide
 from analysis.errors import AnalysisError
 from analysis.plots import (
     batch_tradeoff,
     best_lr,
+    group_gaps,
     improvement_matrix,
     learning_curves,
     pareto,
@@ -23,10 +24,12 @@ from analysis.plots import (
     score_heatmap,
     score_profile,
     seed_scatter,
+    seeds_needed,
     style,
     throughput_bars,
     time_breakdown,
 )
+from analysis.wording import WORDS
 
 T_INTERVAL = "t, variances moderated over configurations"
 WILSON = "Wilson"
@@ -117,22 +120,45 @@ def sections(study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequenc
     Returns:
         The sections that have something to show.
     """
-    if not (runs["status"] == "finished").any():
+    if not (convergence.replicates(runs)["status"] == "finished").any():
         return []
     drawn = _Figures(study, runs, curves, axes, rng)
-    found = [drawn.learning(), drawn.lr_and_batch(), drawn.seeds(), drawn.comparison(), drawn.speed()]
+    found = [drawn.repeats(), drawn.learning(), drawn.lr_and_batch(), drawn.seeds(), drawn.comparison(), drawn.speed()]
     return [section for section in found if section.figures or section.sentences]
 
 
 class _Figures:
     def __init__(self, study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> None:
-        self.study, self.runs, self.curves, self.axes, self.rng = study, runs, curves, [a for a in axes if a in runs], rng
+        self.trials, self.runs = runs, convergence.replicates(runs)
+        self.study, self.curves, self.axes, self.rng = study, curves, [a for a in axes if a in runs], rng
         self.table = closing_table(runs, self.axes)
         self.summary = self.table.sort_values("config", ignore_index=True)
         self.decision: Decision = decide(runs)[0]
         self.target = float(runs["target"].iloc[0])
         self.packed = not bool(runs["exclusive"].all())
         self.highlight = list(self.table["config"].astype(str))[:6]
+
+    def repeats(self) -> Section:
+        if not self.trials["repeat"].any():
+            return Section("repeats", "")
+        figures: list[Drawn] = []
+        sentences = repeats.sameness(self.trials, self.curves)
+        spread = reproducibility.seed_spread(self.runs)
+        some = self.runs[self.runs["config"].isin(self.highlight)]
+        for measure in dict.fromkeys((self.decision.measure, "auc")):
+            gaps = reproducibility.group_gaps(some, self.rng, measure)
+            sentences += repeats.five_against_five(gaps, measure)
+            if len(gaps):
+                what = f"Two groups of seeds of the same configuration, drawn at random: how far they lie apart by {WORDS[measure]}."
+                figures.append(self._drawn(f"gaps-{measure}", _figure(group_gaps.plot(gaps, measure)), what, ""))
+            typical = reproducibility.typical_difference_spread(self.runs, measure)
+            needed = reproducibility.seeds_to_see(typical, num_comparisons=len(self.decision.order) - 1)
+            if len(needed):
+                alike = "" if len(self.decision.order) > 1 else ", as if the other configuration varied as this one does"
+                what = f"Seeds that show a difference with a chance of 80%, if its standard deviation over seeds is {typical:,.1f}{alike}."
+                drawn = seeds_needed.plot(needed, measure, int(spread["num_seeds"].max()))
+                figures.append(self._drawn(f"needed-{measure}", _figure(drawn), what, ""))
+        return Section("repeats", "Will it come out the same?", tuple(sentences), tuple(figures))
 
     def learning(self) -> Section:
         figures = []

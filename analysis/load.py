@@ -17,6 +17,7 @@ from analysis.stores.cache import default_folder
 from analysis.stores.records import Points, Run, Store
 from analysis.stores.server import ServerStore
 from analysis.stores.sqlite import SqliteStore
+from analysis.wording import trials_named
 from experiments.metrics import METRICS
 from experiments.provenance import without_passwords
 
@@ -36,7 +37,7 @@ MISSING = "missing"
 
 _TEXTS = ("config_id", "algorithm", "env", "hardware", "phase")
 _NAMED_AT_MOST = 12
-"""Trials that a sentence names."""
+"""Studies that an error names."""
 _OLD_NAMES = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
 """RLlib's name to the parameter's, where they differ: for studies from before plan.json."""
 
@@ -57,20 +58,26 @@ class Study:
         points: Configuration to what it sets: `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`; empty if the study did not
             record it.
         seeds: Planned.
+        repeats: Planned runs of each configuration and seed; 1 unless the study asks whether they come out the same.
         command: The command line that ran it; "" if unknown.
         provenance: Of its run's provenance.json: `commit`, `dirty`, `versions`, `host`, `command`; empty if it has none.
         tracking_uri: Where it was read, as given, passwords included.
-        runs: A row for each planned trial (configuration x seed), in plan order: seed by seed, every configuration with it. Trials that
-            were not planned follow. Of a trial that was started again, its latest run. Columns:
+        runs: A row for each planned trial (configuration x seed x repeat), in plan order: repeat by repeat, in it seed by seed, every
+            configuration with it. Trials that were not planned follow. Of a trial that was started again, its latest run. Columns:
 
             - run_id: str, NA if the trial has no run.
             - config: categorical, ordered as planned; the configuration, readable.
             - config_id, algorithm, env, hardware, phase: str.
             - seed: int64.
+            - repeat: int64; 0 for the first run of a configuration and seed, which alone counts in conclusions.
             - status: str; finished, failed, running, interrupted, or missing: planned, but never started.
             - failure: str; the reason, or "".
             - exclusive: bool; whether it had the machine to itself, so that throughput is comparable.
             - exploratory: bool; whether it may have been stopped early.
+            - weights: str; a digest of the final weights, "" if unknown.
+            - restarts: int64; how often it was taken up again from a checkpoint.
+            - reproducible: boolean; whether it must come out the same to the bit when run again: not under an asynchronous algorithm, nor
+              where something raised once and not again. NA if unknown.
             - started, ended: UTC, NaT if it was not.
             - budget_env_steps: int64; 0 if unknown.
             - target, score_range_low, score_range_high: float64, returns; NaN if the env has none or the study recorded none.
@@ -85,7 +92,7 @@ class Study:
             twice, by a trial that was resumed, is there once, as it was logged last. Columns:
 
             - run_id, config: categorical.
-            - seed: int64.
+            - seed, repeat: int64.
             - metric: categorical, `CURVE_METRICS`. The `final/` metrics are columns of `runs` instead.
             - env_steps: int64, on the grid that all trials of the study share.
             - wall_s: float64, seconds from the start of the trial's run to the report.
@@ -102,6 +109,7 @@ class Study:
     paths: Mapping[str, str]
     points: Mapping[str, Mapping[str, Any]]
     seeds: tuple[int, ...]
+    repeats: int
     command: str
     provenance: Mapping[str, Any]
     tracking_uri: str
@@ -110,15 +118,17 @@ class Study:
 
     def __repr__(self) -> str:
         configurations = self.runs["config"].cat.categories.size
+        repeats = f" x {self.repeats} repeats" if self.repeats > 1 else ""
         return (
-            f"Study({self.experiment!r}, {self.run_id}, {self.status}, {configurations} configurations x {len(self.seeds)} seeds, "
+            f"Study({self.experiment!r}, {self.run_id}, {self.status}, {configurations} configurations x {len(self.seeds)} seeds{repeats}, "
             f"{len(self.curves):,} points)"
         )
 
     @property
     def incomplete(self) -> pd.DataFrame:
-        """The trials that did not finish: run_id, config, seed, status, failure."""
-        return self.runs.loc[self.runs["status"] != "finished", ["run_id", "config", "seed", "status", "failure"]].reset_index(drop=True)
+        """The trials that did not finish: run_id, config, seed, repeat, status, failure."""
+        columns = ["run_id", "config", "seed", "repeat", "status", "failure"]
+        return self.runs.loc[self.runs["status"] != "finished", columns].reset_index(drop=True)
 
     def gaps(self) -> list[str]:
         """The trials that did not finish, a sentence for each cause: `2 of 45 trials failed (out of memory): lr=0.03 b=512 s=1, ...`."""
@@ -130,11 +140,8 @@ class Study:
         }
         sentences = []
         for (status, failure), trials in self.incomplete.groupby(["status", "failure"], sort=False):
-            names = [f"{config} s={seed}" for config, seed in zip(trials["config"], trials["seed"], strict=True)]
-            more = len(names) - _NAMED_AT_MOST
-            listed = ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
             reason = f" ({failure})" if failure else ""
-            sentences.append(f"{len(names)} of {len(self.runs)} trials {words[str(status)]}{reason}: {listed}.")
+            sentences.append(f"{len(trials)} of {len(self.runs)} trials {words[str(status)]}{reason}: {trials_named(trials)}.")
         return sentences
 
 
@@ -187,6 +194,7 @@ def load_study(
         paths=dict(plan["axes"]),
         points={entry["config"]: entry["point"] for entry in plan["configurations"] if "point" in entry},
         seeds=tuple(plan["seeds"]),
+        repeats=int(plan.get("repeats", 1)),
         command=str(provenance.get("command") or own.tags.get("mlflow.source.name", "")),
         provenance=provenance,
         tracking_uri=uri,
@@ -267,6 +275,7 @@ def _plan(text: str | None, own: Run, trials: Sequence[Run]) -> dict[str, Any]:
         "study": own.tags.get("study", own.name.split("/")[0]),
         "question": question,
         "seeds": sorted({_seed(trial) for trial in trials}),
+        "repeats": 1 + max(_repeat(trial) for trial in trials),
         "axes": {axis: path for axis, path in axes.items() if axis in params},
         "exclusive": own.tags.get("exclusive") == "true",
         "configurations": [_as_planned(trial) for trial in first_of.values()],
@@ -293,21 +302,26 @@ def _seed(trial: Run) -> int:
     return int(trial.tags.get("seed", trial.params.get("seed", 0)))
 
 
+def _repeat(trial: Run) -> int:
+    return int(trial.tags.get("repeat", 0))
+
+
 def _runs(plan: Mapping[str, Any], trials: Sequence[Run]) -> tuple[pd.DataFrame, dict[str, Run]]:
     """The frame `Study.runs`, and the runs in it by id. The trials come in the order of their start."""
-    run_of = {(_label(trial), _seed(trial)): trial for trial in trials}
+    run_of = {(_label(trial), _seed(trial), _repeat(trial)): trial for trial in trials}
     configurations = {entry["config"]: entry for entry in plan["configurations"]}
-    planned = [(label, seed) for seed in plan["seeds"] for label in configurations]
-    for (label, _), trial in run_of.items():
+    repeats = range(plan.get("repeats", 1))
+    planned = [(label, seed, repeat) for repeat in repeats for seed in plan["seeds"] for label in configurations]
+    for (label, _, _), trial in run_of.items():
         configurations.setdefault(label, _as_planned(trial))
     keys = list(dict.fromkeys([*planned, *run_of]))
     found = [run_of.get(key) for key in keys]
-    frame = pd.DataFrame(
-        [_row(configurations[label], seed, run, bool(plan["exclusive"])) for (label, seed), run in zip(keys, found, strict=True)]
-    )
+    exclusive = bool(plan["exclusive"])
+    rows = [_row(configurations[label], seed, repeat, run, exclusive) for (label, seed, repeat), run in zip(keys, found, strict=True)]
+    frame = pd.DataFrame(rows)
     params = [
         {**{name: str(value) for name, value in configurations[label]["params"].items()}, **(run.params if run is not None else {})}
-        for (label, _), run in zip(keys, found, strict=True)
+        for (label, _, _), run in zip(keys, found, strict=True)
     ]
     columns: dict[str, pd.Series] = {}
     for name in dict.fromkeys([*plan["axes"], *(name for of_run in params for name in of_run)]):
@@ -318,8 +332,9 @@ def _runs(plan: Mapping[str, Any], trials: Sequence[Run]) -> tuple[pd.DataFrame,
         columns[column] = pd.Series(values, dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
     frame["config"] = pd.Categorical(frame["config"], categories=list(configurations), ordered=True)
-    for column in ("run_id", "status", "failure", "commit", *_TEXTS):
+    for column in ("run_id", "status", "failure", "weights", "commit", *_TEXTS):
         frame[column] = frame[column].astype("str")
+    frame["reproducible"] = frame["reproducible"].astype("boolean")
     for column in ("target", "score_range_low", "score_range_high"):
         frame[column] = frame[column].astype("float64")
     for column in ("started", "ended"):
@@ -327,7 +342,7 @@ def _runs(plan: Mapping[str, Any], trials: Sequence[Run]) -> tuple[pd.DataFrame,
     return frame, {run.run_id: run for run in run_of.values()}
 
 
-def _row(planned: Mapping[str, Any], seed: int, run: Run | None, exclusive: bool) -> dict[str, Any]:
+def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, exclusive: bool) -> dict[str, Any]:
     tags = run.tags if run is not None else {}
     low, high = planned["score_range"]
     return {
@@ -335,10 +350,14 @@ def _row(planned: Mapping[str, Any], seed: int, run: Run | None, exclusive: bool
         "config": planned["config"],
         **{name: tags.get(name, planned.get(name, "")) for name in _TEXTS},
         "seed": seed,
+        "repeat": repeat,
         "status": STATUS[run.status] if run is not None else MISSING,
         "failure": tags.get("failure", ""),
         "exclusive": tags["exclusive"] == "true" if "exclusive" in tags else exclusive,
         "exploratory": tags.get("exploratory") == "true",
+        "weights": tags.get("weights", ""),
+        "restarts": int(tags.get("restarts", 0)),
+        "reproducible": tags["reproducible"] == "true" if "reproducible" in tags else None,
         "started": run.started_ms if run is not None else None,
         "ended": run.ended_ms if run is not None else None,
         "budget_env_steps": int(planned["budget_env_steps"]),
@@ -371,6 +390,7 @@ def _curves(points: Points, runs: pd.DataFrame, metrics: Sequence[str]) -> pd.Da
             "run_id": pd.Categorical.from_codes(run, categories=with_run["run_id"].tolist()),
             "config": pd.Categorical.from_codes(config.codes.to_numpy()[run], categories=config.categories, ordered=True),
             "seed": with_run["seed"].to_numpy()[run],
+            "repeat": with_run["repeat"].to_numpy()[run],
             "metric": pd.Categorical.from_codes(np.array([CURVE_METRICS.index(name) for name in metrics], np.int64)[metric], CURVE_METRICS),
             "env_steps": step,
             "wall_s": (points.at_ms[order] - started_ms[run]) / 1000,

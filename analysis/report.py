@@ -45,6 +45,13 @@ METHODS = (
     "**Choice.** The score decides; where several solve the environment and tie, env steps to target. Of those within a standard error of "
     "the best, the cheapest in training seconds; of those at about the same cost, the one with the largest area under the learning curve.",
 )
+REPEATS = (
+    "**Repeats.** Everything else rests on the first run of each seed. A repeat is compared with it bit by bit, in all that was logged but "
+    "does not measure time or load, and by a digest of the final weights. Seeds against other seeds: random splits, compared as two "
+    "configurations would be, without correction. A right test calls 5% of them different; the splits share the study's seeds, so that a "
+    "share of 2% or 7% is nothing unusual, and no interval is given."
+)
+"""Said of a study that ran its seeds several times."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ def build(study: Study) -> Report:
         study: Finished or not.
     """
     rng = np.random.default_rng(SEED)
-    found = answers(study.runs)
+    found = answers(study.runs, study.curves)
     table = closing_table(study.runs, study.axes)
     several = len(found) > 1
     pictures: dict[str, bytes] = {}
@@ -100,7 +107,7 @@ def build(study: Study) -> Report:
             caveats=caveats(study.runs, [a.decision for a in found], study.axes),
             sections=shown,
             table=_cells(table),
-            methods=METHODS,
+            methods=(*METHODS, REPEATS) if study.repeats > 1 else METHODS,
             command=study.command,
             provenance=_provenance(study),
             footer=f"Study run {study.run_id}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by rl-scaling-suite {_VERSION}.",
@@ -177,7 +184,8 @@ def _environment() -> jinja2.Environment:
 
 def _size(study: Study) -> str:
     configurations, finished = study.runs["config"].nunique(), int((study.runs["status"] == "finished").sum())
-    return f"{configurations} configurations \u00d7 {len(study.seeds)} seeds, {finished} of {len(study.runs)} trials finished"
+    repeats = f" \u00d7 {study.repeats} repeats" if study.repeats > 1 else ""
+    return f"{configurations} configurations \u00d7 {len(study.seeds)} seeds{repeats}, {finished} of {len(study.runs)} trials finished"
 
 
 def _command(study: Study, answer: Answer) -> str:

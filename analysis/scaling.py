@@ -6,7 +6,7 @@ through such curves gave intervals that were too narrow (`benchmarks/calibration
 
 Larger is better within this module: env steps to target enter as minus their log10. A run that never reached the target counts at
 its budget; a run that diverged (failed on a non-finite value) counts as the worst value of the study; other runs without a value
-(crashed, missing, still running, exploratory) are left out and counted in `num_left_out`.
+(crashed, missing, still running, exploratory) are left out and counted in `num_left_out`; repeats of a seed are left out.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ import pandas as pd
 from scipy import special
 from scipy.interpolate import CubicSpline
 
+from analysis.convergence import replicates
 from analysis.errors import AnalysisError
 from analysis.stats import CONFIDENCE, Array, moderated_intervals
 from analysis.wording import WORDS
@@ -51,9 +52,9 @@ _REPLAYING = frozenset({"dqn", "sac"})
 # Results, times and labels: whatever else differs between configurations is a setting.
 # fmt: off
 _NOT_SETTINGS = frozenset((
-    "run_id", "config", "config_id", "seed", "status", "failure", "exclusive", "exploratory", "started", "ended", "commit", "phase",
-    "score", "auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "train_s", "wall_s", "target", "score_range_low",
-    "score_range_high",
+    "run_id", "config", "config_id", "seed", "repeat", "status", "failure", "exclusive", "exploratory", "weights", "restarts",
+    "reproducible", "started", "ended", "commit", "phase", "score", "auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s",
+    "train_s", "wall_s", "target", "score_range_low", "score_range_high",
 ))
 # fmt: on
 
@@ -376,6 +377,7 @@ def _prepare(runs: pd.DataFrame, measure: str, lr: str, batch: str, need_lrs: bo
     for name, what in ((lr, "learning rate"), (batch, "batch"), (measure, "measure")):
         if name not in runs:
             raise AnalysisError(f"the runs have no column {name!r} for the {what}; name the right one, or study one that has it")
+    runs = replicates(runs)
     columns = {}
     for name, what in ((lr, "learning rate"), (batch, "batch")):
         columns[what] = pd.to_numeric(runs[name], errors="coerce").astype(float)

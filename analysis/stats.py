@@ -103,17 +103,19 @@ def paired_differences(values: Array, confidence: float = CONFIDENCE) -> tuple[n
     The mean, not the interquartile mean: a configuration that collapses on one seed in five has to pay for it.
 
     Args:
-        values: (num_configurations, num_seeds), a column a seed; NaN where a seed has no value.
+        values: (num_configurations, num_seeds) or (num_configurations, num_seeds, num_points), a column a seed; NaN where a seed has no
+            value. Points don't borrow from each other.
         confidence: Of the intervals.
 
     Returns:
-        First and second configuration of each pair, and the estimates of first minus second.
+        First and second configuration of each pair, and the estimates of first minus second: arrays (num_pairs,) or
+        (num_pairs, num_points).
     """
+    flat = values[..., np.newaxis] if values.ndim == 2 else values
     first, second = np.triu_indices(len(values), 1)
-    differences = (values[first] - values[second])[:, np.newaxis, :]
-    estimate, variance, df, num = _spread(differences, "mean")
+    estimate, variance, df, num = _spread(np.moveaxis(flat[first] - flat[second], 1, -1), "mean")
     found = _moderated(estimate, variance, df, num, UNBOUNDED, confidence, independent=len(values))
-    return first, second, _without_points(found)
+    return first, second, found if values.ndim == 3 else _without_points(found)
 
 
 def p_values(differences: Estimates) -> Array:

@@ -1,11 +1,16 @@
-"""How configurations and numbers read in a sentence or a table's cell. Light to import."""
+"""How configurations, trials and numbers read in a sentence or a table's cell. Light to import."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_NAMED = 4
 """Configurations named in a sentence."""
+MOST_TRIALS_NAMED = 12
+"""Trials named in a sentence."""
 
 WORDS = {
     "score": "score",
@@ -39,6 +44,18 @@ def named(configs: Sequence[str]) -> str:
     if len(configs) > MOST_NAMED:
         return f"{', '.join(shown)} and {len(configs) - MOST_NAMED} more"
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def trials_named(trials: "pd.DataFrame") -> str:
+    """Trials as their runs are named: `lr=1e-3 s=0, lr=1e-3 s=2 r=1 and 3 more`.
+
+    Args:
+        trials: `config`, `seed`, `repeat`.
+    """
+    keys = zip(trials["config"], trials["seed"], trials["repeat"], strict=True)
+    names = [f"{config} s={seed}" + (f" r={repeat}" if repeat else "") for config, seed, repeat in keys]
+    more = len(names) - MOST_TRIALS_NAMED
+    return ", ".join(names[:MOST_TRIALS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def with_interval(row: Mapping[str, Any], measure: str) -> str:

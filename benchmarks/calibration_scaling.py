@@ -124,6 +124,7 @@ def frame(lrs: tuple[float, ...], batches: tuple[int, ...], value: Array, measur
                 np.repeat(np.arange(value[..., 0].size), value.shape[2]), [str(k) for k in range(value[..., 0].size)]
             ),
             "seed": seed,
+            "repeat": 0,
             "status": "finished",
             "failure": "",
             "exploratory": False,

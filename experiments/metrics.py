@@ -51,6 +51,12 @@ METRICS: dict[str, str] = {
 }
 """The allow-list: every metric that may reach MLflow, and what it means."""
 
+
+def depends_on_clock(metric: str) -> bool:
+    """Whether a metric measures time or load, and so differs between two runs of one trial that are otherwise the same."""
+    return metric.startswith(("system/", "throughput/")) or metric.endswith(("_s", "/seconds_to_target"))
+
+
 PHASES = {
     "env_runner_sampling_timer": "sample",
     "sample": "sample",

@@ -43,8 +43,9 @@ def make_runs(
             steps = measures.get("env_steps_to_target", {}).get(config, [steps] * len(of_seeds))[seed]
             row = {
                 "run_id": f"{env}/{config}/{seed}", "config": config, "config_id": config, "algorithm": "ppo", "env": env,
-                "hardware": "laptop", "phase": "fixed", "seed": seed, "status": "finished", "failure": "", "exclusive": exclusive,
-                "exploratory": False, "started": pd.Timestamp("2026-01-01", tz="UTC"), "ended": pd.Timestamp("2026-01-02", tz="UTC"),
+                "hardware": "laptop", "phase": "fixed", "seed": seed, "repeat": 0, "status": "finished", "failure": "",
+                "exclusive": exclusive, "exploratory": False, "weights": f"{config}/{seed}", "restarts": 0, "reproducible": True,
+                "started": pd.Timestamp("2026-01-01", tz="UTC"), "ended": pd.Timestamp("2026-01-02", tz="UTC"),
                 "budget_env_steps": budget_env_steps, "target": target, "score_range_low": score_range[0],
                 "score_range_high": score_range[1], "commit": "abc", "score": score, "auc": 0.8 * score, "env_steps_to_target": steps,
                 "seconds_to_target": steps / 1000, "env_steps_per_s": 1000.0, "train_s": budget_env_steps / 1000,
@@ -56,7 +57,7 @@ def make_runs(
     runs = pd.DataFrame(rows)
     floats = runs.columns[runs.columns.get_loc("score") : runs.columns.get_loc("wall_s") + 1]
     return runs.astype(dict.fromkeys([*floats, "target", "score_range_low", "score_range_high"], float)).astype(
-        {"config": pd.CategoricalDtype(list(scores), ordered=True)}
+        {"config": pd.CategoricalDtype(list(scores), ordered=True), "reproducible": "boolean"}
     )
 
 
@@ -95,8 +96,23 @@ def make_curves(runs: pd.DataFrame, curves: Mapping[tuple[str, int], Mapping[str
         for env_steps, wall_s, value in points
     ]
     frame = pd.DataFrame(rows, columns=["run_id", "config", "seed", "metric", "env_steps", "wall_s", "value"])
+    frame.insert(3, "repeat", 0)
     dtypes = {
-        "run_id": pd.CategoricalDtype(list(runs["run_id"].dropna())), "config": runs["config"].dtype, "seed": "int64",
+        "run_id": pd.CategoricalDtype(list(runs["run_id"].dropna())), "config": runs["config"].dtype, "seed": "int64", "repeat": "int64",
         "metric": "category", "env_steps": "int64", "wall_s": float, "value": float,
     }  # fmt: skip
     return frame.astype(dtypes).sort_values(["run_id", "metric", "env_steps"], ignore_index=True)
+
+
+def run_again(runs: pd.DataFrame, curves: pd.DataFrame, times: int = 1) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Every trial's first run and as many repeats, all of them the same to the bit."""
+
+    def repeat(frame: pd.DataFrame, number: int) -> pd.DataFrame:
+        return frame.assign(repeat=number, run_id=frame["run_id"].astype(object).map(lambda run: f"{run}/{number}"))
+
+    all_runs, all_curves = (
+        pd.concat([frame.astype({"run_id": object}), *(repeat(frame, 1 + i) for i in range(times))], ignore_index=True)
+        for frame in (runs, curves)
+    )
+    all_curves["run_id"] = pd.Categorical(all_curves["run_id"], categories=list(all_runs["run_id"].dropna()))
+    return all_runs.astype({"run_id": runs["run_id"].dtype}), all_curves

@@ -230,6 +230,7 @@ def test_every_planned_trial_is_a_row_in_plan_order(uri: str, written: Written) 
         {
             "config": pd.Categorical(["lr=3e-3", "lr=1e-3"] * 3, ["lr=3e-3", "lr=1e-3"], ordered=True),
             "seed": np.array([0, 0, 1, 1, 2, 2]),
+            "repeat": [0] * 6,
             "status": ["finished", "finished", "failed", "running", "interrupted", "missing"],
             "failure": ["", "", "out of memory", "", "", ""],
             "exclusive": [False] * 5 + [True],  # the missing trial's is the plan's
@@ -264,6 +265,7 @@ def test_curves_are_sorted_and_a_point_counts_once_as_logged_last(uri: str, writ
             "run_id": pd.Categorical([ids[0]] * 3 + [ids[1], ids[3]], ids),
             "config": pd.Categorical([labels[i] for i in (0, 0, 0, 1, 1)], labels, ordered=True),
             "seed": [0, 0, 0, 0, 1],
+            "repeat": [0] * 5,
             "metric": pd.Categorical([f"{kind}/return_mean" for kind in ("eval", "eval", "train", "eval", "eval")], CURVE_METRICS),
             "env_steps": [1000, 2000, 1000, 1000, 1000],
             "wall_s": [0.5, 4.5, 0.5, 0.25, 0.1],
@@ -341,6 +343,57 @@ def test_unplanned_trials_follow_and_of_a_restarted_trial_the_latest_run_counts(
     ]  # fmt: skip
     assert runs["run_id"][0] == again
     assert runs["lr"].tolist() == [0.003, 0.001, 0.009]
+
+
+def test_each_repeat_of_a_seed_is_a_row_and_of_two_runs_of_one_the_newest_counts(copied: Callable[[], Written], tmp_path: Path) -> None:
+    written = copied()
+    experiment = "lr/ppo-cartpole"
+    study = written.study("lr", experiment, START_MS, {**PLAN, "seeds": [0, 1], "repeats": 2})
+    report = [({"eval/return_mean": 7.0}, 1000, 500)]
+    first = written.trial(
+        study, experiment, "lr=3e-3", 0, report, repeat="0", weights="0123456789abcdef", reproducible="true", restarts="1"
+    )
+    written.trial(study, experiment, "lr=3e-3", 0, report, started_ms=START_MS + 1, status="FAILED", repeat="1")
+    newest = written.trial(study, experiment, "lr=3e-3", 0, report, started_ms=START_MS + 2, repeat="1", reproducible="false")
+    found = load_study("lr", uri_of(tmp_path))
+    assert (found.repeats, found.seeds) == (2, (0, 1))
+    assert found.runs[["repeat", "seed", "config", "status"]].astype(str).agg(" ".join, axis=1).tolist() == [
+        "0 0 lr=3e-3 finished", "0 0 lr=1e-3 missing", "0 1 lr=3e-3 missing", "0 1 lr=1e-3 missing",
+        "1 0 lr=3e-3 finished", "1 0 lr=1e-3 missing", "1 1 lr=3e-3 missing", "1 1 lr=1e-3 missing",
+    ]  # fmt: skip
+    expected = pd.DataFrame(
+        {
+            "run_id": pd.Series([first, newest], index=[0, 4], dtype="str"),
+            "weights": pd.Series(["0123456789abcdef", ""], index=[0, 4], dtype="str"),
+            "restarts": pd.Series([1, 0], index=[0, 4]),
+            "reproducible": pd.Series([True, False], index=[0, 4], dtype="boolean"),
+        }
+    )
+    assert_frame_equal(found.runs.loc[[0, 4], list(expected)], expected)
+    assert found.runs["reproducible"].isna().sum() == 6
+    assert found.curves[["run_id", "repeat"]].astype(str).to_numpy().tolist() == [[first, "0"], [newest, "1"]]
+    assert found.gaps() == [
+        "6 of 8 trials missing: planned, but without a run: lr=1e-3 s=0, lr=3e-3 s=1, lr=1e-3 s=1, lr=1e-3 s=0 r=1, lr=3e-3 s=1 r=1, "
+        "lr=1e-3 s=1 r=1."
+    ]
+    assert "2 configurations x 2 seeds x 2 repeats" in repr(found)
+
+
+def test_the_repeats_of_a_study_without_a_plan_are_told_from_its_runs(copied: Callable[[], Written], tmp_path: Path) -> None:
+    written = copied()
+    study = written.study("lr", "lr/ppo-cartpole", START_MS)
+    for repeat in range(2):
+        written.trial(study, "lr/ppo-cartpole", "a", 4, started_ms=START_MS + repeat, repeat=str(repeat))
+    found = load_study("lr", uri_of(tmp_path))
+    assert (found.repeats, found.runs["repeat"].tolist()) == (2, [0, 1])
+
+
+def test_a_study_from_before_repeats_has_one_run_of_each_seed(uri: str) -> None:
+    study = load_study("lr", uri)
+    assert study.repeats == 1
+    assert study.runs["restarts"].tolist() == [0] * 6
+    assert study.runs["weights"].tolist() == [""] * 6
+    assert study.runs["reproducible"].isna().all() and str(study.runs["reproducible"].dtype) == "boolean"
 
 
 def test_only_the_metrics_that_are_asked_for_are_read(uri: str) -> None:

@@ -68,9 +68,9 @@ def test_the_committed_outputs_show_figures_and_no_folder_of_a_machine(name: str
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The tracking URI of a real small study."""
+    """The tracking URI of a real small study that ran each seed twice."""
     out = tmp_path_factory.mktemp("notebooks") / "out"
-    command = [sys.executable, "experiments/run.py", "study=smoke", f"output_dir={out}"]
+    command = [sys.executable, "experiments/run.py", "study=smoke", "repeats=2", f"output_dir={out}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return f"sqlite:///{out / 'mlflow.db'}"
@@ -88,6 +88,8 @@ def test_a_notebook_runs_on_a_real_study(name: str, store: str, tmp_path: Path) 
     assert "STUDY = None" in cells[0].source
     assert path_of(name).read_bytes() == before
     assert not [child for child in psutil.Process().children() if "ipykernel_launcher" in child.cmdline()]
+    if name == "reproducibility":
+        assert any("4 of 4 repeats are the same to the bit" in text for text in texts_shown(cells))
     if name == "learning_rate_batch":
         assert any("does not search learning rate and train batch together" in text for text in texts_shown(cells))
 
@@ -107,10 +109,22 @@ def only(study: Study, keep: pd.Series) -> Study:
     return replace(study, runs=runs.assign(config=runs["config"].cat.remove_unused_categories()), curves=kept)
 
 
+def twelve_seeds(study: Study) -> Study:
+    """The study as if it had planned these trials six times over, on as many seeds."""
+    runs, curves = (
+        pd.concat([f.assign(seed=f["seed"] + 2 * i, run_id=f["run_id"].astype(str) + f"/{i}") for i in range(6)], ignore_index=True)
+        for f in (study.runs, study.curves)
+    )
+    return replace(study, runs=runs, curves=curves.assign(run_id=pd.Categorical(curves["run_id"], categories=list(runs["run_id"]))))
+
+
 VARIANTS = {
     "a trial failed": lambda s: lost(s, slice(1, 1), "failed"),
     "all trials failed": lambda s: lost(s, slice(None), "failed"),
     "one seed": lambda s: only(s, s.runs["seed"] == 0),
+    "each seed once": lambda s: replace(only(s, s.runs["repeat"] == 0), repeats=1),
+    "no promise of bits": lambda s: replace(s, runs=s.runs.assign(reproducible=pd.array([False] * len(s.runs), dtype="boolean"))),
+    "twelve seeds": twelve_seeds,
     "one configuration": lambda s: only(s, s.runs["gamma"] == 0.99),
     "no target": lambda s: replace(s, runs=s.runs.assign(target=np.nan)),
     "trials alone": lambda s: replace(s, runs=s.runs.assign(exclusive=True)),

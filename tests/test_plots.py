@@ -24,6 +24,7 @@ from analysis import plots
 from analysis.plots import (
     batch_tradeoff,
     best_lr,
+    group_gaps,
     improvement_matrix,
     labels,
     learning_curves,
@@ -138,6 +139,15 @@ class Study:
             )
         return pd.DataFrame(rows)
 
+    def gaps(self) -> pd.DataFrame:
+        groups = range(2, 6)
+        return self.frame(
+            [
+                {"config": n, "group": g, "gap_95": (60.0 + i) / math.sqrt(g)}
+                for (i, n), g in itertools.product(enumerate(self.names), groups)
+            ]
+        )
+
     def tradeoff(self) -> pd.DataFrame:
         rows = []
         for batch in self.batches:
@@ -173,6 +183,7 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
     "seed_scatter": (seed_scatter.plot, Study.runs),
     "improvement_matrix": (improvement_matrix.plot, Study.pairs),
     "batch_tradeoff": (batch_tradeoff.plot, Study.tradeoff),
+    "group_gaps": (lambda gaps, **options: group_gaps.plot(gaps, "score", **options), Study.gaps),
 }
 STUDIES = {
     "one configuration, one seed": Study(lrs=(1e-3,), batches=(512,), num_seeds=1),
@@ -312,6 +323,7 @@ def test_a_missing_column_is_named(figure: str) -> None:
         ("pareto", "seconds to target (training time)", "env steps to target"),
         ("seed_scatter", "score (mean return of the final evaluation)", ""),
         ("batch_tradeoff", "updates to target (training batches)", "env steps to target"),
+        ("group_gaps", "seeds on either side", "difference in score"),
     ],
 )
 def test_axes_are_labelled_with_units(figure: str, x: str, y: str) -> None:

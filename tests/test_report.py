@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
-from study_frames import make_curves, make_runs, together, with_status
+from study_frames import make_curves, make_runs, run_again, together, with_status
 
 from analysis.load import Study
 from analysis.report import build, main
@@ -31,6 +31,7 @@ def study_of(runs: pd.DataFrame, curves: pd.DataFrame | None = None, axes: Seque
             str(c): {f"algorithm.training.{a}": runs.loc[runs["config"] == c, a].iloc[0] for a in axes} for c in runs["config"].unique()
         },
         seeds=tuple(sorted(runs["seed"].unique())),
+        repeats=1 + int(runs["repeat"].max()),
         command="python experiments/run.py study=hand",
         provenance={"commit": "abc123", "dirty": True, "versions": {"ray": "2.60.0"}, "host": {"cpu": "a CPU"}},
         tracking_uri="sqlite:///nowhere.db",
@@ -133,6 +134,40 @@ def test_two_environments_have_sections_of_their_own() -> None:
     assert "Learning curves: acrobot" in page.text
     assert "all: interquartile mean 1.0" in page.text  # both solve their environment: 480 / 475 and 420 / 400
     assert "2 environments, 2 seeds each" in page.text
+
+
+def test_a_study_with_repeats_says_whether_it_came_out_the_same() -> None:
+    once = make_runs({"ppo-cartpole": [400.0 + 7 * (i % 4) + i for i in range(10)]})
+    runs, curves = run_again(once, learning(once))
+    report = build(study_of(runs, curves))
+    page = Page(report.html)
+    same = (
+        "10 of 10 repeats are the same to the bit as the first run of their seed (ppo-cartpole, 10 seeds x 2 repeats; 40 logged values and"
+    )
+    assert same in page.text.split("Read with care")[0]
+    section = page.text.split("Will it come out the same?")[1].split("Learning curves")[0]
+    assert same in section
+    for measure in ("score", "area under the learning curve"):
+        assert f"Five seeds of ppo-cartpole against five others of its 10, by {measure}" in section
+    assert "1 configurations \u00d7 10 seeds \u00d7 2 repeats, 20 of 20 trials finished" in page.text
+    assert {"gaps-score.svg", "needed-score.svg", "gaps-auc.svg", "needed-auc.svg"} <= set(report.pictures)
+    assert page.open == []
+
+
+def test_without_repeats_there_is_no_such_section() -> None:
+    runs = make_runs({"a": [480.0, 470.0]})
+    text = Page(build(study_of(runs, learning(runs))).html).text
+    assert "come out the same" not in text
+    assert "repeat" not in text
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_repeats_of_which_none_could_be_compared_are_counted(failed: int) -> None:
+    once = make_runs({"a": [480.0, 470.0]})
+    runs, curves = run_again(once, learning(once))
+    runs.loc[runs["repeat"] == failed, ["status", "score"]] = ["failed", float("nan")]
+    text = Page(build(study_of(runs, curves)).html).text
+    assert "2 repeats could not be compared" in text
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ def plot(needed: pd.DataFrame, measure: str, num_seeds: int | None = None, ax: A
     if needed.empty:
         return style.no_data(ax, "no two configurations have two seeds in common that differ")
     for i, (column, words) in enumerate(_LINES.items()):
+        if i and needed[column].equals(needed["seeds"]):  # a study of two configurations, or of one
+            continue
         line = ax.plot(needed["difference"], needed[column], linewidth=1.7, markersize=4.5, label=words)[0]
         line.set(color=style.COLOURS[i], linestyle=style.DASHES[i], marker=style.MARKERS[i])
     if num_seeds is not None:
