@@ -6,7 +6,17 @@ from pathlib import Path
 
 from benchmarks.harness import DOCS, end_what_was_started, finish, forget_loads
 
-NAMES = ("first_report", "tracking_cost", "driver_memory", "study_vs_stock", "loading", "report", "calibration", "parity_sb3")
+NAMES = (
+    "first_report",
+    "tracking_cost",
+    "safety_cost",
+    "driver_memory",
+    "study_vs_stock",
+    "loading",
+    "report",
+    "calibration",
+    "parity_sb3",
+)
 
 
 def main() -> None:

@@ -19,11 +19,12 @@ from typing import Any
 from ray.tune import TuneConfig
 
 from experiments import plan, run, study
+from experiments.driver_callback import DriverCallback
 from experiments.tracking.store import Store
 from experiments.tracking.writer import Operation, Writer
 
-MEASURES = ("reuse_actors", "tracking")
-"""What can be taken out: the reuse of a trial's process by the next trial; MLflow."""
+MEASURES = ("reuse_actors", "tracking", "safety")
+"""What can be taken out: the reuse of a trial's process by the next trial; MLflow; checkpoints, determinism and the watchdog."""
 
 marks: dict[str, float] = {}
 """Unix times of `<function>.start` and `<function>.end`."""
@@ -33,7 +34,7 @@ _writers: list["MeasuredWriter"] = []
 class MeasuredWriter(Writer):
     """The writer, with its thread's CPU seconds and the time of its first connection."""
 
-    def __init__(self, connect: Callable[[], Store], spool: Path) -> None:
+    def __init__(self, connect: Callable[[], Store], num_threads: int = 1) -> None:
         """As the writer."""
         self.cpu_s = self.connect_s = self.connect_cpu_s = 0.0
         self.operations = 0
@@ -46,7 +47,7 @@ class MeasuredWriter(Writer):
             self.connect_cpu_s += time.thread_time() - cpu
             return store
 
-        super().__init__(timed, spool)
+        super().__init__(timed, num_threads)
 
     def _deliver(self, operation: Operation, *more: Operation) -> None:
         start = time.thread_time()
@@ -62,6 +63,10 @@ class NullStore:
 
     def __init__(self, *args: Any) -> None:
         """As `Store`."""
+
+    def open_run(self, *args: Any) -> str:
+        """A new id."""
+        return uuid.uuid4().hex
 
     def create_run(self, *args: Any) -> str:
         """A new id."""
@@ -91,6 +96,11 @@ def main() -> None:
         _put(study, "TuneConfig", _without_reuse)
     if "tracking" in arguments.without:
         _put(study, "Store", NullStore)
+    if "safety" in arguments.without:
+        from benchmarks.unsafe import UnsafeTrial
+
+        _put(study, "Trial", UnsafeTrial)
+        _put(study, "Watchdog", lambda folder: DriverCallback())
     if arguments.stub:
         from benchmarks.stub import StubTrial
 

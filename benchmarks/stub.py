@@ -1,15 +1,14 @@
 """A trial that reports like a real one and trains nothing."""
 
-import json
 import random
+import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ray.tune import Trainable
 
 from experiments.metrics import METRICS
-from experiments.trial import STEP, TRIAL
+from experiments.trial import AT_MS, REPRODUCIBLE, RESTARTS, STEP, TRIAL, UNSAVED, WEIGHTS
 
 
 class StubTrial(Trainable):  # type: ignore[misc]  # Tune ships no type information
@@ -24,15 +23,8 @@ class StubTrial(Trainable):  # type: ignore[misc]  # Tune ships no type informat
         self._at += self._trial["report_every_env_steps"]
         last = self._at >= self._trial["budget_env_steps"]
         metrics = {name: random.random() for name in METRICS if last or not name.startswith("final/")}
-        return {**metrics, STEP: self._at, "timesteps_total": self._at, "done": last}
-
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """A small file."""
-        (Path(checkpoint_dir) / "state.json").write_text(json.dumps({"at": self._at}))
-
-    def load_checkpoint(self, checkpoint_dir: str) -> None:
-        """The inverse."""
-        self._at = json.loads((Path(checkpoint_dir) / "state.json").read_text())["at"]
+        state = {AT_MS: time.time_ns() // 1_000_000, RESTARTS: 0, REPRODUCIBLE: True, UNSAVED: "", WEIGHTS: "0" * 16}
+        return {**metrics, **state, STEP: self._at, "timesteps_total": self._at, "done": last}
 
     def reset_config(self, new_config: Mapping[str, Any]) -> bool:
         """Take on another trial in this process."""

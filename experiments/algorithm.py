@@ -5,28 +5,31 @@ The builder methods reject unknown names; `update_from_dict` would not.
 
 import functools
 import importlib
-import math
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
+import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
+from experiments import rllib_settings
 from experiments.callbacks import log_episode, seed_replay, seed_streams
+from experiments.env_runner import EnvRunner
 from experiments.errors import ConfigurationError
 from experiments.resolve import TrialConfig
-from experiments.schema import EnvSettings
+from experiments.schema import NAME, EnvSettings
 from experiments.seeding import Role, process_seed
 
-SECTIONS = ("training", "env_runners", "learners", "rl_module")
-"""What an algorithm file may hold beside `name` and `config_class`; each is an RLlib builder method of the same name."""
-
-_POSITIVE = ("lr", "actor_lr", "critic_lr", "alpha_lr", "train_batch_size_per_learner", "minibatch_size", "num_epochs", "grad_clip")
-_FRACTION = ("gamma", "lambda_", "tau")
-_COUNT = ("num_env_runners", "num_learners", "num_gpus_per_learner")
+_CHECKPOINT_BYTES = 100_000
+"""What RLlib writes of an algorithm beside its weights: configuration, metrics, counters. Measured, as the next two."""
+_TRANSITION_BYTES = 200
+_PRIORITY_BYTES = 100
 
 
 def config_class(algorithm: Mapping[str, Any]) -> type[AlgorithmConfig]:
@@ -41,9 +44,9 @@ def config_class(algorithm: Mapping[str, Any]) -> type[AlgorithmConfig]:
     module, _, name = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, TypeError, ValueError):  # the last two: a path such as "..Class"
         raise ConfigurationError(f"algorithm.config_class={path!r}: there is no such class.") from None
-    if not (isinstance(found, type) and issubclass(found, AlgorithmConfig)):
+    if not (isinstance(found, type) and issubclass(found, AlgorithmConfig) and found is not AlgorithmConfig):
         raise ConfigurationError(f"algorithm.config_class={path!r}: is not an RLlib AlgorithmConfig.")
     return found
 
@@ -63,7 +66,7 @@ def on_policy_batch(algorithm: Mapping[str, Any]) -> int:
     if hasattr(default, "replay_buffer_config"):
         return 0
     per_learner = algorithm["training"].get("train_batch_size_per_learner", default.train_batch_size_per_learner)
-    return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"])) if isinstance(per_learner, int | float) else 0
+    return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"]))
 
 
 def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
@@ -80,21 +83,22 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
         ConfigurationError: RLlib refuses it, or a number is outside its range; names the key.
     """
     algorithm = trial.algorithm
-    _check_numbers(algorithm)
+    check_settings(algorithm)
+    _check_counts(algorithm)
     config = config_class(algorithm)()
-    for section in ("training", "env_runners", "learners"):
+    for section in rllib_settings.BUILDERS:
         try:
             getattr(config, section)(**algorithm[section])
         except (TypeError, ValueError, AttributeError) as error:
             raise ConfigurationError(f"algorithm.{section} of algorithm={algorithm['name']}: {_first_sentence(error)}") from error
-    config.rl_module(model_config=_model_config(algorithm["rl_module"]))
+    config.rl_module(model_config=DefaultModelConfig(**algorithm["rl_module"]))
     config.environment(
         env=trial.env.id,
         env_config=dict(trial.env.env_config),
         # NaN rewards and observations are caught by the trial itself; RLlib's checker would cost every step.
         disable_env_checking=True,
     )
-    config.env_runners(gym_env_vectorize_mode=trial.env.vectorize_mode, sample_timeout_s=None)
+    config.env_runners(env_runner_cls=EnvRunner, gym_env_vectorize_mode=trial.env.vectorize_mode, sample_timeout_s=None)
     config.callbacks(
         on_environment_created=functools.partial(seed_streams, seed=trial.seed, threads=trial.threads_per_process),
         on_algorithm_init=functools.partial(seed_replay, seed=trial.seed),
@@ -116,6 +120,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
         raise ConfigurationError(f"algorithm={algorithm['name']} env={trial.env.name}: {_first_sentence(error)}") from error
     _check_sizes(trial, config)
+    _check_network(trial, config)
     return config
 
 
@@ -126,43 +131,26 @@ def _iteration_env_steps(trial: TrialConfig, config: AlgorithmConfig) -> int:
     return 0
 
 
-def _model_config(section: Mapping[str, Any]) -> DefaultModelConfig:
-    known = {f.name for f in fields(DefaultModelConfig)}
-    if unknown := sorted(set(section) - known):
-        raise ConfigurationError(
-            f"algorithm.rl_module.{unknown[0]}: RLlib's DefaultModelConfig has no such field. It has: {', '.join(sorted(known))}."
-        )
-    return DefaultModelConfig(**section)
+def check_settings(algorithm: Mapping[str, Any]) -> None:
+    """Check what an algorithm file says, before any count is settled.
+
+    Args:
+        algorithm: `conf/algorithm` resolved; counts may be None.
+
+    Raises:
+        ConfigurationError: A name, a class, a type or a number is wrong; names the key.
+    """
+    name = algorithm.get("name")
+    if not isinstance(name, str) or not re.match(NAME, name):
+        raise ConfigurationError(f"algorithm.name={name!r}: must be a word of letters, digits, '.', '_' and '-'.")
+    rllib_settings.check_settings(algorithm, config_class(algorithm))
 
 
-def _check_numbers(algorithm: Mapping[str, Any]) -> None:
-    for section in SECTIONS:
-        if not isinstance(algorithm.get(section), Mapping):
-            raise ConfigurationError(f"algorithm.{section}: must be a mapping of settings (it may be empty).")
-        for name, value in algorithm[section].items():
-            key = f"algorithm.{section}.{name}"
-            if isinstance(value, float) and math.isnan(value):
-                raise ConfigurationError(f"{key}={value}: is not a number.")
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                if name in (*_POSITIVE, *_FRACTION, *_COUNT) and value is not None and not isinstance(value, list):
-                    raise ConfigurationError(f"{key}={value!r}: must be a number.")
-                continue
-            if name in _POSITIVE and not 0 < value < math.inf:
-                raise ConfigurationError(f"{key}={value}: must be above 0 and finite.")
-            if name in _FRACTION and not 0 <= value <= 1:
-                raise ConfigurationError(f"{key}={value}: must be between 0 and 1.")
-            if name in _COUNT and value < 0:
-                raise ConfigurationError(f"{key}={value}: must be 0 or more.")
-            if name.endswith(("batch_size", "_size_per_learner", "num_epochs")) and isinstance(value, float):
-                raise ConfigurationError(f"{key}={value}: must be a whole number.")
-    if algorithm["env_runners"]["num_envs_per_env_runner"] < 1:
-        raise ConfigurationError("algorithm.env_runners.num_envs_per_env_runner: must be 1 or more.")
+def _check_counts(algorithm: Mapping[str, Any]) -> None:
     if is_asynchronous(algorithm) and algorithm["env_runners"]["num_env_runners"] < 1:
         raise ConfigurationError(
             f"algorithm.env_runners.num_env_runners=0: {algorithm['name']} samples while it learns and needs a runner actor. Try 1."
         )
-    if unknown := sorted(set(algorithm) - {"name", "config_class", *SECTIONS}):
-        raise ConfigurationError(f"algorithm.{unknown[0]}: there is no such section. There are: {', '.join(SECTIONS)}.")
 
 
 def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
@@ -179,23 +167,96 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
         )
 
 
+def _check_network(trial: TrialConfig, config: AlgorithmConfig) -> None:
+    """Build the networks once, without their weights: only RLlib knows what fits together and fits the environment's observations."""
+    try:
+        _networks(trial, config)
+    except Exception as error:  # RLlib and torch raise what they like
+        raise ConfigurationError(
+            f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build these networks: "
+            f"{_first_sentence(error)} The section is {dict(trial.algorithm['rl_module'])}."
+        ) from error
+
+
+def _networks(trial: TrialConfig, config: AlgorithmConfig) -> torch.nn.Module:
+    """The networks of a learner, without their weights."""
+    with torch.device("meta"):
+        built: torch.nn.Module = (
+            config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(trial.env)}).build()
+        )
+    return built
+
+
+def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
+    """About how many bytes the last checkpoint of a trial takes: the largest one, since a replay buffer fills."""
+    weights = sum(p.nbytes for p in _networks(trial, config).state_dict().values())
+    size = _CHECKPOINT_BYTES + 3 * int(weights)  # Adam keeps two moments of each
+    if replay := getattr(config, "replay_buffer_config", None):
+        capacity = int(replay["capacity"])
+        step = sum(int(np.asarray(space.sample()).nbytes) for space in spaces(trial.env))
+        size += min(capacity, trial.budget_env_steps) * (step + _TRANSITION_BYTES)
+        size += capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) else 0
+    return size
+
+
 def spaces(env: EnvSettings) -> tuple[gym.Space[Any], gym.Space[Any]]:
     """Observation and action space of an environment, by making it once.
 
     Raises:
         ConfigurationError: It is not installed, or refuses its `env_config`.
     """
-    fix = f" Install it: pip install -e '.[{env.extra}]'." if env.extra else ""
+    return _made(env)[:2]
+
+
+def longest_episode(env: EnvSettings) -> int | None:
+    """Env steps after which the environment's registration cuts an episode; None if it does not.
+
+    Raises:
+        ConfigurationError: It is not installed, or refuses its `env_config`.
+    """
+    return _made(env)[2]
+
+
+def _made(env: EnvSettings) -> tuple[gym.Space[Any], gym.Space[Any], int | None]:
+    return _make_once(env.name, env.id, json.dumps(env.env_config, sort_keys=True), env.vectorize_mode, env.extra)
+
+
+@functools.lru_cache(maxsize=32)
+def _make_once(
+    name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None
+) -> tuple[gym.Space[Any], gym.Space[Any], int | None]:
+    settings = json.loads(env_config)
+    fix = f" Install it: pip install -e '.[{extra}]'." if extra else ""
+    module, _, plain_id = gym_id.rpartition(":")
     try:
-        made: Any = gym.make(env.id, **env.env_config)
+        if ":" in gym_id:  # as gym.make does; here, to tell a wrong id from a wrong env_config
+            importlib.import_module(module)
+        spec = gym.registry.get(plain_id)  # not the made environment's: one that wraps another has that one's
+        if spec is not None and spec.entry_point is not None:
+            creator = spec.entry_point
+            receiver = gym.envs.registration.load_env_creator(creator) if isinstance(creator, str) else creator
+            rllib_settings.check_arguments("env.env_config", settings, receiver)
+        made: Any = gym.make(gym_id, **settings)
+    except ConfigurationError:
+        raise
     except (gym.error.DependencyNotInstalled, ImportError) as error:
-        raise ConfigurationError(f"env={env.name}: {env.id} is not installed ({_first_sentence(error)}).{fix}") from error
+        raise ConfigurationError(f"env={name}: env.id={gym_id} is not installed ({_first_sentence(error)}).{fix}") from error
     except gym.error.Error as error:
-        raise ConfigurationError(f"env={env.name}: Gymnasium cannot make env.id={env.id!r}: {_first_sentence(error)}{fix}") from error
-    except (TypeError, ValueError, AssertionError) as error:
-        raise ConfigurationError(f"env.env_config of env={env.name}: {_first_sentence(error)}") from error
-    found = made.observation_space, made.action_space
+        raise ConfigurationError(f"env={name}: Gymnasium cannot make env.id={gym_id!r}: {_first_sentence(error)}{fix}") from error
+    except Exception as error:  # environments raise what they like
+        raise ConfigurationError(
+            f"env.env_config of env={name}: {_first_sentence(error)} It is {settings}, for env.id={gym_id}."
+        ) from error
+    found = made.observation_space, made.action_space, made.spec.max_episode_steps
     made.close()
+    if vectorize_mode == "vector_entry_point" and (spec or made.spec).vector_entry_point is None:
+        raise ConfigurationError(
+            f"env.vectorize_mode={vectorize_mode}: {gym_id} brings no vector implementation of its own. Try env.vectorize_mode=sync."
+        )
+    if 0 in (made.observation_space.shape or ()):
+        raise ConfigurationError(
+            f"env.env_config of env={name}: its observations are empty, of shape {made.observation_space.shape}. It is {settings}."
+        )
     return found
 
 

@@ -12,39 +12,45 @@ EPISODES = "suite_episodes"
 """Key under `env_runners` of an RLlib result that holds the statistics of the episodes that ended in the iteration."""
 
 
-def seed_streams(*, seed: int, threads: int, env_runner: Any, **kwargs: Any) -> None:
+def seed_streams(*, seed: int, threads: int, env_runner: Any, segment: int = 0, **kwargs: Any) -> None:
     """`on_environment_created`: replace RLlib's `seed + worker_index + i` by independent seeds, before the first reset.
 
     Args:
         seed: The user's replicate number.
         threads: Torch threads of a runner's process.
-        env_runner: The runner that has just made its environments.
+        env_runner: The runner that has just made its environments, or is about to reset them.
+        segment: Which stretch between two checkpoints of the trial comes next.
         **kwargs: What else RLlib passes.
     """
     torch.set_num_threads(threads)
     index = env_runner.worker_index
     first_env = max(0, index - 1) * env_runner.num_envs
-    env_seeds = stream_seeds(seed, Role.ENV, env_runner.num_envs, start=first_env)
+    env_seeds = stream_seeds(seed, Role.ENV, env_runner.num_envs, first_env, segment)
     # An environment with a vector entry point has one generator for all its sub-environments.
     one_generator = env_runner.config.gym_env_vectorize_mode == "vector_entry_point"
-    env_runner._seed = env_seeds[0] if one_generator else env_seeds
-    sampling_seed = process_seed(seed, Role.RUNNER, index)
-    random.seed(sampling_seed)
-    np.random.seed(sampling_seed)
-    torch.manual_seed(sampling_seed)
+    env_runner._seed = env_seeds[0] if one_generator and env_seeds else env_seeds
+    seed_process(process_seed(seed, Role.RUNNER, index, segment))
 
 
-def seed_replay(*, seed: int, algorithm: Any, **kwargs: Any) -> None:
+def seed_process(seed: int) -> None:
+    """Seed the global generators of this process: Python's, NumPy's, and torch's on every device."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def seed_replay(*, seed: int, algorithm: Any, segment: int = 0, **kwargs: Any) -> None:
     """`on_algorithm_init`: seed the replay buffer, which RLlib leaves to the operating system's entropy
     (`utils/replay_buffers/episode_replay_buffer.py`: `default_rng(seed=None)`).
 
     Args:
         seed: The user's replicate number.
         algorithm: The algorithm that has just been built.
+        segment: Which stretch between two checkpoints of the trial comes next.
         **kwargs: What else RLlib passes.
     """
     if hasattr(algorithm.local_replay_buffer, "rng"):
-        algorithm.local_replay_buffer.rng = np.random.default_rng(stream_seed(seed, Role.REPLAY))
+        algorithm.local_replay_buffer.rng = np.random.default_rng(stream_seed(seed, Role.REPLAY, segment=segment))
 
 
 def log_episode(*, episode: Any, prev_episode_chunks: Any, metrics_logger: Any, **kwargs: Any) -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 from ray.tune import Callback
 
-from experiments.errors import first_line
+from experiments.resolve import TrialConfig
+from experiments.trial import FAILURE, TRIAL, reason_for
 
 
 class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type information
@@ -29,6 +30,13 @@ class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type info
         for trial in self.__dict__.pop("_failing", []):
             self.on_failure(trial, failure_reason(trial))
 
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Tell a trial that finished from one that reported its failure, and from one that a signal stopped."""
+        if FAILURE in trial.last_result:
+            self.on_failure(trial, trial.last_result[FAILURE])
+        elif trial.last_result.get("done"):
+            self.on_finish(trial)
+
     def on_failure(self, trial: Any, reason: str) -> None:
         """A trial has failed.
 
@@ -37,12 +45,27 @@ class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type info
             reason: Why, in a line.
         """
 
+    def on_finish(self, trial: Any) -> None:
+        """A trial has finished; its last result is complete.
+
+        Args:
+            trial: Tune's.
+        """
+
+
+def config_of(trial: Any) -> TrialConfig:
+    """The TrialConfig of one of Tune's trials."""
+    if not hasattr(trial, "_suite_config"):
+        trial._suite_config = TrialConfig.from_mapping(trial.config[TRIAL])
+    config: TrialConfig = trial._suite_config
+    return config
+
 
 def failure_reason(trial: Any) -> str:
     """Why a Tune trial failed, in a line: the innermost error's."""
-    error = trial.get_pickled_error()
-    cause = getattr(error, "cause", None) or error
-    if cause is not None:
-        return f"{type(cause).__name__}: {first_line(cause)}"
+    if given := getattr(trial, "_suite_failure", ""):  # whoever ended it knows best
+        return str(given)
+    if (error := trial.get_pickled_error()) is not None:
+        return reason_for(error)
     text = str(trial.get_error() or "").strip()
     return text.splitlines()[-1][:500] if text else "no reason was recorded"

@@ -12,3 +12,8 @@ def first_line(error: BaseException) -> str:
     """The first line of an error's message that says anything."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:500]
+
+
+def reason_of(error: BaseException) -> str:
+    """An error's class and the first line of its message."""
+    return f"{type(error).__name__}: {first_line(error)}"

@@ -40,7 +40,14 @@ class Evaluation:
         }
 
 
-def evaluate(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], normalize_actions: bool, clip_actions: bool) -> Evaluation:
+def evaluate(
+    module: RLModule,
+    env: EnvSettings,
+    env_seeds: Sequence[int],
+    normalize_actions: bool,
+    clip_actions: bool,
+    alive: Callable[[], None] = lambda: None,
+) -> Evaluation:
     """Run one episode of the deterministic policy per env seed.
 
     RLlib's own evaluation takes the first episodes that finish among parallel environments, which favours short ones; here each
@@ -52,16 +59,24 @@ def evaluate(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], norma
         env_seeds: A seed per episode. An environment with a vector entry point has one generator: it takes the first of each turn.
         normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
         clip_actions: RLlib's setting: the module's actions are clipped to the Box.
+        alive: Called before every step.
 
     Returns:
         The episodes in the order of the seeds.
     """
     turns = [env_seeds[i : i + MAX_ENVS] for i in range(0, len(env_seeds), MAX_ENVS)]
-    done = [_run(module, env, seeds, normalize_actions, clip_actions) for seeds in turns]
+    done = [_run(module, env, seeds, normalize_actions, clip_actions, alive) for seeds in turns]
     return Evaluation(np.concatenate([d.returns for d in done]), np.concatenate([d.lengths for d in done]))
 
 
-def _run(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], normalize_actions: bool, clip_actions: bool) -> Evaluation:
+def _run(
+    module: RLModule,
+    env: EnvSettings,
+    env_seeds: Sequence[int],
+    normalize_actions: bool,
+    clip_actions: bool,
+    alive: Callable[[], None],
+) -> Evaluation:
     count = len(env_seeds)
     # Processes of their own would cost more than they bring for a single pass.
     mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
@@ -73,6 +88,7 @@ def _run(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], normalize
     try:
         observations, _ = envs.reset(seed=env_seeds[0] if mode == "vector_entry_point" else list(env_seeds))
         while running.any():
+            alive()
             observations, rewards, terminated, truncated, _ = envs.step(act(observations))
             returns[running] += rewards[running]
             lengths[running] += 1

@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from ray.tune import PlacementGroupFactory
 
-from experiments.algorithm import build_algorithm_config, on_policy_batch
+from experiments.algorithm import build_algorithm_config, checkpoint_bytes, longest_episode, on_policy_batch
 from experiments.errors import ConfigurationError
 from experiments.resolve import GROUPS, Compose, TrialConfig, apply_point, label_of, trial_config
 from experiments.resources import Cluster, Layout, check_fits, layout_of, request_for, settle, trials_at_once
 from experiments.schema import SuiteConfig, parse, with_report_grid
-from experiments.search import Point, corners, cross_seeds, group_choices, points
+from experiments.search import Point, corners, group_choices, points
 
 CANONICAL_PARAMS = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
 """RLlib's name to the parameter's name in MLflow, where they differ."""
@@ -43,10 +43,11 @@ class Configuration:
     suite: SuiteConfig
     request: PlacementGroupFactory
     batch_env_steps: int
+    checkpoint_bytes: int
 
-    def trial(self, seed: int) -> TrialConfig:
+    def trial(self, seed: int, repeat: int = 0) -> TrialConfig:
         """Its trial with a seed."""
-        return trial_config(self.suite, seed, self.label)
+        return trial_config(self.suite, seed, self.label, repeat)
 
     @property
     def layout(self) -> Layout:
@@ -116,13 +117,18 @@ class Plan:
 
     @property
     def trials(self) -> list[TrialConfig]:
-        """All trials, in the order in which they are run."""
-        return [configuration.trial(seed) for configuration, seed in cross_seeds(self.configurations, self.seeds)]
+        """All trials, in the order in which they are run: a study that is cut short has every configuration in it."""
+        return [c.trial(seed, repeat) for repeat in range(self.repeats) for seed in self.seeds for c in self.configurations]
+
+    @property
+    def repeats(self) -> int:
+        """Times that each configuration and seed is run."""
+        return self.suite.repeats
 
     @property
     def total_env_steps(self) -> int:
         """Env steps of the whole study."""
-        return sum(c.suite.budget_env_steps for c in self.configurations) * len(self.seeds)
+        return sum(c.suite.budget_env_steps for c in self.configurations) * len(self.seeds) * self.repeats
 
     @property
     def report_every_env_steps(self) -> int:
@@ -150,6 +156,7 @@ class Plan:
             "study": self.study,
             "question": self.question,
             "seeds": list(self.seeds),
+            "repeats": self.repeats,
             "axes": {_param_name(path): path for path in self.searched},
             "exclusive": self.exclusive,
             "configurations": [
@@ -172,9 +179,24 @@ class Plan:
     def summary(self) -> str:
         """The size of the study in a line."""
         configurations, seeds = len(self.configurations), len(self.seeds)
+        repeated = f" x {self.repeats} repeats" if self.repeats > 1 else ""
+        trials = _plural(configurations * seeds * self.repeats, "trial")
         return (
-            f"{_plural(configurations, 'configuration')} x {_plural(seeds, 'seed')} = {_plural(configurations * seeds, 'trial')}, "
+            f"{_plural(configurations, 'configuration')} x {_plural(seeds, 'seed')}{repeated} = {trials}, "
             f"{self.total_env_steps:,} env steps, reported every {self.report_every_env_steps:,}, {self.concurrency} at once"
+        )
+
+    def checkpoints(self) -> str:
+        """When trials save themselves, and what that takes on disk, in a line."""
+        spacings = sorted({c.trial(0).checkpoint.every_env_steps or c.suite.budget_env_steps for c in self.configurations})
+        spacing = " or ".join(f"{every:,}" for every in spacings)
+        policy, sizes = self.suite.checkpoint, [c.checkpoint_bytes for c in self.configurations]
+        kept = policy.keep + policy.keep_best
+        of_each = "the newest" if policy.keep == 1 else f"the newest {policy.keep}"
+        total = sum(sizes) * len(self.seeds) * self.repeats * kept
+        return (
+            f"every {spacing} env steps and at the end, {of_each}{' and the best' if policy.keep_best else ''} kept: "
+            f"about {_mib(max(sizes))} each, {_mib(total)} in all"
         )
 
     def study_params(self) -> dict[str, Any]:
@@ -182,6 +204,7 @@ class Plan:
         return {
             "configurations": len(self.configurations),
             "seeds": len(self.seeds),
+            "repeats": self.repeats,
             "budget_env_steps": self.suite.budget_env_steps,
             "concurrency": self.concurrency,
             "cluster": str(self.cluster),
@@ -242,15 +265,15 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
         choice = tuple(sorted((k, v) for k, v in point.items() if k in GROUPS))
         return apply_point(by_choice[choice], point)
 
-    num_trials = len(drawn) * len(suite.seeds)
+    num_trials = len(drawn) * len(suite.seeds) * suite.repeats
     settled_points = [(point, settle(resolved(point), cluster, num_trials)) for point in drawn]
     settled_corners = [settle(resolved(c), cluster, num_trials) for c in (corners(space) if suite.search.name != "grid" else [])]
     grid = _report_grid([*(settled for _, settled in settled_points), *settled_corners])
     for settled in settled_corners:
-        build_algorithm_config(trial_config(with_report_grid(settled, grid), suite.seeds[0], "corner"))
+        build_algorithm_config(trial_config(settle_checkpoints(with_report_grid(settled, grid)), suite.seeds[0], "corner"))
     configurations: dict[str, Configuration] = {}
     for point, finest in settled_points:
-        settled = with_report_grid(finest, grid)
+        settled = settle_checkpoints(with_report_grid(finest, grid))
         trial = trial_config(settled, suite.seeds[0], label_of(point, f"{settled.algorithm['name']}-{settled.env.name}"))
         config = build_algorithm_config(trial)
         request = request_for(config)
@@ -259,11 +282,34 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
             raise ConfigurationError(
                 f"study.space: {trial.label!r} and {configurations[trial.config_id].label!r} come out as the same configuration."
             )
-        configurations[trial.config_id] = Configuration(trial.label, point, settled, request, config.total_train_batch_size)
+        size = checkpoint_bytes(trial, config)
+        configurations[trial.config_id] = Configuration(trial.label, point, settled, request, config.total_train_batch_size, size)
     _check_labels(list(configurations.values()))
     limit = min(num_trials, suite.hardware.max_concurrent_trials or num_trials)
     concurrency = min(trials_at_once(c.request, cluster, limit) for c in configurations.values())
     return Plan(suite, composed, tuple(configurations.values()), tuple(space), cluster, concurrency)
+
+
+CHECKPOINTS_PER_TRIAL = 4
+"""Unless the configuration says otherwise: a kill costs a quarter of a trial at most."""
+
+
+def settle_checkpoints(suite: SuiteConfig) -> SuiteConfig:
+    """The same with the spacing of its checkpoints settled: a quarter of the budget, but at least two whole episodes of each environment.
+
+    Environments are reset at a checkpoint: where they are reset too often, long episodes never end.
+
+    Args:
+        suite: With its report grid and its counts settled.
+    """
+    if suite.checkpoint.every_env_steps is not None:
+        return suite
+    grid = suite.report_every_env_steps
+    assert grid is not None, "the plan chooses the report grid first"
+    episodes = 2 * layout_of(suite.algorithm).total_envs * (longest_episode(suite.env) or 0)
+    least = max(suite.budget_env_steps / CHECKPOINTS_PER_TRIAL, episodes)
+    every = min(suite.budget_env_steps, math.ceil(least / grid) * grid)
+    return replace(suite, checkpoint=replace(suite.checkpoint, every_env_steps=every))
 
 
 def _check_labels(configurations: Sequence[Configuration]) -> None:
@@ -296,6 +342,10 @@ def _report_grid(suites: Sequence[SuiteConfig]) -> int:
 def _param_name(path: str) -> str:
     leaf = path.rsplit(".", 1)[-1]
     return CANONICAL_PARAMS.get(leaf, leaf)
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:.1f} MiB" if size < 2**30 else f"{size / 2**30:.1f} GiB"
 
 
 def _plural(number: int, what: str) -> str:

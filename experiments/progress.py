@@ -15,15 +15,18 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.wording import with_interval
-from experiments.driver_callback import DriverCallback
+from experiments.driver_callback import DriverCallback, config_of
 from experiments.plan import Plan
 from experiments.resolve import TrialConfig
 from experiments.summary import TrialOutcome
-from experiments.trial import STEP, TRIAL
+from experiments.trial import FAILURE, STEP, UNSAVED
+from experiments.trial_folder import Report
 
 LINE_EVERY_S = 15.0
 """Spacing of progress lines where there is no terminal."""
 MOST_ROWS = 16
+MOST_OF_A_CAUSE = 3
+"""Failures of one cause that are shown as they happen."""
 
 
 @dataclass
@@ -45,6 +48,8 @@ class ProgressCallback(DriverCallback):
         """Show `plan` on `console`."""
         self._plan, self._console = plan, console
         self._rows: dict[str, _Row] = {}
+        self._before: dict[str, int] = {}  # env steps of an earlier execution
+        self._causes: Counter[str] = Counter()
         self._start = self._last_line = time.monotonic()
         self._total = plan.total_env_steps
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
@@ -58,37 +63,49 @@ class ProgressCallback(DriverCallback):
         if self._live:
             self._live.stop()
 
+    def take_earlier(self, trial: TrialConfig, last: Report) -> None:
+        """A row for a trial that an earlier execution of the study began or finished."""
+        row = self._row(trial)
+        row.status = "finished" if last.done else "waiting"
+        row.env_steps = self._before[trial.folder_name] = last.env_steps
+        row.return_mean = last.metrics.get("final/score", last.metrics.get("eval/return_mean", math.nan))
+
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A row for the trial."""
-        config = TrialConfig.from_mapping(trial.config[TRIAL])
-        self._row(trial.trial_id, _Row(config.label, config.seed, config.budget_env_steps))
+        self._row(config_of(trial)).status = "starting"
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
         """The row's newest numbers."""
-        row = self._rows[trial.trial_id]
-        row.status, row.changed, row.env_steps = "running", time.monotonic(), int(result[STEP])
+        row = self._row(config_of(trial))
+        if result[UNSAVED]:
+            self._console.print(Text(f"not saved: {row.label} seed {row.seed}: {result[UNSAVED]}", style="yellow"))
+        if FAILURE in result:
+            return
+        row.status, row.changed, row.env_steps = "running", time.monotonic(), max(row.env_steps, int(result[STEP]))
         row.return_mean = result.get("eval/return_mean", row.return_mean)
         row.env_steps_per_s = result["throughput/env_steps_per_s"]
         self._line()
 
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+    def on_finish(self, trial: Any) -> None:
         """The row is finished."""
-        row = self._rows[trial.trial_id]
+        row = self._row(config_of(trial))
         row.status, row.changed = "finished", time.monotonic()
         row.return_mean = trial.last_result.get("final/score", row.return_mean)
         row.env_steps = row.budget
 
     def on_failure(self, trial: Any, reason: str) -> None:
-        """The row has failed: said at once."""
-        row = self._rows.get(trial.trial_id)
-        if row is not None:
-            row.status, row.changed = "failed", time.monotonic()
-            row.env_steps = row.budget  # nothing more will come of it
-            self._console.print(Text(f"failed: {row.label} seed {row.seed}: {reason}", style="red"))
+        """The row has failed: said at once, but a cause that hits many trials only for the first of them."""
+        row = self._row(config_of(trial))
+        row.status, row.changed = "failed", time.monotonic()
+        row.env_steps = row.budget  # nothing more will come of it
+        self._causes[reason] += 1
+        if self._causes[reason] <= MOST_OF_A_CAUSE:
+            more = "; more of the same are counted at the end" if self._causes[reason] == MOST_OF_A_CAUSE else ""
+            self._console.print(Text(f"failed: {row.label} seed {row.seed}: {reason}{more}", style="red"))
 
-    def _row(self, key: str, row: _Row) -> None:
-        row.changed = time.monotonic()
-        self._rows.setdefault(key, row)
+    def _row(self, trial: TrialConfig) -> _Row:
+        new = _Row(trial.label, trial.seed, trial.budget_env_steps, changed=time.monotonic())
+        return self._rows.setdefault(trial.folder_name, new)
 
     def _line(self) -> None:
         now = time.monotonic()
@@ -99,7 +116,7 @@ class ProgressCallback(DriverCallback):
     def _overall(self) -> str:
         counts = Counter(row.status for row in self._rows.values())
         done = sum(row.env_steps for row in self._rows.values())
-        trials = len(self._plan.configurations) * len(self._plan.seeds)
+        trials = len(self._plan.trials)
         failed = f", {counts['failed']} failed" if counts["failed"] else ""
         return (
             f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / self._total:.0f}% of the env steps, "
@@ -109,9 +126,10 @@ class ProgressCallback(DriverCallback):
     def _left(self, done: int) -> str:
         if done >= self._total:
             return ""
-        if done < self._total / 100:
+        new = done - sum(self._before.values())
+        if new < (self._total - sum(self._before.values())) / 100:
             return ", time left not known yet"
-        rate = done / (time.monotonic() - self._start)
+        rate = new / (time.monotonic() - self._start)
         return f", about {duration((self._total - done) / rate)} left"
 
     def _render(self) -> RenderableType:
@@ -131,7 +149,7 @@ class ProgressCallback(DriverCallback):
             )
         done = sum(row.env_steps for row in self._rows.values())
         hidden = len(self._rows) - MOST_ROWS
-        more = [Text(f"and {hidden} more finished", style="dim")] if hidden > 0 else []
+        more = [Text(f"and {hidden} more", style="dim")] if hidden > 0 else []
         bar = Table.grid()  # a bar alone in a group would not end its line
         bar.add_row(ProgressBar(total=self._total, completed=done, width=60))
         return Group(table, *more, bar, Text(self._overall()))
@@ -144,6 +162,7 @@ def plan_lines(plan: Plan) -> list[str]:
         f"study       {plan.study}: {plan.question}",
         f"trials      {plan.summary()}",
         f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
+        f"checkpoints {plan.checkpoints()}",
         "throughput  "
         + ("comparable: each trial runs alone" if plan.exclusive else "not comparable across studies: trials share the machine"),
     ]

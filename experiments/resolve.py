@@ -5,11 +5,11 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from experiments.errors import ConfigurationError
-from experiments.schema import CheckpointSettings, EnvSettings, EvaluationSettings, SuiteConfig, parse
+from experiments.schema import CheckpointSettings, EnvSettings, EvaluationSettings, FaultSettings, SuiteConfig, parse
 
 GROUPS = ("algorithm", "env", "hardware")
 """Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""
@@ -42,7 +42,9 @@ class TrialConfig:
         evaluation: How the policy is evaluated.
         stop_at_target: Whether the trial ends when it first holds the env's target.
         threads_per_process: Torch and BLAS threads of each process.
-        checkpoint: When the trial saves itself. Not part of the hash: it does not change the result.
+        checkpoint: When the trial saves itself, its spacing settled. What is kept is not part of the hash.
+        faults: What the trial may survive. Not part of the hash: it does not change the result.
+        repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
     """
 
@@ -55,24 +57,27 @@ class TrialConfig:
     stop_at_target: bool
     threads_per_process: int
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
+    faults: FaultSettings = field(default_factory=FaultSettings)
+    repeat: int = 0
     label: str = ""
 
     @property
     def config_id(self) -> str:
         """8 hexadecimal digits that are equal for two trials exactly if they differ in nothing but the seed."""
-        content = {k: v for k, v in self.to_mapping().items() if k not in ("seed", "checkpoint", "label")}
+        content = {k: v for k, v in self.to_mapping().items() if k not in ("seed", "checkpoint", "faults", "repeat", "label")}
+        content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
     def name(self) -> str:
-        """The run's name: what differs first, the seed last."""
-        return f"{self.label} s={self.seed}"
+        """The run's name: what differs first, the seed last, and which repeat if it is not the first."""
+        return f"{self.label} s={self.seed}" + (f" r={self.repeat}" if self.repeat else "")
 
     @property
-    def total_envs(self) -> int:
-        """Environments that are stepped side by side."""
-        runners = self.algorithm["env_runners"]
-        return int(max(1, runners["num_env_runners"]) * runners["num_envs_per_env_runner"])
+    def folder_name(self) -> str:
+        """The name of its folder, unique within its study."""
+        readable = "".join(ch if ch.isalnum() or ch in "=.-" else "_" for ch in self.label)
+        return f"{readable[:60]}_{self.config_id}_s{self.seed}" + (f"_r{self.repeat}" if self.repeat else "")
 
     @property
     def total_train_batch_size(self) -> int:
@@ -86,19 +91,21 @@ class TrialConfig:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "TrialConfig":
-        """The inverse of `to_mapping`."""
+        """The inverse of `to_mapping`; other keys are left out."""
+        known = {f.name for f in fields(cls)}
         return cls(
             **{
-                **mapping,
+                **{name: value for name, value in mapping.items() if name in known},
                 "algorithm": _unplain(mapping["algorithm"]),
                 "env": EnvSettings(**{**mapping["env"], "score_range": tuple(mapping["env"]["score_range"])}),
                 "evaluation": EvaluationSettings(**mapping["evaluation"]),
                 "checkpoint": CheckpointSettings(**mapping["checkpoint"]),
+                "faults": FaultSettings(**mapping["faults"]),
             }
         )
 
 
-def trial_config(suite: SuiteConfig, seed: int, label: str) -> TrialConfig:
+def trial_config(suite: SuiteConfig, seed: int, label: str, repeat: int = 0) -> TrialConfig:
     """The trial of a configuration whose runner and learner counts are settled (`resources.settle`)."""
     assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
     return TrialConfig(
@@ -111,6 +118,8 @@ def trial_config(suite: SuiteConfig, seed: int, label: str) -> TrialConfig:
         stop_at_target=suite.stop_at_target,
         threads_per_process=suite.hardware.threads_per_process,
         checkpoint=suite.checkpoint,
+        faults=suite.faults,
+        repeat=repeat,
         label=label,
     )
 
@@ -138,8 +147,6 @@ def apply_point(config: Mapping[str, Any], point: Mapping[str, Any]) -> SuiteCon
                 f"study.space: {path!r} leads to no setting. Its keys are dotted paths such as algorithm.training.lr, "
                 f"or one of the groups {', '.join(GROUPS)}."
             )
-        if parents[0] in ("study", "search", "scheduler", "tracking"):
-            raise ConfigurationError(f"study.space: {path!r} is a setting of the study itself and cannot differ between its trials.")
         node[leaf] = value
     return parse(config)
 

@@ -8,7 +8,7 @@ import ray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune import PlacementGroupFactory
 
-from experiments.algorithm import is_asynchronous
+from experiments.algorithm import check_settings, is_asynchronous
 from experiments.errors import ConfigurationError
 from experiments.schema import HardwareSettings, SuiteConfig
 
@@ -70,6 +70,11 @@ class Layout:
     num_learners: int
     num_gpus_per_learner: float
 
+    @property
+    def total_envs(self) -> int:
+        """Environments that are stepped side by side."""
+        return max(1, self.num_env_runners) * self.num_envs_per_env_runner
+
     def __str__(self) -> str:
         sampling = (
             f"{_count(self.num_env_runners, 'runner')} x {_count(self.num_envs_per_env_runner, 'env')}"
@@ -94,9 +99,13 @@ def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig
 
     Returns:
         The same with `algorithm.env_runners` and `algorithm.learners` complete.
+
+    Raises:
+        ConfigurationError: The algorithm's settings are wrong; names the key.
     """
+    check_settings(suite.algorithm)
     algorithm, hardware = dict(suite.algorithm), suite.hardware
-    runners, learners = dict(algorithm.get("env_runners") or {}), dict(algorithm.get("learners") or {})
+    runners, learners = dict(algorithm["env_runners"]), dict(algorithm["learners"])
     wanted = {
         name: own if own is not None else getattr(hardware, name)
         for name, own in [
@@ -107,6 +116,8 @@ def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig
         ]
     }
     layout = _fit(wanted, is_asynchronous(algorithm), hardware, cluster, num_trials)
+    if layout.num_gpus_per_learner > 1 and layout.num_gpus_per_learner % 1:
+        raise ConfigurationError(f"num_gpus_per_learner={layout.num_gpus_per_learner:g}: must be a whole number, or a fraction below 1.")
     runners.update(num_env_runners=layout.num_env_runners, num_envs_per_env_runner=layout.num_envs_per_env_runner)
     learners.update(num_learners=layout.num_learners, num_gpus_per_learner=layout.num_gpus_per_learner)
     return replace(suite, algorithm={**algorithm, "env_runners": runners, "learners": learners})
@@ -152,7 +163,7 @@ def _fit(wanted: Mapping[str, Any], asynchronous: bool, hardware: HardwareSettin
 
 def _largest_divisor(number: int, limit: int) -> int:
     """The largest divisor of `number` that is at most `limit`, at least 1."""
-    return max(d for d in range(1, number + 1) if number % d == 0 and (d <= limit or d == 1))
+    return next(d for d in range(min(number, max(1, limit)), 0, -1) if number % d == 0)
 
 
 def request_for(config: AlgorithmConfig) -> PlacementGroupFactory:

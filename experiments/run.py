@@ -5,6 +5,9 @@ python experiments/run.py [study=] [algorithm=] [env=] [hardware=] [search=] [sc
 
 import logging
 import os
+import re
+import shlex
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,14 +25,17 @@ from experiments.errors import ConfigurationError, first_line
 from experiments.outputs import check_writable
 from experiments.provenance import without_passwords
 from experiments.resolve import Compose
-from experiments.schema import parse
+from experiments.schema import SuiteConfig, parse
 from experiments.search import points
-from experiments.tracking.store import Store, check_store, store_uri
+from experiments.tracking.store import STUDY_FOLDER, Store, check_store, store_uri
+from experiments.tracking.writer import STUDY_RUN
 
 INVALID = 2
 """Exit code: nothing was started."""
 LOG_WIDTH = 140
 """Columns of a log file."""
+STORE_WAIT_S = 10.0
+"""How long a server may take to say where a study's folder is."""
 
 _given_spaces: list[str] = []
 _show_traceback = "HYDRA_FULL_ERROR" in os.environ
@@ -39,8 +45,12 @@ def main() -> None:
     """Run the command line; exits with the contract's codes."""
     sys.argv[1:], _given_spaces[:] = split_space(sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting with 1
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         _study()
+    except KeyboardInterrupt:
+        print("interrupted by SIGINT", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     except (HydraException, OmegaConfBaseException) as error:
         _refuse(error)
 
@@ -52,6 +62,7 @@ def _study(config: DictConfig) -> None:
         overrides = [*HydraConfig.get().overrides.task, *_given_spaces]
         compose = composer(config, overrides)
         check_axes_are_free(compose({}), overrides)
+        check_resume(compose({}), overrides)
         sys.exit(run(compose))
     except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
         _refuse(error)
@@ -109,6 +120,23 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
     return compose
 
 
+def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Make sure that a resumed study is not asked to change.
+
+    Raises:
+        ConfigurationError: It is.
+    """
+    if config["resume"] is None:
+        return
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0]
+        if not re.fullmatch(r"resume|output_dir|report|dry_run|tracking(\..*)?|hardware\.address", key):
+            raise ConfigurationError(
+                f"{override}: a study is resumed as it was begun. Beside resume= only output_dir, tracking, hardware.address, report and "
+                f"dry_run can be given; start a new study to change {key}."
+            )
+
+
 def run(compose: Compose) -> int:
     """A study from its composition on; its exit code.
 
@@ -117,7 +145,8 @@ def run(compose: Compose) -> int:
     """
     suite = parse(compose({}))  # our own knobs first: it takes milliseconds, Ray's imports take seconds
     output_dir = Path(suite.output_dir).expanduser().absolute()
-    points(suite.study.space, suite.search)
+    if suite.resume is None:
+        points(suite.study.space, suite.search)
     check_writable(output_dir)
     uri = store_uri(suite.tracking, output_dir)
     check_store(uri, suite.tracking.timeout_s)
@@ -127,36 +156,48 @@ def run(compose: Compose) -> int:
 
     from experiments import progress, resources
     from experiments.plan import make_plan
-    from experiments.study import quiet, run_study, start_ray
+    from experiments.study import quiet, resume_study, run_study, start_ray
+    from experiments.study_folder import StudyFolder
 
     quiet()
     console = Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
+    folder = None if suite.resume is None else StudyFolder(_folder_of(suite.resume, uri, output_dir))
+    hardware = suite.hardware if folder is None else folder.hardware(suite.hardware.address)
+    outcome = None
     try:
-        if suite.hardware.address is not None:
-            start_ray(suite.hardware)
+        if hardware.address is not None:
+            start_ray(hardware)
             cluster = resources.joined_cluster()
         else:
-            cluster = resources.local_machine(suite.hardware)
-        plan = make_plan(compose, cluster)
+            cluster = resources.local_machine(hardware)
+        if folder is not None:
+            folder.lock()  # before its trials' files are looked at
+        plan = make_plan(compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)
         for line in progress.plan_lines(plan):
             console.print(line, highlight=False, soft_wrap=True)
+        if folder is not None:
+            console.print(folder.standing(plan), highlight=False, soft_wrap=True)
         if suite.dry_run:
             console.print(progress.plan_table(plan))
             console.print(_estimate(plan, uri, output_dir), highlight=False, soft_wrap=True)
             return 0
         if not ray.is_initialized():
-            start_ray(suite.hardware)
-        outcome = run_study(plan, output_dir, console)
+            start_ray(hardware)
+        outcome = run_study(plan, output_dir, console) if folder is None else resume_study(plan, folder, output_dir, console)
     finally:
-        ray.shutdown()
+        if outcome is None or not outcome.tune_hangs:
+            ray.shutdown()
     for line in _conclusions(outcome, plan.exclusive):
         console.print(line, highlight=False, soft_wrap=isinstance(line, str))
     for line in progress.failures(outcome.outcomes):
         console.print(line, style="red", highlight=False, soft_wrap=True)
     if suite.report:
         console.print(_report(outcome, uri, output_dir), highlight=False, soft_wrap=True)
-    for line in _where(plan, outcome, uri):
+    for line in _where(plan, outcome, uri, resume_command(suite, outcome)):
         console.print(line, highlight=False, soft_wrap=True)
+    if outcome.tune_hangs:  # what Ray does at the exit of a process could wait for ever; Ray's processes end with this one
+        sys.stdout.flush()
+        os._exit(outcome.exit_code)
     return outcome.exit_code
 
 
@@ -209,14 +250,60 @@ def _estimate(plan: Any, uri: str, output_dir: Path) -> str:
     return f"time        about {duration(seconds / plan.concurrency)}, at the median speed of earlier trials in this store"
 
 
-def _where(plan: Any, outcome: Any, uri: str) -> list[str]:
+def resume_command(suite: SuiteConfig, outcome: Any) -> str:
+    """The command that goes on with a study, as one can type it."""
+    words = [f"resume={outcome.study_run or outcome.folder}"]
+    if suite.output_dir != "outputs":
+        words.append(f"output_dir={suite.output_dir}")
+    if suite.tracking.name != "sqlite":
+        words.append(f"tracking={suite.tracking.name}")
+    if suite.tracking.uri is not None:
+        words.append(f"tracking.uri={without_passwords(suite.tracking.uri)}")
+    return shlex.join(["python", "experiments/run.py", *words])
+
+
+def _folder_of(resume: str, uri: str, output_dir: Path) -> Path:
+    """The folder of the study to resume.
+
+    Args:
+        resume: Its run id, or the folder itself.
+        uri: Of the store that has the run.
+        output_dir: Of the study.
+
+    Raises:
+        ConfigurationError: There is no such study.
+    """
+    if (given := Path(resume).expanduser().absolute()).is_dir():
+        return given
+    database = Path(uri.removeprefix("sqlite:///"))
+    if uri.startswith("sqlite") and not database.exists():
+        raise ConfigurationError(f"resume={resume}: there is no store {database}. Name the study's: output_dir=/path, or tracking.uri=...")
+    store = Store(uri, output_dir / "mlartifacts", STORE_WAIT_S)
+    found = store.tag_of(resume, STUDY_FOLDER)
+    if found is None and (study_run := store.tag_of(resume, STUDY_RUN)):
+        raise ConfigurationError(f"resume={resume}: is the run of a trial. Name its study's: resume={study_run}.")
+    if found is None:
+        raise ConfigurationError(
+            f"resume={resume}: {without_passwords(uri)} has no study with this run id. It is printed when a study ends, and is the id of "
+            "its run in the experiment studies; the study's folder does as well."
+        )
+    if not Path(found).is_dir():
+        raise ConfigurationError(f"resume={resume}: the study's folder {found} is not on this machine any more, so it cannot be resumed.")
+    return Path(found)
+
+
+def _where(plan: Any, outcome: Any, uri: str, resume: str) -> list[str]:
     """Where the results are and how to open them."""
     from experiments.tracking.callback import INDEX_EXPERIMENT
 
     lines = []
     if outcome.interrupted_by is not None:
         left = sum(o.status == "interrupted" for o in outcome.outcomes)
-        lines.append(f"interrupted by {outcome.interrupted_by.name}: {left} trials did not finish; what they logged is kept")
+        trials = "1 trial" if left == 1 else f"{left} trials"
+        lines.append(f"interrupted by {outcome.interrupted_by}: {trials} did not finish; what they logged is kept. Go on with")
+        lines.append(f"resume      {resume}")
+    elif any(o.status == "failed" for o in outcome.outcomes):
+        lines.append(f"try again   {resume}   (what is finished stays)")
     server = uri if uri.startswith("http") else "http://127.0.0.1:5000"
     experiment, index = outcome.experiment_ids.get(plan.experiment), outcome.experiment_ids.get(INDEX_EXPERIMENT)
     if uri.startswith("sqlite"):
@@ -230,7 +317,8 @@ def _where(plan: Any, outcome: Any, uri: str) -> list[str]:
     if outcome.study_run:
         lines.append(f"study run   {outcome.study_run}")
     if outcome.undelivered:
-        lines.append(f"MLflow did not take {outcome.undelivered} writes; they are kept in {outcome.folder / 'undelivered.jsonl'}")
+        lines.append(f"MLflow did not take {outcome.undelivered} writes. Deliver them, when it is back, with")
+        lines.append(f"deliver     {resume}")
     return lines
 
 

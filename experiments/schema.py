@@ -5,12 +5,14 @@ methods (`experiments/algorithm.py`).
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Annotated, Any, Literal
+from urllib.parse import urlparse
 
-from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from experiments.errors import ConfigurationError
@@ -21,13 +23,30 @@ MAX_REPORTS = 320
 """Points of a curve that MLflow's UI draws without sampling."""
 
 
-def _reject_bool(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not true or false")
-    return value
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+"""What goes into run names, experiment names, folders and MLflow's filters."""
 
 
-_Number = Annotated[float, BeforeValidator(_reject_bool)]
+def _check_address(address: str) -> str:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address != "auto" and not (host and not re.search(r"\s", host) and port.isdecimal() and 0 < int(port) < 2**16):
+        raise ValueError("must be auto or host:port, with a port of at most 65535; null starts Ray on this machine")
+    return address
+
+
+def _check_uri(uri: str) -> str:
+    try:
+        parsed = urlparse(uri)
+        has_host = bool(parsed.hostname) and parsed.port != 0  # a port that is no number from 0 to 65535 raises
+    except ValueError as error:
+        raise ValueError(f"is not an address: {error}") from None
+    if not parsed.scheme or (parsed.scheme in ("http", "https") and not has_host):
+        raise ValueError("must be http://host:port, https://... or sqlite:////absolute/path.db; null is the embedded store")
+    return uri
+
+
+_Number = Annotated[float, Field(strict=True)]
+_Name = Annotated[StrictStr, Field(pattern=NAME)]
 _Count = Annotated[StrictInt, Field(ge=0)]
 _Positive = Annotated[StrictInt, Field(ge=1)]
 
@@ -48,7 +67,7 @@ class EnvSettings:
         extra: The optional-dependency group of this project that installs it; `None` if the core does.
     """
 
-    name: StrictStr
+    name: _Name
     id: StrictStr
     env_config: dict[str, Any]
     vectorize_mode: Literal["sync", "async", "vector_entry_point"]
@@ -57,6 +76,14 @@ class EnvSettings:
     target: _Number | None
     score_range: tuple[_Number | None, _Number | None]
     extra: StrictStr | None = None
+
+    def __post_init__(self) -> None:
+        low = -math.inf if self.score_range[0] is None else self.score_range[0]
+        high = math.inf if self.score_range[1] is None else self.score_range[1]
+        if not low < high:
+            raise ConfigurationError(f"env.score_range={list(self.score_range)}: its first number must be below its second.")
+        if self.target is not None and not low <= self.target <= high:
+            raise ConfigurationError(f"env.target={self.target:g} lies outside env.score_range={list(self.score_range)}: it cannot be met.")
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -77,8 +104,8 @@ class HardwareSettings:
         max_concurrent_trials: Trials side by side; `None` takes as many as fit.
     """
 
-    name: StrictStr
-    address: StrictStr | None = None
+    name: _Name
+    address: Annotated[StrictStr, AfterValidator(_check_address)] | None = None
     num_cpus: _Positive | None = None
     num_gpus: _Count | None = None
     total_envs: _Positive = 16
@@ -107,15 +134,32 @@ class EvaluationSettings:
 
 @dataclass(frozen=True, config=_STRICT)
 class CheckpointSettings:
-    """When a trial saves itself.
+    """When a trial saves itself, and what is kept.
 
     Attributes:
-        every_env_steps: Spacing of the checkpoints, a multiple of the report grid; `None` saves at the end alone.
+        every_env_steps: Spacing of the checkpoints, a multiple of the report grid; `None` lets the suite choose
+            (`plan.settle_checkpoints`). Environments are reset at each, so it is part of what a result depends on.
         keep: Checkpoints kept of each trial, the newest ones.
+        keep_best: Whether the one with the highest evaluation return is kept as well.
     """
 
     every_env_steps: _Positive | None = None
     keep: _Positive = 1
+    keep_best: StrictBool = False
+
+
+@dataclass(frozen=True, config=_STRICT)
+class FaultSettings:
+    """What a trial may survive.
+
+    Attributes:
+        max_restarts: How often a trial is taken up again from its last checkpoint, after an exception or a killed process.
+        stall_after_s: A trial without a sign of life for so long is ended; `None` waits for ever. A trial gives one at every training
+            iteration and every evaluation.
+    """
+
+    max_restarts: _Count = 3
+    stall_after_s: Annotated[_Number, Field(gt=0)] | None = 600.0
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -147,14 +191,15 @@ class TrackingSettings:
     Attributes:
         name: The choice in `conf/tracking`.
         uri: A tracking server (`http://...`) or a database (`sqlite:///...`); `None` is the embedded store under `output_dir`.
-        timeout_s: How long one request to a server may take before it counts as failed.
+        timeout_s: How long one request to a server may take before it counts as failed and is made again. Nothing waits for it but other
+            requests. Before a study starts, a server has 6 s to answer, or `timeout_s` if that is less.
         tensorboard: Whether TensorBoard files are written beside the trials.
         system_metrics: Whether CPU, memory and GPU use of each trial are measured.
     """
 
-    name: StrictStr
-    uri: StrictStr | None = None
-    timeout_s: Annotated[_Number, Field(gt=0)] = 5.0
+    name: _Name
+    uri: Annotated[StrictStr, AfterValidator(_check_uri)] | None = None
+    timeout_s: Annotated[_Number, Field(gt=0, le=3600)] = 30.0
     tensorboard: StrictBool = True
     system_metrics: StrictBool = True
 
@@ -169,7 +214,7 @@ class StudySettings:
         space: Dotted configuration path (or a group such as `algorithm`) to a list or a distribution.
     """
 
-    name: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    name: _Name
     question: StrictStr
     space: dict[StrictStr, Any] = field(default_factory=dict)
 
@@ -186,14 +231,17 @@ class SuiteConfig:
     tracking: TrackingSettings
     evaluation: EvaluationSettings
     checkpoint: CheckpointSettings
+    faults: FaultSettings
     study: StudySettings
     seeds: tuple[_Count, ...]
+    repeats: _Positive
     budget_env_steps: _Positive
     report_every_env_steps: _Positive | None
     stop_at_target: StrictBool
-    output_dir: StrictStr
+    output_dir: Annotated[StrictStr, Field(min_length=1)]
     dry_run: StrictBool = False
     report: StrictBool = True
+    resume: StrictStr | None = None
 
     def __post_init__(self) -> None:
         if not self.seeds:

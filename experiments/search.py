@@ -6,21 +6,26 @@ its seeds.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from experiments.errors import ConfigurationError
 from experiments.resolve import GROUPS
 from experiments.schema import SearchSettings
 
+STUDY_WIDE = ("seeds", "study", "search", "scheduler", "tracking")
+"""Settings and groups that cannot be an axis: they are the same for all trials of a study."""
+
 Point = dict[str, Any]
 """One configuration: dotted path or group to value."""
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+_Bound = Annotated[float, Field(strict=True)]
+_Whole = Annotated[StrictInt, Field(ge=-(2**53), le=2**53)]  # what a float still counts exactly
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -28,13 +33,15 @@ class Uniform:
     """Evenly over [low, high], or over its logarithm; rounded to whole numbers if `integer`."""
 
     distribution: Literal["uniform", "loguniform"]
-    low: float
-    high: float
-    integer: bool = False
+    low: _Bound
+    high: _Bound
+    integer: StrictBool = False
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
             raise ValueError(f"low={self.low:g} must be below high={self.high:g}")
+        if math.isinf(self.high - self.low):
+            raise ValueError(f"low={self.low:g} and high={self.high:g} are too far apart")
         if self.distribution == "loguniform" and self.low <= 0:
             raise ValueError(f"loguniform needs low above 0, not {self.low:g}")
 
@@ -72,8 +79,8 @@ class IntegerSteps:
     """Whole numbers from low to high, both included, every `step`."""
 
     distribution: Literal["integers"]
-    low: StrictInt
-    high: StrictInt
+    low: _Whole
+    high: _Whole
     step: Annotated[StrictInt, Field(ge=1)] = 1
 
     def __post_init__(self) -> None:
@@ -82,11 +89,11 @@ class IntegerSteps:
 
     def draw(self, rng: np.random.Generator) -> int:
         """One value."""
-        return int(rng.choice(np.arange(self.low, self.high + 1, self.step)))
+        return self.low + self.step * int(rng.integers((self.high - self.low) // self.step + 1))
 
     def corners(self) -> list[Any]:
         """The extreme values."""
-        return [self.low, self.high]
+        return [self.low, self.high - (self.high - self.low) % self.step]
 
 
 Axis = Uniform | Choice | IntegerSteps
@@ -103,18 +110,16 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
         An axis per path; a list is a `Choice`.
 
     Raises:
-        ConfigurationError: An axis is empty, inverted, of an unknown kind, or a group's choices are not a list of names.
+        ConfigurationError: An axis is empty, inverted, of an unknown kind, over a setting of the study itself, or a group's choices are
+            not a list of names.
     """
     axes: dict[str, Axis] = {}
     for path, values in space.items():
+        if path.split(".")[0] in STUDY_WIDE:
+            raise ConfigurationError(f"study.space: {path} is a setting of the study itself and cannot differ between its trials.")
         if isinstance(values, list | tuple):
             if not values:
                 raise ConfigurationError(f"study.space: {path} has no values. Give it at least one, for example [1.0e-3].")
-            if len({repr(v) for v in values}) != len(values):
-                raise ConfigurationError(f"study.space: {path} names a value twice: {list(values)}.")
-            for value in values:
-                if isinstance(value, float) and not math.isfinite(value):
-                    raise ConfigurationError(f"study.space: {path} has the value {value}, which is not a finite number.")
             axes[path] = Choice("choice", tuple(values))
         elif isinstance(values, Mapping):
             try:
@@ -129,9 +134,19 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
                 f"study.space: {path}={values!r} is neither a list nor a distribution. "
                 "Try a list such as [1.0e-4, 1.0e-3], or {distribution: loguniform, low: 1.0e-5, high: 1.0e-2}."
             )
+        if isinstance(axes[path], Choice):
+            _check_choice(path, axes[path].corners())
         if path in GROUPS and not (isinstance(axes[path], Choice) and all(isinstance(v, str) for v in axes[path].corners())):
             raise ConfigurationError(f"study.space: {path} is a group of configuration files; its axis is a list of their names.")
     return axes
+
+
+def _check_choice(path: str, values: list[Any]) -> None:
+    if len({repr(v) for v in values}) != len(values):
+        raise ConfigurationError(f"study.space: {path} names a value twice: {list(values)}.")
+    for value in values:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigurationError(f"study.space: {path} has the value {value}, which is not a finite number.")
 
 
 def points(space: Mapping[str, Any], search: SearchSettings) -> list[Point]:
@@ -166,8 +181,3 @@ def group_choices(space: Mapping[str, Any]) -> list[dict[str, str]]:
     """The combinations of Hydra groups in a space; one empty combination if no group is an axis."""
     groups = {path: axis.corners() for path, axis in parse_space(space).items() if path in GROUPS}
     return [dict(zip(groups, names, strict=True)) for names in itertools.product(*groups.values())]
-
-
-def cross_seeds(configurations: Sequence[Any], seeds: Sequence[int]) -> list[tuple[Any, int]]:
-    """Each configuration with each seed, seed by seed: a study that is cut short has every configuration in it."""
-    return [(configuration, seed) for seed in seeds for configuration in configurations]

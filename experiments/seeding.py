@@ -5,6 +5,8 @@ RLlib seeds runner `i` with `seed + i` and environment `j` of a runner with that
 `numpy.random.SeedSequence`, told apart by what it is for, and by the environment's number within the trial: the same environments
 are seen however they are spread over runners.
 
+A trial derives its streams anew at every checkpoint, so that going on from it needs no generator's state: see `experiments/state.py`.
+
 Trials of different configurations with the same seed share their streams on purpose: they are compared in pairs.
 """
 
@@ -32,26 +34,27 @@ class Role(IntEnum):
     """The draws from the replay buffer."""
 
 
-def stream_seed(seed: int, role: Role, index: int = 0) -> int:
+def stream_seed(seed: int, role: Role, index: int = 0, segment: int = 0) -> int:
     """The seed of one stream.
 
     Args:
         seed: The user's replicate number, 0 or above.
         role: What the stream is for.
         index: Which one of its role, from 0.
+        segment: Which stretch between two checkpoints of the trial, from 0.
 
     Returns:
         An integer in [0, 2**63): wide enough that no two of a large study's streams meet by chance.
     """
-    sequence = np.random.SeedSequence(entropy=(_DOMAIN, seed), spawn_key=(int(role), index))
+    sequence = np.random.SeedSequence(entropy=(_DOMAIN, seed), spawn_key=(int(role), index, *([segment] if segment else [])))
     return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 
 
-def stream_seeds(seed: int, role: Role, count: int, start: int = 0) -> list[int]:
+def stream_seeds(seed: int, role: Role, count: int, start: int = 0, segment: int = 0) -> list[int]:
     """The seeds of `count` streams of one role, from index `start` on."""
-    return [stream_seed(seed, role, index) for index in range(start, start + count)]
+    return [stream_seed(seed, role, index, segment) for index in range(start, start + count)]
 
 
-def process_seed(seed: int, role: Role, index: int = 0) -> int:
+def process_seed(seed: int, role: Role, index: int = 0, segment: int = 0) -> int:
     """As `stream_seed`, in [0, 2**31): NumPy's legacy generator takes 32 bits, and RLlib adds small offsets to what it is given."""
-    return stream_seed(seed, role, index) % 2**31
+    return stream_seed(seed, role, index, segment) % 2**31

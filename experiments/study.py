@@ -3,37 +3,43 @@
 import functools
 import logging
 import os
+import re
 import signal
 import socket
 import time
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pandas as pd
 import ray
 from ray import tune
+from ray._private import ray_logging
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from ray.tune.logger import TBXLoggerCallback
 from rich.console import Console
 
-from experiments.driver_callback import failure_reason
+from experiments.algorithm import is_asynchronous
+from experiments.comparison import changes
+from experiments.driver_callback import DriverCallback, config_of
 from experiments.errors import ConfigurationError
+from experiments.interruption import Interruption, StopOnRequest
 from experiments.plan import Plan
 from experiments.progress import ProgressCallback
 from experiments.resolve import TrialConfig
 from experiments.schema import HardwareSettings
+from experiments.study_folder import StudyFolder
 from experiments.summary import TrialOutcome, runs_of
-from experiments.tracking.callback import TrackingCallback
-from experiments.tracking.store import Store, store_uri
+from experiments.tracking.callback import INDEX_EXPERIMENT, STUDY_KEY, TrackingCallback, provenance_of
+from experiments.tracking.store import STUDY_FOLDER, Store, num_writers, store_uri
 from experiments.tracking.writer import Writer
-from experiments.trial import MEASURE_SYSTEM, TRIAL, Trial
+from experiments.trial import MEASURE_SYSTEM, REPRODUCIBLE, RESTARTS, RESUMED, TRIAL, WEIGHTS, Trial
+from experiments.trial_folder import Report, Restart
+from experiments.watchdog import Watchdog
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,8 @@ class StudyOutcome:
     Attributes:
         outcomes: One per trial of the plan.
         runs: The same as the analysis' frame `runs`.
-        interrupted_by: The signal that stopped it, if one did.
+        interrupted_by: What stopped it, if something did: the name of a signal, or that Ray is gone.
+        tune_hangs: Whether Tune did not end, since Ray is gone or a second signal came: this process had better end without Ray's consent.
         folder: The study's own folder.
         study_run: Its run in the experiment `studies`; None if MLflow never took it.
         experiment_ids: Name to id, of `studies` and of the trials' experiment.
@@ -52,7 +59,8 @@ class StudyOutcome:
 
     outcomes: tuple[TrialOutcome, ...]
     runs: pd.DataFrame
-    interrupted_by: signal.Signals | None
+    interrupted_by: str | None
+    tune_hangs: bool
     folder: Path
     study_run: str | None
     experiment_ids: dict[str, str]
@@ -60,9 +68,10 @@ class StudyOutcome:
 
     @property
     def exit_code(self) -> int:
-        """As the contract says: 0 all finished, 1 some failed, 128 + the signal's number if interrupted."""
-        if self.interrupted_by is not None:
-            return 128 + self.interrupted_by
+        """As the contract says: 0 all finished, 1 some failed, 128 + the signal's number if interrupted by one."""
+        signals = {number.name: number for number in signal.Signals}
+        if self.interrupted_by in signals:
+            return 128 + signals[self.interrupted_by]
         return 0 if all(o.status == "finished" for o in self.outcomes) else 1
 
 
@@ -73,6 +82,14 @@ def start_ray(hardware: HardwareSettings) -> None:
         ConfigurationError: No cluster answers there.
     """
     quiet()
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        _start_ray(hardware)
+    finally:
+        signal.signal(signal.SIGTERM, on_sigterm)  # Ray puts one of its own, which ends the process with another exit code
+
+
+def _start_ray(hardware: HardwareSettings) -> None:
     threads = str(hardware.threads_per_process)
     environment = {
         "OMP_NUM_THREADS": threads,  # else Ray sets it to the CPUs of each actor
@@ -130,6 +147,7 @@ def quiet() -> None:
     for name in ("ray", "ray.rllib", "ray.tune", "ray.train", "gymnasium", "mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # failed trials are reported by the suite, with their cause
+    ray_logging.stdout_deduplicator.skip_re = re.compile("A worker died")  # and so is this; the raylet's lines know no other switch
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -139,47 +157,98 @@ def quiet() -> None:
 
 
 def run_study(plan: Plan, output_dir: Path, console: Console) -> StudyOutcome:
-    """Run every trial of a plan. Ray must be running.
+    """Run every trial of a plan, in a new folder under `output_dir/studies`. Ray must be running.
 
     Args:
         plan: The checked study.
-        output_dir: Absolute; the study gets a folder of its own under `studies`.
+        output_dir: Absolute.
         console: Where progress is shown.
 
     Returns:
         How it went; failed trials don't raise.
+
+    Raises:
+        ConfigurationError: The folder cannot be written; nothing was started.
     """
-    tracking = plan.suite.tracking
     name = f"{plan.study}-{plan.algorithms}-{plan.envs}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-    folder = output_dir / "studies" / name
-    folder.mkdir(parents=True)
-    connect = functools.partial(Store, store_uri(tracking, output_dir), output_dir / "mlartifacts", tracking.timeout_s)
-    writer = Writer(connect, folder / "undelivered.jsonl")
-    to_mlflow = TrackingCallback(plan, writer)
-    to_mlflow.begin()
-    with ProgressCallback(plan, console) as progress, _signals() as received:
-        callbacks = [progress, to_mlflow, *([TBXLoggerCallback()] if tracking.tensorboard else [])]
-        results = _tuner(plan, folder, callbacks).fit()
-    trials: Sequence[Any] = results._experiment_analysis.trials
-    outcomes = _outcomes(plan, trials)
-    unfinished = any(o.status == "interrupted" for o in outcomes)
-    interrupted_by = (received[0] if received else signal.SIGINT) if unfinished else None
-    runs = runs_of(plan.record(), outcomes)
-    status = "KILLED" if interrupted_by else "FAILED" if any(o.status == "failed" for o in outcomes) else "FINISHED"
-    to_mlflow.end(trials, status, runs)
-    writer.close()
-    return StudyOutcome(
-        outcomes, runs, interrupted_by, folder, writer.run_ids.get("study"), dict(writer.experiment_ids), writer.undelivered
-    )
+    folder = StudyFolder(output_dir / "studies" / name)
+    folder.create(plan)
+    return _run(plan, folder, output_dir, console, resumed=False)
 
 
-def _tuner(plan: Plan, folder: Path, callbacks: list[Any]) -> tune.Tuner:
+def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console) -> StudyOutcome:
+    """Go on with a study that was interrupted: what is finished stays, what is not goes on from its last checkpoint.
+
+    Args:
+        plan: As `folder` gives it.
+        folder: The study's, locked and checked.
+        output_dir: Absolute.
+        console: Where progress is shown.
+
+    Returns:
+        As `run_study`, over all executions.
+    """
+    now = provenance_of(plan)
+    if changed := changes(folder.began_with(now), now):
+        told = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        console.print(f"changed     since the study began: {told}. What goes on may not be the same to the bit.", highlight=False)
+    return _run(plan, folder, output_dir, console, resumed=True)
+
+
+def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, resumed: bool) -> StudyOutcome:
+    tracking = plan.suite.tracking
+    uri = store_uri(tracking, output_dir)
+    connect = functools.partial(Store, uri, output_dir / "mlartifacts", tracking.timeout_s)
+    outcomes, tune_ended = OutcomeCallback(plan), True
+    with Interruption() as interruption:
+        in_mlflow = _finished_in_mlflow(connect, plan, folder) if resumed else set()
+        writer = Writer(connect, num_writers(uri))
+        to_mlflow = TrackingCallback(plan, folder, writer, resumed)
+        to_mlflow.begin()
+        try:
+            with ProgressCallback(plan, console) as progress:
+                for trial in plan.trials if resumed else ():
+                    reports, restarts = folder.trial(trial).reports(), folder.trial(trial).restarts()
+                    if reports and trial.folder_name not in in_mlflow:
+                        to_mlflow.deliver_earlier(trial, reports, len(restarts), _is_reproducible(trial, restarts))
+                    if reports:
+                        outcomes.take_earlier(trial, reports[-1], restarts)
+                        progress.take_earlier(trial, reports[-1])
+                left = [t for t in plan.trials if not outcomes.is_finished(t)]
+                callbacks = [outcomes, progress, to_mlflow, Watchdog(folder), *([TBXLoggerCallback()] if tracking.tensorboard else [])]
+                if left and not interruption.signals:
+                    stop = StopOnRequest()
+                    tune_ended = interruption.run(_tuner(plan, left, folder, callbacks, stop, resumed).fit, stop.asked.set)
+        finally:
+            ended = outcomes.outcomes()
+            unfinished = any(o.status == "interrupted" for o in ended)
+            runs = runs_of(plan.record(), ended)
+            failed = any(o.status == "failed" for o in ended)
+            to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", runs)
+            interruption.run(writer.close)
+            writer.close(wait_s=0)  # counts what is left, where that was cut short
+            folder.close()
+    study_run = writer.run_ids.get(STUDY_KEY)
+    interrupted_by = (interruption.reason or "Tune") if unfinished else None
+    experiment_ids, undelivered = dict(writer.experiment_ids), writer.undelivered
+    return StudyOutcome(ended, runs, interrupted_by, not tune_ended, folder.path, study_run, experiment_ids, undelivered)
+
+
+def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyFolder) -> set[str]:
+    try:
+        return connect().finished_trials(INDEX_EXPERIMENT, {STUDY_FOLDER: str(folder.path)}, plan.experiment)
+    except Exception:  # noqa: BLE001  # whatever MLflow raises: all is delivered then, which changes nothing where it was before
+        return set()
+
+
+def _tuner(
+    plan: Plan, left: Sequence[TrialConfig], folder: StudyFolder, callbacks: list[Any], stop: tune.Stopper, resumed: bool
+) -> tune.Tuner:
     suite = plan.suite
-    every = suite.checkpoint.every_env_steps
-    trials = [t.to_mapping() for t in plan.trials]
+    trials = [{**t.to_mapping(), "folder": str(folder.trial(t).path)} for t in left]
     return tune.Tuner(
         Trial,
-        param_space={TRIAL: tune.grid_search(trials), MEASURE_SYSTEM: suite.tracking.system_metrics},
+        param_space={TRIAL: tune.grid_search(trials), RESUMED: resumed, MEASURE_SYSTEM: suite.tracking.system_metrics},
         tune_config=TuneConfig(
             reuse_actors=True,
             max_concurrent_trials=plan.concurrency,
@@ -188,59 +257,59 @@ def _tuner(plan: Plan, folder: Path, callbacks: list[Any]) -> tune.Tuner:
         ),
         run_config=RunConfig(
             name="tune",
-            storage_path=str(folder),
+            storage_path=str(folder.path),
             callbacks=callbacks,
+            stop=stop,
             verbose=0,
             log_to_file=True,
-            failure_config=FailureConfig(max_failures=0),
-            checkpoint_config=CheckpointConfig(
-                num_to_keep=suite.checkpoint.keep,
-                checkpoint_frequency=every // plan.report_every_env_steps if every else 0,
-                checkpoint_at_end=True,
-            ),
+            # What raises within a trial, the trial sees to itself; Tune makes a new process where one died.
+            failure_config=FailureConfig(max_failures=suite.faults.max_restarts),
+            checkpoint_config=CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
         ),
     )
 
 
 def _trial_name(trial: Any) -> str:
-    config = TrialConfig.from_mapping(trial.config[TRIAL])
-    readable = "".join(ch if ch.isalnum() or ch in "=.-" else "_" for ch in config.name)
-    return f"{readable[:60]}_{config.config_id}"
+    return config_of(trial).folder_name
 
 
-def _outcomes(plan: Plan, trials: Sequence[Any]) -> tuple[TrialOutcome, ...]:
-    by_trial = {}
-    for trial in trials:
-        config = TrialConfig.from_mapping(trial.config[TRIAL])
-        if trial.status == "TERMINATED":
-            final = {k: float(v) for k, v in trial.last_result.items() if k.startswith("final/")}
-            outcome = TrialOutcome(config.label, config.seed, "finished", final)
-            if not final:  # stopped by a signal after its last report, before its last step
-                outcome = TrialOutcome(config.label, config.seed, "interrupted")
-        elif trial.status == "ERROR":
-            outcome = TrialOutcome(config.label, config.seed, "failed", failure=failure_reason(trial))
-        else:
-            outcome = TrialOutcome(config.label, config.seed, "interrupted")
-        by_trial[config.label, config.seed] = outcome
-    return tuple(by_trial.get((t.label, t.seed), TrialOutcome(t.label, t.seed, "interrupted")) for t in plan.trials)
+def _is_reproducible(trial: TrialConfig, restarts: Sequence[Restart]) -> bool:
+    return all(r.kind != "fault" for r in restarts) and not is_asynchronous(trial.algorithm)
 
 
-@contextmanager
-def _signals() -> Iterator[list[signal.Signals]]:
-    """Collect SIGINT and SIGTERM; both end the study gracefully, through the handler that Tune installs for SIGUSR1."""
-    received: list[signal.Signals] = []
+class OutcomeCallback(DriverCallback):
+    """How each trial of a plan ended, over all executions of the study."""
 
-    def forward(number: int, frame: FrameType | None) -> None:
-        received.append(signal.Signals(number))
-        os.kill(os.getpid(), signal.SIGUSR1)
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._ended = {t.folder_name: TrialOutcome(t.label, t.seed, "interrupted", repeat=t.repeat) for t in plan.trials}
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
-    usr1 = signal.getsignal(signal.SIGUSR1)
-    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
-    try:
-        yield received
-    finally:
-        os.environ.pop("TUNE_DISABLE_SIGINT_HANDLER", None)
-        signal.signal(signal.SIGUSR1, usr1)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def take_earlier(self, trial: TrialConfig, last: Report, restarts: Sequence[Restart]) -> None:
+        """Take in how a trial of an earlier execution ended, if it finished."""
+        if last.done:
+            self._finish(trial, last.metrics, last.weights, len(restarts), _is_reproducible(trial, restarts))
+
+    def is_finished(self, trial: TrialConfig) -> bool:
+        """Whether the trial has all its results."""
+        return self._ended[trial.folder_name].status == "finished"
+
+    def on_finish(self, trial: Any) -> None:
+        """Keep its final numbers."""
+        result = trial.last_result
+        self._finish(config_of(trial), result, result[WEIGHTS], result[RESTARTS], result[REPRODUCIBLE])
+
+    def on_failure(self, trial: Any, reason: str) -> None:
+        """Keep its reason."""
+        key = config_of(trial).folder_name
+        self._ended[key] = replace(self._ended[key], status="failed", failure=reason)
+
+    def _finish(self, trial: TrialConfig, metrics: Mapping[str, Any], weights: str, restarts: int, reproducible: bool) -> None:
+        final = {k: float(v) for k, v in metrics.items() if k.startswith("final/")}
+        key = trial.folder_name
+        self._ended[key] = replace(
+            self._ended[key], status="finished", final=final, weights=weights, restarts=restarts, reproducible=reproducible
+        )
+
+    def outcomes(self) -> tuple[TrialOutcome, ...]:
+        """One per trial of the plan, in its order."""
+        return tuple(self._ended.values())

@@ -19,6 +19,10 @@ class TrialOutcome:
         status: `finished`, `failed` or `interrupted`.
         final: Its `final/` metrics, if it finished.
         failure: Why it failed.
+        repeat: Which run of the same configuration and seed it is.
+        weights: Digest of its final weights, if it finished.
+        restarts: How often it was taken up again.
+        reproducible: Whether it would come out the same to the bit, as far as it can tell; None if it never said.
     """
 
     label: str
@@ -26,6 +30,10 @@ class TrialOutcome:
     status: str
     final: Mapping[str, float] = field(default_factory=dict)
     failure: str = ""
+    repeat: int = 0
+    weights: str = ""
+    restarts: int = 0
+    reproducible: bool | None = None
 
 
 def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.DataFrame:
@@ -48,8 +56,12 @@ def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.D
                 **planned["params"],
                 **{k: planned[k] for k in ("algorithm", "env", "hardware", "budget_env_steps")},
                 "seed": outcome.seed,
+                "repeat": outcome.repeat,
                 "status": outcome.status,
                 "failure": outcome.failure,
+                "weights": outcome.weights,
+                "restarts": outcome.restarts,
+                "reproducible": outcome.reproducible,
                 "exclusive": record["exclusive"],
                 "exploratory": False,
                 "target": float("nan") if planned["target"] is None else planned["target"],

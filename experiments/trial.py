@@ -1,25 +1,35 @@
-"""The Tune Trainable: train, evaluate, report on the env-step grid, checkpoint, stop at the budget."""
+"""The Tune Trainable: train, evaluate, report on the env-step grid, checkpoint, go on after a fault, stop at the budget."""
 
 import json
-from collections.abc import Mapping
+import logging
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import ray
 import torch
-from ray.rllib.algorithms.algorithm import Algorithm
+from ray.exceptions import ActorDiedError, RayError, RayTaskError
 from ray.tune import PlacementGroupFactory, Trainable
 
-from experiments.algorithm import build_algorithm_config
+from experiments import state
+from experiments.algorithm import build_algorithm_config, is_asynchronous
 from experiments.callbacks import EPISODES
+from experiments.env_runner import EnvRunner, EnvRunnerError
+from experiments.errors import ConfigurationError, first_line, reason_of
 from experiments.evaluation import Evaluation, evaluate
 from experiments.learner import average_over_minibatches
 from experiments.metrics import (
     EpisodeSums,
+    NonFiniteError,
     PhaseClock,
     TargetWatch,
     area_under_curve,
     check_finite,
+    depends_on_clock,
     gradient_steps,
     learner_metrics,
 )
@@ -27,16 +37,38 @@ from experiments.resolve import TrialConfig
 from experiments.resources import request_for
 from experiments.seeding import Role, stream_seeds
 from experiments.system import ProcessMonitor, this_process
+from experiments.trial_folder import STATE_FILE, TRIAL_FILE, Report, Restart, TrialFolder, check_checkpoint
 
 STEP = "report_env_steps"
 """Key of a result: the point on the study's report grid."""
+AT_MS = "reported_at_ms"
+"""Key of a result: when the report was made, ms since the epoch."""
+WEIGHTS = "weights"
+"""Key of the last result: digest of the final weights."""
+FAILURE = "failure"
+"""Key of a trial's last result if it failed: why."""
+RESTARTS = "restarts"
+"""Key of a result: how often the trial was taken up again."""
+REPRODUCIBLE = "reproducible"
+"""Key of a result: whether the same trial would come out the same to the bit, as far as this one can tell."""
+UNSAVED = "unsaved"
+"""Key of a result: what the disk did not take since the last one, and why; empty if it took everything."""
+
 TRIAL = "trial"
 """Key of Tune's config: the TrialConfig as a mapping."""
+FOLDER = "folder"
+"""Key beside the TrialConfig's own in that mapping: the trial's own folder."""
+RESUMED = "resumed"
+"""Key of Tune's config: whether an earlier execution of the study was interrupted."""
 MEASURE_SYSTEM = "measure_system"
 """Key of Tune's config: whether CPU, memory and GPU use are measured."""
 
 _MUST_BE_FINITE = ("learner/loss", "learner/policy_loss", "learner/value_loss", "learner/grad_norm")
-_STATE_FILE = "trial_state.json"
+
+_PROCESSES = {EnvRunner.__name__: "runner", "_WrappedExecutable": "learner"}
+"""Class of an RLlib actor to what it is."""
+
+logger = logging.getLogger(__name__)
 
 
 class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
@@ -44,6 +76,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     Each `step()` trains to the next point of the report grid, so that every configuration reports at the same env steps. RLlib's
     batches seldom end on a grid point: the iteration that ends nearest to it counts as the point.
+
+    A trial goes on from the newest checkpoint in its folder, whoever wrote it: this process before a fault, one that was killed, or one
+    of a study that was interrupted. Reports of a stretch that is trained again are made once.
     """
 
     @classmethod
@@ -52,20 +87,79 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         return request_for(build_algorithm_config(TrialConfig.from_mapping(config[TRIAL])))
 
     def setup(self, config: Mapping[str, Any]) -> None:
-        """Build the algorithm."""
-        self._wall_start = perf_counter()
+        """Take the trial's folder; the algorithm is built by the first `step()`, which knows what to do if that fails."""
         self._trial = TrialConfig.from_mapping(config[TRIAL])
+        self._measure_system = bool(config.get(MEASURE_SYSTEM))
         torch.set_num_threads(self._trial.threads_per_process)
-        algorithm_config = build_algorithm_config(self._trial)
+        self._algorithm: Any = None  # RLlib's, while it lives
+        self._unsaved: list[str] = []
+        self._faults: list[tuple[str, int]] = []  # reason, and the last report before it
+        self._folder = TrialFolder(Path(config[TRIAL][FOLDER]))
+        taken_up_before = self._folder.last_beat() is not None
+        self._folder.open()
+        self._reported = {report.env_steps: report for report in self._folder.reports()}
+        self._restarts = self._folder.restarts()
+        self._reproducible = not is_asynchronous(self._trial.algorithm) and all(r.kind != "fault" for r in self._restarts)
+        if taken_up_before:
+            resumed = bool(config.get(RESUMED))
+            self._add_restart("the study was interrupted" if resumed else "a process of the trial died", "study" if resumed else "process")
+
+    def step(self) -> dict[str, Any]:
+        """Train to the next grid point and report.
+
+        An exception or a runner or learner that died brings the trial back to its last checkpoint, `faults.max_restarts` times at most,
+        unless it would only happen again.
+
+        Returns:
+            The metrics of the contract, flat; `report_env_steps` is the grid point. If the trial has failed, `failure` says why.
+        """
+        while True:
+            try:
+                if self._algorithm is None:
+                    self._start()
+                return self._report()
+            except Exception as error:  # noqa: BLE001  # whatever an environment or a library raises
+                self._abandon()
+                reason = reason_for(error)
+                with suppress(OSError), (self._folder.path / "error.txt").open("a") as file:
+                    file.write(traceback.format_exc() + "\n")
+                if not self._may_go_on(error, reason):
+                    return self._result({}, self._furthest(), done=True) | {FAILURE: reason}
+                died = isinstance(error, RayError) and not isinstance(error, RayTaskError)
+                # A function of its seed would have raised again: an environment that did not is none.
+                self._reproducible = self._reproducible and died
+                self._add_restart(reason, "process" if died else "fault")
+
+    def _may_go_on(self, error: Exception, reason: str) -> bool:
+        if isinstance(error, NonFiniteError | ConfigurationError) or len(self._faults) >= self._trial.faults.max_restarts:
+            return False
+        at = (reason, self._furthest())
+        if at in self._faults:  # for the second time at the same place
+            return False
+        self._faults.append(at)
+        return True
+
+    def _furthest(self) -> int:
+        return max(self._reported, default=0)
+
+    def _add_restart(self, reason: str, kind: str) -> None:
+        restart = Restart(reason, self._furthest(), _now_ms(), kind)
+        self._restarts.append(restart)
+        self._keep(lambda: self._folder.add_restart(restart))
+
+    def _start(self) -> None:
+        """Build the algorithm, and go on from the newest checkpoint if there is one."""
+        self._wall_start = perf_counter()
+        config = build_algorithm_config(self._trial)
         # With Tune's storage RLlib keeps its own log folder within the study's, instead of one in the home directory.
-        self._algorithm: Algorithm = algorithm_config.algo_class(config=algorithm_config, storage=self._storage)
-        self._algorithm.learner_group.foreach_learner(average_over_minibatches)
+        self._algorithm = algorithm = config.algo_class(config=config, storage=self._storage)
+        algorithm.learner_group.foreach_learner(average_over_minibatches)
         self._clock = PhaseClock()
-        self._clock.attach(self._algorithm.metrics)
-        self._has_kl = bool(getattr(algorithm_config, "use_kl_loss", False))
-        self._epochs = (algorithm_config.num_epochs or 1) if algorithm_config.minibatch_size is not None else 1
-        self._minibatches = algorithm_config.minibatch_size is not None
-        self._monitor_of_trial = ProcessMonitor(self._processes()) if config.get(MEASURE_SYSTEM) else None
+        self._clock.attach(algorithm.metrics)
+        self._has_kl = bool(getattr(config, "use_kl_loss", False))
+        self._epochs = (config.num_epochs or 1) if config.minibatch_size is not None else 1
+        self._minibatches = config.minibatch_size is not None
+        self._monitor_of_trial = ProcessMonitor(self._processes()) if self._measure_system else None
 
         self._grid_env_steps = 0
         self._env_steps = self._iterations = self._updates = 0
@@ -73,17 +167,17 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._warm: tuple[int, float] | None = None  # env steps and training seconds at the first report
         self._curve: list[tuple[float, float]] = []
         self._watch = TargetWatch(self._trial.env.target)
+        self._pending: Report | None = None
+        if checkpoints := self._folder.checkpoints():
+            check_checkpoint(checkpoints[-1])
+            self.load_checkpoint(str(checkpoints[-1]))
 
-    def step(self) -> dict[str, Any]:
-        """Train to the next grid point and report.
-
-        Returns:
-            The metrics of the contract, flat; `report_env_steps` is the grid point.
-
-        Raises:
-            NonFiniteError: A loss, a gradient norm or a return is not finite.
-        """
+    def _report(self) -> dict[str, Any]:
+        """Train to the next grid point, evaluate, save."""
         trial = self._trial
+        if (pending := self._pending) is not None:
+            self._pending = None
+            return self._made(pending)
         self._grid_env_steps += trial.report_every_env_steps
         metrics = self._train_to(self._grid_env_steps)
         last = self._grid_env_steps >= trial.budget_env_steps
@@ -100,7 +194,37 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         metrics["progress/wall_s"] = self._wall_s()
         if self._monitor_of_trial is not None:
             metrics.update(self._monitor_of_trial.metrics())
-        return {**metrics, STEP: self._grid_env_steps, "timesteps_total": self._grid_env_steps, "done": last}
+        report = Report(self._grid_env_steps, _now_ms(), metrics, last, state.weights_digest(self._algorithm) if last else "")
+        boundary = self._grid_env_steps % self._checkpoint_every() == 0
+        if last or boundary:
+            # With the report in it: whoever goes on from this checkpoint makes the report that a kill prevented.
+            self._keep(lambda: self._save(report))
+        if boundary and not last:
+            self._begin_segment()
+        return self._made(report)
+
+    def _made(self, report: Report) -> dict[str, Any]:
+        """Keep a report, once: of a stretch that is trained again the first reports stand."""
+        first = self._reported.setdefault(report.env_steps, report)
+        if first is report:
+            self._keep(lambda: self._folder.add_report(report))
+        elif self._reproducible and _learned(first) != _learned(report):
+            self._reproducible = False
+            logger.warning("%s: not the same when trained again, at %d env steps", self._trial.name, report.env_steps)
+        return self._result(first.metrics, first.env_steps, first.done, first.at_ms) | ({WEIGHTS: first.weights} if first.done else {})
+
+    def _result(self, metrics: Mapping[str, float], env_steps: int, done: bool, at_ms: int = 0) -> dict[str, Any]:
+        unsaved, self._unsaved = "; ".join(self._unsaved), []
+        return {
+            **metrics,
+            STEP: env_steps,
+            AT_MS: at_ms or _now_ms(),
+            RESTARTS: len(self._restarts),
+            REPRODUCIBLE: self._reproducible,
+            UNSAVED: unsaved,
+            "timesteps_total": env_steps,
+            "done": done,
+        }
 
     def _train_to(self, grid_env_steps: int) -> dict[str, float]:
         """Train until the iteration that ends nearest to the grid point; its metrics."""
@@ -109,8 +233,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         learner: dict[str, float] = {}
         while True:
             before = self._env_steps
+            self._folder.beat()
             start = perf_counter()
-            result = self._train_once()
+            result = self._algorithm.train()
             self._train_s += perf_counter() - start
             runners = result.get("env_runners", {})
             module = result.get("learners", {}).get("default_policy", {})
@@ -147,28 +272,18 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             **({"progress/batch_env_steps": sampled / batches} if batches else {}),
         }
 
-    def _train_once(self) -> dict[str, Any]:
-        try:
-            return dict(self._algorithm.train())
-        except RuntimeError as error:
-            # RLlib raises an empty RuntimeError where an environment fails (env_runner.py, _try_env_step); the reason is its cause.
-            cause: BaseException = error
-            while not str(cause) and cause.__cause__ is not None:
-                cause = cause.__cause__
-            raise cause from None
-
     def _evaluate(self, role: Role, episodes: int) -> Evaluation:
         config = self._algorithm.config
         seeds = stream_seeds(self._trial.seed, role, episodes)
-        return evaluate(self._module(), self._trial.env, seeds, config.normalize_actions, config.clip_actions)
+        return evaluate(self._module(), self._trial.env, seeds, config.normalize_actions, config.clip_actions, self._folder.beat)
 
     def _module(self) -> Any:
         """The module with the learner's newest weights, in this process: a remote runner's may lag."""
         runner = self._algorithm.env_runner
         if runner is not None and runner.module is not None:
             if self._algorithm.config.num_env_runners:
-                state = self._algorithm.learner_group.get_state(components="learner/rl_module", inference_only=True)
-                runner.module.set_state(state["learner"]["rl_module"]["default_policy"])
+                weights = self._algorithm.learner_group.get_state(components="learner/rl_module", inference_only=True)
+                runner.module.set_state(weights["learner"]["rl_module"]["default_policy"])
             return runner.module
         return self._algorithm.get_module()
 
@@ -195,10 +310,16 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         return list(dict.fromkeys(found))
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Save the algorithm (RLlib's format) and the trial's counters."""
-        folder = Path(checkpoint_dir).absolute()  # RLlib rejects relative paths
-        self._algorithm.save_to_path(folder / "algorithm")
-        state = {
+        """Save the algorithm and the trial's counters."""
+        self._write(Path(checkpoint_dir).absolute(), None)
+
+    def _save(self, report: Report) -> None:
+        policy = self._trial.checkpoint
+        self._folder.add_checkpoint(report.env_steps, lambda folder: self._write(folder, report), policy.keep, policy.keep_best)
+
+    def _write(self, folder: Path, report: Report | None) -> None:
+        state.save(self._algorithm, folder)
+        counters = {
             "grid_env_steps": self._grid_env_steps,
             "env_steps": self._env_steps,
             "iterations": self._iterations,
@@ -209,22 +330,43 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             "curve": self._curve,
             "reached": self._watch.reached,
             "since": self._watch.since,
+            "return_mean": self._curve[-1][1] if self._curve else None,
+            "report": vars(report) if report else None,
         }
-        (folder / _STATE_FILE).write_text(json.dumps(state))
-        (folder / "trial.json").write_text(json.dumps(self._trial.to_mapping()))
+        (folder / STATE_FILE).write_text(json.dumps(counters))
+        (folder / TRIAL_FILE).write_text(json.dumps(self._trial.to_mapping()))
 
     def load_checkpoint(self, checkpoint_dir: str) -> None:
-        """The inverse of `save_checkpoint`."""
+        """The inverse of `save_checkpoint`, on an algorithm that was just built."""
         folder = Path(checkpoint_dir).absolute()
-        self._algorithm.restore_from_path(str(folder / "algorithm"))
-        state = json.loads((folder / _STATE_FILE).read_text())
-        self._grid_env_steps, self._env_steps = state["grid_env_steps"], state["env_steps"]
-        self._iterations, self._updates = state["iterations"], state["updates"]
-        self._train_s, self._wall_before_s = state["train_s"], state["wall_s"]
-        self._warm = tuple(state["warm"]) if state["warm"] else None
-        self._curve = [(x, y) for x, y in state["curve"]]
-        self._watch.reached = tuple(state["reached"]) if state["reached"] else None
-        self._watch.since = tuple(state["since"]) if state["since"] else None
+        if self._algorithm is None:
+            self._start()
+        state.restore(self._algorithm, folder)
+        counters = json.loads((folder / STATE_FILE).read_text())
+        self._grid_env_steps, self._env_steps = counters["grid_env_steps"], counters["env_steps"]
+        self._iterations, self._updates = counters["iterations"], counters["updates"]
+        self._train_s, self._wall_before_s = counters["train_s"], counters["wall_s"]
+        self._warm = tuple(counters["warm"]) if counters["warm"] else None
+        self._curve = [(x, y) for x, y in counters["curve"]]
+        self._watch.reached = tuple(counters["reached"]) if counters["reached"] else None
+        self._watch.since = tuple(counters["since"]) if counters["since"] else None
+        if counters["report"] and counters["grid_env_steps"] not in self._reported:
+            self._pending = Report(**counters["report"])
+        self._begin_segment()
+
+    def _checkpoint_every(self) -> int:
+        return self._trial.checkpoint.every_env_steps or self._trial.budget_env_steps
+
+    def _begin_segment(self) -> None:
+        segment = self._grid_env_steps // self._checkpoint_every()
+        state.begin_segment(self._algorithm, self._trial.seed, self._trial.threads_per_process, segment)
+
+    def _keep(self, write: Callable[[], None]) -> None:
+        """Write to the trial's folder; a disk that takes no more is said and costs no more than what was to be written."""
+        try:
+            write()
+        except OSError as error:
+            self._unsaved.append(f"{error.filename or self._folder.path}: {error.strerror or first_line(error)}")
 
     def reset_config(self, new_config: Mapping[str, Any]) -> bool:
         """Take on another trial in this process: saves the start of a worker and its imports."""
@@ -233,6 +375,42 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         return True
 
     def cleanup(self) -> None:
-        """Stop runners and learners."""
-        # Not stop(): RLlib's waits half a second for a monitor that is off.
-        self._algorithm.cleanup()
+        """Stop runners and learners, and let go of the trial's folder."""
+        if self._algorithm is not None:
+            # Not stop(): RLlib's waits half a second for a monitor that is off.
+            self._algorithm.cleanup()
+            self._algorithm = None
+        self._folder.close()
+
+    def _abandon(self) -> None:
+        """Stop what is left of the algorithm after a fault, by force: a runner may hang, and its CPU is needed."""
+        if self._algorithm is None:
+            return
+        algorithm, self._algorithm = self._algorithm, None
+        learners = algorithm.learner_group._worker_manager.actors().values() if algorithm.learner_group.is_remote else []
+        for actor in [*algorithm.env_runner_group._worker_manager.actors().values(), *learners]:
+            ray.kill(actor)
+        with suppress(Exception):
+            algorithm.cleanup()
+
+
+def _learned(report: Report) -> dict[str, float]:
+    """What must come out the same when a stretch is trained again."""
+    return {name: value for name, value in report.metrics.items() if not depends_on_clock(name)}
+
+
+def reason_for(error: BaseException) -> str:
+    """Why a trial cannot go on, in a line: what went wrong where it went wrong, in whatever process."""
+    if isinstance(error, RayTaskError):
+        return reason_for(error.cause)
+    if isinstance(error, EnvRunnerError):
+        return str(error)
+    if isinstance(error, ActorDiedError):
+        text = str(error).strip()
+        what = next((process for actor, process in _PROCESSES.items() if actor in text), "process")
+        return f"a {what} of the trial died: {text.splitlines()[-1].partition('. ')[0].strip()}"
+    return reason_of(error)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -83,12 +83,32 @@ def test_hardware_and_seeds_do_not_change_the_configuration_but_learning_setting
     assert config_id("evaluation.final_episodes=7") != same
 
 
+def test_checkpoints_come_every_quarter_but_leave_room_for_two_episodes(plan_of: PlanOf) -> None:
+    def every(*overrides: str) -> int | None:
+        return plan_of("study.space={}", *overrides).trials[0].checkpoint.every_env_steps
+
+    assert every("env=acrobot") == 40_000  # a quarter of 150,000, on a grid of 5,000
+    assert every() == 16_000  # a quarter would be 15,000, two episodes of 500 in 16 environments are 16,000
+    assert every("study=smoke") == 4096  # the whole budget: no environment is reset on the way
+    assert every("checkpoint.every_env_steps=4000") == 4000
+    assert plan_of("study.space={}").trials[0].config_id != plan_of("study.space={}", "checkpoint.every_env_steps=4000").trials[0].config_id
+
+
+def test_repeats_are_trials_of_one_configuration_and_seed(plan_of: PlanOf) -> None:
+    plan = plan_of("repeats=2", "seeds=[3,4]", "study.space={}")
+    assert [(t.seed, t.repeat) for t in plan.trials] == [(3, 0), (4, 0), (3, 1), (4, 1)]
+    assert len({t.config_id for t in plan.trials}) == 1
+    assert len({t.folder_name for t in plan.trials}) == 4
+    assert plan.trials[-1].name.endswith("s=4 r=1")
+    assert "1 configuration x 2 seeds x 2 repeats = 4 trials, 240,000 env steps" in plan.summary()
+
+
 def test_auto_keeps_both_cores_busy_and_the_number_of_envs_fixed(plan_of: PlanOf) -> None:
     two = plan_of()
     assert (two.configurations[0].layout.num_env_runners, two.concurrency) == (0, 2)
     big = plan_of("study.space={}", "seeds=[0,1]", cluster=Cluster((Node(32, 0),)))
     assert big.configurations[0].layout.num_env_runners == 8
-    assert {p.trials[0].total_envs for p in (two, big)} == {16}
+    assert {p.configurations[0].layout.total_envs for p in (two, big)} == {16}
     assert big.concurrency == 2
 
 

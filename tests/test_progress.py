@@ -84,9 +84,11 @@ def test_progress_without_a_terminal_is_plain_lines(plan_of: PlanOf) -> None:
     console = Console(width=140, record=True, force_terminal=False)
     with ProgressCallback(plan, console) as progress:
         progress._last_line = -math.inf
-        trial = type("T", (), {"trial_id": "t", "config": {"trial": plan.trials[0].to_mapping()}, "last_result": final(7.0)})()
+        last = {**final(7.0), "done": True}
+        trial = type("T", (), {"trial_id": "t", "config": {"trial": plan.trials[0].to_mapping()}, "last_result": last})()
         progress.on_trial_start(1, [], trial)
-        progress.on_trial_result(1, [], trial, {"report_env_steps": 2048, "throughput/env_steps_per_s": 10.0, "eval/return_mean": 3.0})
+        report = {"report_env_steps": 2048, "throughput/env_steps_per_s": 10.0, "eval/return_mean": 3.0, "unsaved": ""}
+        progress.on_trial_result(1, [], trial, report)
         progress.on_trial_complete(2, [], trial)
     assert "0/4 trials finished, 12% of the env steps" in console.export_text()
     assert "return" in printed(progress._render())

@@ -2,7 +2,7 @@ import pytest
 
 from experiments.errors import ConfigurationError
 from experiments.schema import SearchSettings
-from experiments.search import corners, cross_seeds, group_choices, parse_space, points
+from experiments.search import corners, group_choices, parse_space, points
 
 GRID = SearchSettings("grid")
 RANDOM = SearchSettings("random", num_samples=20, seed=1)
@@ -26,16 +26,6 @@ def test_random_points_come_out_the_same_for_the_same_seed_and_within_range() ->
     assert found != points(space, SearchSettings("random", num_samples=20, seed=2))
     assert all(1e-5 <= p[LR] <= 1e-2 for p in found)
     assert {p["n"] for p in found} == {2, 3, 4}
-
-
-def test_a_configuration_stays_the_same_over_its_seeds() -> None:
-    drawn = points({LR: {"distribution": "uniform", "low": 0, "high": 1}}, RANDOM)
-    crossed = cross_seeds(drawn, [0, 1])
-    assert [p for p, seed in crossed if seed == 0] == [p for p, seed in crossed if seed == 1] == drawn
-
-
-def test_a_study_cut_short_has_every_configuration() -> None:
-    assert [seed for _, seed in cross_seeds(["a", "b"], [7, 8])] == [7, 7, 8, 8]
 
 
 def test_corners_are_the_extremes() -> None:

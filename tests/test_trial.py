@@ -1,6 +1,7 @@
 """The real Trainable on real RLlib, small."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,14 @@ import pytest
 import ray
 from conftest import TINY, PlanOf
 
-from experiments.metrics import METRICS, NonFiniteError
+from experiments.metrics import METRICS, depends_on_clock
 from experiments.resolve import TrialConfig
 from experiments.resources import Cluster, Node
-from experiments.trial import MEASURE_SYSTEM, TRIAL, Trial
+from experiments.trial import FAILURE, FOLDER, MEASURE_SYSTEM, TRIAL, Trial
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
 COUNT = ("env.id=tiny_envs:tiny/Count-v0", "env.vectorize_mode=sync")
-OF_THE_CLOCK = ("train_s", "wall_s", "per_s", "_share", "system/", "seconds")
 
 Make = Callable[..., Trial]
 
@@ -31,7 +31,7 @@ def run(trial: Trial) -> list[dict[str, Any]]:
 
 def learned(report: dict[str, Any]) -> dict[str, Any]:
     """What must not depend on the clock."""
-    return {k: v for k, v in report.items() if k in METRICS and not any(part in k for part in OF_THE_CLOCK)}
+    return {k: v for k, v in report.items() if k in METRICS and not depends_on_clock(k)}
 
 
 def tiny(plan_of: PlanOf, *overrides: str) -> TrialConfig:
@@ -39,12 +39,17 @@ def tiny(plan_of: PlanOf, *overrides: str) -> TrialConfig:
     return plan_of(*TINY, "seeds=[0]", "study.space={}", *overrides).trials[0]
 
 
+def with_folder(config: TrialConfig, folder: Path) -> dict[str, Any]:
+    return {TRIAL: {**config.to_mapping(), FOLDER: str(folder)}}
+
+
 @pytest.fixture
-def make() -> Iterator[Make]:
+def make(tmp_path: Path) -> Iterator[Make]:
     started: list[Trial] = []
 
-    def start(config: TrialConfig, system: bool = False) -> Trial:
-        started.append(Trial({TRIAL: config.to_mapping(), MEASURE_SYSTEM: system}))
+    def start(config: TrialConfig, system: bool = False, folder: Path | None = None) -> Trial:
+        folder = folder or tmp_path / f"trial-{len(started)}"
+        started.append(Trial({**with_folder(config, folder), MEASURE_SYSTEM: system}))
         return started[-1]
 
     yield start
@@ -70,13 +75,13 @@ def test_a_report_holds_the_contracts_metrics_and_no_others(plan_of: PlanOf, mak
     assert 12 <= last["progress/updates"] / last["progress/iterations"] <= 15
 
 
-def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one(plan_of: PlanOf, make: Make) -> None:
+def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
     config = tiny(plan_of)
     first = make(config)
     once = [learned(r) for r in run(first)]
-    first.reset_config({TRIAL: config.to_mapping()})
+    first.reset_config(with_folder(config, tmp_path / "reused"))
     assert [learned(r) for r in run(first)] == once
-    actor = ray.remote(num_cpus=1)(Trial).remote({TRIAL: config.to_mapping()})
+    actor = ray.remote(num_cpus=1)(Trial).remote(with_folder(config, tmp_path / "fresh"))
     fresh = [learned(ray.get(actor.train.remote())) for _ in once]
     ray.kill(actor)
     assert fresh == once
@@ -129,8 +134,8 @@ def test_reports_without_a_finished_episode_are_no_fault(plan_of: PlanOf, make: 
 
 def test_a_nan_reward_fails_the_trial_with_its_place(plan_of: PlanOf, make: Make) -> None:
     trial = make(tiny(plan_of, *COUNT, "+env.env_config.nan_after=40"))
-    with pytest.raises(NonFiniteError, match=r"non-finite .* after \d+ env steps"):
-        run(trial)
+    last = run(trial)[-1]
+    assert re.fullmatch(r"NonFiniteError: non-finite .* after \d+ env steps", last[FAILURE])
 
 
 def test_a_trial_stops_early_at_the_target_only_if_asked(plan_of: PlanOf, make: Make) -> None:
@@ -152,9 +157,11 @@ def test_a_checkpoint_holds_the_policy_and_the_counters(plan_of: PlanOf, make: M
     trial = make(config)
     trial.train()
     before = trial.train()
-    trial.save_checkpoint(str(tmp_path))
+    saved = tmp_path / "checkpoint"
+    saved.mkdir()
+    trial.save_checkpoint(str(saved))
     restored = make(config)
-    restored.load_checkpoint(str(tmp_path))
+    restored.load_checkpoint(str(saved))
     after = restored.train()
     assert after["done"]
     assert after["progress/env_steps"] > before["progress/env_steps"]

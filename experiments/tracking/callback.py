@@ -4,22 +4,25 @@ import json
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 import yaml
 
-from experiments import views
-from experiments.driver_callback import DriverCallback
+from experiments import provenance, views
+from experiments.algorithm import is_asynchronous
+from experiments.driver_callback import DriverCallback, config_of
 from experiments.errors import first_line
 from experiments.metrics import METRICS
 from experiments.plan import Plan
-from experiments.provenance import command_line, git_state, host, versions, without_passwords
 from experiments.resolve import TrialConfig
+from experiments.study_folder import StudyFolder
+from experiments.tracking.store import STUDY_FOLDER
 from experiments.tracking.writer import STUDY_RUN, Writer
-from experiments.trial import STEP, TRIAL
+from experiments.trial import AT_MS, FAILURE, REPRODUCIBLE, RESTARTS, STEP, UNSAVED, WEIGHTS
+from experiments.trial_folder import Report
 
 INDEX_EXPERIMENT = "studies"
 """The MLflow experiment with a run per execution of a study."""
@@ -31,14 +34,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class TrackingCallback(DriverCallback):
-    """Tune's events to MLflow runs."""
+    """Tune's events to MLflow runs.
+
+    Everything it puts can be put again: runs are known by their tags, reports by the moment they were made. A resume puts what an
+    earlier execution may not have delivered.
+    """
 
     plan: Plan
+    folder: StudyFolder
     writer: Writer
-    ended: set[str] = field(default_factory=set)
+    resumed: bool = False
+    open_keys: set[str] = field(default_factory=set)
+    last_steps: dict[str, int] = field(default_factory=dict)
+    told: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Make the study's experiments, its run and its views."""
+        """Make or find the study's experiments, its run and its views."""
         plan, now = self.plan, _now_ms()
         for experiment in (INDEX_EXPERIMENT, plan.experiment):
             self.writer.put("experiment", experiment)
@@ -52,26 +63,41 @@ class TrackingCallback(DriverCallback):
             "env": plan.envs,
             "hardware": plan.hardware,
             "exclusive": _word(plan.exclusive),
+            STUDY_FOLDER: str(self.folder.path),
             "mlflow.note.content": f"**Question.** {plan.question}\n\n**Trials.** {plan.summary()}",
             **_source_tags(),
         }
-        self.writer.put("create_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags)
+        self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (STUDY_FOLDER,), not self.resumed)
         self.writer.put("log_params", STUDY_KEY, plan.study_params())
         texts = {
-            "config.yaml": without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)),
+            "config.yaml": provenance.without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)),
             "plan.json": json.dumps(plan.record(), indent=1),
-            "provenance.json": json.dumps(_provenance(), indent=1),
+            "provenance.json": json.dumps(self.folder.began_with(provenance_of(plan)), indent=1),
+            **provenance.files(),
         }
-        if git_state().dirty_diff:
-            texts["uncommitted.diff"] = git_state().dirty_diff
         self.writer.put("log_texts", STUDY_KEY, texts)
 
+    def deliver_earlier(self, config: TrialConfig, reports: Sequence[Report], restarts: int, reproducible: bool) -> None:
+        """Put what a trial of an earlier execution reported, and end its run if it finished."""
+        self._open(config)
+        key = config.folder_name
+        self._tell(key, restarts, reproducible)
+        for report in reports:
+            self._put_report(key, report.metrics, report.env_steps, report.at_ms)
+        if reports and reports[-1].done:
+            self.writer.put("set_tags", key, {"weights": reports[-1].weights})
+            self._end(key, "FINISHED")
+
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Make the trial's run."""
-        key, config = trial.trial_id, TrialConfig.from_mapping(trial.config[TRIAL])
-        if key in self.ended or getattr(trial, "_suite_started", False):
+        """Make or find the trial's run."""
+        self._open(config_of(trial))
+
+    def _open(self, config: TrialConfig) -> None:
+        key = config.folder_name
+        if key in self.last_steps:
             return
-        trial._suite_started = True
+        self.last_steps[key] = 0
+        self.open_keys.add(key)
         tags = {
             "kind": "trial",
             "study": self.plan.study,
@@ -81,6 +107,7 @@ class TrackingCallback(DriverCallback):
             "config": config.label,
             "config_id": config.config_id,
             "seed": str(config.seed),
+            "repeat": str(config.repeat),
             "phase": "fixed",
             "exclusive": _word(self.plan.exclusive),
             "exploratory": "false",
@@ -88,45 +115,68 @@ class TrackingCallback(DriverCallback):
             STUDY_RUN: STUDY_KEY,
             **_source_tags(),
         }
-        self.writer.put("create_run", key, self.plan.experiment, config.name, _now_ms(), tags)
+        identity = (STUDY_RUN, "trial_id")
+        self.writer.put("open_run", key, self.plan.experiment, config.name, _now_ms(), tags, identity, not self.resumed)
         self.writer.put("log_params", key, self.plan.trial_params(config))
-        resolved = config.to_mapping()
+        resolved, now = config.to_mapping(), provenance_of(self.plan)
+        began_with = self.folder.trial(config).began_with(now)
         texts = {
             "config.yaml": yaml.safe_dump(resolved, sort_keys=False),
-            "config.json": json.dumps({**resolved, "provenance": _provenance()}, indent=1),
+            "config.json": json.dumps({**resolved, "provenance": began_with}, indent=1),
+            **(provenance.files() if began_with == now else {}),
         }
         self.writer.put("log_texts", key, texts)
+        self._tell(key, 0, not is_asynchronous(config.algorithm))
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
-        """Log one report."""
-        values = {name: result[name] for name in METRICS if name in result and math.isfinite(result[name])}
-        self.writer.put("log_metrics", trial.trial_id, values, int(result[STEP]), _now_ms())
+        """Log one report; one that a restarted trial makes again is known by its step."""
+        key = config_of(trial).folder_name
+        if FAILURE not in result:
+            self._put_report(key, result, int(result[STEP]), int(result[AT_MS]))
+        self._tell(key, result[RESTARTS], result[REPRODUCIBLE])
+        if result[UNSAVED]:
+            self.writer.put("set_tags", key, {"unsaved": result[UNSAVED][:500]})
 
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+    def _put_report(self, key: str, metrics: Mapping[str, Any], step: int, at_ms: int) -> None:
+        if step <= self.last_steps[key]:
+            return
+        self.last_steps[key] = step
+        values = {name: metrics[name] for name in METRICS if name in metrics and math.isfinite(metrics[name])}
+        self.writer.put("log_metrics", key, values, step, at_ms)
+
+    def _tell(self, key: str, restarts: int, reproducible: bool) -> None:
+        if self.told.get(key) != (restarts, reproducible):
+            self.told[key] = restarts, reproducible
+            self.writer.put("set_tags", key, {"restarts": str(restarts), "reproducible": _word(reproducible)})
+
+    def on_finish(self, trial: Any) -> None:
         """End the run of a finished trial."""
-        self._end(trial.trial_id, "FINISHED")
+        key = config_of(trial).folder_name
+        tags = {"weights": trial.last_result[WEIGHTS]}
+        self.writer.put("set_tags", key, {**tags, "failure": ""} if self.resumed else tags)
+        self._end(key, "FINISHED")
 
     def on_failure(self, trial: Any, reason: str) -> None:
         """End the run of a failed trial, with the reason."""
-        self.writer.put("set_tags", trial.trial_id, {"failure": reason})
-        self._end(trial.trial_id, "FAILED")
+        self._open(config_of(trial))
+        key = config_of(trial).folder_name
+        self.writer.put("set_tags", key, {"failure": reason})
+        self._end(key, "FAILED")
 
     def _end(self, key: str, status: str) -> None:
-        if key not in self.ended:
-            self.ended.add(key)
+        if key in self.open_keys:
+            self.open_keys.remove(key)
             self.writer.put("finish", key, status, _now_ms())
 
-    def end(self, trials: Sequence[Any], status: str, runs: pd.DataFrame) -> None:
+    def end(self, status: str, runs: pd.DataFrame) -> None:
         """End every run that is still open, and the study's own with its summary.
 
         Args:
-            trials: Tune's.
             status: The study's: FINISHED, FAILED or KILLED.
             runs: All trials, as the analysis takes them.
         """
-        for trial in trials:
-            if getattr(trial, "_suite_started", False):
-                self._end(trial.trial_id, "KILLED")
+        for key in sorted(self.open_keys):
+            self._end(key, "KILLED")
         try:
             self._conclude(runs)
         except Exception as error:  # noqa: BLE001  # what the trials logged is safe, whatever becomes of the conclusions
@@ -146,16 +196,17 @@ class TrackingCallback(DriverCallback):
             self.writer.put("log_metrics", STUDY_KEY, best_metrics(table), 0, _now_ms())
 
 
-def _provenance() -> dict[str, Any]:
-    git = git_state()
-    return {"commit": git.commit, "dirty": bool(git.dirty_diff), "versions": versions(), "host": host(), "command": command_line()}
+def provenance_of(plan: Plan) -> dict[str, Any]:
+    """Where the results of a study come from, as recorded with each of its trials."""
+    return {**provenance.record(), "num_nodes": len(plan.cluster.nodes)}
 
 
 def _source_tags() -> dict[str, str]:
-    tags = {"mlflow.source.name": command_line()[:500], "mlflow.source.type": "LOCAL"}
-    if commit := git_state().commit:
-        tags["mlflow.source.git.commit"] = commit
-        tags["git_dirty"] = _word(bool(git_state().dirty_diff))
+    tags = {"mlflow.source.name": provenance.command_line()[:500], "mlflow.source.type": "LOCAL"}
+    git = provenance.git_state()
+    if git.commit:
+        tags["mlflow.source.git.commit"] = git.commit
+        tags["git_dirty"] = _word(bool(git.dirty_diff))
     return tags
 
 

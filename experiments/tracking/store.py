@@ -1,20 +1,51 @@
 """MLflow's client with the few calls that a study makes. Light to import: MLflow itself is imported when first used."""
 
+import functools
+import json
 import logging
 import math
 import os
 import socket
 import sqlite3
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlparse
 
 from experiments import views
-from experiments.errors import ConfigurationError
+from experiments.errors import ConfigurationError, first_line
+from experiments.provenance import without_passwords
 from experiments.schema import TrackingSettings
+
+STUDY_FOLDER = "study_folder"
+"""Tag of a study's run: where its state and its checkpoints are."""
+
+FILES = frozenset({"log_texts", "log_folder", "log_table"})
+"""The methods of a `Store` that write files, not rows."""
+CHECK_S = 6.0
+"""How long a server may take to answer before a study starts."""
+SERVER_THREADS = 16
+"""Writes under way at the same time, to a server. A slow one is slow by its distance or its queue, not by what one study asks."""
+
+_HOPELESS = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"})
+"""MLflow's codes for a write that it will refuse next time as well: a changed parameter, a run that a person deleted."""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class StoreError(OSError):
+    """A store did not take a write; the message names the store, or the folder of its files.
+
+    Attributes:
+        hopeless: Whether it will not take it later either.
+    """
+
+    def __init__(self, message: str, *, hopeless: bool = False) -> None:
+        super().__init__(message)
+        self.hopeless = hopeless
 
 
 def store_uri(settings: TrackingSettings, output_dir: Path) -> str:
@@ -22,21 +53,22 @@ def store_uri(settings: TrackingSettings, output_dir: Path) -> str:
     return settings.uri or f"sqlite:///{output_dir / 'mlflow.db'}"
 
 
+def num_writers(uri: str) -> int:
+    """How many threads should write to a store: several hide a server's delay, and would only wait for each other in a database file."""
+    return SERVER_THREADS if uri.startswith("http") else 1
+
+
 def check_store(uri: str, timeout_s: float) -> None:
     """Make sure that the store can be written to, without writing.
 
     Raises:
-        ConfigurationError: It cannot; within `timeout_s`.
+        ConfigurationError: It cannot; within `timeout_s`, and within 10 s whatever that is.
     """
     parsed = urlparse(uri)
     if parsed.scheme in ("http", "https"):
-        port = parsed.port or (443 if parsed.scheme == "https" else 80)
-        try:
-            socket.create_connection((parsed.hostname or "", port), timeout=timeout_s).close()
-        except OSError as error:
-            raise ConfigurationError(
-                f"tracking.uri={uri}: the tracking server does not answer ({error}). Start it, or use tracking=sqlite."
-            ) from None
+        problem = _problem_of_server(uri, min(timeout_s, CHECK_S))
+        if problem:
+            raise ConfigurationError(f"tracking.uri={without_passwords(uri)}: the tracking server {problem}, or use tracking=sqlite.")
     elif parsed.scheme == "sqlite":
         _check_sqlite(Path(uri.removeprefix("sqlite:///")))
     elif parsed.scheme not in ("postgresql", "mysql", "mssql"):
@@ -46,13 +78,33 @@ def check_store(uri: str, timeout_s: float) -> None:
         )
 
 
+def _problem_of_server(uri: str, timeout_s: float) -> str:
+    """Why a study could not write to a server; empty if it could."""
+    parsed = urlparse(uri)
+    try:  # first without MLflow, whose import takes seconds
+        socket.create_connection((parsed.hostname or "", parsed.port or (443 if parsed.scheme == "https" else 80)), timeout_s / 2).close()
+    except OSError as error:
+        return f"does not answer ({error}). Start it"
+
+    from mlflow.tracking._tracking_service.utils import get_default_host_creds  # with the user's credentials and certificates
+    from mlflow.utils.rest_utils import http_request
+
+    try:
+        path = "/api/2.0/mlflow/experiments/search?max_results=1"
+        answer = http_request(get_default_host_creds(uri), path, "GET", max_retries=0, timeout=timeout_s, raise_on_status=False)
+    except Exception as error:  # noqa: BLE001  # MLflow wraps whatever happened
+        return f"does not answer ({first_line(_root(error))}). Start it"
+    reason = f"{answer.status_code} {answer.text[:200]}".strip()
+    return "" if answer.ok else f"answers with an error ({reason}). Check the address and your credentials"
+
+
 def _check_sqlite(path: Path) -> None:
     if not path.is_absolute():
         raise ConfigurationError(f"tracking.uri=sqlite:///{path}: the path must be absolute. Try sqlite:///{path.absolute()}.")
     if not path.exists():
         return
     try:
-        with sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=5) as connection:
+        with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=5)) as connection:
             connection.execute("SELECT name FROM sqlite_master LIMIT 1")
     except sqlite3.Error as error:
         raise ConfigurationError(f"tracking store {path}: {error}. Move it away, or choose another output_dir.") from None
@@ -60,10 +112,57 @@ def _check_sqlite(path: Path) -> None:
 
 Report = tuple[Mapping[str, float], int, int]
 """Metrics, step, and the moment they were reported (ms since the epoch)."""
+MAX_VALUES = 1000
+"""Metrics, parameters and tags that MLflow takes in one call."""
+
+
+def _writes(method: Callable[Concatenate["Store", _P], _T]) -> Callable[Concatenate["Store", _P], _T]:
+    """Make a method of a store raise nothing but `StoreError`."""
+
+    @functools.wraps(method)
+    def write(store: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return method(store, *args, **kwargs)
+        except StoreError:
+            raise
+        except Exception as error:  # MLflow raises whatever its parts raise
+            from mlflow.exceptions import MlflowException
+
+            hopeless = error.error_code in _HOPELESS if isinstance(error, MlflowException) else isinstance(error, TypeError)
+            place = store.place
+            if isinstance(error, OSError) and store.embedded and args:
+                place = store.folder_of(str(args[0])) or place
+            reason = first_line(error if hopeless else _root(error))
+            raise StoreError(f"{place}: {without_passwords(reason)}", hopeless=hopeless) from error
+
+    return write
+
+
+def _root(error: BaseException) -> BaseException:
+    """What an error of the network or the database comes from: `Connection refused` and not a page around it."""
+    while (deeper := error.__cause__ or error.__context__) is not None:
+        error = deeper
+    return error
+
+
+@contextmanager
+def _in(place: Path) -> Iterator[None]:
+    """Name the place where writing failed."""
+    try:
+        yield
+    except Exception as error:
+        raise StoreError(f"{place}: {first_line(_root(error))}") from error
 
 
 class Store:
-    """MLflow's client with the few calls that a study makes."""
+    """MLflow's client with the few calls that a study makes.
+
+    Every write can be made again: it changes nothing if it was carried out before. All raise `StoreError`.
+
+    Attributes:
+        embedded: Whether this process writes the database and the files itself.
+        place: The store as it is named in messages.
+    """
 
     def __init__(self, uri: str, artifact_root: Path, timeout_s: float) -> None:
         """Connect.
@@ -72,82 +171,173 @@ class Store:
             uri: Tracking URI.
             artifact_root: Where artifacts of an embedded store go.
             timeout_s: Per request to a server.
+
+        Raises:
+            StoreError: The embedded store cannot be made.
         """
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(math.ceil(timeout_s)))
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # MLflow's 7 would block for minutes
+        os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(math.ceil(timeout_s))
+        # MLflow's 7 would block for minutes, and repeat requests that were carried out: whoever writes tries again, and looks first.
+        os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
+        os.environ["MLFLOW_HTTP_POOL_MAXSIZE"] = str(SERVER_THREADS)
+        os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it costs a request as well
         from mlflow.tracking import MlflowClient  # a second of imports, in the writer's thread
 
         for name in ("mlflow", "alembic"):  # after the import, which sets them up
             logging.getLogger(name).setLevel(logging.ERROR)
-        self._embedded = uri.startswith("sqlite:///")
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # a traceback for what is raised anyway
+        self.embedded = uri.startswith("sqlite:///")
+        self.place = uri.removeprefix("sqlite:///") if self.embedded else without_passwords(uri)
         self._artifact_root = artifact_root
-        if self._embedded:
-            _create_database(Path(uri.removeprefix("sqlite:///")))
+        self._experiment_ids: dict[str, str] = {}
+        if self.embedded:
+            _create_database(Path(self.place))
         self._client = MlflowClient(tracking_uri=uri)
 
+    @_writes
     def experiment(self, name: str) -> str:
-        """Id of the experiment of this name, made if need be."""
+        """Id of the experiment of this name, made if need be, and taken out of the bin if it is there."""
+        if name not in self._experiment_ids:
+            self._experiment_ids[name] = self._experiment(name)
+        return self._experiment_ids[name]
+
+    def _experiment(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
 
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            location = (self._artifact_root / name).as_uri() if self._embedded else None
+            location = (self._artifact_root / name).as_uri() if self.embedded else None
             try:
                 return str(self._client.create_experiment(name, artifact_location=location))
             except MlflowException:  # another study was faster
                 found = self._client.get_experiment_by_name(name)
                 if found is None:
                     raise
+        if found.lifecycle_stage == "deleted":
+            self._client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)
 
+    @_writes
     def create_run(self, experiment: str, name: str, start_ms: int, tags: Mapping[str, str]) -> str:
-        """A new run's id."""
+        """A new run's id. The one write that makes something else when it is made again: see `open_run`."""
         run = self._client.create_run(self.experiment(experiment), run_name=name, start_time=start_ms, tags=dict(tags))
         return str(run.info.run_id)
 
+    @_writes
+    def open_run(self, experiment: str, name: str, start_ms: int, tags: Mapping[str, str], identity: Sequence[str]) -> str:
+        """The id of a run that is running: the experiment's run with the same values of the tags `identity`, else a new one."""
+        found = self._find(experiment, tags, identity)
+        if not found:
+            return self.create_run(experiment, name, start_ms, tags)
+        if found[0].info.status != "RUNNING":
+            self._client.update_run(found[0].info.run_id, status="RUNNING")
+        return str(found[0].info.run_id)
+
+    @_writes
+    def remove_twins(self, run_id: str, experiment: str, tags: Mapping[str, str], identity: Sequence[str]) -> None:
+        """Delete the runs with the same identity: a server may carry out a `create_run` long after it was given up."""
+        for run in self._find(experiment, tags, identity):
+            if run.info.run_id != run_id:
+                self._client.delete_run(run.info.run_id)
+
+    def _find(self, experiment: str, tags: Mapping[str, str], identity: Sequence[str]) -> Sequence[Any]:
+        quoted = [f'"{tags[t]}"' if "'" in tags[t] else f"'{tags[t]}'" for t in identity]
+        search = " and ".join(f"tags.{t} = {value}" for t, value in zip(identity, quoted, strict=True))
+        return list(self._client.search_runs([self.experiment(experiment)], search, order_by=["attributes.start_time ASC"]))
+
+    @_writes
+    def log_rows(
+        self, run_id: str, params: Sequence[tuple[str, Any]] = (), tags: Mapping[str, str] | None = None, reports: Sequence[Report] = ()
+    ) -> None:
+        """Log parameters, tags and reports in one call, `MAX_VALUES` at most: all reports or none."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        self._client.log_batch(
+            run_id,
+            metrics=[Metric(k, float(v), at_ms, step) for metrics, step, at_ms in reports for k, v in metrics.items()],
+            params=[Param(k, str(v)) for k, v in params],
+            tags=[RunTag(k, v) for k, v in (tags or {}).items()],
+        )
+
     def log_params(self, run_id: str, params: Mapping[str, Any]) -> None:
         """Log parameters in one call."""
-        from mlflow.entities import Param
-
-        self._client.log_batch(run_id, params=[Param(k, str(v)) for k, v in params.items()])
+        self.log_rows(run_id, params=list(params.items()))
 
     def log_reports(self, run_id: str, reports: Sequence[Report]) -> None:
         """Log some reports of a run in one call."""
-        from mlflow.entities import Metric
+        self.log_rows(run_id, reports=reports)
 
-        self._client.log_batch(
-            run_id, metrics=[Metric(k, float(v), at_ms, step) for metrics, step, at_ms in reports for k, v in metrics.items()]
-        )
+    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        """Set tags in one call."""
+        self.log_rows(run_id, tags=tags)
 
+    @_writes
     def log_texts(self, run_id: str, texts: Mapping[str, str]) -> None:
         """Attach text files, name to content, in one call."""
         with tempfile.TemporaryDirectory() as folder:
-            for name, text in texts.items():
-                (Path(folder) / name).write_text(text)
+            with _in(Path(folder)):
+                for name, text in texts.items():
+                    (Path(folder) / name).write_text(text)
             self._client.log_artifacts(run_id, folder)
 
+    @_writes
     def log_folder(self, run_id: str, folder: Path) -> None:
         """Attach a folder's files, in one call."""
         self._client.log_artifacts(run_id, str(folder))
 
+    @_writes
     def log_table(self, run_id: str, columns: Mapping[str, Sequence[Any]], name: str) -> None:
-        """Attach a table that the UI shows."""
-        self._client.log_table(run_id, dict(columns), name)
+        """Attach a table that the UI shows: as MLflow's `log_table`, which would append to the table of an earlier call."""
+        import pandas as pd
+        from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
-    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
-        """Set tags."""
-        for key, value in tags.items():
-            self._client.set_tag(run_id, key, value)
+        self.log_texts(run_id, {name: pd.DataFrame(dict(columns)).to_json(orient="split", index=False, date_format="iso")})
+        self.set_tags(run_id, {MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
 
+    @_writes
     def set_views(self, experiment: str, states: Mapping[str, str]) -> None:
         """Set an experiment's shared views."""
         experiment_id = self.experiment(experiment)
         for key, state in states.items():
             self._client.set_experiment_tag(experiment_id, views.TAG_PREFIX + key, state)
 
+    @_writes
     def finish(self, run_id: str, status: str, end_ms: int) -> None:
         """End a run."""
         self._client.set_terminated(run_id, status=status, end_time=end_ms)
+
+    def tag_of(self, run_id: str, tag: str) -> str | None:
+        """A tag of a run; None if there is no such run, or the run has no such tag."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            value = self._client.get_run(run_id).data.tags.get(tag)
+        except MlflowException:
+            return None
+        return None if value is None else str(value)
+
+    def finished_trials(self, index: str, study: Mapping[str, str], experiment: str) -> set[str]:
+        """Tags `trial_id` of the finished runs of a study.
+
+        Args:
+            index: The experiment of the study's run.
+            study: Tags that tell the study's run from others.
+            experiment: The experiment of its trials' runs.
+        """
+        found: set[str] = set()
+        for run in self._find(index, study, list(study)):
+            search, token = f"tags.study_run = '{run.info.run_id}' and attributes.status = 'FINISHED'", None
+            while True:
+                page = self._client.search_runs([self.experiment(experiment)], search, max_results=1000, page_token=token)
+                found |= {str(r.data.tags["trial_id"]) for r in page}
+                if not (token := page.token):
+                    break
+        return found
+
+    def folder_of(self, run_id: str) -> str:
+        """Where the files of a run go, for a message; empty if that is not known."""
+        with suppress(Exception):
+            return str(urlparse(self._client.get_run(run_id).info.artifact_uri).path)
+        return ""
 
     def past_speed(self, experiment_algorithm: str, env: str) -> float | None:
         """Median env steps per second of the finished trials of an algorithm on an env; None without any."""
@@ -167,14 +357,15 @@ class Store:
 
 def _create_database(path: Path) -> None:
     """Make MLflow's tables, if the file is not there: complete or not at all, also when studies start at the same moment."""
-    if not path.exists():
-        from mlflow.tracking import MlflowClient
+    with _in(path):
+        if not path.exists():
+            from mlflow.tracking import MlflowClient
 
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-store-") as folder:
-            MlflowClient(tracking_uri=f"sqlite:///{folder}/new.db").search_experiments(max_results=1)
-            with suppress(FileExistsError):  # another study was faster: its store serves as well
-                os.link(Path(folder) / "new.db", path)
-    with sqlite3.connect(path, timeout=30) as connection:
-        # Readers (notebooks, the UI) then never block the writer. Set once, it stays.
-        connection.execute("PRAGMA journal_mode=WAL")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-store-") as folder:
+                MlflowClient(tracking_uri=f"sqlite:///{folder}/new.db").search_experiments(max_results=1)
+                with suppress(FileExistsError):  # another study was faster: its store serves as well
+                    os.link(Path(folder) / "new.db", path)
+        with closing(sqlite3.connect(path, timeout=30)) as connection:
+            # Readers (notebooks, the UI) then never block the writer. Set once, it stays.
+            connection.execute("PRAGMA journal_mode=WAL")

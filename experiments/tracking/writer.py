@@ -1,29 +1,34 @@
-"""Delivers operations to a store, in order, from a thread of its own.
+"""Delivers operations to a store from threads of its own: in order for each run, side by side for different runs.
 
-A store that fails never stops a study: operations wait, are tried again, and what cannot be delivered in the end is kept in a file.
+A store that fails never stops a study: operations wait and are tried again. What a store does not take before the end is counted, and can
+be put again later, by whoever has it in a file: no operation does anything when it is delivered a second time.
 """
 
-import collections
-import itertools
-import json
 import logging
-import math
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, islice, takewhile
 from typing import Any
 
 from experiments.errors import first_line
-from experiments.tracking.store import Store
+from experiments.tracking.store import FILES, MAX_VALUES, Store, StoreError
 
 RETRY_S = 2.0
 GATHER_S = 1.0
 """How long reports are gathered: a write of several costs little more than a write of one."""
-FINAL_WAIT_S = 30.0
-"""How long the end of a study waits for a store that does not answer."""
+GATHER_CALLS = 2.0
+"""The same, in calls, if the store is so slow that this is longer."""
+GATHER_MAX_S = 10.0
+FINAL_WAIT_S = 45.0
+"""How long the end of a study waits for a store that does not answer. Another process may lock SQLite for 30 s."""
+FINAL_WAIT_SHARE = 0.1
+"""The same, of the time that the study took, if that is longer."""
 
+ROWS = ("log_params", "set_tags", "log_metrics")
+"""The operations of which one call takes several."""
 STUDY_RUN = "study_run"
 """Tag of a trial's run: the id of its study's run."""
 
@@ -37,106 +42,239 @@ class Operation:
     method: str
     key: str
     args: tuple[Any, ...]
+    put_at: float = field(default_factory=time.monotonic)
+
+
+@dataclass(eq=False)
+class _Lane:
+    """Operations that are delivered one after the other: a run's rows, or its files, so that neither waits for the other's disk.
+
+    Attributes:
+        pending: In order; those under way are still in it.
+        busy: Whether some are under way.
+        failing: Whether the last attempt failed.
+        retry_at: When to try again (monotonic).
+        at_most: How many to deliver in one call: fewer after a failure, for one of them may be bad, or all be too many for a slow store.
+    """
+
+    pending: deque[Operation] = field(default_factory=deque)
+    busy: bool = False
+    failing: bool = False
+    retry_at: float = 0.0
+    at_most: int = MAX_VALUES
 
 
 class Writer:
-    """Delivers operations to a store, in order, from a thread of its own."""
+    """Delivers operations to a store, from threads of its own.
 
-    def __init__(self, connect: Callable[[], Store], spool: Path) -> None:
-        """Start the thread.
+    Attributes:
+        run_ids: Key to id, of the runs that are open.
+        experiment_ids: Name to id, of the experiments that were put.
+        busy_s: Seconds that threads spent in the store, failures included.
+        undelivered: Operations that the store had not taken when the writer was closed.
+        refused: Operations that the store will never take; each was given up, so that it did not hold up the others.
+    """
+
+    def __init__(self, connect: Callable[[], Store], num_threads: int = 1) -> None:
+        """Start the threads.
 
         Args:
-            connect: Makes the store; called in the thread, again after a failure.
-            spool: File for what cannot be delivered.
+            connect: Makes the store; called in a thread, again after a failure.
+            num_threads: Calls under way at the same time; see `store.num_writers`.
         """
-        self._connect, self._spool = connect, spool
-        self._store: Store | None = None
-        self._pending: collections.deque[Operation] = collections.deque()
-        self._changed = threading.Condition()
-        self._closing_at = math.inf
         self.run_ids: dict[str, str] = {}
         self.experiment_ids: dict[str, str] = {}
         self.busy_s = 0.0
-        """Seconds spent in the store, failures included."""
         self.undelivered = 0
-        self._thread = threading.Thread(target=self._deliver_all, name="tracking", daemon=True)
-        self._thread.start()
+        self.refused = 0
+        self._connect, self._connecting = connect, threading.Lock()
+        self._store: Store | None = None
+        self._lanes: dict[tuple[str, bool], _Lane] = {}
+        self._doubtful: dict[str, tuple[Any, ...]] = {}
+        """Runs whose making failed once and may have happened all the same: key to what tells them apart."""
+        self._lost: set[str] = set()
+        """Keys of runs that cannot be opened."""
+        self._warned: set[str] = set()
+        self._failing = False
+        """Whether some lane is."""
+        self._silent = False
+        """Whether the last attempt of any lane failed."""
+        self._quiet_until = 0.0
+        self._last_call_s = 0.0
+        self._closing = self._over = False
+        self._changed = threading.Condition()
+        self._started_at = time.monotonic()
+        for number in range(num_threads):  # daemons: a store that never answers must not keep the process alive
+            threading.Thread(target=self._deliver_all, name=f"tracking-{number}", daemon=True).start()
 
     def put(self, method: str, key: str, *args: Any) -> None:
-        """Queue a call of `Store.method` on the run of `key`; returns at once."""
+        """Queue a call of `Store.method` on the run of `key`; returns at once.
+
+        Two names are the writer's own. `open_run` takes (experiment, name, start_ms, tags, identity, new=False): the run of `key` is the
+        experiment's run with the same values of the tags `identity`, or is made; `new` leaves out the first look for it. `log_metrics`
+        takes one report (metrics, step, at_ms).
+        """
         with self._changed:
-            self._pending.append(Operation(method, key, args))
+            self._lanes.setdefault((key, method in FILES), _Lane()).pending.append(Operation(method, key, args))
             self._changed.notify()
 
-    def close(self, wait_s: float = FINAL_WAIT_S) -> None:
-        """Deliver what is queued, for `wait_s` at most if the store fails, and end the thread."""
+    def close(self, wait_s: float | None = None) -> None:
+        """Deliver what is queued, and end the threads.
+
+        Args:
+            wait_s: How long at most; by default `FINAL_WAIT_S`, or `FINAL_WAIT_SHARE` of the time since the writer was made.
+        """
+        if wait_s is None:
+            wait_s = max(FINAL_WAIT_S, FINAL_WAIT_SHARE * (time.monotonic() - self._started_at))
         with self._changed:
-            self._closing_at = time.monotonic() + wait_s
-            self._changed.notify()
-        self._thread.join()
+            self._closing = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._lanes, wait_s)
+            self._over = True
+            self._changed.notify_all()
+            self.undelivered = sum(len(lane.pending) for lane in self._lanes.values())
 
     def _deliver_all(self) -> None:
-        failing = False
         while True:
             with self._changed:
-                while not self._pending and self._closing_at == math.inf:
-                    self._changed.wait()
-                if not self._pending:
+                lane = self._wait_for_lane()
+                if lane is None:
                     return
-                if self._pending[0].method == "log_metrics" and self._closing_at == math.inf:
-                    self._changed.wait_for(lambda: self._closing_at < math.inf, GATHER_S)
-                operation, *more = self._next()
-            start = time.perf_counter()
+                operations = _next(lane)
+                lane.busy = True
+                if self._silent:
+                    self._quiet_until = time.monotonic() + RETRY_S  # one attempt tells for all
+            start, error = time.perf_counter(), None
             try:
-                self._deliver(operation, *more)
-            except Exception as error:  # noqa: BLE001  # whatever the store does, the study goes on
-                if not failing:
-                    logger.warning("MLflow does not take a write (%s); it is kept and tried again.", first_line(error))
-                failing = True
-                self._store = None
-                if time.monotonic() >= self._closing_at:
-                    self._save_undelivered()
-                    return
-                with self._changed:
-                    self._changed.wait(RETRY_S)
-            else:
-                if failing:
-                    logger.warning("MLflow takes writes again; nothing was lost.")
-                failing = False
-                with self._changed:
-                    for done in (operation, *more):
-                        self._pending.remove(done)
-            finally:
-                self.busy_s += time.perf_counter() - start
+                self._deliver(*operations)
+            except Exception as caught:  # noqa: BLE001  # whatever the store does, the study goes on
+                error = caught
+            with self._changed:
+                self._last_call_s = time.perf_counter() - start
+                self.busy_s += self._last_call_s
+                lane.busy = False
+                self._settle(lane, operations, error)
+                self._changed.notify_all()
 
-    def _next(self) -> list[Operation]:
-        """The next operation, and with a report all that wait for the same run before something else does."""
-        first = self._pending[0]
-        if first.method != "log_metrics":
-            return [first]
-        of_run = (o for o in self._pending if o.key == first.key)
-        return list(itertools.takewhile(lambda o: o.method == "log_metrics", of_run))
+    def _wait_for_lane(self) -> _Lane | None:
+        """The lane whose turn it is; None when all is over."""
+        while not self._over:
+            ready = [lane for lane in self._lanes.values() if not lane.busy and self._is_deliverable(lane.pending[0])]
+            now = time.monotonic()
+            lane = min(ready, key=lambda one: self._turn(one, now), default=None)
+            if lane is None:
+                self._changed.wait()
+                continue
+            wait_s = max(self._due_at(lane), self._quiet_until) - now
+            if wait_s <= 0:
+                return lane
+            self._changed.wait(wait_s)
+        return None
+
+    def _is_deliverable(self, operation: Operation) -> bool:
+        """Whether the runs that it needs are open. A run ends after its files: one that has ended is whole."""
+        if operation.method in ("experiment", "set_views"):
+            return True
+        if operation.method == "finish" and (operation.key, True) in self._lanes:
+            return False
+        needs = operation.args[3].get(STUDY_RUN) if operation.method == "open_run" else operation.key
+        return needs is None or needs in self.run_ids or needs in self._lost
+
+    def _turn(self, lane: _Lane, now: float) -> tuple[bool, bool, float]:
+        """Sorts the lanes that are due first, those of them that work before those that fail."""
+        due_at = self._due_at(lane)
+        return due_at > now, due_at <= now and lane.failing, due_at
+
+    def _due_at(self, lane: _Lane) -> float:
+        first, last = lane.pending[0], lane.pending[-1]
+        gathers = first.method == "log_metrics" and last.method in ROWS and not self._closing
+        gather_s = min(max(GATHER_S, GATHER_CALLS * self._last_call_s), GATHER_MAX_S)
+        return max(lane.retry_at, first.put_at + (gather_s if gathers else 0.0))
+
+    def _settle(self, lane: _Lane, operations: list[Operation], error: Exception | None) -> None:
+        first = operations[0]
+        if error is not None and not (isinstance(error, StoreError) and error.hopeless):
+            if not self._failing:
+                logger.warning("MLflow does not take a write (%s); it is kept and tried again.", first_line(error))
+            self._failing = self._silent = lane.failing = True
+            lane.retry_at = self._quiet_until = time.monotonic() + RETRY_S
+            lane.at_most = max(1, len(operations) // 2)
+            return
+        if error is not None and len(operations) > 1:
+            lane.at_most = 1
+            return
+        if error is not None:
+            self._refuse(first, error)
+        for _ in operations:
+            lane.pending.popleft()
+        lane.at_most = min(2 * lane.at_most, MAX_VALUES)
+        lane.failing, lane.retry_at = False, 0.0
+        self._silent, self._quiet_until = False, 0.0
+        if not lane.pending:
+            del self._lanes[first.key, first.method in FILES]
+        if self._failing and not any(other.failing for other in self._lanes.values()):
+            self._failing = False
+            logger.warning("MLflow takes writes again; nothing was lost.")
+
+    def _refuse(self, operation: Operation, error: Exception) -> None:
+        self.refused += 1
+        if operation.method == "open_run":
+            self._lost.add(operation.key)
+        if operation.key not in self._warned:
+            self._warned.add(operation.key)
+            logger.warning("MLflow refuses a write (%s of %s: %s); it is left out.", operation.method, operation.key, first_line(error))
 
     def _deliver(self, operation: Operation, *more: Operation) -> None:
-        if self._store is None:
-            self._store = self._connect()
-        if operation.method == "create_run":
-            experiment, name, start_ms, tags = operation.args
-            if STUDY_RUN in tags:  # known by the study's key until the run exists
-                tags = {**tags, STUDY_RUN: self.run_ids[tags[STUDY_RUN]]}
-            self.run_ids[operation.key] = self._store.create_run(experiment, name, start_ms, tags)
-        elif operation.method == "experiment":
-            self.experiment_ids[operation.key] = self._store.experiment(operation.key)
+        with self._connecting:
+            if self._store is None:
+                self._store = self._connect()
+        store, key, args = self._store, operation.key, operation.args
+        if operation.method == "experiment":
+            self.experiment_ids[key] = store.experiment(key)
         elif operation.method == "set_views":
-            self._store.set_views(operation.key, *operation.args)
-        elif operation.method == "log_metrics":
-            self._store.log_reports(self.run_ids[operation.key], [o.args for o in (operation, *more)])
+            store.set_views(key, *args)
+        elif operation.method == "open_run":
+            self._open_run(store, key, *args)
+        elif key in self._lost:
+            raise StoreError("its run could not be opened", hopeless=True)
+        elif operation.method in ROWS:
+            args_of: dict[str, list[Any]] = {method: [o.args for o in (operation, *more) if o.method == method] for method in ROWS}
+            params = [item for (params,) in args_of["log_params"] for item in params.items()]
+            tags = {k: v for (tags,) in args_of["set_tags"] for k, v in tags.items()}
+            store.log_rows(self.run_ids[key], params, tags, args_of["log_metrics"])
         else:
-            getattr(self._store, operation.method)(self.run_ids[operation.key], *operation.args)
+            getattr(store, operation.method)(self.run_ids[key], *args)
+            if operation.method == "finish" and key in self._doubtful:
+                store.remove_twins(self.run_ids[key], *self._doubtful[key])
 
-    def _save_undelivered(self) -> None:
-        self.undelivered = len(self._pending)
-        with self._spool.open("a") as file:
-            for operation in self._pending:
-                line = {"method": operation.method, "run": self.run_ids.get(operation.key, operation.key), "args": operation.args}
-                file.write(json.dumps(line, default=str) + "\n")
+    def _open_run(
+        self,
+        store: Store,
+        key: str,
+        experiment: str,
+        name: str,
+        start_ms: int,
+        tags: Mapping[str, str],
+        identity: Sequence[str],
+        new: bool = False,
+    ) -> None:
+        if STUDY_RUN in tags:  # known by the study's key until the run exists
+            if tags[STUDY_RUN] in self._lost:
+                raise StoreError("the run of its study could not be opened", hopeless=True)
+            tags = {**tags, STUDY_RUN: self.run_ids[tags[STUDY_RUN]]}
+        doubtful = key in self._doubtful
+        self._doubtful[key] = (experiment, tags, identity)
+        if new and not doubtful:
+            run_id = store.create_run(experiment, name, start_ms, tags)
+        else:
+            run_id = store.open_run(experiment, name, start_ms, tags, identity)
+        if not doubtful:
+            del self._doubtful[key]
+        self.run_ids[key] = run_id
+
+
+def _next(lane: _Lane) -> list[Operation]:
+    """The next operation; with one that logs rows, those that follow it, as many as one call takes."""
+    rows = list(takewhile(lambda o: o.method in ROWS, islice(lane.pending, lane.at_most)))
+    values = accumulate(len(o.args[0]) for o in rows)
+    return [o for o, so_far in zip(rows, values, strict=True) if so_far <= MAX_VALUES] or [lane.pending[0]]
