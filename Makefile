@@ -17,7 +17,7 @@ study: $(VENV)/study ## Install what is missing and run the default study; ARGS=
 	$(BIN)/python experiments/run.py $(ARGS)
 
 .PHONY: test
-test: $(VENV)/dev ## Install what is missing and run all tests
+test: $(VENV)/dev ## Install what is missing and run the tests; ARGS="-m slow" runs the long ones
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: check
