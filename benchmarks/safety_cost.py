@@ -58,8 +58,8 @@ def measure(quick: bool) -> Report:
                     )
                     for name in found
                 ),
-                f"Median (minimum-maximum) of {repeats} turns, each the mean over {seeds} trials, two at once on 2 cores; a ratio's range is "
-                "that of the turns.",
+                f"Median (minimum-maximum) of {repeats} turns, each the mean over {seeds} trials, two at once on 2 cores; a ratio's range "
+                "is that of the turns.",
             ),
         ),
     )

@@ -174,16 +174,14 @@ def _check_network(trial: TrialConfig, config: AlgorithmConfig) -> None:
     except Exception as error:  # RLlib and torch raise what they like
         raise ConfigurationError(
             f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build these networks: "
-            f"{_first_sentence(error)} The section is {dict(trial.algorithm['rl_module'])}."
+            f"{_first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
         ) from error
 
 
 def _networks(trial: TrialConfig, config: AlgorithmConfig) -> torch.nn.Module:
     """The networks of a learner, without their weights."""
     with torch.device("meta"):
-        built: torch.nn.Module = (
-            config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(trial.env)}).build()
-        )
+        built: torch.nn.Module = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(trial.env)}).build()
     return built
 
 
@@ -245,7 +243,7 @@ def _make_once(
         raise ConfigurationError(f"env={name}: Gymnasium cannot make env.id={gym_id!r}: {_first_sentence(error)}{fix}") from error
     except Exception as error:  # environments raise what they like
         raise ConfigurationError(
-            f"env.env_config of env={name}: {_first_sentence(error)} It is {settings}, for env.id={gym_id}."
+            f"env.env_config of env={name}: {_first_sentence(error)}. It is {settings}, for env.id={gym_id}."
         ) from error
     found = made.observation_space, made.action_space, made.spec.max_episode_steps
     made.close()

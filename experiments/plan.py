@@ -12,7 +12,7 @@ from experiments.algorithm import build_algorithm_config, checkpoint_bytes, long
 from experiments.errors import ConfigurationError
 from experiments.resolve import GROUPS, Compose, TrialConfig, apply_point, label_of, trial_config
 from experiments.resources import Cluster, Layout, check_fits, layout_of, request_for, settle, trials_at_once
-from experiments.schema import SuiteConfig, parse, with_report_grid
+from experiments.schema import MAX_REPORTS, SuiteConfig, parse, with_report_grid
 from experiments.search import Point, corners, group_choices, points
 
 CANONICAL_PARAMS = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
@@ -255,9 +255,6 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
     composed = compose({})
     suite = parse(composed)
     space = suite.study.space
-    for path in space:
-        if path == "seeds" or path.startswith(("study", "search", "scheduler", "tracking")):
-            raise ConfigurationError(f"study.space: {path} is a setting of the study itself and cannot differ between its trials.")
     by_choice = {tuple(sorted(choice.items())): compose(choice) for choice in group_choices(space)}
     drawn = points(space, suite.search)
 
@@ -330,13 +327,13 @@ def _report_grid(suites: Sequence[SuiteConfig]) -> int:
         return asked.pop()
     least = max(max(suite.env.report_every_env_steps, on_policy_batch(suite.algorithm)) for suite in suites)
     budget = math.gcd(*(suite.budget_env_steps for suite in suites))
-    fitting = [grid for grid in range(least, budget + 1) if budget % grid == 0] if least <= budget else []
-    if not fitting:
+    if least > budget:
         raise ConfigurationError(
             f"budget_env_steps={budget} is less than one report of {least} env steps: the env's report grid, or the largest batch. "
             f"Try budget_env_steps={least} or report_every_env_steps={max(1, budget // 10)}."
         )
-    return fitting[0]
+    most = min(MAX_REPORTS, budget // least)
+    return budget // next(reports for reports in range(most, 0, -1) if budget % reports == 0)
 
 
 def _param_name(path: str) -> str:

@@ -20,6 +20,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+import conf
 from experiments import views
 from experiments.errors import ConfigurationError, first_line
 from experiments.outputs import check_writable
@@ -30,6 +31,7 @@ from experiments.search import points
 from experiments.tracking.store import STUDY_FOLDER, Store, check_store, store_uri
 from experiments.tracking.writer import STUDY_RUN
 
+CONF = Path(conf.__file__).parent
 INVALID = 2
 """Exit code: nothing was started."""
 LOG_WIDTH = 140
@@ -47,11 +49,12 @@ def main() -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting with 1
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
+        check_choices(sys.argv[1:])
         _study()
     except KeyboardInterrupt:
         print("interrupted by SIGINT", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
         _refuse(error)
 
 
@@ -66,6 +69,23 @@ def _study(config: DictConfig) -> None:
         sys.exit(run(compose))
     except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
         _refuse(error)
+
+
+def check_choices(arguments: Sequence[str]) -> None:
+    """Make sure that each group is given the name of one of its files.
+
+    Hydra crashes at `algorithm=true`, and passes over an unknown `tuned=`.
+
+    Raises:
+        ConfigurationError: One is not.
+    """
+    if not {"--multirun", "-m"}.isdisjoint(arguments):  # a comma separates the choices of several runs
+        return
+    for argument in arguments:
+        group, given, name = argument.lstrip("+").partition("=")
+        files = sorted(f.stem for f in (CONF / group).glob("*.yaml")) if given and group else []
+        if files and name.strip("'\"") not in (*files, "null"):
+            raise ConfigurationError(f"{argument}: conf/{group} has no file {name}.yaml. There are: {', '.join(files)}.")
 
 
 def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -113,7 +133,7 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         kept = [o for o in split_space(overrides)[0] if o.partition("=")[0] not in choices]
         chosen = [f"{group}={name}" for group, name in choices.items()]
         composed = _plain(hydra.compose("config", overrides=[*chosen, *kept]) if choices else config)
-        if given:
+        if given and isinstance(composed.get("study"), dict):
             composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
         return composed
 
@@ -130,10 +150,10 @@ def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
         return
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if not re.fullmatch(r"resume|output_dir|report|dry_run|tracking(\..*)?|hardware\.address", key):
+        if not re.fullmatch(r"resume|output_dir|report|dry_run|tracking(\.(uri|timeout_s))?|hardware\.address", key):
             raise ConfigurationError(
-                f"{override}: a study is resumed as it was begun. Beside resume= only output_dir, tracking, hardware.address, report and "
-                f"dry_run can be given; start a new study to change {key}."
+                f"{override}: a study is resumed as it was begun. Beside resume= only output_dir, tracking, tracking.uri, "
+                f"tracking.timeout_s, hardware.address, report and dry_run can be given; start a new study to change {key}."
             )
 
 
