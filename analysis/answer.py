@@ -217,6 +217,23 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
     return found
 
 
+def without_episodes(runs: pd.DataFrame, curves: pd.DataFrame) -> list[str]:
+    """Which finished trials never ended an episode while they trained: a Markdown sentence, or none.
+
+    Args:
+        runs: As `analysis.load` gives them.
+        curves: Likewise, with `train/episodes`.
+    """
+    ended = curves.loc[(curves["metric"] == "train/episodes") & (curves["value"] > 0), "run_id"].unique()
+    trials = runs[(runs["status"] == "finished") & ~runs["run_id"].isin(ended)]
+    if trials.empty:
+        return []
+    return [
+        f"In {_trials(len(trials))} no episode ended in training, so there is no `train/return_mean`: {trials_named(trials)}. "
+        "Episodes may be longer than the budget leaves them, and are given up at checkpoints; an evaluation cuts them at the budget."
+    ]
+
+
 def _disturbed(runs: pd.DataFrame) -> list[str]:
     """Which trials did not run in one go, and which would not come out the same again."""
     again = runs[runs["restarts"] > 0]

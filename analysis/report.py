@@ -22,7 +22,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from analysis.answer import Answer, answers, caveats, closing_table, recommended_command
+from analysis.answer import Answer, answers, caveats, closing_table, recommended_command, without_episodes
 from analysis.errors import AnalysisError
 from analysis.figures import across, by_env
 from analysis.load import Study, load_study
@@ -104,7 +104,7 @@ def build(study: Study) -> Report:
             question=study.question or study.name,
             answers=[(a, _command(study, a)) for a in found],
             gaps=study.gaps(),
-            caveats=caveats(study.runs, [a.decision for a in found], study.axes),
+            caveats=[*caveats(study.runs, [a.decision for a in found], study.axes), *without_episodes(study.runs, study.curves)],
             sections=shown,
             table=_cells(table),
             methods=(*METHODS, REPEATS) if study.repeats > 1 else METHODS,

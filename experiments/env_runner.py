@@ -3,17 +3,23 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import tree
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.errors import reason_of
+from experiments.metrics import NonFiniteError
 
 
 class EnvRunnerError(RuntimeError):
-    """A runner in a process of its own failed; the message is the error's class and first line, whatever class it was."""
+    """A runner failed; the message is the error's class and first line."""
 
 
 class EnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships no type information
-    """Says why it failed. RLlib's ends its process without a word, and hides an environment's error behind an empty one."""
+    """Says why it failed. RLlib's ends its process without a word, and hides an environment's error behind an empty one.
+
+    Observations and rewards must be finite: a network's tanh, for one, turns an infinite observation into a number that looks well.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         try:
@@ -25,16 +31,37 @@ class EnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships no t
         """Call `func` on this runner, for the trial's process.
 
         Raises:
-            EnvRunnerError: It failed. The runner's state cannot be relied on any more.
+            NonFiniteError: An environment gave a NaN or an infinity.
+            EnvRunnerError: Anything else failed. The runner's state cannot be relied on any more.
         """
         try:
             return func(self, *args, **kwargs)
+        except NonFiniteError:
+            raise
         except Exception as error:
             # Not the error itself: it may be of a class that does not survive the way to another process.
             raise EnvRunnerError(reason_of(error)) from error
 
+    def _try_env_reset(self, **kwargs: Any) -> Any:
+        observations, infos = super()._try_env_reset(**kwargs)
+        self._check_finite("observation", observations)
+        return observations, infos
+
     def _try_env_step(self, actions: Any) -> Any:
         try:
-            return super()._try_env_step(actions)
+            results = super()._try_env_step(actions)
         except RuntimeError as error:
             raise (error.__cause__ or error) from None
+        self._check_finite("observation", results[0])
+        self._check_finite("reward", results[1])
+        return results
+
+    def _check_finite(self, what: str, values: Any) -> None:
+        """Make sure that an array, or each of a structure's, is finite; its first dimension is the environment."""
+        for array in (values,) if isinstance(values, np.ndarray) else tree.flatten(values):
+            if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all():
+                environment, *_ = np.argwhere(~np.isfinite(array))[0]
+                raise NonFiniteError(
+                    f"non-finite {what} of environment {environment} of runner {self.worker_index}, "
+                    f"after {self.num_env_steps_sampled_lifetime} env steps"
+                )

@@ -13,6 +13,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
+from experiments.metrics import NonFiniteError
 from experiments.schema import EnvSettings
 
 MAX_ENVS = 100
@@ -47,6 +48,7 @@ def evaluate(
     normalize_actions: bool,
     clip_actions: bool,
     alive: Callable[[], None] = lambda: None,
+    max_env_steps: int | None = None,
 ) -> Evaluation:
     """Run one episode of the deterministic policy per env seed.
 
@@ -60,12 +62,19 @@ def evaluate(
         normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
         clip_actions: RLlib's setting: the module's actions are clipped to the Box.
         alive: Called before every step.
+        max_env_steps: Where an episode is cut that has not ended by itself.
 
     Returns:
         The episodes in the order of the seeds.
+
+    Raises:
+        NonFiniteError: The module's weights or outputs are not finite: it would take some action or other all the same.
     """
+    for name, weights in module.named_parameters():
+        if not weights.isfinite().all():
+            raise NonFiniteError(f"non-finite weights {name} in an evaluation")
     turns = [env_seeds[i : i + MAX_ENVS] for i in range(0, len(env_seeds), MAX_ENVS)]
-    done = [_run(module, env, seeds, normalize_actions, clip_actions, alive) for seeds in turns]
+    done = [_run(module, env, seeds, normalize_actions, clip_actions, alive, max_env_steps) for seeds in turns]
     return Evaluation(np.concatenate([d.returns for d in done]), np.concatenate([d.lengths for d in done]))
 
 
@@ -76,6 +85,7 @@ def _run(
     normalize_actions: bool,
     clip_actions: bool,
     alive: Callable[[], None],
+    max_env_steps: int | None,
 ) -> Evaluation:
     count = len(env_seeds)
     # Processes of their own would cost more than they bring for a single pass.
@@ -92,7 +102,7 @@ def _run(
             observations, rewards, terminated, truncated, _ = envs.step(act(observations))
             returns[running] += rewards[running]
             lengths[running] += 1
-            running &= ~(terminated | truncated)
+            running &= ~(terminated | truncated) & (lengths != max_env_steps)
     finally:
         module.train(was_training)
         envs.close()
@@ -115,7 +125,10 @@ def _policy(
         if Columns.ACTIONS in out:
             actions = out[Columns.ACTIONS]
         else:
-            distribution = module.get_inference_action_dist_cls().from_logits(out[Columns.ACTION_DIST_INPUTS])
+            inputs = out[Columns.ACTION_DIST_INPUTS]
+            if not inputs.isfinite().all():
+                raise NonFiniteError("non-finite outputs of the policy in an evaluation")
+            distribution = module.get_inference_action_dist_cls().from_logits(inputs)
             actions = distribution.to_deterministic().sample()
         actions = actions.detach().cpu().numpy()
         if continuous and normalize_actions:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import time
 import uuid
 import warnings
@@ -84,9 +85,11 @@ def start_ray(hardware: HardwareSettings) -> None:
     quiet()
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
-        _start_ray(hardware)
+        _start_ray(hardware)  # with a handler of its own for SIGTERM, which exits with the signal's number
+    except SystemExit:
+        sys.exit(128 + signal.SIGTERM)
     finally:
-        signal.signal(signal.SIGTERM, on_sigterm)  # Ray puts one of its own, which ends the process with another exit code
+        signal.signal(signal.SIGTERM, on_sigterm)
 
 
 def _start_ray(hardware: HardwareSettings) -> None:

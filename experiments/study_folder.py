@@ -109,13 +109,14 @@ class StudyFolder:
 
         Args:
             cluster: What there is to run on now.
-            tracking: The settings of the store to log to now.
+            tracking: The store to log to now; what is measured stays as it was.
 
         Raises:
             ConfigurationError: The state is missing, damaged, of another version, or does not fit the cluster. Nothing was changed.
         """
         state = self._state()
-        suite = self._suite({**state["suite"], "tracking": asdict(tracking)})
+        what = {name: state["suite"]["tracking"][name] for name in ("tensorboard", "system_metrics")}  # curves stay of one kind
+        suite = self._suite({**state["suite"], "tracking": {**asdict(tracking), **what}})
         configurations = []
         for saved in state["configurations"]:
             settled = self._suite(saved["suite"])

@@ -19,7 +19,7 @@ from experiments import state
 from experiments.algorithm import build_algorithm_config, is_asynchronous
 from experiments.callbacks import EPISODES
 from experiments.env_runner import EnvRunner, EnvRunnerError
-from experiments.errors import ConfigurationError, first_line, reason_of
+from experiments.errors import first_line, reason_of
 from experiments.evaluation import Evaluation, evaluate
 from experiments.learner import average_over_minibatches
 from experiments.metrics import (
@@ -93,6 +93,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         torch.set_num_threads(self._trial.threads_per_process)
         self._algorithm: Any = None  # RLlib's, while it lives
         self._unsaved: list[str] = []
+        self._unwritten: list[Report] = []
         self._faults: list[tuple[str, int]] = []  # reason, and the last report before it
         self._folder = TrialFolder(Path(config[TRIAL][FOLDER]))
         taken_up_before = self._folder.last_beat() is not None
@@ -131,7 +132,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
                 self._add_restart(reason, "process" if died else "fault")
 
     def _may_go_on(self, error: Exception, reason: str) -> bool:
-        if isinstance(error, NonFiniteError | ConfigurationError) or len(self._faults) >= self._trial.faults.max_restarts:
+        if isinstance(error, NonFiniteError) or len(self._faults) >= self._trial.faults.max_restarts:
             return False
         at = (reason, self._furthest())
         if at in self._faults:  # for the second time at the same place
@@ -207,11 +208,18 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """Keep a report, once: of a stretch that is trained again the first reports stand."""
         first = self._reported.setdefault(report.env_steps, report)
         if first is report:
-            self._keep(lambda: self._folder.add_report(report))
+            self._unwritten.append(report)
+            self._keep(self._write_reports)
         elif self._reproducible and _learned(first) != _learned(report):
             self._reproducible = False
             logger.warning("%s: not the same when trained again, at %d env steps", self._trial.name, report.env_steps)
         return self._result(first.metrics, first.env_steps, first.done, first.at_ms) | ({WEIGHTS: first.weights} if first.done else {})
+
+    def _write_reports(self) -> None:
+        """Those as well that a full disk did not take before."""
+        while self._unwritten:
+            self._folder.add_report(self._unwritten[0])
+            self._unwritten.pop(0)
 
     def _result(self, metrics: Mapping[str, float], env_steps: int, done: bool, at_ms: int = 0) -> dict[str, Any]:
         unsaved, self._unsaved = "; ".join(self._unsaved), []
@@ -245,6 +253,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._updates += steps
             batches += int(result.get("num_training_step_calls_per_iteration", 1)) if self._minibatches else steps
             episodes.add(runners.get(EPISODES, {}))
+            check_finite(episodes.metrics(), self._env_steps)
             if steps:  # without one RLlib reports NaN losses, which are no fault
                 trained += float(module["num_module_steps_trained"]) / self._epochs
                 learner = learner_metrics(module, self._has_kl)
@@ -257,10 +266,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         seconds, sampled = self._train_s - start_s, self._env_steps - start_env_steps
         if self._warm is None:
             self._warm = (self._env_steps, self._train_s)
-        train = episodes.metrics()
-        check_finite(train, self._env_steps)
         return {
-            **train,
+            **episodes.metrics(),
             **{name: value for name, value in learner.items() if value == value},
             **self._clock.shares(seconds),
             "throughput/env_steps_per_s": sampled / seconds,
@@ -275,7 +282,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def _evaluate(self, role: Role, episodes: int) -> Evaluation:
         config = self._algorithm.config
         seeds = stream_seeds(self._trial.seed, role, episodes)
-        return evaluate(self._module(), self._trial.env, seeds, config.normalize_actions, config.clip_actions, self._folder.beat)
+        # An episode longer than the whole budget may have no end.
+        most = self._trial.budget_env_steps
+        return evaluate(self._module(), self._trial.env, seeds, config.normalize_actions, config.clip_actions, self._folder.beat, most)
 
     def _module(self) -> Any:
         """The module with the learner's newest weights, in this process: a remote runner's may lag."""

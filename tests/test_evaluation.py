@@ -7,6 +7,7 @@ import tiny_envs  # noqa: F401  # registers the environments
 import torch
 
 from experiments.evaluation import evaluate
+from experiments.metrics import NonFiniteError
 from experiments.schema import EnvSettings
 from experiments.seeding import Role, stream_seeds
 
@@ -75,3 +76,21 @@ def test_the_same_seeds_give_the_same_returns_and_the_module_keeps_its_mode() ->
     first, second = (evaluate(policy, settings, [5, 6, 7], True, False) for _ in range(2))
     assert first.returns.tolist() == second.returns.tolist()
     assert policy.training
+
+
+def test_an_episode_without_end_is_cut() -> None:
+    result = evaluate(Policy(first_action), env("tiny_envs:tiny/Count-v0", length=10**9), [1, 2], True, False, max_env_steps=30)
+    assert result.lengths.tolist() == [30, 30]
+    assert result.returns.tolist() == [30, 30]
+
+
+def test_a_policy_that_is_not_finite_has_no_score() -> None:
+    policy = Policy(first_action)
+    with torch.no_grad():
+        policy.scale.fill_(float("nan"))
+    with pytest.raises(NonFiniteError, match="weights scale"):
+        evaluate(policy, env("tiny_envs:tiny/Count-v0"), [1], True, False)
+    policy = Policy(first_action)
+    policy._forward_inference = lambda batch: {"action_dist_inputs": torch.tensor([[0.0, float("inf")]])}
+    with pytest.raises(NonFiniteError, match="outputs of the policy"):
+        evaluate(policy, env("tiny_envs:tiny/Count-v0"), [1], True, False)
