@@ -8,6 +8,7 @@ from benchmarks.harness import DOCS, end_what_was_started, finish, forget_loads
 
 NAMES = (
     "first_report",
+    "resume",
     "tracking_cost",
     "safety_cost",
     "driver_memory",

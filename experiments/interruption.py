@@ -14,7 +14,7 @@ from ray.tune.stopper import NoopStopper, Stopper
 
 GRACE_S = 15.0
 """How long whatever is under way may take after a signal; a second signal ends the wait."""
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S = 1.0
 REFUSED_S, SILENT_S = 5.0, 30.0
 """After what time Ray counts as gone, where nothing listens any more and where nothing answers. Ray itself ends a process that has lost
 it after 60 s, whatever that process still has to do."""

@@ -25,7 +25,6 @@ FAULTY = ("env.id=tiny_envs:tiny/Faulty-v0", "env.vectorize_mode=sync", "hardwar
 FOUR_REPORTS = ("budget_env_steps=4096", "checkpoint.every_env_steps=2048")
 FOUR_CPUS = Cluster((Node(4, 0),))
 
-
 RunFaulty = Callable[..., Study]
 
 
@@ -49,8 +48,17 @@ def assert_complete(study: Study, label: str, steps: tuple[int, ...] = (1024, 20
     assert study.status(label) == "FINISHED"
 
 
-def pid_of(trace: Path) -> int:
-    return int(trace.name.rpartition("-")[-1])
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    folder = tmp_path / "trace"
+    folder.mkdir()
+    return folder
+
+
+def left_of(trace: Path) -> list[psutil.Process]:
+    """The processes with environments that are still there some seconds after their study."""
+    pids = {int(path.name.rpartition("-")[-1]) for path in trace.iterdir()}
+    return list(psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)[1])
 
 
 @pytest.mark.parametrize("runners", [0, 2])
@@ -85,27 +93,27 @@ def test_an_environment_that_always_raises_fails_its_trial_alone_with_its_reason
     assert "Traceback" not in study.shown
 
 
-@pytest.mark.parametrize(("runners", "vectorize_mode"), [(0, "sync"), (2, "sync"), (0, "async")])
-def test_a_step_that_never_returns_ends_its_trial_and_leaves_no_process(
-    run_faulty: RunFaulty, tmp_path: Path, runners: int, vectorize_mode: str
-) -> None:
-    trace = tmp_path / "trace"
-    trace.mkdir()
-    study = run_faulty(
-        "study.space={env.env_config.fault:[hang,hold,null]}",
-        f"+env.env_config.trace={trace}",
-        f"env.vectorize_mode={vectorize_mode}",
-        "faults.stall_after_s=10",
-        runners=runners,
-    )
-    processes = [psutil.Process(pid) for pid in map(pid_of, trace.iterdir()) if psutil.pid_exists(pid)]
-    _, left = psutil.wait_procs(processes, timeout=30)
-    assert left == []
+@pytest.mark.parametrize("vectorize_mode", ["sync", "async"])
+def test_a_step_that_never_returns_ends_its_trial_and_leaves_no_process(run_faulty: RunFaulty, trace: Path, vectorize_mode: str) -> None:
+    hang = ("study.space={env.env_config.fault:[hang,hold,null]}", f"+env.env_config.trace={trace}", "faults.stall_after_s=10")
+    study = run_faulty(*hang, f"env.vectorize_mode={vectorize_mode}")
+    assert left_of(trace) == []
     assert study.outcome.exit_code == 1
-    for fault in ("hang", "hold"):
-        assert study.status(f"fault={fault}") == "FAILED"
-        assert study.ended(f"fault={fault}").failure == "stalled: no sign of life for 10 s (faults.stall_after_s)"
+    for label in ("fault=hang", "fault=hold"):
+        assert study.status(label) == "FAILED"
+        assert study.tags(label)["failure"] == "stalled: no sign of life for 10 s (faults.stall_after_s)"
     assert_complete(study, "fault=None", steps=(1024, 2048))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["hang", "hold"])
+def test_a_step_that_never_returns_in_a_runner_ends_its_trial_and_leaves_no_process(run_faulty: RunFaulty, trace: Path, fault: str) -> None:
+    # Long enough for runners to start on a busy machine.
+    hang = (f"study.space={{env.env_config.fault:[{fault}]}}", f"+env.env_config.trace={trace}", "faults.stall_after_s=30")
+    study = run_faulty(*hang, runners=2)
+    assert len(list(trace.iterdir())) == 2
+    assert left_of(trace) == []
+    assert study.ended(f"fault={fault}").failure == "stalled: no sign of life for 30 s (faults.stall_after_s)"
 
 
 @pytest.mark.parametrize(
@@ -113,10 +121,8 @@ def test_a_step_that_never_returns_ends_its_trial_and_leaves_no_process(
     [("trial", 0, 0), ("runner", 2, 0), ("learner", 0, 1)],
 )
 def test_a_killed_process_of_a_trial_costs_a_restart_and_changes_no_bit(
-    run_faulty: RunFaulty, tmp_path: Path, victim: str, runners: int, learners: int
+    run_faulty: RunFaulty, tmp_path: Path, trace: Path, capfd: pytest.CaptureFixture[str], victim: str, runners: int, learners: int
 ) -> None:
-    trace = tmp_path / "trace"
-    trace.mkdir()
     study = run_faulty(
         "study.space={env.env_config.fault:[null,kill]}",
         *FOUR_REPORTS,
@@ -140,6 +146,7 @@ def test_a_killed_process_of_a_trial_costs_a_restart_and_changes_no_bit(
     assert restart["env_steps"] == 2048
     sampled = {fault: sum(file.stat().st_size for file in trace.glob(f"{fault}-*")) for fault in ("None", "kill")}
     assert 0 < sampled["kill"] - sampled["None"] <= 2048
+    assert "(raylet)" not in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("algorithm", ["impala", "appo"])

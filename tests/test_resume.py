@@ -31,7 +31,7 @@ from experiments.resources import Cluster, Node
 from experiments.study import resume_study, run_study
 from experiments.study_folder import StudyFolder
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 SMALL = (
     "study=smoke",
@@ -79,7 +79,7 @@ class Driver:
 
     def until(self, condition: Callable[[], bool]) -> "Driver":
         """Wait, while it runs."""
-        give_up = time.monotonic() + 240
+        give_up = time.monotonic() + 600
         while not condition():
             assert self.process.poll() is None, self.stdout + self.stderr
             assert time.monotonic() < give_up, self.stdout + self.stderr
@@ -91,7 +91,7 @@ class Driver:
         self.process.kill()
         self.process.wait()
 
-    def end(self, timeout_s: float = 280) -> int:
+    def end(self, timeout_s: float = 600) -> int:
         """Its exit code, in the end; nothing that it started is left."""
         below = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
         try:
@@ -487,7 +487,7 @@ def test_a_store_that_lacks_everything_of_a_finished_study_is_given_it(tmp_path:
 
 
 @pytest.mark.usefixtures("ray_instance")
-def test_failed_trials_are_tried_again(tmp_path: Path, plan_of: PlanOf) -> None:
+def test_failed_trials_are_tried_again_also_on_another_machine(tmp_path: Path, plan_of: PlanOf, caplog: pytest.LogCaptureFixture) -> None:
     licence = tmp_path / "licence"
     licence.touch()
     faulty = ("env.id=tiny_envs:tiny/Faulty-v0", "env.vectorize_mode=sync", f"+env.env_config.needs={licence}", "seeds=[0]")
@@ -504,10 +504,12 @@ def test_failed_trials_are_tried_again(tmp_path: Path, plan_of: PlanOf) -> None:
     folder = StudyFolder(outcome.folder)
     folder.lock()
     assert folder.standing(plan).endswith("0 trials are finished, 0 go on from a checkpoint, 2 start from the beginning")
-    assert resume_study(folder.plan(plan.cluster, plan.suite.tracking), folder, out, Console(file=io.StringIO())).exit_code == 0
+    smaller = folder.plan(Cluster((Node(1, 0),)), plan.suite.tracking)
+    assert resume_study(smaller, folder, out, Console(file=io.StringIO())).exit_code == 0
     found = left_in(out / "mlflow.db")
     assert set(found.statuses.values()) == {"FINISHED"}
     assert {tags["failure"] for tags in found.tags.values()} == {""}
+    assert "MLflow" not in caplog.text  # it would refuse a parameter with another value
 
 
 @pytest.mark.slow
@@ -558,9 +560,17 @@ def test_a_study_with_a_slow_server_is_not_slowed_down_and_ends_complete(tmp_pat
 
 
 OTHERS = {
-    "DQN without runners": ("algorithm=dqn", "algorithm.training.num_steps_sampled_before_learning_starts=300"),
+    "DQN without runners": (
+        "algorithm=dqn",
+        "algorithm.training.train_batch_size_per_learner=32",
+        "algorithm.training.num_steps_sampled_before_learning_starts=100",
+        "budget_env_steps=1024",
+        "report_every_env_steps=128",
+        "checkpoint.every_env_steps=256",
+    ),
     "PPO with 2 runners and 2 learners": (
         "algorithm.training.train_batch_size_per_learner=128",
+        "algorithm.training.minibatch_size=64",
         "hardware.num_env_runners=2",
         "hardware.num_envs_per_env_runner=4",
         "hardware.num_learners=2",
@@ -572,10 +582,9 @@ OTHERS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("what", OTHERS)
 def test_other_studies_that_are_killed_and_resumed_are_the_same_to_the_bit(what: str, tmp_path: Path) -> None:
-    small = [o for o in SMALL if "train_batch_size" not in o or "algorithm=dqn" not in OTHERS[what]]
     never, out = tmp_path / "never", tmp_path / "out"
-    assert Driver(never, *small, *OTHERS[what]).end() == 0
-    Driver(out, *small, *OTHERS[what]).until(lambda: is_halfway(out)).kill()
+    assert Driver(never, *SMALL, *OTHERS[what]).end() == 0
+    Driver(out, *SMALL, *OTHERS[what]).until(lambda: is_halfway(out)).kill()
     resumed = Driver(out, f"resume={folder_of(out)}")
     assert resumed.end() == 0
     assert standing(resumed.stdout)[1] >= 1
@@ -583,7 +592,6 @@ def test_other_studies_that_are_killed_and_resumed_are_the_same_to_the_bit(what:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_study_that_is_killed_five_times_at_any_moment_ends_the_same_to_the_bit(tmp_path: Path) -> None:
     small = (*SMALL, "study.space={algorithm.training.gamma:[0.97,0.98,0.99]}", "budget_env_steps=8192")
     never, out = tmp_path / "never", tmp_path / "out"

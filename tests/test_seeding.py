@@ -1,17 +1,35 @@
 import itertools
 
+from conftest import PlanOf
+
+from experiments.algorithm import build_algorithm_config
 from experiments.seeding import Role, process_seed, stream_seed, stream_seeds
 
 
 def test_no_two_streams_of_a_large_study_meet() -> None:
+    # 100 seeds, 500 environments over 4 checkpoints, and everything else that a trial of any algorithm draws from.
+    per_trial = [(Role.ENV, 500, 4), (Role.RUNNER, 20, 4), (Role.ALGORITHM, 1, 4), (Role.REPLAY, 1, 4)]
+    evaluations = [(Role.EVALUATION, 20, 1), (Role.FINAL_EVALUATION, 100, 1)]
     seeds = [
-        stream_seed(seed, role, index)
-        for seed, (role, count) in itertools.product(
-            range(50), [(Role.ALGORITHM, 1), (Role.RUNNER, 100), (Role.ENV, 500), (Role.EVALUATION, 20), (Role.FINAL_EVALUATION, 100)]
-        )
-        for index in range(count)
+        stream
+        for seed, (role, count, segments) in itertools.product(range(100), per_trial + evaluations)
+        for segment in range(segments)
+        for stream in stream_seeds(seed, role, count, segment=segment)
     ]
+    assert len(seeds) == 100 * (522 * 4 + 120)
     assert len(set(seeds)) == len(seeds)
+
+
+def test_trials_of_one_seed_share_their_streams_whatever_their_configuration(plan_of: PlanOf) -> None:
+    # They are compared in pairs.
+    lrs = "study.space={algorithm.training.lr:[1.0e-3,3.0e-3]}"
+    plan = plan_of("study=smoke", lrs, "seeds=[0,1]")
+    found = {}
+    for trial in plan.trials:
+        config = build_algorithm_config(trial)
+        found.setdefault(trial.seed, set()).add((config.seed, config.callbacks_on_environment_created.keywords["seed"]))
+    assert {seed: len(streams) for seed, streams in found.items()} == {0: 1, 1: 1}
+    assert found[0] != found[1]
 
 
 def test_a_stream_is_a_pure_function_of_seed_role_and_index() -> None:

@@ -104,19 +104,25 @@ def test_seeds_differ(plan_of: PlanOf, make: Make) -> None:
     assert first != second
 
 
-def test_real_runners_environments_start_from_distinct_streams(plan_of: PlanOf, make: Make) -> None:
+def test_real_runners_environments_have_streams_of_their_own_in_every_segment(plan_of: PlanOf, make: Make) -> None:
     draws: list[float] = []
     for seed in (0, 1):
-        two_by_four = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4", f"seeds=[{seed}]")
-        trial = make(plan_of(*TINY, "study.space={}", *COUNT, *two_by_four, cluster=Cluster((Node(4, 0),))).trials[0])
-        trial.step()
-        per_runner = trial._algorithm.env_runner_group.foreach_env_runner(
-            lambda runner: [env.unwrapped._draw for env in runner.env.unwrapped.envs], local_env_runner=False
+        two_by_four = (
+            "hardware.num_env_runners=2",
+            "hardware.num_envs_per_env_runner=4",
+            f"seeds=[{seed}]",
+            "checkpoint.every_env_steps=1024",
         )
-        draws += [value for runner in per_runner for value in runner]
+        trial = make(plan_of(*TINY, "study.space={}", *COUNT, *two_by_four, cluster=Cluster((Node(4, 0),))).trials[0])
+        for _ in range(2):  # as many episodes in each segment: equal streams would show equal draws
+            trial.step()
+            per_runner = trial._algorithm.env_runner_group.foreach_env_runner(
+                lambda runner: [env.unwrapped._draw for env in runner.env.unwrapped.envs], local_env_runner=False
+            )
+            draws += [value for runner in per_runner for value in runner]
         trial.cleanup()
-    assert len(draws) == 16
-    assert len(set(draws)) == 16
+    assert len(draws) == 32
+    assert len(set(draws)) == 32
 
 
 def test_train_returns_and_lengths_are_those_of_whole_episodes(plan_of: PlanOf, make: Make) -> None:

@@ -56,19 +56,24 @@ class TrackingCallback(DriverCallback):
         self.writer.put("set_views", INDEX_EXPERIMENT, views.studies_view())
         labels = [c.label for c in plan.configurations]
         self.writer.put("set_views", plan.experiment, views.shared_views(plan.searched_params, labels))
+        params = plan.study_params()
+        # Tags, since a resume may find another machine, and parameters never change.
+        here = {"exclusive": _word(plan.exclusive), **{name: str(params.pop(name)) for name in ("concurrency", "cluster")}}
         tags = {
             "kind": "study",
             "study": plan.study,
             "algorithm": plan.algorithms,
             "env": plan.envs,
             "hardware": plan.hardware,
-            "exclusive": _word(plan.exclusive),
+            **here,
             STUDY_FOLDER: str(self.folder.path),
             "mlflow.note.content": f"**Question.** {plan.question}\n\n**Trials.** {plan.summary()}",
             **_source_tags(),
         }
         self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (STUDY_FOLDER,), not self.resumed)
-        self.writer.put("log_params", STUDY_KEY, plan.study_params())
+        self.writer.put("log_params", STUDY_KEY, params)
+        if self.resumed:
+            self.writer.put("set_tags", STUDY_KEY, here)
         texts = {
             "config.yaml": provenance.without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)),
             "plan.json": json.dumps(plan.record(), indent=1),
@@ -91,6 +96,8 @@ class TrackingCallback(DriverCallback):
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Make or find the trial's run."""
         self._open(config_of(trial))
+        if self.resumed and not self.plan.exclusive:  # whatever it was before
+            self.writer.put("set_tags", config_of(trial).folder_name, {"exclusive": "false"})
 
     def _open(self, config: TrialConfig) -> None:
         key = config.folder_name
