@@ -19,7 +19,7 @@ from experiments.progress import failures
 from experiments.resources import Cluster, Node
 from experiments.trial_folder import TrialFolder, check_checkpoint
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_instance")]
 
 FAULTY = ("env.id=tiny_envs:tiny/Faulty-v0", "env.vectorize_mode=sync", "hardware.num_envs_per_env_runner=4", "seeds=[0]")
 FOUR_REPORTS = ("budget_env_steps=4096", "checkpoint.every_env_steps=2048")

@@ -31,7 +31,7 @@ from experiments.resources import Cluster, Node
 from experiments.study import resume_study, run_study
 from experiments.study_folder import StudyFolder
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SMALL = (
     "study=smoke",

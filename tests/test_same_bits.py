@@ -11,7 +11,7 @@ from studies import Study, curve, learned, query
 
 from experiments.resources import Cluster, Node
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_instance")]
 
 FOUR_CPUS = Cluster((Node(4, 0),))
 ONE_SEED = ("study.space={}", "seeds=[0]")
