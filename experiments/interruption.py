@@ -97,11 +97,7 @@ class Interruption:
         thread = threading.Thread(target=attempt, daemon=True)
         thread.start()
         signals_before, leave_at, answered_at = len(self.signals), math.inf, time.monotonic()
-        while thread.is_alive() and len(self.signals) <= max(1, signals_before) and time.monotonic() < leave_at:
-            if self.signals and leave_at == math.inf:
-                leave_at = time.monotonic() + GRACE_S
-                if ask_to_end:
-                    ask_to_end()
+        while True:
             thread.join(LOOK_EVERY_S)
             if ask_to_end:
                 patience_s = min(_patience_s(address) for address in self._addresses)
@@ -110,9 +106,17 @@ class Interruption:
                 elif raised or time.monotonic() - answered_at >= patience_s:
                     self.ray_lost = True
                     return False
+            if not thread.is_alive():
+                break
+            if self.signals and leave_at == math.inf:
+                leave_at = time.monotonic() + GRACE_S
+                if ask_to_end:
+                    ask_to_end()
+            if len(self.signals) > max(1, signals_before) or time.monotonic() >= leave_at:
+                return False
         if raised:
             raise raised[0]
-        return not thread.is_alive()
+        return True
 
 
 def _addresses() -> tuple[tuple[str, int], ...]:

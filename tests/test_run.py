@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -11,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, TINY, RunSuite
+from conftest import TINY, RunSuite
 
 from analysis.answer import closing_table
 from analysis.load import load_study
@@ -78,31 +77,6 @@ def test_a_failing_trial_leaves_the_others_and_its_reason(run_suite: RunSuite, t
     assert "Traceback" not in done.stdout + done.stderr
     with sqlite3.connect(tmp_path / "out" / "mlflow.db") as database:
         assert database.execute("SELECT value FROM tags WHERE key = 'failure'").fetchall() == [("RuntimeError: the simulator crashed",)]
-
-
-@pytest.mark.ray
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_study_ends_its_runs_and_says_so(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    out = tmp_path / "out"
-    command = [sys.executable, "experiments/run.py", f"output_dir={out}", "study=smoke", "budget_env_steps=409600"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        for _ in range(600):  # until a trial has reported
-            time.sleep(0.2)
-            assert process.poll() is None, process.communicate()[1]
-            if (out / "mlflow.db").exists():
-                with sqlite3.connect(out / "mlflow.db") as database:
-                    if database.execute("SELECT count(*) FROM metrics").fetchone() != (0,):
-                        break
-        process.send_signal(number)
-        stdout, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == code
-    assert f"interrupted by {number.name}" in stdout
-    assert {status for _, status in runs(out, "trial") + runs(out, "study")} == {"KILLED"}
-    (report,) = out.glob("reports/*.html")
-    assert "of 4 trials interrupted: gamma=" in report.read_text()
 
 
 def test_dry_run_prints_the_plan_and_starts_nothing(run_suite: RunSuite, tmp_path: Path) -> None:
