@@ -8,13 +8,18 @@ from pathlib import Path
 from experiments.errors import ConfigurationError
 
 
-def check_writable(output_dir: Path) -> None:
-    """Make sure that results can be written.
+def check_writable(folder: Path, setting: str = "", other: str = "output_dir=/path") -> None:
+    """Make sure that results can be written to a folder that need not be there yet.
+
+    Args:
+        folder: Absolute.
+        setting: What chose it, as in a command line.
+        other: What chooses another.
 
     Raises:
         ConfigurationError: They cannot.
     """
-    existing = output_dir
+    setting, existing = setting or f"output_dir={folder}", folder
     while not existing.exists():
         existing = existing.parent
     try:
@@ -23,7 +28,7 @@ def check_writable(output_dir: Path) -> None:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        raise ConfigurationError(f"output_dir={output_dir}: cannot be written ({error}). Choose another: output_dir=/path.") from None
+        raise ConfigurationError(f"{setting}: cannot be written ({error}). Choose another: {other}.") from None
     free_gib = shutil.disk_usage(existing).free / 2**30
     if free_gib < 0.1:
-        print(f"output_dir={output_dir}: only {free_gib * 1024:.0f} MiB of disk are left.", file=sys.stderr)
+        print(f"{setting}: only {free_gib * 1024:.0f} MiB of disk are left.", file=sys.stderr)

@@ -12,7 +12,7 @@ from experiments.algorithm import build_algorithm_config, checkpoint_bytes, long
 from experiments.errors import ConfigurationError
 from experiments.resolve import GROUPS, Compose, TrialConfig, apply_point, label_of, trial_config
 from experiments.resources import Cluster, Layout, check_fits, layout_of, request_for, settle, trials_at_once
-from experiments.schema import MAX_REPORTS, SuiteConfig, parse, with_report_grid
+from experiments.schema import MAX_REPORTS, MAX_TRIALS, SuiteConfig, parse, with_report_grid
 from experiments.search import Point, corners, group_choices, points
 
 CANONICAL_PARAMS = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
@@ -263,6 +263,8 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
         return apply_point(by_choice[choice], point)
 
     num_trials = len(drawn) * len(suite.seeds) * suite.repeats
+    if num_trials > MAX_TRIALS:
+        raise ConfigurationError(f"study.space, seeds and repeats make {num_trials:,} trials, more than {MAX_TRIALS:,}.")
     settled_points = [(point, settle(resolved(point), cluster, num_trials)) for point in drawn]
     settled_corners = [settle(resolved(c), cluster, num_trials) for c in (corners(space) if suite.search.name != "grid" else [])]
     grid = _report_grid([*(settled for _, settled in settled_points), *settled_corners])

@@ -336,6 +336,8 @@ def _where(plan: Any, outcome: Any, uri: str, resume: str) -> list[str]:
     lines.append(f"files       {outcome.folder}")
     if outcome.study_run:
         lines.append(f"study run   {outcome.study_run}")
+    if outcome.refused:
+        lines.append(f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's files.")
     if outcome.undelivered:
         lines.append(f"MLflow did not take {outcome.undelivered} writes. Deliver them, when it is back, with")
         lines.append(f"deliver     {resume}")

@@ -21,6 +21,8 @@ _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 MAX_REPORTS = 320
 """Points of a curve that MLflow's UI draws without sampling."""
+MAX_TRIALS = 100_000
+"""Of one study: more is a slip of the keyboard, and would only be found out after hours of checking each."""
 
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
@@ -248,6 +250,8 @@ class SuiteConfig:
             raise ConfigurationError("seeds is empty: a study needs at least one seed, for example seeds=[0,1,2].")
         if len(set(self.seeds)) != len(self.seeds):
             raise ConfigurationError(f"seeds={list(self.seeds)} names a seed twice; each seed is one replicate.")
+        if len(self.seeds) * self.repeats > MAX_TRIALS:
+            raise ConfigurationError(f"repeats={self.repeats} of {len(self.seeds)} seeds are more than {MAX_TRIALS:,} trials.")
         grid = self.report_every_env_steps
         if grid is None:  # chosen by the plan, which then checks again
             return

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from experiments.errors import ConfigurationError
 from experiments.resolve import GROUPS
-from experiments.schema import SearchSettings
+from experiments.schema import MAX_TRIALS, SearchSettings
 
 STUDY_WIDE = ("seeds", "study", "search", "scheduler", "tracking")
 """Settings and groups that cannot be an axis: they are the same for all trials of a study."""
@@ -161,19 +161,24 @@ def points(space: Mapping[str, Any], search: SearchSettings) -> list[Point]:
             raise ConfigurationError(
                 f"study.space: {endless[0]} is a distribution, and search=grid crosses lists. Give a list, or use search=random."
             )
-        return [dict(zip(axes, values, strict=True)) for values in itertools.product(*(axis.corners() for axis in axes.values()))]
+        return corners(space)
     if search.num_samples is None or search.seed is None:
         raise ConfigurationError("search=random needs search.num_samples and search.seed, for example search.num_samples=10 search.seed=0.")
     if not axes:
         raise ConfigurationError("search=random needs a study.space to draw from; this study has none.")
+    if search.num_samples > MAX_TRIALS:
+        raise ConfigurationError(f"search.num_samples={search.num_samples} is more than {MAX_TRIALS:,} trials.")
     rng = np.random.default_rng(search.seed)
     drawn = [{path: axis.draw(rng) for path, axis in axes.items()} for _ in range(search.num_samples)]
     return list({repr(point): point for point in drawn}.values())
 
 
 def corners(space: Mapping[str, Any]) -> list[Point]:
-    """The extreme configurations of a space: if these are valid, so is what lies between."""
+    """The extreme configurations of a space: if these are valid, so is what lies between. Of lists, all combinations."""
     axes = parse_space(space)
+    count = math.prod(len(axis.corners()) for axis in axes.values())
+    if count > MAX_TRIALS:
+        raise ConfigurationError(f"study.space: {', '.join(axes)} have {count:,} combinations, more than {MAX_TRIALS:,} trials.")
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*(axis.corners() for axis in axes.values()))]
 
 

@@ -55,7 +55,8 @@ class StudyOutcome:
         folder: The study's own folder.
         study_run: Its run in the experiment `studies`; None if MLflow never took it.
         experiment_ids: Name to id, of `studies` and of the trials' experiment.
-        undelivered: Operations that MLflow did not take.
+        undelivered: Operations that MLflow did not take yet.
+        refused: Operations that MLflow will never take.
     """
 
     outcomes: tuple[TrialOutcome, ...]
@@ -66,6 +67,7 @@ class StudyOutcome:
     study_run: str | None
     experiment_ids: dict[str, str]
     undelivered: int
+    refused: int
 
     @property
     def exit_code(self) -> int:
@@ -233,8 +235,8 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, re
             folder.close()
     study_run = writer.run_ids.get(STUDY_KEY)
     interrupted_by = (interruption.reason or "Tune") if unfinished else None
-    experiment_ids, undelivered = dict(writer.experiment_ids), writer.undelivered
-    return StudyOutcome(ended, runs, interrupted_by, not tune_ended, folder.path, study_run, experiment_ids, undelivered)
+    to = dict(writer.experiment_ids)
+    return StudyOutcome(ended, runs, interrupted_by, not tune_ended, folder.path, study_run, to, writer.undelivered, writer.refused)
 
 
 def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyFolder) -> set[str]:

@@ -105,7 +105,6 @@ def test_a_step_that_never_returns_ends_its_trial_and_leaves_no_process(run_faul
     assert_complete(study, "fault=None", steps=(1024, 2048))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["hang", "hold"])
 def test_a_step_that_never_returns_in_a_runner_ends_its_trial_and_leaves_no_process(run_faulty: RunFaulty, trace: Path, fault: str) -> None:
     # Long enough for runners to start on a busy machine.

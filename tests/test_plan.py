@@ -238,6 +238,8 @@ def test_resources_follow_the_runner_count_of_each_configuration(plan_of: PlanOf
         (["study.space={lr:[1e-3]}"], "leads to no setting"),
         (["study.space={seeds:[1]}"], "setting of the study itself"),
         (["study.space={algorithm.training.lr:[1e-3,1.00001e-3]}"], "rounded for display"),
+        (["repeats=9999999999"], r"repeats=9999999999 of \d+ seeds are more than 100,000 trials"),
+        (["repeats=20000", "study.space={algorithm.training.gamma:[0.9,0.99]}"], "trials, more than 100,000"),
     ],
 )
 def test_bad_input_is_refused_with_its_key(plan_of: PlanOf, overrides: list[str], message: str) -> None:

@@ -267,7 +267,6 @@ def test_a_study_whose_driver_is_killed_resumes_to_the_same_to_the_bit(killed: K
 EVERYTHING, RAYLET, GCS = "all of Ray's processes", "the raylet", "the control store"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lost", [EVERYTHING, RAYLET, GCS])
 def test_a_driver_that_loses_ray_ends_in_a_minute_says_how_to_go_on_and_resumes(lost: str, tmp_path: Path, reference: Path) -> None:
     out = tmp_path / "out"
@@ -301,7 +300,6 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_study_that_is_killed_before_its_first_checkpoint_right_after(moment: str, tmp_path: Path, reference: Path) -> None:
     out = tmp_path / "out"
@@ -327,7 +325,6 @@ SIGNALS: dict[str, tuple[Callable[[int], None], int]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(name: str, tmp_path: Path, reference: Path) -> None:
     out, (send, code) = tmp_path / "out", SIGNALS[name]
@@ -512,7 +509,6 @@ def test_failed_trials_are_tried_again_also_on_another_machine(tmp_path: Path, p
     assert "MLflow" not in caplog.text  # it would refuse a parameter with another value
 
 
-@pytest.mark.slow
 def test_two_studies_that_start_together_in_one_new_store_do_not_mix(tmp_path: Path, reference: Path) -> None:
     out = tmp_path / "out"
     drivers = [Driver(out, *SMALL) for _ in range(2)]
@@ -530,7 +526,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
     running.kill()
 
 
-@pytest.mark.slow
 def test_a_study_whose_server_never_comes_back_finishes_and_is_delivered_later(tmp_path: Path, server: Server, reference: Path) -> None:
     out = tmp_path / "out"
     driver = Driver(out, *SMALL, "tracking=server", f"tracking.uri={server.uri}").until(lambda: is_halfway(out))
@@ -545,7 +540,6 @@ def test_a_study_whose_server_never_comes_back_finishes_and_is_delivered_later(t
     assert_same(left_in(server.database), left_in(reference / "mlflow.db"))
 
 
-@pytest.mark.slow
 def test_a_study_with_a_slow_server_is_not_slowed_down_and_ends_complete(tmp_path: Path, server: Server, reference: Path) -> None:
     proxy = Proxy(server)
     proxy.fate = lambda path: 1.0
@@ -579,7 +573,6 @@ OTHERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", OTHERS)
 def test_other_studies_that_are_killed_and_resumed_are_the_same_to_the_bit(what: str, tmp_path: Path) -> None:
     never, out = tmp_path / "never", tmp_path / "out"
@@ -591,7 +584,6 @@ def test_other_studies_that_are_killed_and_resumed_are_the_same_to_the_bit(what:
     assert_same(left_in(out / "mlflow.db"), left_in(never / "mlflow.db"))
 
 
-@pytest.mark.slow
 def test_a_study_that_is_killed_five_times_at_any_moment_ends_the_same_to_the_bit(tmp_path: Path) -> None:
     small = (*SMALL, "study.space={algorithm.training.gamma:[0.97,0.98,0.99]}", "budget_env_steps=8192")
     never, out = tmp_path / "never", tmp_path / "out"

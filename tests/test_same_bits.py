@@ -38,7 +38,6 @@ def test_trials_side_by_side_are_the_same_to_the_bit_as_one_alone(plan_of: PlanO
     assert bits(packed.out / "mlflow.db") == 4 * bits(alone.out / "mlflow.db")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("runners", [1, 2])
 def test_trials_with_runners_side_by_side_are_the_same_to_the_bit_as_one_alone(run_suite: RunSuite, tmp_path: Path, runners: int) -> None:
     overrides = (*TINY, *ONE_SEED, f"hardware.num_env_runners={runners}", "hardware.num_envs_per_env_runner=4", "hardware.num_cpus=12")
@@ -51,7 +50,6 @@ def test_trials_with_runners_side_by_side_are_the_same_to_the_bit_as_one_alone(r
     assert "4 at once" in done.stdout
 
 
-@pytest.mark.slow
 def test_two_hundred_trials_in_one_process_are_the_same_to_the_bit_and_do_not_fill_its_memory(plan_of: PlanOf, tmp_path: Path) -> None:
     short = ("budget_env_steps=512", "report_every_env_steps=512", "repeats=200", "hardware.max_concurrent_trials=1")
     overrides = (*TINY, *ONE_SEED, "hardware.num_env_runners=0", "hardware.num_envs_per_env_runner=4", *short)

@@ -65,6 +65,13 @@ def test_a_grid_over_a_distribution_names_the_other_search() -> None:
         points({LR: {"distribution": "uniform", "low": 0, "high": 1}}, GRID)
 
 
+def test_a_study_of_more_trials_than_anyone_runs_is_refused_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="have 1,000,000 combinations"):
+        points({f"algorithm.training.x{i}": list(range(10)) for i in range(6)}, GRID)
+    with pytest.raises(ConfigurationError, match=r"search\.num_samples=1000000000 is more than 100,000 trials"):
+        points({LR: [1, 2]}, SearchSettings("random", num_samples=10**9, seed=0))
+
+
 def test_random_needs_its_size_and_seed() -> None:
     with pytest.raises(ConfigurationError, match=r"search\.num_samples"):
         points({LR: [1, 2]}, SearchSettings("random"))

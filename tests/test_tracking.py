@@ -365,6 +365,12 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         check_store(f"sqlite:///{tmp_path / 'mlflow.db'}", 1.0)
 
 
+def test_a_database_in_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"tracking\.uri=sqlite:///.*new\.db: cannot be written"):
+        check_store(f"sqlite:///{tmp_path}/file/new.db", 1.0)
+
+
 def test_the_embedded_store_is_under_the_output_folder(tmp_path: Path) -> None:
     assert store_uri(TrackingSettings("sqlite"), tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
 

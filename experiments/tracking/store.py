@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -16,6 +17,7 @@ from urllib.parse import urlparse
 
 from experiments import views
 from experiments.errors import ConfigurationError, first_line
+from experiments.outputs import check_writable
 from experiments.provenance import without_passwords
 from experiments.schema import TrackingSettings
 
@@ -102,6 +104,7 @@ def _check_sqlite(path: Path) -> None:
     if not path.is_absolute():
         raise ConfigurationError(f"tracking.uri=sqlite:///{path}: the path must be absolute. Try sqlite:///{path.absolute()}.")
     if not path.exists():
+        check_writable(path.parent, f"tracking.uri=sqlite:///{path}", "tracking.uri=sqlite:////path.db")
         return
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=5)) as connection:
@@ -281,8 +284,13 @@ class Store:
 
     @_writes
     def log_folder(self, run_id: str, folder: Path) -> None:
-        """Attach a folder's files, in one call."""
-        self._client.log_artifacts(run_id, str(folder))
+        """Attach a folder's files, some at a time where that hides a server's delay."""
+
+        def attach(file: Path) -> None:
+            self._client.log_artifact(run_id, str(file), file.parent.relative_to(folder).as_posix().strip("."))
+
+        with ThreadPoolExecutor(1 if self.embedded else SERVER_THREADS) as threads:
+            list(threads.map(attach, (file for file in sorted(folder.rglob("*")) if file.is_file())))
 
     @_writes
     def log_table(self, run_id: str, columns: Mapping[str, Sequence[Any]], name: str) -> None:
