@@ -105,14 +105,13 @@ def test_a_step_that_never_returns_ends_its_trial_and_leaves_no_process(run_faul
     assert_complete(study, "fault=None", steps=(1024, 2048))
 
 
-@pytest.mark.parametrize("fault", ["hang", "hold"])
-def test_a_step_that_never_returns_in_a_runner_ends_its_trial_and_leaves_no_process(run_faulty: RunFaulty, trace: Path, fault: str) -> None:
+def test_a_step_that_never_returns_in_a_runner_ends_its_trial_and_leaves_no_process(run_faulty: RunFaulty, trace: Path) -> None:
     # Long enough for runners to start on a busy machine.
-    hang = (f"study.space={{env.env_config.fault:[{fault}]}}", f"+env.env_config.trace={trace}", "faults.stall_after_s=30")
+    hang = ("study.space={env.env_config.fault:[hold]}", f"+env.env_config.trace={trace}", "faults.stall_after_s=30")
     study = run_faulty(*hang, runners=2)
     assert len(list(trace.iterdir())) == 2
     assert left_of(trace) == []
-    assert study.ended(f"fault={fault}").failure == "stalled: no sign of life for 30 s (faults.stall_after_s)"
+    assert study.ended("fault=hold").failure == "stalled: no sign of life for 30 s (faults.stall_after_s)"
 
 
 @pytest.mark.parametrize(
@@ -148,10 +147,9 @@ def test_a_killed_process_of_a_trial_costs_a_restart_and_changes_no_bit(
     assert "(raylet)" not in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("algorithm", ["impala", "appo"])
-def test_asynchronous_algorithms_go_on_after_their_runner_was_killed(run_faulty: RunFaulty, tmp_path: Path, algorithm: str) -> None:
+def test_an_asynchronous_algorithm_goes_on_after_its_runner_was_killed(run_faulty: RunFaulty, tmp_path: Path) -> None:
     kill = ("study.space={env.env_config.fault:[kill]}", f"+env.env_config.once={tmp_path / 'once'}", "+env.env_config.at=650")
-    study = run_faulty(f"algorithm={algorithm}", *kill, *FOUR_REPORTS, runners=1)
+    study = run_faulty("algorithm=appo", *kill, *FOUR_REPORTS, runners=1)
     assert study.outcome.exit_code == 0
     assert_complete(study, "fault=kill")
     tags = study.tags("fault=kill")

@@ -295,7 +295,6 @@ def resume_as_printed(driver: Driver, folder: Path) -> Driver:
 
 MOMENTS: dict[str, Callable[[Path], bool]] = {
     "its plan was written": lambda out: bool(list(out.glob("studies/*/study.json"))),
-    "the first trial began": lambda out: bool(list(out.glob("studies/*/trials/*/heartbeat"))),
     "the first report": lambda out: bool(reports(out)),
 }
 
@@ -318,8 +317,6 @@ def interrupt_twice(pid: int) -> None:
 
 SIGNALS: dict[str, tuple[Callable[[int], None], int]] = {
     "SIGINT": (lambda pid: os.kill(pid, signal.SIGINT), 130),
-    "SIGTERM": (lambda pid: os.kill(pid, signal.SIGTERM), 143),
-    "Ctrl-C": (lambda pid: os.killpg(pid, signal.SIGINT), 130),
     "two Ctrl-C": (interrupt_twice, 130),
     "the end of a batch job": (lambda pid: os.killpg(pid, signal.SIGTERM), 143),
 }
@@ -553,31 +550,19 @@ def test_a_study_with_a_slow_server_is_not_slowed_down_and_ends_complete(tmp_pat
     assert_same(left_in(server.database), left_in(reference / "mlflow.db"))
 
 
-OTHERS = {
-    "DQN without runners": (
+def test_a_study_with_a_replay_buffer_that_is_killed_and_resumed_is_the_same_to_the_bit(tmp_path: Path) -> None:
+    replay = (
+        *SMALL,
         "algorithm=dqn",
         "algorithm.training.train_batch_size_per_learner=32",
         "algorithm.training.num_steps_sampled_before_learning_starts=100",
         "budget_env_steps=1024",
         "report_every_env_steps=128",
         "checkpoint.every_env_steps=256",
-    ),
-    "PPO with 2 runners and 2 learners": (
-        "algorithm.training.train_batch_size_per_learner=128",
-        "algorithm.training.minibatch_size=64",
-        "hardware.num_env_runners=2",
-        "hardware.num_envs_per_env_runner=4",
-        "hardware.num_learners=2",
-        "hardware.num_cpus=10",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", OTHERS)
-def test_other_studies_that_are_killed_and_resumed_are_the_same_to_the_bit(what: str, tmp_path: Path) -> None:
+    )
     never, out = tmp_path / "never", tmp_path / "out"
-    assert Driver(never, *SMALL, *OTHERS[what]).end() == 0
-    Driver(out, *SMALL, *OTHERS[what]).until(lambda: is_halfway(out)).kill()
+    assert Driver(never, *replay).end() == 0
+    Driver(out, *replay).until(lambda: is_halfway(out)).kill()
     resumed = Driver(out, f"resume={folder_of(out)}")
     assert resumed.end() == 0
     assert standing(resumed.stdout)[1] >= 1
