@@ -1,0 +1,364 @@
+"""The fast env runner beside RLlib's own: the same episodes, to the bit, whatever is sampled."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import ray
+import torch
+from gymnasium.wrappers import TransformObservation
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.algorithms.impala import IMPALAConfig
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.connectors.env_to_module import MeanStdFilter
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+from experiments.fast.env_runner import FastEnvRunner, deferrable
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Spaces(gym.Env[Any, Any]):
+    """Episodes of random length with an action space of choice and infos; the reward is random as well."""
+
+    def __init__(self, actions: gym.Space[Any], dtype: Any = np.float32, infos: bool = True, fail_at: int | None = None) -> None:
+        self.observation_space = gym.spaces.Box(-1, 1, (3,), dtype)
+        self.action_space = actions
+        self._infos, self._fail_at, self._total = infos, fail_at, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._left = int(self.np_random.integers(1, 9))
+        return self._observe(), {"left": self._left} if self._infos else {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        self._left -= 1
+        self._total += 1
+        if self._total == self._fail_at:
+            raise RuntimeError("the simulator crashed")
+        over = self._left <= 0
+        by_time = bool(self.np_random.integers(2))
+        infos = {"left": self._left} if self._infos and self._left % 2 else {}
+        return self._observe(), float(self.np_random.normal()), over and not by_time, over and by_time, infos
+
+    def _observe(self) -> np.ndarray:
+        return self.np_random.uniform(-1, 1, 3).astype(self.observation_space.dtype)
+
+
+DISCRETE = gym.spaces.Discrete(5)
+ACTIONS = {
+    "discrete": DISCRETE,
+    "box": gym.spaces.Box(-2, 3, (2,), np.float32),
+    "unbounded box": gym.spaces.Box(-np.inf, np.inf, (1,), np.float32),
+    "multi-discrete": gym.spaces.MultiDiscrete([3, 2]),
+    "tuple": gym.spaces.Tuple([gym.spaces.Discrete(3), gym.spaces.Box(-1, 1, (2,), np.float32)]),
+}
+
+
+def config_of(algorithm: type[AlgorithmConfig] = PPOConfig, env: Any = "CartPole-v1", envs: int = 4, **settings: Any) -> AlgorithmConfig:
+    config = algorithm()
+    how = ("normalize_actions", "clip_actions")
+    config.environment(env, **{name: value for name, value in settings.items() if name in how})
+    settings = {"num_env_runners": 0, "gym_env_vectorize_mode": "sync", **{k: v for k, v in settings.items() if k not in how}}
+    config.env_runners(num_envs_per_env_runner=envs, **settings)
+    config.rl_module(model_config={"fcnet_hiddens": [16, 16]})
+    config.debugging(seed=3)
+    return config
+
+
+def runner_of(runner_class: type[SingleAgentEnvRunner], config: AlgorithmConfig) -> Any:
+    torch.manual_seed(0)
+    np.random.seed(0)
+    config = config.copy(copy_frozen=False)
+    config.env_runners(env_runner_cls=runner_class)
+    return runner_class(config=config, worker_index=0)
+
+
+def both(config: AlgorithmConfig) -> tuple[Any, Any]:
+    return runner_of(SingleAgentEnvRunner, config), runner_of(FastEnvRunner, config)
+
+
+def sample(runner: Any, sizes: Sequence[int], **how: Any) -> tuple[list[list[SingleAgentEpisode]], torch.Tensor]:
+    """Fragments, and the generator's state after them."""
+    torch.manual_seed(7)
+    fragments = [runner.sample(num_timesteps=size, **how) for size in sizes]
+    return fragments, torch.get_rng_state()
+
+
+def buffers(episode: SingleAgentEpisode) -> dict[str, Any]:
+    own = {name: getattr(episode, name) for name in ("observations", "actions", "rewards", "infos")}
+    return own | episode.extra_model_outputs
+
+
+def assert_same_leaves(one: Any, other: Any, where: str) -> None:
+    assert type(one) is type(other), where
+    if isinstance(one, dict | tuple):
+        for key in one if isinstance(one, dict) else range(len(one)):
+            assert_same_leaves(one[key], other[key], where)
+    elif isinstance(one, np.ndarray):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape), where
+        assert one.tobytes() == other.tobytes(), where
+    else:
+        assert one == other, where
+
+
+def assert_same(ours: Sequence[SingleAgentEpisode], theirs: Sequence[SingleAgentEpisode]) -> None:
+    assert len(ours) == len(theirs)
+    for our, their in zip(ours, theirs, strict=True):
+        assert list(buffers(our)) == list(buffers(their))
+        for name, buffer in buffers(our).items():
+            expected = buffers(their)[name]
+            assert_same_leaves(buffer.data, expected.data, name)
+            assert (buffer.lookback, buffer.finalized, buffer.space) == (expected.lookback, expected.finalized, expected.space), name
+            assert buffer.space_struct == expected.space_struct
+        for name in ("t", "t_started", "is_terminated", "is_truncated", "agent_id", "module_id", "multi_agent_episode_id", "custom_data"):
+            assert getattr(our, name) == getattr(their, name), name
+        assert our.observation_space == their.observation_space
+        assert our.action_space == their.action_space
+        our.validate()
+        assert 0 <= our.get_duration_s() < 60
+
+
+def assert_same_samples(config: AlgorithmConfig, sizes: Sequence[int], **how: Any) -> Any:
+    stock, fast = both(config)
+    expected, state = sample(stock, sizes, **how)
+    found, our_state = sample(fast, sizes, **how)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_same(ours, theirs)
+    assert torch.equal(state, our_state)  # what is sampled next is the same as well
+    assert_same_chunks(found, expected)
+    assert keys(fast.get_metrics()) == keys(stock.get_metrics())
+    return fast
+
+
+def assert_same_chunks(found: Sequence[Sequence[SingleAgentEpisode]], expected: Sequence[Sequence[SingleAgentEpisode]]) -> None:
+    """Which chunks are of one episode; the ids themselves are random."""
+
+    def pattern(fragments: Sequence[Sequence[SingleAgentEpisode]]) -> list[int]:
+        ids = [episode.id_ for fragment in fragments for episode in fragment]
+        return [ids.index(one) for one in ids]
+
+    assert pattern(found) == pattern(expected)
+
+
+def keys(metrics: Any, prefix: str = "") -> set[str]:
+    if not isinstance(metrics, dict):
+        return {prefix}
+    return {key for name, value in metrics.items() for key in keys(value, f"{prefix}/{name}")}
+
+
+ODD = (50, 3, 1, 300, 37, 1)
+
+
+@pytest.mark.parametrize("envs", [1, 3, 16])
+@pytest.mark.parametrize("mode", ["sync", "vector_entry_point"])
+def test_episodes_are_those_of_rllib_over_fragments_of_odd_sizes(envs: int, mode: str) -> None:
+    fast = assert_same_samples(config_of(envs=envs, gym_env_vectorize_mode=mode), ODD)
+    assert fast.why_stock(explore=True, random_actions=False) is None
+
+
+@pytest.mark.parametrize("env", ["Acrobot-v1", "Pendulum-v1", "MountainCarContinuous-v0"])
+def test_episodes_are_those_of_rllib_on_other_environments(env: str) -> None:
+    assert_same_samples(config_of(env=env, envs=3), (450, 8, 700))
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_episodes_are_those_of_rllib_for_every_kind_of_action(name: str, normalize: bool) -> None:
+    config = config_of(env=lambda context: Spaces(ACTIONS[name]), normalize_actions=normalize, clip_actions=True)
+    assert_same_samples(config, ODD)
+
+
+def test_actions_that_are_neither_scaled_nor_clipped_are_those_of_rllib() -> None:
+    space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    assert_same_samples(config_of(env=lambda context: Spaces(space), normalize_actions=False, clip_actions=False), ODD)
+
+
+def test_observations_of_64_bits_are_kept_as_they_are() -> None:
+    assert_same_samples(config_of(env=lambda context: Spaces(DISCRETE, np.float64, infos=False)), ODD)
+
+
+def test_random_actions_are_left_to_rllib() -> None:
+    fast = runner_of(FastEnvRunner, config_of())
+    assert sum(len(episode) for episode in fast.sample(num_timesteps=40, random_actions=True)) >= 40
+    assert fast.why_stock(explore=True, random_actions=True) == "random actions"
+
+
+@pytest.mark.parametrize("horizon", [0, 1, 4])
+def test_chunks_look_back_as_far_as_those_of_rllib(horizon: int) -> None:
+    assert_same_samples(config_of(env=lambda context: Spaces(DISCRETE), episode_lookback_horizon=horizon), (20, 2, 4, 4, 1, 30))
+
+
+def test_actions_without_exploration_are_those_of_rllib() -> None:
+    assert_same_samples(config_of(), ODD, explore=False)
+    assert_same_samples(config_of(env="Pendulum-v1"), ODD, explore=False)
+
+
+@pytest.mark.parametrize(("algorithm", "env"), [(DQNConfig, "CartPole-v1"), (SACConfig, "Pendulum-v1"), (IMPALAConfig, "CartPole-v1")])
+def test_modules_of_other_algorithms_act_as_in_rllib(algorithm: type[AlgorithmConfig], env: str) -> None:
+    fast = assert_same_samples(config_of(algorithm, env=env, envs=2), (1, 1, 1, 30, 2, 500))
+    assert fast.why_stock(explore=True, random_actions=False) is None
+
+
+@pytest.mark.parametrize("mode", ["async"])
+def test_environments_in_processes_of_their_own_are_the_same(mode: str) -> None:
+    assert_same_samples(config_of(envs=2, gym_env_vectorize_mode=mode), (50, 3, 200))
+
+
+def test_fragments_of_rllib_and_fast_ones_can_take_turns() -> None:
+    stock, fast = both(config_of(env=lambda context: Spaces(DISCRETE)))
+    hows: list[dict[str, Any]] = [
+        {"num_timesteps": 30},
+        {"num_episodes": 3},
+        {"num_timesteps": 11},
+        {"num_timesteps": 30, "force_reset": True},
+    ]
+    for how in hows:
+        torch.manual_seed(8)
+        expected = stock.sample(**how)
+        torch.manual_seed(8)
+        assert_same(fast.sample(**how), expected)
+
+
+def test_weights_and_their_number_are_those_that_were_set() -> None:
+    stock, fast = both(config_of())
+    for number in (3, 4):
+        torch.manual_seed(number)
+        state = {
+            "rl_module": {name: torch.randn_like(value) for name, value in stock.module.state_dict().items()},
+            "weights_seq_no": number,
+        }
+        for runner in (stock, fast):
+            runner.set_state(state)
+        expected, found = sample(stock, [40]), sample(fast, [40])
+        assert_same(found[0][0], expected[0][0])
+        assert set(found[0][0][0].get_extra_model_outputs("weights_seq_no")) == {number}
+
+
+def test_a_state_goes_from_rllib_to_fast_and_back() -> None:
+    stock, fast = both(config_of())
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for weights in stock.module.parameters():
+            weights.normal_()
+    fast.set_state(stock.get_state())
+    back = runner_of(SingleAgentEnvRunner, config_of())
+    back.set_state(fast.get_state())
+    assert all(torch.equal(one, other) for one, other in zip(stock.module.parameters(), back.module.parameters(), strict=True))
+
+
+def test_episodes_are_told_of_once_they_ended(caplog: pytest.LogCaptureFixture) -> None:
+    seen: dict[str, list[tuple[float, int, int]]] = {"stock": [], "fast": []}
+
+    def callback(name: str) -> Callable[..., None]:
+        @deferrable
+        def on_episode_end(*, episode: Any, prev_episode_chunks: Any, env_index: int, **kwargs: Any) -> None:
+            whole = episode.get_return() + sum(chunk.get_return() for chunk in prev_episode_chunks)
+            seen[name].append((whole, episode.t, env_index))
+
+        return on_episode_end
+
+    config = config_of(env=lambda context: Spaces(DISCRETE))
+    for name, runner_class in (("stock", SingleAgentEnvRunner), ("fast", FastEnvRunner)):
+        config.callbacks(on_episode_end=callback(name))
+        runner = runner_of(runner_class, config)
+        sample(runner, ODD)
+        if name == "fast":
+            assert runner.why_stock(explore=True, random_actions=False) is None
+    assert seen["stock"]
+    assert seen["fast"] == seen["stock"]
+
+
+@pytest.mark.parametrize("name", ["on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end"])
+def test_a_callback_that_has_to_come_at_once_is_left_to_rllib(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    calls: dict[str, int] = {}
+
+    def count(**kwargs: Any) -> None:
+        calls[kwargs["env_runner"].__class__.__name__] = calls.get(kwargs["env_runner"].__class__.__name__, 0) + 1
+
+    config = config_of(env=lambda context: Spaces(DISCRETE))
+    config.callbacks(**{name: count})
+    with caplog.at_level(logging.INFO):
+        fast = assert_same_samples(config, ODD)
+    assert fast.why_stock(explore=True, random_actions=False) == f"an {name} callback"
+    assert calls["FastEnvRunner"] == calls["SingleAgentEnvRunner"] > 0
+    assert [r.getMessage() for r in caplog.records].count(f"FastEnvRunner: sampled as RLlib does, since there is an {name} callback.") == 1
+
+
+def test_a_connector_of_ones_own_is_left_to_rllib() -> None:
+    fast = assert_same_samples(config_of(env_to_module_connector=lambda env, spaces, device: MeanStdFilter()), ODD)
+    assert "env-to-module" in fast.why_stock(explore=True, random_actions=False)
+
+
+def test_nested_observations_are_left_to_rllib() -> None:
+    def make(context: Any) -> gym.Env[Any, Any]:
+        space = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (3,), np.float32)})
+        return TransformObservation(Spaces(DISCRETE, infos=False), lambda observation: {"a": observation}, space)
+
+    fast = runner_of(FastEnvRunner, config_of(DQNConfig, env="CartPole-v1"))
+    fast.env.single_observation_space = make(None).observation_space
+    assert "nested" in fast.why_stock(explore=True, random_actions=False)
+
+
+def test_an_environment_that_fails_is_made_anew_as_in_rllib() -> None:
+    made: list[int] = []
+
+    def make(context: Any) -> gym.Env[Any, Any]:
+        made.append(len(made))
+        return Spaces(DISCRETE, fail_at=20 if len(made) == 1 else None)
+
+    config = config_of(env=make, envs=2)
+    config.fault_tolerance(restart_failed_sub_environments=True)
+    stock = runner_of(SingleAgentEnvRunner, config)
+    expected, _ = sample(stock, (10, 60, 9))
+    made.clear()
+    fast = runner_of(FastEnvRunner, config)
+    found, _ = sample(fast, (10, 60, 9))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_same(ours, theirs)
+
+
+def test_the_error_of_an_environment_is_that_of_rllib() -> None:
+    config = config_of(env=lambda context: Spaces(DISCRETE, fail_at=20), envs=2)
+    errors = []
+    for runner in both(config):
+        with pytest.raises(RuntimeError) as caught:
+            sample(runner, (100,))
+        errors.append((type(caught.value), str(caught.value), type(caught.value.__cause__), str(caught.value.__cause__)))
+    assert errors[0] == errors[1]
+    assert "the simulator crashed" in str(errors[0])
+
+
+def test_whoever_looks_at_a_fragment_sees_all_of_it_before_the_module_does() -> None:
+    class Looking(FastEnvRunner):
+        def see(self, observations: np.ndarray, rewards: np.ndarray) -> None:
+            assert np.isfinite(observations).all(), "non-finite"
+
+    class Spoilt(Spaces):
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            observation, *rest = super().step(action)
+            return observation * np.nan, *rest
+
+    runner = runner_of(Looking, config_of(env=lambda context: Spoilt(DISCRETE)))
+    with pytest.raises(AssertionError, match="non-finite"):
+        runner.sample(num_timesteps=40)
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_instance")
+def test_a_runner_in_a_process_of_its_own_samples_the_same() -> None:
+    found = []
+    for runner_class in (SingleAgentEnvRunner, FastEnvRunner):
+        config = config_of(env="Pendulum-v1", envs=2, num_env_runners=1, env_runner_cls=runner_class)
+        runner = ray.remote(runner_class).remote(config=config, worker_index=1, num_workers=1)
+        found.append([ray.get(runner.sample.remote(num_timesteps=size)) for size in (30, 501)])
+        ray.kill(runner)
+    for theirs, ours in zip(*found, strict=True):
+        assert_same(ours, theirs)
