@@ -20,7 +20,7 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 from experiments import rllib_settings
 from experiments.callbacks import log_episode, seed_replay, seed_streams
-from experiments.env_runner import EnvRunner
+from experiments.env_runner import EnvRunner, FastRunner
 from experiments.errors import ConfigurationError
 from experiments.resolve import TrialConfig
 from experiments.schema import NAME, EnvSettings
@@ -98,7 +98,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
         # NaN rewards and observations are caught by the trial itself; RLlib's checker would cost every step.
         disable_env_checking=True,
     )
-    config.env_runners(env_runner_cls=EnvRunner, gym_env_vectorize_mode=trial.env.vectorize_mode, sample_timeout_s=None)
+    runner = FastRunner if trial.fast else EnvRunner
+    config.env_runners(env_runner_cls=runner, gym_env_vectorize_mode=trial.env.vectorize_mode, sample_timeout_s=None)
     config.callbacks(
         on_environment_created=functools.partial(seed_streams, seed=trial.seed, threads=trial.threads_per_process),
         on_algorithm_init=functools.partial(seed_replay, seed=trial.seed),

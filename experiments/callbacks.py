@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.fast.env_runner import deferrable
 from experiments.seeding import Role, process_seed, stream_seed, stream_seeds
 
 EPISODES = "suite_episodes"
@@ -53,6 +54,7 @@ def seed_replay(*, seed: int, algorithm: Any, segment: int = 0, **kwargs: Any) -
         algorithm.local_replay_buffer.rng = np.random.default_rng(stream_seed(seed, Role.REPLAY, segment=segment))
 
 
+@deferrable
 def log_episode(*, episode: Any, prev_episode_chunks: Any, metrics_logger: Any, **kwargs: Any) -> None:
     """`on_episode_end`: log sums, since RLlib's `episode_return_mean` is a mean of per-runner means over a window.
 

@@ -1,4 +1,4 @@
-"""RLlib's env runner, with the reason where it fails."""
+"""RLlib's env runner, and the fast one, with the reason where they fail."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +8,7 @@ import tree
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.errors import reason_of
+from experiments.fast.env_runner import FastEnvRunner, deferrable
 from experiments.metrics import NonFiniteError
 
 
@@ -15,11 +16,14 @@ class EnvRunnerError(RuntimeError):
     """A runner failed; the message is the error's class and first line."""
 
 
-class EnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships no type information
+class _WithReasons:
     """Says why it failed. RLlib's ends its process without a word, and hides an environment's error behind an empty one.
 
     Observations and rewards must be finite: a network's tanh, for one, turns an infinite observation into a number that looks well.
     """
+
+    worker_index: int
+    num_env_steps_sampled_lifetime: int
 
     def __init__(self, **kwargs: Any) -> None:
         try:
@@ -43,18 +47,26 @@ class EnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships no t
             raise EnvRunnerError(reason_of(error)) from error
 
     def _try_env_reset(self, **kwargs: Any) -> Any:
-        observations, infos = super()._try_env_reset(**kwargs)
+        observations, infos = super()._try_env_reset(**kwargs)  # type: ignore[misc]  # RLlib's, beside this class
         self._check_finite("observation", observations)
         return observations, infos
 
+    @deferrable  # a fast fragment is seen as a whole
     def _try_env_step(self, actions: Any) -> Any:
         try:
-            results = super()._try_env_step(actions)
+            results = super()._try_env_step(actions)  # type: ignore[misc]
         except RuntimeError as error:
             raise (error.__cause__ or error) from None
         self._check_finite("observation", results[0])
         self._check_finite("reward", results[1])
         return results
+
+    def see(self, observations: np.ndarray, rewards: np.ndarray) -> None:
+        """A fast fragment, [T, N, ...] and [T, N]."""
+        for what, values in (("observation", observations), ("reward", rewards)):
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                first_step = values[np.argwhere(~np.isfinite(values))[0][0]]
+                self._check_finite(what, first_step)
 
     def _check_finite(self, what: str, values: Any) -> None:
         """Make sure that an array, or each of a structure's, is finite; its first dimension is the environment."""
@@ -65,3 +77,11 @@ class EnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships no t
                     f"non-finite {what} of environment {environment} of runner {self.worker_index}, "
                     f"after {self.num_env_steps_sampled_lifetime} env steps"
                 )
+
+
+class EnvRunner(_WithReasons, SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships no type information
+    """RLlib's own."""
+
+
+class FastRunner(_WithReasons, FastEnvRunner):
+    """The fast one: the same episodes."""

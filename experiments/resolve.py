@@ -44,6 +44,7 @@ class TrialConfig:
         threads_per_process: Torch and BLAS threads of each process.
         checkpoint: When the trial saves itself, its spacing settled. What is kept is not part of the hash.
         faults: What the trial may survive. Not part of the hash: it does not change the result.
+        fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same results, within rounding of the last bit.
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
     """
@@ -58,6 +59,7 @@ class TrialConfig:
     threads_per_process: int
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     faults: FaultSettings = field(default_factory=FaultSettings)
+    fast: bool = False
     repeat: int = 0
     label: str = ""
 
@@ -66,6 +68,8 @@ class TrialConfig:
         """8 hexadecimal digits that are equal for two trials exactly if they differ in nothing but the seed."""
         content = {k: v for k, v in self.to_mapping().items() if k not in ("seed", "checkpoint", "faults", "repeat", "label")}
         content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
+        if not self.fast:  # as it was before there was a choice
+            del content["fast"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
@@ -119,6 +123,7 @@ def trial_config(suite: SuiteConfig, seed: int, label: str, repeat: int = 0) -> 
         threads_per_process=suite.hardware.threads_per_process,
         checkpoint=suite.checkpoint,
         faults=suite.faults,
+        fast=suite.fast,
         repeat=repeat,
         label=label,
     )

@@ -241,6 +241,7 @@ class SuiteConfig:
     report_every_env_steps: _Positive | None
     stop_at_target: StrictBool
     output_dir: Annotated[StrictStr, Field(min_length=1)]
+    fast: StrictBool = True
     dry_run: StrictBool = False
     report: StrictBool = True
     resume: StrictStr | None = None

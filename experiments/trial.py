@@ -1,5 +1,6 @@
 """The Tune Trainable: train, evaluate, report on the env-step grid, checkpoint, go on after a fault, stop at the budget."""
 
+import gc
 import json
 import logging
 import time
@@ -18,7 +19,7 @@ from ray.tune import PlacementGroupFactory, Trainable
 from experiments import state
 from experiments.algorithm import build_algorithm_config, is_asynchronous
 from experiments.callbacks import EPISODES
-from experiments.env_runner import EnvRunner, EnvRunnerError
+from experiments.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.errors import first_line, reason_of
 from experiments.evaluation import Evaluation, evaluate
 from experiments.learner import average_over_minibatches
@@ -65,7 +66,7 @@ MEASURE_SYSTEM = "measure_system"
 
 _MUST_BE_FINITE = ("learner/loss", "learner/policy_loss", "learner/value_loss", "learner/grad_norm")
 
-_PROCESSES = {EnvRunner.__name__: "runner", "_WrappedExecutable": "learner"}
+_PROCESSES = {EnvRunner.__name__: "runner", FastRunner.__name__: "runner", "_WrappedExecutable": "learner"}
 """Class of an RLlib actor to what it is."""
 
 logger = logging.getLogger(__name__)
@@ -172,6 +173,10 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if checkpoints := self._folder.checkpoints():
             check_checkpoint(checkpoints[-1])
             self.load_checkpoint(str(checkpoints[-1]))
+        if self._trial.fast:
+            # The modules and the algorithm stay as they are: full collections, 180 ms each, need not walk them.
+            gc.collect()
+            gc.freeze()
 
     def _report(self) -> dict[str, Any]:
         """Train to the next grid point, evaluate, save."""
@@ -385,6 +390,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     def cleanup(self) -> None:
         """Stop runners and learners, and let go of the trial's folder."""
+        gc.unfreeze()
         if self._algorithm is not None:
             # Not stop(): RLlib's waits half a second for a monitor that is off.
             self._algorithm.cleanup()
@@ -395,6 +401,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """Stop what is left of the algorithm after a fault, by force: a runner may hang, and its CPU is needed."""
         if self._algorithm is None:
             return
+        gc.unfreeze()
         algorithm, self._algorithm = self._algorithm, None
         learners = algorithm.learner_group._worker_manager.actors().values() if algorithm.learner_group.is_remote else []
         for actor in [*algorithm.env_runner_group._worker_manager.actors().values(), *learners]:

@@ -91,6 +91,8 @@ def test_an_environment_that_always_raises_fails_its_trial_alone_with_its_reason
         assert study.tags(failed)["failure"] == study.ended(failed).failure == "RuntimeError: the simulator crashed"
         assert_complete(study, whole, steps=(1024, 2048))
     assert "Traceback" not in study.shown
+    seconds = "SELECT name, (end_time - start_time) / 1000.0 FROM runs WHERE status = 'FAILED' AND name LIKE '%fault=raise%'"
+    print(f"failed after {study.query(seconds)} s")
 
 
 @pytest.mark.parametrize("vectorize_mode", ["sync", "async"])

@@ -98,6 +98,17 @@ def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Ma
     assert once[-1]["progress/updates"] > 0
 
 
+@pytest.mark.parametrize("runners", [0, 1])
+def test_fast_parts_give_the_results_of_rllibs_own(plan_of: PlanOf, make: Make, runners: int) -> None:
+    layout = (f"hardware.num_env_runners={runners}", "hardware.num_envs_per_env_runner=4", "checkpoint.every_env_steps=1024")
+    fast, stock = (
+        plan_of(*TINY, "seeds=[0]", "study.space={}", *layout, f"fast={fast}", cluster=Cluster((Node(4, 0),))).trials[0]
+        for fast in ("true", "false")
+    )
+    assert fast.config_id != stock.config_id
+    assert [learned(r) for r in run(make(fast))] == [learned(r) for r in run(make(stock))]
+
+
 def test_seeds_differ(plan_of: PlanOf, make: Make) -> None:
     plan = plan_of(*TINY, "seeds=[0,1]", "study.space={}")
     first, second = (learned(make(t).train()) for t in plan.trials)

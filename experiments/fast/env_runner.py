@@ -9,8 +9,10 @@ when the fragment is complete.
 The episodes are the same as RLlib's, to the bit.
 """
 
+import gc
 import logging
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -51,6 +53,8 @@ from ray.rllib.utils.metrics import (
 )
 from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import clip_action, unbatch, unsquash_action
+
+from experiments.fast.networks import plain_policy
 
 _ENV_TO_MODULE = (
     AddObservationsFromEpisodesToBatch,
@@ -101,6 +105,7 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._said: set[str] = set()
+        self._settled = not self.worker_index  # whoever owns a process may freeze it
 
     def why_stock(self, explore: bool, random_actions: bool) -> str | None:
         """Why the next fragment has to be sampled by RLlib's own code; None if it need not."""
@@ -181,6 +186,11 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
             self._ongoing_episodes_for_metrics[chunk.id_].append(chunk)
         self._log_env_steps(metric=self._metrics_num_env_steps_sampled, num_steps=fragment.env_steps)
         self._increase_sampled_metrics(fragment.env_steps, len(done))
+        if not self._settled:
+            # What is there now stays: of Python's full collections, 180 ms each, this process would do nothing but walk RLlib's modules.
+            gc.collect()
+            gc.freeze()
+            self._settled = True
         return done + chunks
 
     def _end(self, fragment: "_Fragment") -> list[SingleAgentEpisode]:
@@ -188,10 +198,6 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
         for env_index, episode in fragment.ended:
             self._make_on_episode_callback("on_episode_end", env_index, {env_index: episode})
         return [episode for _, episode in fragment.ended]
-
-    def new_episode(self) -> SingleAgentEpisode:
-        """An episode without data."""
-        return SingleAgentEpisode(observation_space=self.env.single_observation_space, action_space=self.env.single_action_space)
 
     def see(self, observations: np.ndarray, rewards: np.ndarray) -> None:
         """For subclasses: look at what a fragment collected, before episodes are made of it.
@@ -255,7 +261,8 @@ class _Fragment:
         module, training = runner.module, runner.module.training
         module.eval()  # once: RLlib walks the whole module at every step
         try:
-            return self._collect(num_timesteps)
+            with torch.no_grad():
+                return self._collect(num_timesteps)
         except Exception:
             if self._observations:
                 runner.see(np.stack(self._observations), np.stack(self._rewards))
@@ -314,6 +321,8 @@ class _Fragment:
     def _forward(self) -> Callable[[dict[str, Any], int], dict[str, Any]]:
         """The module's forward pass, at an env step of this fragment."""
         runner = self._runner
+        if policy := plain_policy(runner.module):
+            return lambda batch, env_steps: policy(batch)
         if not self._explore:
             return lambda batch, env_steps: runner.module._forward_inference(batch)
         others = runner.config.num_env_runners or 1
@@ -346,6 +355,8 @@ class _Fragment:
         ongoing = list(runner._ongoing_episodes)
         if not self._observations:
             return ongoing
+        spaces = runner.env.single_observation_space, runner.env.single_action_space
+        blank = SingleAgentEpisode(observation_space=spaces[0], action_space=spaces[1])
         observations, rewards = np.stack(self._observations), np.stack(self._rewards)
         runner.see(observations, rewards)
         columns = _Columns(_by_env(observations), _by_env(np.stack(self._actions)), _by_env(rewards), self._columns_of_outputs())
@@ -359,7 +370,7 @@ class _Fragment:
                 episode.is_terminated = self._terminated[last][env_index]
                 episode.is_truncated = self._truncated[last][env_index]
                 found.append((last, env_index, episode))
-                ongoing[env_index] = runner.new_episode()
+                ongoing[env_index] = _like(blank)
                 start = last + 1
             if start < len(self._actions):
                 self._extend(ongoing[env_index], columns, env_index, start, len(self._actions))
@@ -425,6 +436,7 @@ class _Policy:
     """From a module's outputs to actions: what RLlib's default module-to-env pipeline does, on whole batches."""
 
     def __init__(self, runner: FastEnvRunner, explore: bool) -> None:
+        self._dtype = np.float32 if np.issubdtype(runner.env.single_action_space.dtype, np.floating) else np.int32
         self._sample = runner._module_to_env.connectors[0]._get_actions
         self._module, self._explore = runner.module, explore
         self._categorical = explore and runner.module.get_exploration_action_dist_cls() is TorchCategorical
@@ -445,7 +457,7 @@ class _Policy:
         else:
             self._sample(outputs, self._module, self._explore)
             actions = outputs.pop(Columns.ACTIONS)
-        taken = convert_to_numpy(actions)
+        taken = actions.cpu().numpy().astype(self._dtype, copy=False)  # 32 bits, as RLlib converts it
         return taken, taken if self._space is None else self._scale(taken, self._space)
 
 
@@ -466,6 +478,20 @@ def _add(buffer: InfiniteLookbackBuffer, items: np.ndarray) -> None:
     """Add steps to a buffer, which is an array then."""
     buffer.data = np.concatenate([np.stack(buffer.data), items]) if buffer.data else items
     buffer.finalized = True
+
+
+def _like(blank: SingleAgentEpisode) -> SingleAgentEpisode:
+    """Another episode without data, of the same spaces: RLlib's constructor walks both, for 40 us."""
+    episode = SingleAgentEpisode.__new__(SingleAgentEpisode)
+    for name in SingleAgentEpisode.__slots__:
+        value = getattr(blank, name)
+        if isinstance(value, InfiniteLookbackBuffer):
+            buffer = InfiniteLookbackBuffer.__new__(InfiniteLookbackBuffer)
+            vars(buffer).update(vars(value), data=[])
+            value = buffer
+        setattr(episode, name, {} if isinstance(value, dict) else value)
+    episode.id_ = uuid.uuid4().hex
+    return episode
 
 
 def _continuation(episode: SingleAgentEpisode, lookback: int) -> SingleAgentEpisode:
