@@ -13,6 +13,7 @@ NAMES = (
     "safety_cost",
     "driver_memory",
     "study_vs_stock",
+    "fast",
     "loading",
     "report",
     "calibration",

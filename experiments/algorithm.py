@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
@@ -22,6 +23,7 @@ from experiments import rllib_settings
 from experiments.callbacks import log_episode, seed_replay, seed_streams
 from experiments.env_runner import EnvRunner, FastRunner
 from experiments.errors import ConfigurationError
+from experiments.fast.learner import FastPPOTorchLearner
 from experiments.resolve import TrialConfig
 from experiments.schema import NAME, EnvSettings
 from experiments.seeding import Role, process_seed
@@ -98,6 +100,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
         # NaN rewards and observations are caught by the trial itself; RLlib's checker would cost every step.
         disable_env_checking=True,
     )
+    if trial.fast and config.learner_class is PPOTorchLearner:
+        config.learners(learner_class=FastPPOTorchLearner)
     runner = FastRunner if trial.fast else EnvRunner
     config.env_runners(env_runner_cls=runner, gym_env_vectorize_mode=trial.env.vectorize_mode, sample_timeout_s=None)
     config.callbacks(

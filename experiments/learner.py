@@ -19,12 +19,20 @@ def average_over_minibatches(learner: Any) -> None:
     metrics = learner.metrics
     log_value = metrics.log_value
     averaged = {key for keys in LEARNER_KEYS.values() for key in keys} | {"logps"}
+    before: dict[tuple[str, str], torch.Tensor] = {}
 
     def log_mean_too(key: Any, value: Any, **kwargs: Any) -> None:
         log_value(key, value, **kwargs)
         if kwargs.get("window") == 1 and isinstance(key, tuple) and len(key) == 2 and key[1] in averaged:
             # Detached: an unwindowed series would keep the graph of every minibatch alive.
             value = value.detach() if isinstance(value, torch.Tensor) else value
+            if (others := before.pop(key, None)) is not None:
+                value = torch.cat([others, torch.as_tensor(value, dtype=others.dtype, device=others.device).view(1)]).nanmean()
             log_value((key[0], MINIBATCH_MEANS, key[1]), value, reduce="mean")
 
+    def keep(module_id: str, values: dict[str, torch.Tensor]) -> None:
+        before.update({(module_id, name): others for name, others in values.items()})
+
     metrics.log_value = log_mean_too
+    if hasattr(learner, "minibatch_values"):  # a learner of experiments.fast: it logs the last minibatch only, and shows the others
+        learner.minibatch_values = keep

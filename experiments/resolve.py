@@ -44,7 +44,8 @@ class TrialConfig:
         threads_per_process: Torch and BLAS threads of each process.
         checkpoint: When the trial saves itself, its spacing settled. What is kept is not part of the hash.
         faults: What the trial may survive. Not part of the hash: it does not change the result.
-        fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same results, within rounding of the last bit.
+        fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same weights, but for what torch itself rounds
+            by where an element lies, and the same metrics within rounding.
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
     """
