@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -70,3 +71,15 @@ def test_files_that_the_readme_names_exist() -> None:
     paths = re.findall(r"`((?:conf|experiments|analysis|docs|tests)/[\w/.-]+)`|\]\(((?!http)[\w/.-]+)\)", README)
     missing = [p for pair in paths for p in pair if p and "<" not in p and not (ROOT / p).exists()]
     assert not missing
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_instance")
+def test_the_lines_that_use_the_fast_parts_alone_train() -> None:
+    (lines,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "fast.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(lines, names)
+    result = names["algorithm"].train()
+    names["algorithm"].stop()
+    assert result["env_runners"]["num_env_steps_sampled_lifetime"] >= 4000
+    assert result["learners"]["default_policy"]["num_module_steps_trained"] >= 4000
