@@ -38,15 +38,23 @@ def plan_of() -> PlanOf:
 
 
 @pytest.fixture(scope="session")
-def ray_instance() -> Iterator[None]:
-    """One Ray instance for all tests that need one, stopped at the end."""
+def no_ray_afterwards() -> Iterator[None]:
+    """Stops Ray at the end of the tests."""
+    import ray
+
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def ray_instance(no_ray_afterwards: None) -> None:
+    """One Ray instance for all tests that need one; another one after a test that runs a command, which stops it."""
     import ray
 
     from experiments.study import start_ray
 
-    start_ray(HardwareSettings("test", num_cpus=4, num_gpus=0))
-    yield
-    ray.shutdown()
+    if not ray.is_initialized():
+        start_ray(HardwareSettings("test", num_cpus=4, num_gpus=0))
 
 
 @pytest.fixture

@@ -340,8 +340,13 @@ def test_a_minibatch_that_overflows_is_treated_as_by_rllib(clip: float | None, c
     for batch in batches:
         for episode in batch[::3]:
             episode.extra_model_outputs[Columns.ACTION_LOGP].data[-1] = -200.0  # a ratio that is no number any more
-    with caplog.at_level(logging.WARNING):
-        stock, fast = assert_same_updates(config, batches, **{**UPDATE, "minibatch_size": 16})
+    logger = logging.getLogger("ray.rllib.core.learner.torch.torch_learner")  # a Ray that was started before may have quietened it
+    logger.addHandler(caplog.handler)
+    try:
+        with caplog.at_level(logging.WARNING, logger=logger.name):
+            stock, fast = assert_same_updates(config, batches, **{**UPDATE, "minibatch_size": 16})
+    finally:
+        logger.removeHandler(caplog.handler)
     assert DefaultNetworks.is_known(fast.module[DEFAULT_MODULE_ID], fast._adam.parameters)
     skipped = [record for record in caplog.records if "Skipping this update" in record.getMessage()]
     assert bool(skipped) == (clip is None)  # and else set to zero, or what torch takes for it
