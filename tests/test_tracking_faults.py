@@ -159,23 +159,26 @@ class Proxy:
                     proxy.most_at_once = max(proxy.most_at_once, proxy.at_once)
                 try:
                     time.sleep(fate if isinstance(fate, float) else 0)
-                    self._pass_on(body, fate)
-                finally:
+                    answer, content = self._carry_out(body)
+                finally:  # before the client can know of it, and send its next one
                     with lock:
                         proxy.at_once -= 1
+                if fate != "drop":
+                    self._pass_back(answer, content)
                 self.close_connection = True
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
-            def _pass_on(self, body: bytes, fate: str | float | None) -> None:
+            def _carry_out(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
                 connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
                 connection.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k.lower() != "connection"})
                 answer = connection.getresponse()
                 content = answer.read()
                 connection.close()
-                if fate == "drop":
-                    return
+                return answer, content
+
+            def _pass_back(self, answer: http.client.HTTPResponse, content: bytes) -> None:
                 with contextlib.suppress(OSError):  # the client gave up
                     self.send_response(answer.status)
                     self.send_header("Content-Type", answer.headers["Content-Type"] or "")
