@@ -38,10 +38,14 @@ class Case:
 _CARTPOLE: dict[str, Any] = {"env": "CartPole-v1", "envs": 16, "width": 64}
 _LARGE, _SMALL = {"minibatch": 1000, "epochs": 4}, {"minibatch": 128, "epochs": 10}
 
+_PLAIN_DQN = {"double_q": False, "dueling": False, "replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": 50_000}}
+
 MAIN = (
     Case("sampling alone", "sampling", _CARTPOLE, {"stock": 6.0}),
     Case("PPO, minibatches of 1000 x 4 epochs", "ppo", {**_CARTPOLE, **_LARGE}, {"stock": 3.5, "sb3": 1.6}, ("stock", "sb3")),
     Case("PPO, minibatches of 128 x 10 epochs", "ppo", {**_CARTPOLE, **_SMALL}, {"stock": 3.2, "sb3": 1.8}, ("stock", "sb3")),
+    Case("DQN, prioritised", "replay", {"algorithm": "dqn"}, {"stock": 4.0, "sb3": 0.8}, ("stock", "sb3")),
+    Case("SAC, default networks", "replay", {"algorithm": "sac"}, {"stock": 1.5}, ("stock", "sb3")),
     Case("APPO, 4 envs x 50", "asynchronous", {"algorithm": "appo", "envs": 4, "fragment": 50}, {"stock": 2.5}),
     Case("IMPALA, 4 envs x 50", "asynchronous", {"algorithm": "impala", "envs": 4, "fragment": 50}, {"stock": 2.5}),
     Case("APPO, 32 envs x 64", "asynchronous", {"algorithm": "appo", "envs": 32, "fragment": 64}, {"stock": 1.5}),
@@ -53,6 +57,7 @@ OTHERS = (
     *(Case(f"sampling, {envs} envs", "sampling", {**_CARTPOLE, "envs": envs}) for envs in (1, 4, 64, 256)),
     *(Case(f"PPO, {envs} envs, 1000 x 4", "ppo", {**_CARTPOLE, "envs": envs, **_LARGE}) for envs in (1, 4, 64, 256)),
     Case("PPO, 256 wide, 1000 x 4", "ppo", {**_CARTPOLE, "width": 256, **_LARGE}),
+    Case("DQN as SB3 has it: uniform, neither double nor dueling", "replay", {"algorithm": "dqn", **_PLAIN_DQN}, sides=("stock", "sb3")),
 )
 
 
@@ -76,8 +81,10 @@ def measure(quick: bool) -> Report:
         compared=(
             "*Fast*: RLlib with `experiments/fast`. *Stock*: the same configuration without. *SB3*: Stable-Baselines3 with the same "
             "hyperparameters and nets. PPO: CartPole-v1 with 16 environments, separate nets of [64, 64] tanh, batches of 4000 env steps, "
-            "everything in one process with one torch thread. APPO and IMPALA: one runner process. Each side has a process of its own, "
-            "built and warmed up before; they take turns of some seconds, and wait while another has its turn."
+            "everything in one process with one torch thread. DQN (CartPole-v1, [64, 64] ReLU) and SAC (Pendulum-v1): one environment, an "
+            "update of 32 and 256 transitions for each of its steps; SB3's DQN is uniform, and neither double nor dueling, and the critics "
+            "of its SAC have a tenth of the weights. APPO and IMPALA: one runner process. Each side has a process of its own, built and "
+            "warmed up before; they take turns of some seconds, and wait while another has its turn."
         ),
         verdict=f"{targets - len(missed)} of {targets} targets met" + (f"; missed: {'; '.join(missed)}." if missed else "."),
         tables=(

@@ -56,7 +56,7 @@ def sampling(side: str, env: str, envs: int, width: int) -> Turn:
         runner.get_metrics()
         return steps
 
-    return turn
+    return _settled(turn)
 
 
 def ppo(side: str, env: str, envs: int, width: int, minibatch: int, epochs: int) -> Turn:
@@ -65,14 +65,8 @@ def ppo(side: str, env: str, envs: int, width: int, minibatch: int, epochs: int)
         return _sb3_ppo(env, envs, width, minibatch, epochs)
     config = _ppo(env, envs, width)
     config.training(train_batch_size_per_learner=4000, minibatch_size=minibatch, num_epochs=epochs)
-    if side == "fast":
-        from experiments.fast.env_runner import FastEnvRunner
-        from experiments.fast.learner import FastPPOTorchLearner
-
-        config.env_runners(env_runner_cls=FastEnvRunner)
-        config.learners(learner_class=FastPPOTorchLearner)
     _start_ray(1)
-    return _trained(config.build_algo())
+    return _trained(config, side)
 
 
 def _start_ray(num_cpus: int) -> None:
@@ -100,17 +94,23 @@ def _mode(env: str) -> str:
     return "vector_entry_point" if gym.spec(env).vector_entry_point is not None else "sync"
 
 
-def _trained(algorithm: Any) -> Turn:
-    import gc
-
+def _trained(config: Any, side: str) -> Turn:
     from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
-    seen = [0]
+    from experiments.fast.switch import make_fast
+
+    algorithm, seen = (make_fast(config) if side == "fast" else config).build_algo(), [0]
 
     def turn() -> int:
         result = algorithm.train()
         before, seen[0] = seen[0], int(result[ENV_RUNNER_RESULTS][NUM_ENV_STEPS_SAMPLED_LIFETIME])
         return seen[0] - before
+
+    return _settled(turn)
+
+
+def _settled(turn: Turn) -> Turn:
+    import gc
 
     turn()
     gc.collect()
@@ -141,7 +141,46 @@ def _sb3_ppo(env: str, envs: int, width: int, minibatch: int, epochs: int) -> Tu
         model.learn(steps * envs, reset_num_timesteps=False)
         return steps * envs
 
-    return turn
+    return _settled(turn)
+
+
+def replay(side: str, algorithm: str, **training: Any) -> Turn:
+    """DQN on CartPole or SAC on Pendulum, one environment and one update for each of its steps."""
+    if side == "sb3":
+        return _sb3_replay(algorithm)
+    from ray.rllib.algorithms.dqn import DQNConfig
+    from ray.rllib.algorithms.sac import SACConfig
+
+    config = {"dqn": DQNConfig, "sac": SACConfig}[algorithm]()
+    config.environment({"dqn": "CartPole-v1", "sac": "Pendulum-v1"}[algorithm], disable_env_checking=True)
+    config.env_runners(num_env_runners=0, num_envs_per_env_runner=1)
+    if algorithm == "dqn":
+        config.rl_module(model_config={"fcnet_hiddens": [64, 64], "fcnet_activation": "relu", "head_fcnet_hiddens": []})
+    config.training(train_batch_size_per_learner=_BATCH[algorithm], num_steps_sampled_before_learning_starts=_WARM_UP, **training)
+    config.debugging(seed=0, log_level="ERROR")
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=500)
+    _start_ray(1)
+    return _trained(config, side)
+
+
+_BATCH = {"dqn": 32, "sac": 256}
+_WARM_UP = 100
+
+
+def _sb3_replay(algorithm: str) -> Turn:
+    from stable_baselines3 import DQN, SAC
+
+    if algorithm == "dqn":
+        every = {"train_freq": 1, "gradient_steps": 1, "batch_size": _BATCH["dqn"], "learning_starts": _WARM_UP, "buffer_size": 50_000}
+        model: Any = DQN("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [64, 64]}, seed=0, device="cpu", **every)
+    else:
+        model = SAC("MlpPolicy", "Pendulum-v1", batch_size=_BATCH["sac"], learning_starts=_WARM_UP, seed=0, device="cpu")
+
+    def turn() -> int:
+        model.learn(500, reset_num_timesteps=False)
+        return 500
+
+    return _settled(turn)
 
 
 def asynchronous(side: str, algorithm: str, envs: int, fragment: int) -> Turn:
@@ -149,18 +188,14 @@ def asynchronous(side: str, algorithm: str, envs: int, fragment: int) -> Turn:
     from ray.rllib.algorithms.appo import APPOConfig
     from ray.rllib.algorithms.impala import IMPALAConfig
 
-    from experiments.fast.env_runner import FastEnvRunner
-
     _start_ray(4)
     config = {"appo": APPOConfig, "impala": IMPALAConfig}[algorithm]()
     config.environment("CartPole-v1", disable_env_checking=True)
     config.env_runners(
         num_env_runners=1, num_envs_per_env_runner=envs, rollout_fragment_length=fragment, gym_env_vectorize_mode="vector_entry_point"
     )
-    if side == "fast":
-        config.env_runners(env_runner_cls=FastEnvRunner)
     config.rl_module(model_config={"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh", "vf_share_layers": False})
     config.training(train_batch_size_per_learner=max(500, envs * fragment))
     config.debugging(seed=0, log_level="ERROR")
     config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=4000)
-    return _trained(config.build_algo())
+    return _trained(config, side)

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
-from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
@@ -23,15 +22,17 @@ from experiments import rllib_settings
 from experiments.callbacks import log_episode, seed_replay, seed_streams
 from experiments.env_runner import EnvRunner, FastRunner
 from experiments.errors import ConfigurationError
-from experiments.fast.learner import FastPPOTorchLearner
+from experiments.fast.off_policy import BUFFERS
+from experiments.fast.switch import make_fast
 from experiments.resolve import TrialConfig
 from experiments.schema import NAME, EnvSettings
 from experiments.seeding import Role, process_seed
 
 _CHECKPOINT_BYTES = 100_000
-"""What RLlib writes of an algorithm beside its weights: configuration, metrics, counters. Measured, as the next two."""
+"""What RLlib writes of an algorithm beside its weights: configuration, metrics, counters. Measured, as the next three."""
 _TRANSITION_BYTES = 200
 _PRIORITY_BYTES = 100
+_FAST_TRANSITION_BYTES = 90  # with its priority
 
 
 def config_class(algorithm: Mapping[str, Any]) -> type[AlgorithmConfig]:
@@ -100,8 +101,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
         # NaN rewards and observations are caught by the trial itself; RLlib's checker would cost every step.
         disable_env_checking=True,
     )
-    if trial.fast and config.learner_class is PPOTorchLearner:
-        config.learners(learner_class=FastPPOTorchLearner)
+    if trial.fast:
+        make_fast(config)
     runner = FastRunner if trial.fast else EnvRunner
     config.env_runners(env_runner_cls=runner, gym_env_vectorize_mode=trial.env.vectorize_mode, sample_timeout_s=None)
     config.callbacks(
@@ -197,8 +198,9 @@ def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
     if replay := getattr(config, "replay_buffer_config", None):
         capacity = int(replay["capacity"])
         step = sum(int(np.asarray(space.sample()).nbytes) for space in spaces(trial.env))
-        size += min(capacity, trial.budget_env_steps) * (step + _TRANSITION_BYTES)
-        size += capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) else 0
+        fast = trial.fast and replay["type"] in BUFFERS
+        size += min(capacity, trial.budget_env_steps) * (step + (_FAST_TRANSITION_BYTES if fast else _TRANSITION_BYTES))
+        size += capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) and not fast else 0
     return size
 
 

@@ -198,6 +198,10 @@ class PhaseClock:
         finally:
             self.seconds[phase] += perf_counter() - start
 
+    def add(self, timer: str, seconds: float) -> None:
+        """Count seconds that went by beside the blocks, under the name of one of RLlib's timers."""
+        self.seconds[PHASES[timer]] += seconds
+
     def shares(self, train_s: float) -> dict[str, float]:
         """The `throughput/*_share` metrics of `train_s` seconds, which add to 1; the clock starts anew."""
         known = sum(self.seconds.values())

@@ -22,6 +22,7 @@ from experiments.callbacks import EPISODES
 from experiments.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.errors import first_line, reason_of
 from experiments.evaluation import Evaluation, evaluate
+from experiments.fast.off_policy import FastOffPolicy
 from experiments.learner import average_over_minibatches
 from experiments.metrics import (
     EpisodeSums,
@@ -158,6 +159,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         algorithm.learner_group.foreach_learner(average_over_minibatches)
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
+        if isinstance(algorithm, FastOffPolicy):
+            algorithm.see_seconds = self._clock.add
         self._has_kl = bool(getattr(config, "use_kl_loss", False))
         self._epochs = (config.num_epochs or 1) if config.minibatch_size is not None else 1
         self._minibatches = config.minibatch_size is not None

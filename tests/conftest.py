@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hydra
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices here are small: threads only get into each other's way
@@ -17,6 +18,8 @@ from experiments.plan import Plan, make_plan  # noqa: E402
 from experiments.resources import Cluster, Node  # noqa: E402
 from experiments.run import check_axes_are_free, composer, split_space  # noqa: E402
 from experiments.schema import HardwareSettings  # noqa: E402
+
+torch.set_num_threads(1)
 
 PlanOf = Callable[..., Plan]
 RunSuite = Callable[..., subprocess.CompletedProcess[str]]

@@ -96,6 +96,8 @@ def test_shares_of_training_seconds_add_to_one() -> None:
     assert shares["throughput/learn_share"] > 0
     assert shares["throughput/sync_share"] == 0
     assert clock.shares(1.0)["throughput/other_share"] == 1  # it started anew
+    clock.add("replay_buffer_sampling_timer", 0.25)
+    assert clock.shares(1.0)["throughput/learn_share"] == 0.25
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

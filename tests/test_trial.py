@@ -98,11 +98,28 @@ def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Ma
     assert once[-1]["progress/updates"] > 0
 
 
-@pytest.mark.parametrize("runners", [0, 1])
-def test_fast_parts_give_the_results_of_rllibs_own(plan_of: PlanOf, make: Make, runners: int) -> None:
-    layout = (f"hardware.num_env_runners={runners}", "hardware.num_envs_per_env_runner=4", "checkpoint.every_env_steps=1024")
+REPLAY = (
+    "study=smoke",
+    "budget_env_steps=600",
+    "report_every_env_steps=200",
+    "checkpoint.every_env_steps=400",
+    "algorithm.training.num_steps_sampled_before_learning_starts=100",
+)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (*TINY, "checkpoint.every_env_steps=1024", "hardware.num_env_runners=0", "hardware.num_envs_per_env_runner=4"),
+        (*TINY, "checkpoint.every_env_steps=1024", "hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4"),
+        (*REPLAY, "algorithm=dqn", "hardware.num_env_runners=0"),
+        (*REPLAY, "algorithm=sac", "env=pendulum", "hardware.num_env_runners=0"),
+    ],
+    ids=["ppo", "ppo, remote runner", "dqn", "sac"],
+)
+def test_fast_parts_give_the_results_of_rllibs_own(plan_of: PlanOf, make: Make, settings: tuple[str, ...]) -> None:
     fast, stock = (
-        plan_of(*TINY, "seeds=[0]", "study.space={}", *layout, f"fast={fast}", cluster=Cluster((Node(4, 0),))).trials[0]
+        plan_of(*settings, "seeds=[0]", "study.space={}", f"fast={fast}", cluster=Cluster((Node(4, 0),))).trials[0]
         for fast in ("true", "false")
     )
     assert fast.config_id != stock.config_id

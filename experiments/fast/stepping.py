@@ -1,0 +1,300 @@
+"""Env steps of a local env runner that go straight into a replay buffer.
+
+DQN and SAC ask their runner for an env step at a time. `SingleAgentEnvRunner.sample` makes an episode object of each, copies it twice on
+the way to the replay buffer, and runs two pipelines of connectors. Here the runner's environments are stepped directly, the buffer gets
+what it stores, and the runner its episodes when they end, or at the end of a stretch of steps. Actions, transitions and random numbers are
+the same as RLlib's, to the bit.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+import tree
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.core.columns import Columns
+from ray.rllib.env.env_runner import ENV_STEP_FAILURE
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
+from ray.rllib.utils.metrics import (
+    ENV_STEP_TIMER,
+    ENV_TO_MODULE_CONNECTOR,
+    RLMODULE_INFERENCE_TIMER,
+    SAMPLE_TIMER,
+    TIME_BETWEEN_SAMPLING,
+    WEIGHTS_SEQ_NO,
+)
+from ray.rllib.utils.metrics.stats.mean import MeanStats
+from ray.rllib.utils.numpy import convert_to_numpy
+from ray.rllib.utils.spaces.space_utils import unbatch
+
+from experiments.fast.env_runner import FastEnvRunner, _Policy, _stepper
+from experiments.fast.q_networks import QNetworks
+from experiments.fast.replay import Chunk
+
+
+def why_not(runner: Any) -> str | None:
+    """Why a runner's steps cannot be taken here; None if they can."""
+    if not isinstance(runner, FastEnvRunner):
+        return "an env runner that is not a FastEnvRunner"
+    if reason := runner.why_stock(runner.config.explore, False):
+        return reason
+    changes = any(type(c).on_sample_end is not RLlibCallback.on_sample_end for c in runner._callbacks)
+    if changes or runner.config.callbacks_on_sample_end:
+        return "an on_sample_end callback"
+    if runner.config.batch_mode != "truncate_episodes" or runner._env_runner_state_server is not None:
+        return "whole episodes, or a state server"
+    return None
+
+
+class _Going:
+    """The episode that an environment is in.
+
+    Attributes:
+        id_: RLlib's.
+        t: Its env steps.
+        stored: Those of them that the replay buffer has.
+        observations: From the last one that the runner's episode has.
+        actions: After it.
+        rewards: After it.
+        infos: After it.
+        outputs: What the module gave beside actions, at the steps after it, for all environments.
+        weights: Numbers of the module's weights, at the steps after it.
+        first_s: When the first step after it was.
+        last_s: When the last was.
+    """
+
+    __slots__ = ("actions", "first_s", "id_", "infos", "last_s", "observations", "outputs", "rewards", "stored", "t", "weights")
+
+    def __init__(self, episode: SingleAgentEpisode) -> None:
+        self.id_ = episode.id_
+        self.t = self.stored = episode.t
+        self.observations = [episode.observations.data[-1]] if episode.is_reset else []
+        self.actions: list[Any] = []
+        self.rewards: list[float] = []
+        self.infos: list[dict[str, Any]] = []
+        self.outputs: list[dict[str, Any]] = []
+        self.weights: list[int] = []
+        self.first_s = self.last_s = 0.0
+
+    def chunk(self, terminated: bool, truncated: bool) -> Chunk:
+        """The steps that the replay buffer does not have."""
+        steps, started = self.t - self.stored, self.stored
+        self.stored = self.t
+        observations, actions, rewards = self.observations[-1 - steps :], self.actions[-steps:], self.rewards[-steps:]
+        if steps > 1:
+            observations, actions = np.stack(observations), np.stack(actions)  # type: ignore[assignment]
+        return Chunk.of(self.id_, started, observations, actions, rewards, terminated=terminated, truncated=truncated)
+
+
+class Stretch:
+    """Consecutive env steps of all environments of a local runner, until `finish`.
+
+    Attributes:
+        env_steps: So far; a reset is none.
+    """
+
+    def __init__(self, runner: FastEnvRunner) -> None:
+        self._runner, self._explore = runner, runner.config.explore
+        if runner._needs_initial_reset:
+            runner._reset_envs_and_episodes(self._explore)
+        self._was_training = runner.module.training
+        runner.module.eval()  # once: RLlib walks the whole module at every step
+        self._is_seen = type(runner).see is not FastEnvRunner.see
+        self._policy = _Policy(runner, self._explore)
+        self._networks = QNetworks.of(runner.module) if self._explore else None
+        self.env_steps = self._steps = self._episodes = 0
+        self._inference_s = self._env_s = self._sample_s = self._between_s = 0.0
+        self._returned_s = time.perf_counter()
+        self._weights: list[int] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """From the runner's episodes."""
+        runner = self._runner
+        self._step_envs, self._as_list = _stepper(runner.env)
+        self._going = [_Going(episode) for episode in runner._ongoing_episodes]
+        to_module, runner._cached_to_module = runner._cached_to_module, None
+        self._batch = {Columns.OBS: to_module[Columns.OBS]}
+        self._device, self._dtype = self._batch[Columns.OBS].device, self._batch[Columns.OBS].dtype
+        self._last: tuple[Any, ...] = ()
+
+    def sample(self, num_timesteps: int) -> list[Chunk]:
+        """What `runner.sample()` returns, as chunks: `num_timesteps` env steps or a few more, the episodes that ended first."""
+        done: list[Chunk] = []
+        taken, start = 0, time.perf_counter()
+        self._between_s += start - self._returned_s
+        while taken < num_timesteps:
+            steps = self._step(taken, done)
+            taken = 0 if steps is None else taken + steps
+        self.env_steps += taken
+        chunks = [going.chunk(False, False) for going in self._going if going.t > going.stored]
+        self._weights.append(self._runner._weights_seq_no)
+        self._returned_s = time.perf_counter()
+        self._sample_s += self._returned_s - start
+        return done + chunks
+
+    def _step(self, taken: int, done: list[Chunk]) -> int | None:
+        """One step of all environments. Returns how many env steps it was; None if it failed and the environments are new."""
+        runner, start = self._runner, time.perf_counter()
+        with torch.no_grad():
+            actions, for_env, outputs = self._act(taken)
+        stepping = time.perf_counter()
+        try:
+            observations, rewards, terminated, truncated, infos = self._step_envs(for_env)
+        except Exception as error:  # RLlib decides what becomes of it
+            if runner._step_failed(error) != ENV_STEP_FAILURE:
+                raise
+            runner._reset_envs_and_episodes(self._explore)
+            self._begin()
+            return None
+        now = time.perf_counter()
+        self._inference_s += stepping - start
+        self._env_s += now - stepping
+        self._steps += 1
+        if self._is_seen:
+            runner.see(observations[np.newaxis], rewards[np.newaxis])
+        listed = self._as_list(infos)
+        weights, steps = runner._weights_seq_no, 0
+        for index, going in enumerate(self._going):
+            going.infos.append(listed[index] if listed else {})
+            going.observations.append(observations[index])
+            going.last_s = now
+            if len(going.observations) == 1:
+                continue  # its reset
+            steps += 1
+            going.first_s = going.first_s or now
+            going.actions.append(actions[index])
+            going.rewards.append(rewards[index])
+            going.outputs.append(outputs)
+            going.weights.append(weights)
+            going.t += 1
+            if terminated[index] or truncated[index]:
+                done.append(going.chunk(bool(terminated[index]), bool(truncated[index])))
+                self._end(index, bool(terminated[index]), bool(truncated[index]))
+        # Contiguous, as RLlib's copy is: a product of another layout differs in the last bit.
+        self._batch = {Columns.OBS: torch.from_numpy(np.ascontiguousarray(observations)).to(self._device, self._dtype)}
+        self._last = observations, actions, rewards, terminated, truncated, listed
+        return steps
+
+    def _act(self, taken: int) -> tuple[Any, Any, dict[str, Any]]:
+        """Actions, the same as the environments take them, and what else the module gave."""
+        runner = self._runner
+        others = runner.config.num_env_runners or 1
+        t = (runner.num_env_steps_sampled_lifetime // others + taken) * others  # as RLlib estimates what all runners have sampled
+        if self._networks is not None:
+            actions = self._networks.explore(self._batch, t)[Columns.ACTIONS].cpu().numpy().astype(np.int32)  # as RLlib keeps them
+            return actions, actions, {}
+        module, batch = runner.module, self._batch
+        outputs = module._forward_exploration(batch, t=t) if self._explore else module._forward_inference(batch)
+        return *self._policy(outputs), outputs
+
+    def _extend(self, index: int) -> SingleAgentEpisode:
+        """Give the runner's episode the steps that it does not have."""
+        episode, going = self._runner._ongoing_episodes[index], self._going[index]
+        new = going.observations[len(going.observations) - len(going.infos) :]
+        episode.observations.data.extend(new)
+        episode.infos.data.extend(going.infos)
+        if going.actions:
+            episode.actions.data.extend(going.actions)
+            episode.rewards.data.extend(going.rewards)
+            outputs: dict[str, list[Any]] = {name: [o[name][index] for o in going.outputs] for name in going.outputs[0]}
+            columns = {name: list(convert_to_numpy(torch.stack(values))) for name, values in outputs.items()}
+            for name, column in {**columns, WEIGHTS_SEQ_NO: going.weights}.items():
+                if name not in episode.extra_model_outputs:
+                    episode.extra_model_outputs[name] = InfiniteLookbackBuffer()
+                episode.extra_model_outputs[name].data.extend(column)
+            episode.t += len(going.actions)
+            episode._start_time = episode._start_time or going.first_s
+            episode._last_step_time = going.last_s
+        if going.infos:
+            episode._last_added_observation, episode._last_added_infos = going.observations[-1], going.infos[-1]
+        return episode
+
+    def _end(self, index: int, terminated: bool, truncated: bool) -> None:
+        """Of an episode."""
+        runner, episode = self._runner, self._extend(index)
+        episode.is_terminated, episode.is_truncated = terminated, truncated
+        runner._make_on_episode_callback("on_episode_end", index, runner._ongoing_episodes)
+        runner._done_episodes_for_metrics.append(episode.to_numpy())
+        self._episodes += 1
+        runner._new_episode(index, runner._ongoing_episodes)
+        self._going[index] = _Going(runner._ongoing_episodes[index])
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Give the runner what it has after its own `sample`.
+
+        Returns:
+            What its `get_metrics` returned since this stretch began.
+        """
+        runner = self._runner
+        for index in range(len(self._going)):
+            episode = self._extend(index)
+            runner._ongoing_episodes[index] = episode.cut(runner.config.episode_lookback_horizon)
+            if episode.t > episode.t_started:
+                runner._ongoing_episodes_for_metrics[episode.id_].append(episode.to_numpy())
+        self._prepare_module()
+        self._restore()
+        runner._log_env_steps(metric=runner._metrics_num_try_env_step, num_steps=self._steps)
+        runner._log_env_steps(metric=runner._metrics_num_env_steps_sampled, num_steps=self.env_steps)
+        runner._increase_sampled_metrics(self.env_steps, self._episodes)
+        runner.metrics.log_value(ENV_STEP_TIMER, self._env_s / self._steps)
+        runner.metrics.log_value(RLMODULE_INFERENCE_TIMER, self._inference_s / self._steps)
+        runner.metrics.log_value(SAMPLE_TIMER, self._sample_s / len(self._weights))
+        runner.metrics.log_value(TIME_BETWEEN_SAMPLING, self._between_s / len(self._weights))
+        runner.metrics.log_value(WEIGHTS_SEQ_NO, self._weights[-1], window=1)
+        runner._time_after_sampling = time.perf_counter()
+        return self._metrics()
+
+    def _metrics(self) -> list[dict[str, Any]]:
+        """The runner's, in as many parts as its windows ask for.
+
+        A mean counts as often as there was an episode to log: RLlib's algorithm calls `get_metrics` at every step, and takes the mean over
+        an iteration. (Of episodes that end in the same step RLlib takes the mean first.)
+        """
+        runner, window = self._runner, max(1, self._runner.config.metrics_num_episodes_for_smoothing)
+        done, parts = runner._done_episodes_for_metrics, []
+        for first in range(0, max(1, len(done)), window):
+            runner._done_episodes_for_metrics = done[first : first + window]
+            episodes = len(runner._done_episodes_for_metrics)
+            parts.append(runner.get_metrics())
+            for stats in tree.flatten(parts[-1]):
+                if isinstance(stats, MeanStats):
+                    stats.values = list(stats.values) * max(1, episodes)
+        parts[0][WEIGHTS_SEQ_NO].values = list(self._weights)
+        return parts
+
+    def give_up(self) -> None:
+        """Forget it all after an error; the environments have to be reset."""
+        self._restore()
+        self._runner._needs_initial_reset = True
+
+    def _restore(self) -> None:
+        if self._was_training:
+            self._runner.module.train()
+
+    def _prepare_module(self) -> None:
+        """What the module gets next, by way of RLlib's own pipeline."""
+        runner = self._runner
+        observations, actions, rewards, terminated, truncated, infos = self._last
+        episodes = [
+            # An episode that ended with the last step is not there any more.
+            episode if episode.is_reset else SingleAgentEpisode(observations=[observations[index]])
+            for index, episode in enumerate(runner._ongoing_episodes)
+        ]
+        runner._cached_to_module = runner._env_to_module(
+            episodes=episodes,
+            batch={},
+            explore=self._explore,
+            rl_module=runner.module,
+            shared_data=runner._shared_data,
+            metrics=runner.metrics,
+            metrics_prefix_key=(ENV_TO_MODULE_CONNECTOR,),
+            obs=unbatch(observations),
+            actions=unbatch(actions),
+            rewards=rewards,
+            infos=infos or [{} for _ in episodes],
+            terminateds=terminated,
+            truncateds=truncated,
+        )
