@@ -30,6 +30,7 @@ from experiments.driver_callback import DriverCallback, config_of
 from experiments.errors import ConfigurationError
 from experiments.interruption import Interruption, StopOnRequest
 from experiments.plan import Plan
+from experiments.process_reuse import ReuseUnlessWorn
 from experiments.progress import ProgressCallback
 from experiments.resolve import TrialConfig
 from experiments.schema import HardwareSettings
@@ -256,6 +257,7 @@ def _tuner(
         param_space={TRIAL: tune.grid_search(trials), RESUMED: resumed, MEASURE_SYSTEM: suite.tracking.system_metrics},
         tune_config=TuneConfig(
             reuse_actors=True,
+            scheduler=ReuseUnlessWorn(),
             max_concurrent_trials=plan.concurrency,
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,

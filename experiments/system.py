@@ -60,6 +60,11 @@ class ProcessMonitor:
         return total
 
 
+def own_memory_bytes() -> int:
+    """Resident memory of this process."""
+    return int(psutil.Process().memory_info().rss)
+
+
 def this_process() -> tuple[str, int]:
     """Host name and id of the calling process."""
     return socket.gethostname(), os.getpid()

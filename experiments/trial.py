@@ -38,7 +38,7 @@ from experiments.metrics import (
 from experiments.resolve import TrialConfig
 from experiments.resources import request_for
 from experiments.seeding import Role, stream_seeds
-from experiments.system import ProcessMonitor, this_process
+from experiments.system import ProcessMonitor, own_memory_bytes, this_process
 from experiments.trial_folder import STATE_FILE, TRIAL_FILE, Report, Restart, TrialFolder, check_checkpoint
 
 STEP = "report_env_steps"
@@ -56,6 +56,9 @@ REPRODUCIBLE = "reproducible"
 UNSAVED = "unsaved"
 """Key of a result: what the disk did not take since the last one, and why; empty if it took everything."""
 
+WORN = "worn"
+"""Key of a result: whether the trial's process had better not be used for another trial."""
+
 TRIAL = "trial"
 """Key of Tune's config: the TrialConfig as a mapping."""
 FOLDER = "folder"
@@ -66,6 +69,9 @@ MEASURE_SYSTEM = "measure_system"
 """Key of Tune's config: whether CPU, memory and GPU use are measured."""
 
 _MUST_BE_FINITE = ("learner/loss", "learner/policy_loss", "learner/value_loss", "learner/grad_norm")
+
+_MOST_GROWTH = 512 * 2**20
+"""Bytes by which a process may grow from its first trial's start: a trial leaves 3 to 4 MB behind, and more after large replay buffers."""
 
 _PROCESSES = {EnvRunner.__name__: "runner", FastRunner.__name__: "runner", "_WrappedExecutable": "learner"}
 """Class of an RLlib actor to what it is."""
@@ -91,6 +97,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def setup(self, config: Mapping[str, Any]) -> None:
         """Take the trial's folder; the algorithm is built by the first `step()`, which knows what to do if that fails."""
         self._trial = TrialConfig.from_mapping(config[TRIAL])
+        self._first_bytes = self.__dict__.get("_first_bytes", 0)  # of the process, when it built its first algorithm
         self._measure_system = bool(config.get(MEASURE_SYSTEM))
         torch.set_num_threads(self._trial.threads_per_process)
         self._algorithm: Any = None  # RLlib's, while it lives
@@ -127,7 +134,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
                 with suppress(OSError), (self._folder.path / "error.txt").open("a") as file:
                     file.write(traceback.format_exc() + "\n")
                 if not self._may_go_on(error, reason):
-                    return self._result({}, self._furthest(), done=True) | {FAILURE: reason}
+                    return self._result({}, self._furthest(), done=True) | {FAILURE: reason, WORN: True}
                 died = isinstance(error, RayError) and not isinstance(error, RayTaskError)
                 # A function of its seed would have raised again: an environment that did not is none.
                 self._reproducible = self._reproducible and died
@@ -157,6 +164,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         # With Tune's storage RLlib keeps its own log folder within the study's, instead of one in the home directory.
         self._algorithm = algorithm = config.algo_class(config=config, storage=self._storage)
         algorithm.learner_group.foreach_learner(average_over_minibatches)
+        self._first_bytes = self._first_bytes or own_memory_bytes()
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
         if isinstance(algorithm, FastOffPolicy):
@@ -238,6 +246,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             RESTARTS: len(self._restarts),
             REPRODUCIBLE: self._reproducible,
             UNSAVED: unsaved,
+            WORN: bool(self._faults) or own_memory_bytes() - self._first_bytes > _MOST_GROWTH,
             "timesteps_total": env_steps,
             "done": done,
         }
@@ -386,7 +395,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._unsaved.append(f"{error.filename or self._folder.path}: {error.strerror or first_line(error)}")
 
     def reset_config(self, new_config: Mapping[str, Any]) -> bool:
-        """Take on another trial in this process: saves the start of a worker and its imports."""
+        """Take on another trial in this process, unless the last one left it `worn`: saves the start of a worker and its imports."""
         self.cleanup()
         self.setup(new_config)
         return True

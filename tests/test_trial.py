@@ -13,7 +13,7 @@ from conftest import TINY, PlanOf
 from experiments.metrics import METRICS, depends_on_clock
 from experiments.resolve import TrialConfig
 from experiments.resources import Cluster, Node
-from experiments.trial import FAILURE, FOLDER, MEASURE_SYSTEM, TRIAL, WEIGHTS, Trial
+from experiments.trial import FAILURE, FOLDER, MEASURE_SYSTEM, TRIAL, WEIGHTS, WORN, Trial
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
@@ -174,6 +174,16 @@ def test_a_nan_reward_fails_the_trial_with_its_place(plan_of: PlanOf, make: Make
     trial = make(tiny(plan_of, *COUNT, "+env.env_config.nan_after=40"))
     last = run(trial)[-1]
     assert re.fullmatch(r"NonFiniteError: non-finite .* after \d+ env steps", last[FAILURE])
+    assert last[WORN]
+
+
+def test_a_process_that_grew_too_much_is_worn(plan_of: PlanOf, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make(tiny(plan_of))
+    assert not run(trial)[-1][WORN]
+    trial.reset_config({TRIAL: trial.config[TRIAL], MEASURE_SYSTEM: False})  # in the same process
+    assert not trial.step()[WORN]
+    monkeypatch.setattr("experiments.trial._MOST_GROWTH", -(2**40))
+    assert trial.step()[WORN]
 
 
 def test_a_trial_stops_early_at_the_target_only_if_asked(plan_of: PlanOf, make: Make) -> None:
