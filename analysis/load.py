@@ -76,8 +76,8 @@ class Study:
             - exploratory: bool; whether it may have been stopped early.
             - weights: str; a digest of the final weights, "" if unknown.
             - restarts: int64; how often it was taken up again from a checkpoint.
-            - reproducible: boolean; whether it must come out the same to the bit when run again: not under an asynchronous algorithm, nor
-              where something raised once and not again. NA if unknown.
+            - reproducible: boolean; whether it must come out the same to the bit when run again: not under an asynchronous algorithm or in
+              EnvPool's environments, nor where something raised once and not again. NA if unknown.
             - started, ended: UTC, NaT if it was not.
             - budget_env_steps: int64; 0 if unknown.
             - target, score_range_low, score_range_high: float64, returns; NaN if the env has none or the study recorded none.

@@ -8,7 +8,7 @@ from analysis.wording import FORMS, WORDS, code, named, trials_named
 
 GROUP = 5
 """Seeds on either side, where some are held against as many others."""
-_UNPROMISED = "the algorithm is asynchronous, or something raised once and not again"
+_UNPROMISED = "the algorithm is asynchronous, the environments are EnvPool's, or something raised once and not again"
 
 
 def sameness(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[str]:

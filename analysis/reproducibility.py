@@ -164,9 +164,10 @@ def bit_exactness(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> pd.
     Returns:
         A row for each configuration with repeats: `config`; `num_seeds` of which repeats were compared; `num_pairs`, repeats that must be
         the same as the first run of their seed, and `num_identical`, those that are; `num_values` compared in them; `has_weights`, whether
-        all of these recorded their final weights; `num_unpromised`, repeats that need not be the same: the algorithm is asynchronous, or
-        something raised once and not again; `num_left_out`, repeats without a finished partner, or that did not finish; and of the pair
-        that parts first `seed`, `repeat`, `against`, `env_steps`, `metric`, `value_before`, `value` and `num_parted`, NA where none does.
+        all of these recorded their final weights; `num_unpromised`, repeats that need not be the same: the algorithm is asynchronous, the
+        environments are EnvPool's, or something raised once and not again; `num_left_out`, repeats without a finished partner, or that did
+        not finish; and of the pair that parts first `seed`, `repeat`, `against`, `env_steps`, `metric`, `value_before`, `value` and
+        `num_parted`, NA where none does.
     """
     planned = runs[runs["repeat"] > 0].groupby("config", observed=True).size()
     pairs = compare_repeats(runs, curves)

@@ -12,6 +12,11 @@ from benchmarks import fast_sides
 from benchmarks.harness import BenchmarkError, Report, Table, command_line, ratio, ratios, spread, take_turns
 
 START_S = 300.0
+_POOLED_COLUMNS = "", "Gymnasium, env steps/s", "EnvPool, env steps/s", "EnvPool / Gymnasium"
+_POOLED_NOTE = (
+    "Sampling alone with the fast runner and `env.backend=envpool`, one thread. Gymnasium's CartPole is its vector entry point, the others "
+    "its `sync`. Median (minimum-maximum) of 3 turns."
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,11 @@ OTHERS = (
     Case("PPO, 256 wide, 1000 x 4", "ppo", {**_CARTPOLE, "width": 256, **_LARGE}),
     Case("DQN as SB3 has it: uniform, neither double nor dueling", "replay", {"algorithm": "dqn", **_PLAIN_DQN}, sides=("stock", "sb3")),
 )
+POOLED = tuple(
+    Case(f"{env}, {envs} envs", "pooled", {"env": env, "envs": envs}, sides=("gymnasium",))
+    for env in ("CartPole-v1", "Acrobot-v1", "Pendulum-v1", "LunarLander-v3", "Hopper-v5")
+    for envs in (16, 64)
+)
 
 
 def measure(quick: bool) -> Report:
@@ -73,6 +83,7 @@ def measure(quick: bool) -> Report:
             if (reached := ratio(found["fast"], found[side])) < target:
                 missed.append(f"{case.name} against {side}: {reached:.2f} of {target:.1f}")
     others = [row[:-1] for case in (() if quick else OTHERS) for row in _rows(case, _measured(case, 3, quick))]
+    pooled = [(row[0], *row[2:-1]) for case in (() if quick else POOLED) for row in _rows(case, _measured(case, 3, quick))]
     columns = ("", "against", "env steps/s", "fast, env steps/s", "fast / it", "target")
     targets = sum(len(case.targets) for case in cases)
     return Report(
@@ -90,8 +101,9 @@ def measure(quick: bool) -> Report:
         tables=(
             Table("Against the targets", columns, tuple(rows), f"Median (minimum-maximum) of {repeats} turns."),
             *([Table("Elsewhere", columns[:-1], tuple(others), "Median (minimum-maximum) of 3 turns.")] if others else []),
+            *([Table("EnvPool", _POOLED_COLUMNS, tuple(pooled), _POOLED_NOTE)] if pooled else []),
         ),
-        packages=("stable-baselines3",),
+        packages=("stable-baselines3", "envpool"),
     )
 
 

@@ -49,14 +49,29 @@ def sampling(side: str, env: str, envs: int, width: int) -> Turn:
     from experiments.fast.env_runner import FastEnvRunner
 
     runner_class = FastEnvRunner if side == "fast" else SingleAgentEnvRunner
-    runner = runner_class(config=_ppo(env, envs, width).copy(copy_frozen=False), worker_index=0)
+    return _sampled(runner_class(config=_ppo(env, envs, width).copy(copy_frozen=False), worker_index=0))
 
+
+def _sampled(runner: Any) -> Turn:
     def turn() -> int:
         steps = sum(len(episode) for episode in runner.sample(num_timesteps=4000))
         runner.get_metrics()
         return steps
 
     return _settled(turn)
+
+
+def pooled(side: str, env: str, envs: int) -> Turn:
+    """The fast runner on Gymnasium's environments, and on EnvPool's if the side is `fast`."""
+    if side != "fast":
+        return sampling("fast", env, envs, 64)
+    from experiments.envs import envpool
+    from experiments.fast.env_runner import FastEnvRunner
+
+    config = _ppo(env, envs, 64).copy(copy_frozen=False)
+    config.environment(f"{envpool.__name__}:{envpool.ID}", env_config={"gym_id": env})
+    config.env_runners(gym_env_vectorize_mode="vector_entry_point")
+    return _sampled(FastEnvRunner(config=config, worker_index=0))
 
 
 def ppo(side: str, env: str, envs: int, width: int, minibatch: int, epochs: int) -> Turn:

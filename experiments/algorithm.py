@@ -21,6 +21,7 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from experiments import rllib_settings
 from experiments.callbacks import log_episode, seed_replay, seed_streams
 from experiments.env_runner import EnvRunner, FastRunner
+from experiments.envs import envpool
 from experiments.errors import ConfigurationError
 from experiments.fast.off_policy import BUFFERS
 from experiments.fast.switch import make_fast
@@ -59,6 +60,11 @@ def is_asynchronous(algorithm: Mapping[str, Any]) -> bool:
     return issubclass(config_class(algorithm), IMPALAConfig)
 
 
+def promises_bits(trial: TrialConfig) -> bool:
+    """Whether the same trial comes out the same to the bit, run after run, unless something fails."""
+    return not is_asynchronous(trial.algorithm) and trial.env.backend == "gymnasium"
+
+
 def on_policy_batch(algorithm: Mapping[str, Any]) -> int:
     """Env steps of one training batch, which no report can be finer than; 0 for algorithms that replay.
 
@@ -95,16 +101,17 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
         except (TypeError, ValueError, AttributeError) as error:
             raise ConfigurationError(f"algorithm.{section} of algorithm={algorithm['name']}: {_first_sentence(error)}") from error
     config.rl_module(model_config=DefaultModelConfig(**algorithm["rl_module"]))
+    env, env_config, vectorize_mode = _environment(trial)
     config.environment(
-        env=trial.env.id,
-        env_config=dict(trial.env.env_config),
+        env=env,
+        env_config=env_config,
         # NaN rewards and observations are caught by the trial itself; RLlib's checker would cost every step.
         disable_env_checking=True,
     )
     if trial.fast:
         make_fast(config)
     runner = FastRunner if trial.fast else EnvRunner
-    config.env_runners(env_runner_cls=runner, gym_env_vectorize_mode=trial.env.vectorize_mode, sample_timeout_s=None)
+    config.env_runners(env_runner_cls=runner, gym_env_vectorize_mode=vectorize_mode, sample_timeout_s=None)
     config.callbacks(
         on_environment_created=functools.partial(seed_streams, seed=trial.seed, threads=trial.threads_per_process),
         on_algorithm_init=functools.partial(seed_replay, seed=trial.seed),
@@ -128,6 +135,19 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     _check_sizes(trial, config)
     _check_network(trial, config)
     return config
+
+
+def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
+    """What RLlib takes as `env`, `env_config` and `gym_env_vectorize_mode`."""
+    env = trial.env
+    if env.backend == "gymnasium":
+        return env.id, dict(env.env_config), env.vectorize_mode
+    if env.env_config:
+        raise ConfigurationError(f"env.env_config={env.env_config}: EnvPool's environments take none. Try env.backend=gymnasium.")
+    if reason := envpool.why_not(env.id):
+        raise ConfigurationError(f"env.backend=envpool: {reason}.")
+    settings = {"gym_id": env.id, "num_threads": trial.threads_per_process}
+    return f"{envpool.__name__}:{envpool.ID}", settings, "vector_entry_point"
 
 
 def _iteration_env_steps(trial: TrialConfig, config: AlgorithmConfig) -> int:

@@ -28,7 +28,7 @@ class Verdict(StrEnum):
     IDENTICAL = "identical"
     """To the bit: curves and weights."""
     EQUIVALENT = "equivalent"
-    """Within what an asynchronous algorithm can promise."""
+    """Within what an asynchronous algorithm, or EnvPool, can promise."""
     DIFFERENT = "different"
     UNDECIDED = "undecided"
     """There is not enough to judge by."""
@@ -154,7 +154,7 @@ def judge(
         weights: Digest of the final weights of each; None where it was not recorded.
         score: Of the second run.
         other_scores: Of the other seeds of the same configuration in the first run's study.
-        asynchronous: Whether the algorithm samples while it learns: it promises a distribution, not bits.
+        asynchronous: Whether the algorithm samples while it learns, or EnvPool samples: it promises a distribution, not bits.
     """
     if not curves.metrics:
         return Judgement(Verdict.UNDECIDED, "the two runs logged no metric in common")
@@ -170,7 +170,7 @@ def judge(
             else f"{size} are equal to the bit, but the final weights are not"
         )
         return Judgement(Verdict.DIFFERENT, where)
-    promise = "an asynchronous algorithm promises a distribution of scores, not bits"
+    promise = "an asynchronous algorithm, or EnvPool, promises a distribution of scores, not bits"
     if score is None:
         return Judgement(Verdict.UNDECIDED, f"{promise}, and the second run has no score")
     if (short := SEEDS_NEEDED - len(other_scores)) > 0:

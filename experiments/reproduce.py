@@ -120,7 +120,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
     import ray
     from rich.console import Console
 
-    from experiments.algorithm import is_asynchronous
+    from experiments.algorithm import promises_bits
     from experiments.progress import plan_lines
     from experiments.resources import joined_cluster, local_machine
     from experiments.schema import HardwareSettings
@@ -146,7 +146,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
             _write(archive, second.run_id, {"reproduces": first.run_id})
         console.print("interrupted: there is no verdict", highlight=False)
         return outcome.exit_code
-    found = conclude(first, second, outcome.outcomes[0].failure, is_asynchronous(trial.algorithm), list(other_scores.values()))
+    found = conclude(first, second, outcome.outcomes[0].failure, not promises_bits(trial), list(other_scores.values()))
     for line in found.lines():
         console.print(line, highlight=False, soft_wrap=True)
     if second is not None:
@@ -361,7 +361,7 @@ def conclude(
         first: The run that was recorded.
         second: The new one; None if MLflow does not have it.
         failure: Why the new one failed; empty if it did not.
-        asynchronous: Whether the algorithm promises a distribution, not bits.
+        asynchronous: Whether the trial promises a distribution, not bits.
         other_scores: Of the other seeds in the first run's study.
     """
     whole = first.status == "FINISHED"

@@ -71,6 +71,8 @@ class TrialConfig:
         content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
         if not self.fast:  # as it was before there was a choice
             del content["fast"]
+        if self.env.backend == "gymnasium":
+            del content["env"]["backend"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
     @property

@@ -67,6 +67,7 @@ class EnvSettings:
         target: The return at which the environment counts as solved; `None` if nobody agreed on one.
         score_range: Lowest and highest possible return, where they are known.
         extra: The optional-dependency group of this project that installs it; `None` if the core does.
+        backend: What trials train on: Gymnasium's environment, or EnvPool's of the same id. Evaluations are Gymnasium's.
     """
 
     name: _Name
@@ -78,6 +79,7 @@ class EnvSettings:
     target: _Number | None
     score_range: tuple[_Number | None, _Number | None]
     extra: StrictStr | None = None
+    backend: Literal["gymnasium", "envpool"] = "gymnasium"
 
     def __post_init__(self) -> None:
         low = -math.inf if self.score_range[0] is None else self.score_range[0]
@@ -251,6 +253,11 @@ class SuiteConfig:
             raise ConfigurationError("seeds is empty: a study needs at least one seed, for example seeds=[0,1,2].")
         if len(set(self.seeds)) != len(self.seeds):
             raise ConfigurationError(f"seeds={list(self.seeds)} names a seed twice; each seed is one replicate.")
+        if self.repeats > 1 and self.env.backend == "envpool":
+            raise ConfigurationError(
+                f"repeats={self.repeats} asks whether a trial comes out the same to the bit, which EnvPool does not promise. "
+                "Try env.backend=gymnasium."
+            )
         if len(self.seeds) * self.repeats > MAX_TRIALS:
             raise ConfigurationError(f"repeats={self.repeats} of {len(self.seeds)} seeds are more than {MAX_TRIALS:,} trials.")
         grid = self.report_every_env_steps

@@ -24,7 +24,7 @@ from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from ray.tune.logger import TBXLoggerCallback
 from rich.console import Console
 
-from experiments.algorithm import is_asynchronous
+from experiments.algorithm import promises_bits
 from experiments.comparison import changes
 from experiments.driver_callback import DriverCallback, config_of
 from experiments.errors import ConfigurationError
@@ -281,7 +281,7 @@ def _trial_name(trial: Any) -> str:
 
 
 def _is_reproducible(trial: TrialConfig, restarts: Sequence[Restart]) -> bool:
-    return all(r.kind != "fault" for r in restarts) and not is_asynchronous(trial.algorithm)
+    return all(r.kind != "fault" for r in restarts) and promises_bits(trial)
 
 
 class OutcomeCallback(DriverCallback):

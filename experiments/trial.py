@@ -17,7 +17,7 @@ from ray.exceptions import ActorDiedError, RayError, RayTaskError
 from ray.tune import PlacementGroupFactory, Trainable
 
 from experiments import state
-from experiments.algorithm import build_algorithm_config, is_asynchronous
+from experiments.algorithm import build_algorithm_config, promises_bits
 from experiments.callbacks import EPISODES
 from experiments.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.errors import first_line, reason_of
@@ -109,7 +109,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._folder.open()
         self._reported = {report.env_steps: report for report in self._folder.reports()}
         self._restarts = self._folder.restarts()
-        self._reproducible = not is_asynchronous(self._trial.algorithm) and all(r.kind != "fault" for r in self._restarts)
+        self._reproducible = promises_bits(self._trial) and all(r.kind != "fault" for r in self._restarts)
         if taken_up_before:
             resumed = bool(config.get(RESUMED))
             self._add_restart("the study was interrupted" if resumed else "a process of the trial died", "study" if resumed else "process")

@@ -12,7 +12,7 @@ import pandas as pd
 import yaml
 
 from experiments import provenance, views
-from experiments.algorithm import is_asynchronous
+from experiments.algorithm import promises_bits
 from experiments.driver_callback import DriverCallback, config_of
 from experiments.errors import first_line
 from experiments.metrics import METRICS
@@ -133,7 +133,7 @@ class TrackingCallback(DriverCallback):
             **(provenance.files() if began_with == now else {}),
         }
         self.writer.put("log_texts", key, texts)
-        self._tell(key, 0, not is_asynchronous(config.algorithm))
+        self._tell(key, 0, promises_bits(config))
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
         """Log one report; one that a restarted trial makes again is known by its step."""
