@@ -108,6 +108,15 @@ def _q_values(heads: list[Tensor]) -> Tensor:
     return advantages - torch.nan_to_num(advantages, neginf=torch.nan).nanmean(dim=-1, keepdim=True) + value
 
 
+def _grads_of_heads(grad: Tensor, heads: list[Tensor]) -> list[Tensor]:
+    """From the gradient of `_q_values` to those of what the heads gave."""
+    if len(heads) == 1:
+        return [grad]
+    counted = heads[0] != -torch.inf  # the others are no allowed actions
+    total = grad.sum(dim=-1, keepdim=True)
+    return [grad - total / counted.sum(dim=-1, keepdim=True) * counted, total]
+
+
 class QNetworks:
     """The networks of a `DefaultDQNTorchRLModule` of multilayer perceptrons, without a distribution of returns.
 
@@ -142,7 +151,7 @@ class QNetworks:
             self._t = t
         epsilon = self._module.epsilon_schedule.get_current_value()
         allowed = (torch.nan_to_num(q_values, neginf=0.0) != 0.0).float()
-        random = torch.multinomial(allowed, num_samples=1).squeeze(1)
+        random = (allowed / torch.empty_like(allowed).exponential_(1)).argmax(dim=-1)  # `torch.multinomial`, without its checks
         chosen = torch.where(torch.rand(len(q_values), device=random.device) < epsilon, random, torch.argmax(q_values, dim=-1))
         return {Columns.ACTIONS: chosen}
 
@@ -162,9 +171,8 @@ class QNetworks:
         with torch.no_grad():
             heads = self._main.heads(torch.cat([observations, after], dim=0) if double else observations, kept)
             targets = _q_values(self._target.heads(after))
-        for values in heads:
-            values.requires_grad_()
-        q_values = _q_values(heads)
+            q_values = _q_values(heads)
+        q_values.requires_grad_()
         found = {QF_TARGET_NEXT_PREDS: targets}
         if double:
             found[QF_PREDS], found[QF_NEXT_PREDS] = torch.chunk(q_values, chunks=2, dim=0)
@@ -172,8 +180,8 @@ class QNetworks:
             found[QF_PREDS] = q_values
 
         def backward(loss: Tensor) -> None:
-            grads = torch.autograd.grad(loss, heads)
+            (grad,) = torch.autograd.grad(loss, [q_values])
             with torch.no_grad():
-                self._main.backward(list(grads), kept)
+                self._main.backward(_grads_of_heads(grad, heads), kept)
 
         return found, backward
