@@ -359,6 +359,8 @@ def test_a_runner_in_a_process_of_its_own_samples_the_same() -> None:
         config = config_of(env="Pendulum-v1", envs=2, num_env_runners=1, env_runner_cls=runner_class)
         runner = ray.remote(runner_class).remote(config=config, worker_index=1, num_workers=1)
         found.append([ray.get(runner.sample.remote(num_timesteps=size)) for size in (30, 501)])
+        if runner_class is FastEnvRunner:
+            assert ray.get(runner.why_stock.remote(True, False)) is None
         ray.kill(runner)
     for theirs, ours in zip(*found, strict=True):
         assert_same(ours, theirs)

@@ -10,6 +10,7 @@ The episodes are the same as RLlib's, to the bit.
 """
 
 import gc
+import inspect
 import logging
 import time
 import uuid
@@ -122,7 +123,8 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
             return "a nested observation or action space"
         if not self.episodes_to_numpy:
             return "episodes that stay lists"
-        if type(self)._try_env_step is not EnvRunner._try_env_step and not is_deferrable(type(self)._try_env_step):
+        step = inspect.unwrap(type(self)._try_env_step)  # Ray wraps the methods of an actor's class
+        if step is not EnvRunner._try_env_step and not is_deferrable(step):
             return "a _try_env_step of its own"
         for name in _AT_ONCE:
             functions = getattr(self.config, f"callbacks_{name}") or ()
