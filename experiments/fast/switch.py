@@ -5,6 +5,7 @@ from typing import TypeVar
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn.dqn import DQN
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+from ray.rllib.algorithms.impala.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.algorithms.sac.sac import SAC
 from ray.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
@@ -21,6 +22,9 @@ _LEARNERS: dict[object, type] = {
     SACTorchLearner: FastSACTorchLearner,
 }
 _ALGORITHMS: dict[object, type] = {DQN: FastDQN, SAC: FastSAC}
+
+WAIT_S = 0.01
+"""Seconds for which IMPALA and APPO wait for samples before they look after other things. RLlib's 0 keeps a CPU busy with asking."""
 
 _Config = TypeVar("_Config", bound=AlgorithmConfig)
 
@@ -42,5 +46,7 @@ def make_fast(config: _Config) -> _Config:
         config.env_runners(env_runner_cls=FastEnvRunner)
     if config.learner_class in _LEARNERS:
         config.learners(learner_class=_LEARNERS[config.learner_class])
+    if isinstance(config, IMPALAConfig):
+        config.timeout_s_sampler_manager = config.timeout_s_sampler_manager or WAIT_S
     config.algo_class = _ALGORITHMS.get(config.algo_class, config.algo_class)
     return config
