@@ -14,6 +14,8 @@ NAMES = (
     "driver_memory",
     "study_vs_stock",
     "fast",
+    "fast_memory",
+    "study_fast",
     "loading",
     "report",
     "calibration",

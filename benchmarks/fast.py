@@ -1,17 +1,14 @@
 """RLlib's own parts against those of `experiments/fast`, and against Stable-Baselines3, side by side."""
 
-import multiprocessing
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks import fast_sides
-from benchmarks.harness import BenchmarkError, Report, Table, command_line, ratio, ratios, spread, take_turns
+from benchmarks.harness import Report, Table, command_line, ratio, ratios, spread, take_turns
 
-START_S = 300.0
 _POOLED_COLUMNS = "", "Gymnasium, env steps/s", "EnvPool, env steps/s", "EnvPool / Gymnasium"
 _POOLED_NOTE = (
     "Sampling alone with the fast runner and `env.backend=envpool`, one thread. Gymnasium's CartPole is its vector entry point, the others "
@@ -125,43 +122,27 @@ def _rows(case: Case, found: Mapping[str, list[float]]) -> list[tuple[str, ...]]
 def _measured(case: Case, repeats: int, quick: bool) -> dict[str, list[float]]:
     """Env steps per second of each side, turn by turn."""
     sides = (*case.sides, "fast")
-    with _processes(case, sides) as connections:
+    with _processes(case, sides) as processes:
 
         def turn(side: str) -> float:
-            connections[side].send(0.1 if quick else case.turn_s)
-            return _answer(connections[side], case, side)
+            processes[side].ask(0.1 if quick else case.turn_s)
+            return processes[side].answer()
 
         return take_turns({side: lambda side=side: turn(side) for side in sides}, repeats)  # type: ignore[misc]
 
 
 @contextmanager
-def _processes(case: Case, sides: Sequence[str]) -> Iterator[dict[str, Connection]]:
-    context, connections, processes = multiprocessing.get_context("spawn"), {}, []
+def _processes(case: Case, sides: Sequence[str]) -> Iterator[dict[str, fast_sides.Side]]:
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    started: dict[str, fast_sides.Side] = {}
     try:
         for side in sides:
-            connections[side], theirs = context.Pipe()
-            process = context.Process(target=fast_sides.serve, args=(case.function, side, case.settings, theirs))
-            process.start()
-            theirs.close()
-            processes.append(process)
-            _answer(connections[side], case, side)
-        yield connections
+            started[side] = fast_sides.Side(f"{case.name}, {side}", case.function, side, case.settings)
+            started[side].answer()
+        yield started
     finally:
-        for connection in connections.values():
-            connection.close()
-        for process in processes:
-            process.join(30)
-            process.kill()
-
-
-def _answer(connection: Connection, case: Case, side: str) -> float:
-    if not connection.poll(START_S):
-        raise BenchmarkError(f"{case.name}, {side}: nothing for {START_S:.0f} s")
-    answer = connection.recv()
-    if isinstance(answer, str) and answer != "ready":
-        raise BenchmarkError(f"{case.name}, {side}:\n{answer}")
-    return 0.0 if answer == "ready" else float(answer)
+        for process in started.values():
+            process.end()
 
 
 if __name__ == "__main__":

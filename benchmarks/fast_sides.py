@@ -1,5 +1,6 @@
 """The sides of the comparison in `benchmarks/fast.py`: each builds its learner once, and then trains in turns, in a process of its own."""
 
+import multiprocessing
 import os
 import sys
 import time
@@ -7,6 +8,10 @@ import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
+
+from benchmarks.harness import BenchmarkError
+
+START_S = 300.0
 
 Turn = Callable[[], int]
 """Trains or samples a little; returns how many env steps that took."""
@@ -40,6 +45,54 @@ def serve(case: str, side: str, settings: Mapping[str, Any], connection: Connect
             connection.send(steps / took)
     except Exception:  # noqa: BLE001  # whoever measures raises it
         connection.send(traceback.format_exc())
+
+
+class Side:
+    """A process that serves.
+
+    Attributes:
+        pid: Its id.
+    """
+
+    def __init__(self, name: str, case: str, side: str, settings: Mapping[str, Any]) -> None:
+        """Start it; `start` waits until it is ready.
+
+        Args:
+            name: For messages.
+            case: A function of this module.
+            side: `stock`, `fast` or `sb3`.
+            settings: Its keyword arguments.
+        """
+        context = multiprocessing.get_context("spawn")
+        self._name = name
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(case, side, settings, theirs))
+        self._process.start()
+        self.pid = self._process.pid
+        theirs.close()
+
+    def ask(self, seconds: float) -> None:
+        """Begin a turn of at least so long."""
+        self._connection.send(seconds)
+
+    def answer(self) -> float:
+        """The env steps per second of the turn; of none but its start, 0.
+
+        Raises:
+            BenchmarkError: It failed, or said nothing for minutes.
+        """
+        if not self._connection.poll(START_S):
+            raise BenchmarkError(f"{self._name}: nothing for {START_S:.0f} s")
+        answer = self._connection.recv()
+        if isinstance(answer, str) and answer != "ready":
+            raise BenchmarkError(f"{self._name}:\n{answer}")
+        return 0.0 if answer == "ready" else float(answer)
+
+    def end(self) -> None:
+        """Let it end."""
+        self._connection.close()
+        self._process.join(30)
+        self._process.kill()
 
 
 def sampling(side: str, env: str, envs: int, width: int) -> Turn:
