@@ -97,7 +97,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def setup(self, config: Mapping[str, Any]) -> None:
         """Take the trial's folder; the algorithm is built by the first `step()`, which knows what to do if that fails."""
         self._trial = TrialConfig.from_mapping(config[TRIAL])
-        self._first_bytes = self.__dict__.get("_first_bytes", 0)  # of the process, when it built its first algorithm
+        # These two are the process': a trial that it takes on later finds them.
+        self._first_bytes = self.__dict__.get("_first_bytes", 0)  # when it built its first algorithm
+        self._settled = self.__dict__.get("_settled", 0)  # times that it was
         self._measure_system = bool(config.get(MEASURE_SYSTEM))
         torch.set_num_threads(self._trial.threads_per_process)
         self._algorithm: Any = None  # RLlib's, while it lives
@@ -184,10 +186,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if checkpoints := self._folder.checkpoints():
             check_checkpoint(checkpoints[-1])
             self.load_checkpoint(str(checkpoints[-1]))
-        if self._trial.fast:
-            # The modules and the algorithm stay as they are: full collections, 180 ms each, need not walk them.
-            gc.collect()
-            gc.freeze()
+        if self._trial.fast and not self._settled:
+            _settle()
+            self._settled = 1
 
     def _report(self) -> dict[str, Any]:
         """Train to the next grid point, evaluate, save."""
@@ -402,24 +403,40 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     def cleanup(self) -> None:
         """Stop runners and learners, and let go of the trial's folder."""
-        gc.unfreeze()
         if self._algorithm is not None:
             # Not stop(): RLlib's waits half a second for a monitor that is off.
             self._algorithm.cleanup()
             self._algorithm = None
+            self._forget()
         self._folder.close()
+
+    def _forget(self) -> None:
+        """Free what an algorithm left behind."""
+        if self._settled == 1:  # with the first algorithm, which is gone
+            _settle()
+            self._settled = 2
+        else:
+            gc.collect()
 
     def _abandon(self) -> None:
         """Stop what is left of the algorithm after a fault, by force: a runner may hang, and its CPU is needed."""
         if self._algorithm is None:
             return
-        gc.unfreeze()
         algorithm, self._algorithm = self._algorithm, None
         learners = algorithm.learner_group._worker_manager.actors().values() if algorithm.learner_group.is_remote else []
         for actor in [*algorithm.env_runner_group._worker_manager.actors().values(), *learners]:
             ray.kill(actor)
         with suppress(Exception):
             algorithm.cleanup()
+        del algorithm
+        self._forget()
+
+
+def _settle() -> None:
+    """Take what is there now, such as RLlib's modules, out of Python's full collections: they took 180 ms each."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _learned(report: Report) -> dict[str, float]:
