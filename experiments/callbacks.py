@@ -30,7 +30,7 @@ def seed_streams(*, seed: int, threads: int, env_runner: Any, segment: int = 0, 
     env_seeds = stream_seeds(seed, Role.ENV, env_runner.num_envs, first_env, segment)
     # An environment with a vector entry point has one generator for all its sub-environments.
     one_generator = env_runner.config.gym_env_vectorize_mode == "vector_entry_point"
-    one_generator = one_generator and not isinstance(env_runner.env.unwrapped, EnvPoolVector)
+    one_generator = one_generator and not isinstance(getattr(env_runner.env, "unwrapped", None), EnvPoolVector)  # None: beside remote ones
     env_runner._seed = env_seeds[0] if one_generator and env_seeds else env_seeds
     seed_process(process_seed(seed, Role.RUNNER, index, segment))
 
