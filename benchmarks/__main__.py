@@ -15,6 +15,7 @@ NAMES = (
     "study_vs_stock",
     "fast",
     "fast_memory",
+    "reuse",
     "study_fast",
     "loading",
     "report",
