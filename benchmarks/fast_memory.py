@@ -20,7 +20,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 def measure(quick: bool) -> Report:
     """Run it."""
-    minutes = 0.1 if quick else 10.0
+    minutes = 0.1 if quick else 5.0
     sides = {name: fast_sides.Side(name, function, "fast", settings) for name, (function, settings) in CASES.items()}
     try:
         found = _sampled(sides, minutes)

@@ -226,7 +226,7 @@ def replay(side: str, algorithm: str, **training: Any) -> Turn:
         config.rl_module(model_config={"fcnet_hiddens": [64, 64], "fcnet_activation": "relu", "head_fcnet_hiddens": []})
     config.training(train_batch_size_per_learner=_BATCH[algorithm], num_steps_sampled_before_learning_starts=_WARM_UP, **training)
     config.debugging(seed=0, log_level="ERROR")
-    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=500)
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration={"dqn": 500, "sac": 50}[algorithm])
     _start_ray(1)
     return _trained(config, side)
 
@@ -245,8 +245,8 @@ def _sb3_replay(algorithm: str) -> Turn:
         model = SAC("MlpPolicy", "Pendulum-v1", batch_size=_BATCH["sac"], learning_starts=_WARM_UP, seed=0, device="cpu")
 
     def turn() -> int:
-        model.learn(500, reset_num_timesteps=False)
-        return 500
+        model.learn(200, reset_num_timesteps=False)
+        return 200
 
     return _settled(turn)
 
