@@ -182,6 +182,8 @@ def assert_same_results(found: Any, expected: list[Any]) -> None:
 def test_what_is_not_finite_is_dealt_with_as_in_rllib(caplog: pytest.LogCaptureFixture) -> None:
     fast, stock = learners(lambda fast: dqn(fast, td_error_loss_fn="mse", grad_clip=None))
     rng = np.random.default_rng(1)
+    for name in ("ray", "ray.rllib"):
+        caplog.set_level(logging.WARNING, logger=name)
     fast.begin_lean()
     for number in range(12):
         batch = columns(stock, rng)
