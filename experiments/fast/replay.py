@@ -10,6 +10,7 @@ modules. Priorities are numbers of 64 bits, as RLlib's algorithms give them; of 
 """
 
 import copy
+from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -376,16 +377,17 @@ class _InColumns(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib ships no t
 
     def add_chunks(self, chunks: Sequence[Chunk]) -> None:
         """Add what episodes hold, without the episodes."""
-        raise NotImplementedError
+        """Choose transitions, with the random numbers that RLlib would draw."""
 
     def _draw(self, num_items: int, n_step: Any, gamma: float, beta: float) -> Sample:
-        raise NotImplementedError
 
     def _chunks(self, episodes: Any) -> list[Chunk]:
+    @abstractmethod
         """What RLlib's episodes hold, without lookbacks."""
         chunks = []
         for episode in force_list(episodes):
             observations, actions = _leaves(episode.observations), _leaves(episode.actions)
+    @abstractmethod
             if self._spaces[0] is None:
                 self._spaces = episode.observation_space, episode.action_space
             if not self._rows.actions and len(episode):
@@ -452,7 +454,7 @@ class _InColumns(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib ships no t
             `terminateds`, `truncateds`, `weights` and `n_step`.
 
         Raises:
-            NotImplementedError: Something is asked for that is not stored.
+            ValueError: Something is asked for that is not stored, or there is nothing to sample from.
         """
         _refuse(**others)
         sample, rows = self._sample(num_items, n_step, gamma, beta), self._rows
@@ -630,11 +632,11 @@ class FastEpisodeReplayBuffer(_InColumns):
         what was asked for, as in RLlib.
 
         Raises:
-            NotImplementedError: Something is asked for that is not stored.
+            ValueError: Something is asked for that is not stored, or there is nothing to sample from.
         """
         _refuse(**others)
         if not sample_episodes:
-            raise NotImplementedError("Rows of consecutive steps, without sample_episodes=True, are left to RLlib's EpisodeReplayBuffer.")
+            raise ValueError("Rows of consecutive steps, without sample_episodes=True, are left to RLlib's EpisodeReplayBuffer.")
         if n_step is None:
             raise ValueError("Episodes are sampled with n_step given.")
         sample = self._sample(num_items or batch_size_B or self.batch_size_B, n_step, gamma, 0.0)
@@ -782,7 +784,7 @@ class FastPrioritizedEpisodeReplayBuffer(_InColumns, PrioritizedEpisodeReplayBuf
         The arguments are RLlib's.
 
         Raises:
-            NotImplementedError: Something is asked for that is not stored.
+            ValueError: Something is asked for that is not stored, or there is nothing to sample from.
         """
         _refuse(**{**others, "batch_length_T": 0})  # which RLlib's takes and does not look at
         sample = self._sample(num_items or batch_size_B or self.batch_size_B, n_step or 1, gamma, beta)
@@ -890,9 +892,9 @@ def _refuse(
 ) -> None:
     """Refuse to sample what is not there."""
     if batch_length_T or lookback or min_batch_length_T:
-        raise NotImplementedError("Sequences, as stateful modules need them, are left to RLlib's EpisodeReplayBuffer.")
+        raise ValueError("Sequences, as stateful modules need them, are left to RLlib's EpisodeReplayBuffer.")
     if include_infos or include_extra_model_outputs:
-        raise NotImplementedError("Infos and extra model outputs are left to RLlib's replay buffers.")
+        raise ValueError("Infos and extra model outputs are left to RLlib's replay buffers.")
 
 
 def _per_agent(counts: Mapping[str, float]) -> dict[str, Any]:
