@@ -331,14 +331,22 @@ class _InColumns(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib ships no t
     `get_metrics` logs what was added and sampled since its last call; `metrics` does not show it before.
     """
 
-    def _set_up(self, capacity: int, batch_size: int, batch_length: int, metrics_window: int) -> None:
-        """Instead of RLlib's `__init__`, which makes lists of several times the capacity."""
+    def __init__(
+        self,
+        capacity: int = 10000,
+        *,
+        batch_size_B: int = 16,  # noqa: N803  # RLlib's names
+        batch_length_T: int = 64,  # noqa: N803
+        metrics_num_episodes_for_smoothing: int = 100,
+        **kwargs: Any,
+    ) -> None:
+        # Not RLlib's as well: it makes lists of several times the capacity.
         self.capacity = capacity
-        self.batch_size_B = batch_size
-        self.batch_length_T = batch_length
+        self.batch_size_B = batch_size_B
+        self.batch_length_T = batch_length_T
         self.rng = np.random.default_rng()
         self.metrics = MetricsLogger(root=False)
-        self._metrics_num_episodes_for_smoothing = metrics_window
+        self._metrics_num_episodes_for_smoothing = metrics_num_episodes_for_smoothing
         self.sampled_timesteps = 0
         self._num_timesteps_added = 0
         self._last_sampled_indices: list[int] = []
@@ -375,19 +383,19 @@ class _InColumns(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib ships no t
         """The episodes, the oldest first: made anew, without infos and extra model outputs."""
         return [self._episode(stored) for stored in self._stored.values()]
 
+    @abstractmethod
     def add_chunks(self, chunks: Sequence[Chunk]) -> None:
         """Add what episodes hold, without the episodes."""
+
+    @abstractmethod
+    def _draw(self, num_items: int, n_step: Any, gamma: float, beta: float) -> Sample:
         """Choose transitions, with the random numbers that RLlib would draw."""
 
-    def _draw(self, num_items: int, n_step: Any, gamma: float, beta: float) -> Sample:
-
     def _chunks(self, episodes: Any) -> list[Chunk]:
-    @abstractmethod
         """What RLlib's episodes hold, without lookbacks."""
         chunks = []
         for episode in force_list(episodes):
             observations, actions = _leaves(episode.observations), _leaves(episode.actions)
-    @abstractmethod
             if self._spaces[0] is None:
                 self._spaces = episode.observation_space, episode.action_space
             if not self._rows.actions and len(episode):
@@ -568,17 +576,6 @@ class FastEpisodeReplayBuffer(_InColumns):
     DQN takes it by its dotted path: `.training(replay_buffer_config={"type": "experiments.fast.replay.FastEpisodeReplayBuffer", ...})`.
     """
 
-    def __init__(
-        self,
-        capacity: int = 10000,
-        *,
-        batch_size_B: int = 16,  # noqa: N803  # RLlib's names
-        batch_length_T: int = 64,  # noqa: N803
-        metrics_num_episodes_for_smoothing: int = 100,
-        **kwargs: Any,
-    ) -> None:
-        self._set_up(capacity, batch_size_B, batch_length_T, metrics_num_episodes_for_smoothing)
-
     def _forget(self) -> None:
         super()._forget()
         self._order = np.zeros(1024, np.int64)  # the rows that steps start from, in the order in which they came
@@ -686,21 +683,12 @@ class FastPrioritizedEpisodeReplayBuffer(_InColumns, PrioritizedEpisodeReplayBuf
     `.training(replay_buffer_config={"type": "experiments.fast.replay.FastPrioritizedEpisodeReplayBuffer", ...})`.
     """
 
-    def __init__(
-        self,
-        capacity: int = 10000,
-        *,
-        batch_size_B: int = 16,  # noqa: N803  # RLlib's names
-        batch_length_T: int = 1,  # noqa: N803
-        alpha: float = 1.0,
-        metrics_num_episodes_for_smoothing: int = 100,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, capacity: int = 10000, *, batch_length_T: int = 1, alpha: float = 1.0, **others: Any) -> None:  # noqa: N803
         if alpha < 0:
             raise ValueError(f"alpha={alpha}: must not be negative.")
         self._alpha = alpha
         self._max_priority = 1.0
-        self._set_up(capacity, batch_size_B, batch_length_T, metrics_num_episodes_for_smoothing)
+        super().__init__(capacity, batch_length_T=batch_length_T, **others)
 
     def _forget(self) -> None:
         super()._forget()
