@@ -118,12 +118,14 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
         on_episode_end=log_episode,
     )
     config.debugging(seed=process_seed(trial.seed, Role.ALGORITHM), log_level="WARN", log_sys_usage=False)
-    config.reporting(
-        min_time_s_per_iteration=0,
-        # One result per report at the finest; an asynchronous step can be as short as a fragment.
-        min_sample_timesteps_per_iteration=_iteration_env_steps(trial, config),
-        log_gradients=True,
-    )
+    many_steps = hasattr(config, "replay_buffer_config") or isinstance(config, IMPALAConfig)  # an asynchronous one can be a fragment
+    if many_steps and trial.measurement is not None:
+        config.reporting(min_time_s_per_iteration=trial.measurement.block_s / 2, min_sample_timesteps_per_iteration=0)
+    else:
+        # One result per report at the finest; one training step of an on-policy algorithm.
+        least = max(1, trial.report_every_env_steps // 4) if many_steps else 0
+        config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=least)
+    config.reporting(log_gradients=True)
     # A fault ends the trial with its reason: RLlib's own restarts would change the result in silence.
     config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
     config.checkpointing(export_native_model_files=False)
@@ -148,13 +150,6 @@ def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
         raise ConfigurationError(f"env.backend=envpool: {reason}.")
     settings = {"gym_id": env.id, "num_threads": trial.threads_per_process}
     return f"{envpool.__name__}:{envpool.ID}", settings, "vector_entry_point"
-
-
-def _iteration_env_steps(trial: TrialConfig, config: AlgorithmConfig) -> int:
-    """Env steps after which RLlib's `train()` returns: 0 for one training step of an on-policy algorithm."""
-    if hasattr(config, "replay_buffer_config") or isinstance(config, IMPALAConfig):
-        return min(trial.report_every_env_steps, max(1, trial.report_every_env_steps // 4))
-    return 0
 
 
 def check_settings(algorithm: Mapping[str, Any]) -> None:

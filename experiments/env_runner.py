@@ -10,26 +10,46 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from experiments.errors import reason_of
 from experiments.fast.env_runner import FastEnvRunner, deferrable
 from experiments.metrics import NonFiniteError
+from experiments.runner_clock import RunnerClock
 
 
 class EnvRunnerError(RuntimeError):
     """A runner failed; the message is the error's class and first line."""
 
 
-class _WithReasons:
-    """Says why it failed. RLlib's ends its process without a word, and hides an environment's error behind an empty one.
+class _Observed:
+    """Says why it failed, and what it did with its time.
+
+    RLlib's ends its process without a word, and hides an environment's error behind an empty one.
 
     Observations and rewards must be finite: a network's tanh, for one, turns an infinite observation into a number that looks well.
     """
 
     worker_index: int
     num_env_steps_sampled_lifetime: int
+    metrics: Any
 
     def __init__(self, **kwargs: Any) -> None:
         try:
             super().__init__(**kwargs)
         except Exception as error:
             raise EnvRunnerError(reason_of(error)) from error
+        self._clock = RunnerClock()
+        self._clock.attach(self.metrics)
+
+    def sample(self, **kwargs: Any) -> Any:
+        """Sample, and measure it."""
+        with self._clock.sampling():
+            return super().sample(**kwargs)  # type: ignore[misc]  # RLlib's, beside this class
+
+    def get_metrics(self) -> Any:
+        """RLlib's, and the seconds since the last call."""
+        self._clock.log(self.metrics, self.worker_index)
+        return super().get_metrics()  # type: ignore[misc]
+
+    def see_seconds(self, env_step_s: float, inference_s: float) -> None:
+        """Count what the fast runner's steps took."""
+        self._clock.add(env_step_s, inference_s)
 
     def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `func` on this runner, for the trial's process.
@@ -47,7 +67,7 @@ class _WithReasons:
             raise EnvRunnerError(reason_of(error)) from error
 
     def _try_env_reset(self, **kwargs: Any) -> Any:
-        observations, infos = super()._try_env_reset(**kwargs)  # type: ignore[misc]  # RLlib's, beside this class
+        observations, infos = super()._try_env_reset(**kwargs)  # type: ignore[misc]
         self._check_finite("observation", observations)
         return observations, infos
 
@@ -79,9 +99,9 @@ class _WithReasons:
                 )
 
 
-class EnvRunner(_WithReasons, SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships no type information
+class EnvRunner(_Observed, SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships no type information
     """RLlib's own."""
 
 
-class FastRunner(_WithReasons, FastEnvRunner):
+class FastRunner(_Observed, FastEnvRunner):
     """The fast one: the same episodes."""

@@ -1,10 +1,11 @@
-"""What a learner logs: means over an update beside the values of its last minibatch."""
+"""What a learner logs: means over an update beside the values of its last minibatch, and how long its updates take."""
 
 from typing import Any
 
 import torch
+from ray.rllib.utils.metrics import ALL_MODULES
 
-from experiments.metrics import LEARNER_KEYS, MINIBATCH_MEANS
+from experiments.metrics import LEARNER_KEYS, LEARNER_SECONDS, LEARNER_THREAD_TIMER, MINIBATCH_MEANS, sum_blocks
 
 
 def average_over_minibatches(learner: Any) -> None:
@@ -36,3 +37,17 @@ def average_over_minibatches(learner: Any) -> None:
     metrics.log_value = log_mean_too
     if hasattr(learner, "minibatch_values"):  # a learner of experiments.fast: it logs the last minibatch only, and shows the others
         learner.minibatch_values = keep
+
+
+def time_updates(learner: Any) -> None:
+    """Make an asynchronous RLlib learner report the seconds that its thread spends on updates.
+
+    Args:
+        learner: In its own process, as above.
+    """
+    metrics = learner.metrics
+
+    def count(part: str, seconds: float) -> None:
+        metrics.log_value((ALL_MODULES, part), seconds, reduce="sum")
+
+    sum_blocks(metrics, lambda key: LEARNER_SECONDS if key == (ALL_MODULES, LEARNER_THREAD_TIMER) else None, count)

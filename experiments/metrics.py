@@ -1,7 +1,7 @@
 """The metric contract: names, units, and their extraction from RLlib's results. Standard library only."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,6 +23,16 @@ METRICS: dict[str, str] = {
     "throughput/learn_share": "share of training seconds spent in learner updates and the replay buffer",
     "throughput/sync_share": "share of training seconds spent sending weights and connector states",
     "throughput/other_share": "the rest of the training seconds",
+    "time/env_step_share": "share of the wall-clock since the last report spent stepping environments",
+    "time/inference_share": "share of it spent in the policy that acts",
+    "time/connectors_share": "share of it spent on connectors, and on making episodes of steps",
+    "time/transfer_share": "share of it spent moving samples from the runners to the trial's process",
+    "time/waiting_share": "share of it spent waiting for the slowest runner",
+    "time/learn_share": "share of it spent in learner updates and the replay buffer",
+    "time/sync_share": "share of it spent sending weights and connector states",
+    "time/evaluation_share": "share of it spent in evaluations",
+    "time/logging_share": "share of it spent on reports and checkpoints",
+    "time/unexplained_share": "the rest of it",
     "progress/env_steps": "env steps sampled so far",
     "progress/iterations": "RLlib iterations so far",
     "progress/updates": "gradient steps so far",
@@ -40,12 +50,23 @@ METRICS: dict[str, str] = {
     "learner/staleness_updates": "updates between the policy that sampled and the one that learns",
     "system/cpu_percent": "CPU of the trial's process tree; 100 is one core",
     "system/memory_mib": "resident memory of the trial's process tree, MiB",
+    "system/driver_cpu_percent": "CPU of the trial's own process, where it has others; 100 is one core",
+    "system/runners_cpu_percent": "CPU of its env runners, likewise",
+    "system/learners_cpu_percent": "CPU of its learners, likewise",
+    "system/driver_memory_mib": "resident memory of the trial's own process, where it has others, MiB",
+    "system/runners_memory_mib": "resident memory of its env runners, MiB",
+    "system/learners_memory_mib": "resident memory of its learners, MiB",
+    "system/machine_cpu_percent": "CPU use of the machine that the trial's own process is on; 100 is all its cores",
+    "system/other_cpu_percent": "CPU of what is not the study's on it; 100 is one core",
+    "system/runner_cpu_share": "share of the runners' sampling seconds in which they had a CPU",
     "system/gpu_percent": "use of the machine's GPUs, mean",
     "final/score": "mean return of the final evaluation",
     "final/auc": "area under eval/return_mean over env steps, divided by the budget",
     "final/env_steps_to_target": "env steps until eval/return_mean first holds the target for 2 evaluations",
     "final/seconds_to_target": "training seconds until then",
     "final/env_steps_per_s": "env steps per training second over the trial, warm-up left out",
+    "final/trained_steps_per_s": "steps that the learner consumed per training second, likewise",
+    "final/disturbed_share": "share of a throughput's seconds in which others used more of the machine than the measurement allows",
     "final/train_s": "training seconds of the trial",
     "final/wall_s": "seconds of the trial, all included",
 }
@@ -54,7 +75,7 @@ METRICS: dict[str, str] = {
 
 def depends_on_clock(metric: str) -> bool:
     """Whether a metric measures time or load, and so differs between two runs of one trial that are otherwise the same."""
-    return metric.startswith(("system/", "throughput/")) or metric.endswith(("_s", "/seconds_to_target"))
+    return metric.startswith(("system/", "throughput/", "time/")) or metric.endswith(("_s", "/seconds_to_target"))
 
 
 PHASES = {
@@ -68,6 +89,18 @@ PHASES = {
     "synch_env_connectors": "sync",
 }
 """RLlib's timer names (`rllib/utils/metrics/__init__.py`) to the parts of a training second."""
+
+RUNNER_TIMERS = {"env_step_timer": "env_step", "rlmodule_inference_timer": "inference"}
+"""RLlib's timer names of an env runner (likewise) to the parts of its sampling seconds."""
+
+LEARNER_THREAD_TIMER = "learner_thread_update_timer"
+"""RLlib's timer of an asynchronous learner (`rllib/utils/metrics/__init__.py`)."""
+
+RUNNER_SECONDS = "suite_runner_seconds"
+"""Key under `env_runners` of an RLlib result: by runner index, the seconds of `RunnerClock`."""
+
+LEARNER_SECONDS = "suite_learner_seconds"
+"""Key under `learners/__all_modules__` of an RLlib result: seconds in which an asynchronous learner was updating, summed over learners."""
 
 LEARNER_KEYS: dict[str, tuple[str, ...]] = {
     "learner/loss": ("total_loss",),
@@ -180,36 +213,169 @@ class PhaseClock:
 
     def attach(self, metrics_logger: Any) -> None:
         """Measure along with the `log_time` blocks of an RLlib MetricsLogger."""
-        log_time = metrics_logger.log_time
+        sum_blocks(metrics_logger, lambda key: PHASES.get(key[-1]) if isinstance(key, tuple) and key[0] == "timers" else None, self._count)
 
-        def timed(key: Any, **kwargs: Any) -> Any:
-            block = log_time(key, **kwargs)
-            phase = PHASES.get(key[-1]) if isinstance(key, tuple) and key[0] == "timers" else None
-            return block if phase is None else self._measure(phase, block)
+    def _count(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] += seconds
 
-        metrics_logger.log_time = timed
+    def add(self, timer: str, seconds: float) -> None:
+        """Count seconds that went by beside the blocks, under the name of one of RLlib's timers."""
+        self._count(PHASES[timer], seconds)
+
+    def take(self) -> dict[str, float]:
+        """The seconds of each phase; the clock starts anew."""
+        taken, self.seconds = self.seconds, dict.fromkeys(self.seconds, 0.0)
+        return taken
+
+
+def sum_blocks(metrics_logger: Any, part_of: Callable[[Any], str | None], count: Callable[[str, float], None]) -> None:
+    """Measure along with the `log_time` blocks of an RLlib MetricsLogger.
+
+    Args:
+        metrics_logger: RLlib's.
+        part_of: The part that a block's key belongs to; None for a block that does not count.
+        count: Takes a part and the seconds of a block, which may be another thread's.
+    """
+    log_time = metrics_logger.log_time
 
     @contextmanager
-    def _measure(self, phase: str, block: Any) -> Iterator[None]:
+    def measured(part: str, block: Any) -> Iterator[None]:
         start = perf_counter()
         try:
             with block:
                 yield
         finally:
-            self.seconds[phase] += perf_counter() - start
+            count(part, perf_counter() - start)
 
-    def add(self, timer: str, seconds: float) -> None:
-        """Count seconds that went by beside the blocks, under the name of one of RLlib's timers."""
-        self.seconds[PHASES[timer]] += seconds
+    def timed(key: Any, **kwargs: Any) -> Any:
+        block = log_time(key, **kwargs)
+        part = part_of(key)
+        return block if part is None else measured(part, block)
 
-    def shares(self, train_s: float) -> dict[str, float]:
-        """The `throughput/*_share` metrics of `train_s` seconds, which add to 1; the clock starts anew."""
-        known = sum(self.seconds.values())
-        total = max(train_s, known, 1e-9)
-        shares = {f"throughput/{phase}_share": spent / total for phase, spent in self.seconds.items()}
-        shares["throughput/other_share"] = (total - known) / total
-        self.seconds = dict.fromkeys(self.seconds, 0.0)
-        return shares
+    metrics_logger.log_time = timed
+
+
+def training_shares(phases: Mapping[str, float], train_s: float) -> dict[str, float]:
+    """The `throughput/*_share` metrics of `train_s` seconds, which add to 1.
+
+    Args:
+        phases: Of a `PhaseClock`, over these seconds.
+        train_s: Training seconds.
+    """
+    known = sum(phases.values())
+    total = max(train_s, known, 1e-9)
+    shares = {f"throughput/{phase}_share": spent / total for phase, spent in phases.items()}
+    shares["throughput/other_share"] = (total - known) / total
+    return shares
+
+
+@dataclass(frozen=True)
+class RunnerSeconds:
+    """What an env runner did with its time, in seconds.
+
+    Attributes:
+        sample: In `sample()`, all in all; 0 where RLlib's `sample()` is passed by.
+        env_step: Of these, stepping environments.
+        inference: Of these, in the policy.
+        cpu: CPU seconds of the runner's process while it sampled.
+    """
+
+    sample: float = 0.0
+    env_step: float = 0.0
+    inference: float = 0.0
+    cpu: float = 0.0
+
+    def __add__(self, other: "RunnerSeconds") -> "RunnerSeconds":
+        return RunnerSeconds(
+            self.sample + other.sample, self.env_step + other.env_step, self.inference + other.inference, self.cpu + other.cpu
+        )
+
+
+def runner_seconds(runner_results: Mapping[str, Any]) -> dict[str, RunnerSeconds]:
+    """What each env runner did in an iteration, by its index, from RLlib's `env_runners` results."""
+    return {
+        index: RunnerSeconds(**{name: float(seconds) for name, seconds in parts.items() if not math.isnan(seconds)})
+        for index, parts in runner_results.get(RUNNER_SECONDS, {}).items()
+    }
+
+
+@dataclass
+class TimeUse:
+    """Where the wall-clock between two reports goes.
+
+    A trial with a synchronous algorithm does one thing at a time. With remote runners, its sampling seconds are split in four: what they
+    did on average (`env_step`, `inference`, `connectors`), what the slowest did beyond the average (`waiting`), and the rest, in which
+    samples were on their way (`transfer`).
+
+    With an asynchronous algorithm, runners sample while the learner learns. Its time is the learner's: `learn` while it updates. While it
+    waits for data, the time is split as the runners spend theirs, where `transfer` is what they do not spend in `sample()`.
+
+    Attributes:
+        asynchronous: Whether runners sample while the learner learns.
+        runners: By index, what they did.
+        learner_s: Seconds in which the asynchronous learners were updating, mean over learners.
+        evaluation_s: Seconds in evaluations.
+        logging_s: Seconds on reports and checkpoints.
+    """
+
+    asynchronous: bool = False
+    runners: dict[str, RunnerSeconds] = field(default_factory=dict)
+    learner_s: float = 0.0
+    evaluation_s: float = 0.0
+    logging_s: float = 0.0
+
+    def add(self, runners: Mapping[str, RunnerSeconds], learner_s: float) -> None:
+        """Take in an iteration."""
+        self.learner_s += learner_s
+        for index, seconds in runners.items():
+            self.runners[index] = self.runners.get(index, RunnerSeconds()) + seconds
+
+    def runner_cpu_share(self) -> float | None:
+        """Share of the runners' sampling seconds in which they had a CPU; None if nothing is known of them."""
+        sampling = sum(r.sample for r in self.runners.values())
+        return sum(r.cpu for r in self.runners.values()) / sampling if sampling else None
+
+    def shares(self, wall_s: float, phases: Mapping[str, float]) -> dict[str, float]:
+        """The `time/*_share` metrics of `wall_s` seconds, which add to 1.
+
+        Args:
+            wall_s: Seconds since the last report.
+            phases: Of the trial's `PhaseClock`, over the same seconds.
+        """
+        seconds = {"evaluation": self.evaluation_s, "logging": self.logging_s}
+        if self.asynchronous:
+            left = max(0.0, wall_s - self.evaluation_s - self.logging_s)
+            seconds["learn"] = min(self.learner_s, left)
+            whole = max(left, self._mean("sample"))
+            acting = {"env_step": self._mean("env_step"), "inference": self._mean("inference"), "connectors": self._connectors_s()}
+            acting["transfer"] = whole - sum(acting.values())
+            waiting_s = left - seconds["learn"]
+            seconds |= {part: spent / whole * waiting_s for part, spent in acting.items() if whole and self.runners}
+        else:
+            seconds |= {"learn": phases["learn"], "sync": phases["sync"], **self._sampling(phases["sample"])}
+        total = max(wall_s, sum(seconds.values()), 1e-9)
+        seconds["unexplained"] = total - sum(seconds.values())
+        return {f"time/{part}_share": max(0.0, spent) / total for part, spent in seconds.items()}
+
+    def _sampling(self, sample_s: float) -> dict[str, float]:
+        """The parts of the seconds that a synchronous algorithm spends sampling."""
+        if not self.runners:
+            return {}
+        env_step, inference = self._mean("env_step"), self._mean("inference")
+        if "0" in self.runners:  # in the trial's own process: what is not spent there is spent on the way in and out
+            parts = {"env_step": env_step, "inference": inference, "connectors": max(0.0, sample_s - env_step - inference)}
+        else:
+            slowest = max(r.sample for r in self.runners.values())
+            parts = {"env_step": env_step, "inference": inference, "connectors": self._connectors_s()}
+            parts |= {"waiting": slowest - self._mean("sample"), "transfer": max(0.0, sample_s - slowest)}
+        scale = min(1.0, sample_s / max(sum(parts.values()), 1e-9))  # an iteration's end may cut a runner's seconds from the trial's
+        return {part: scale * spent for part, spent in parts.items()}
+
+    def _connectors_s(self) -> float:
+        return max(0.0, self._mean("sample") - self._mean("env_step") - self._mean("inference"))
+
+    def _mean(self, what: str) -> float:
+        return math.fsum(getattr(r, what) for r in self.runners.values()) / max(1, len(self.runners))
 
 
 @dataclass

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from ray.tune import PlacementGroupFactory
 
 from experiments.algorithm import build_algorithm_config, checkpoint_bytes, longest_episode, on_policy_batch
@@ -117,8 +118,29 @@ class Plan:
 
     @property
     def trials(self) -> list[TrialConfig]:
-        """All trials, in the order in which they are run: a study that is cut short has every configuration in it."""
-        return [c.trial(seed, repeat) for repeat in range(self.repeats) for seed in self.seeds for c in self.configurations]
+        """All trials, in the order in which they are run: a study that is cut short has every configuration in it.
+
+        Where throughput is measured, a seed is a block, its configurations in an order of its own, drawn at random: what changes on the
+        machine with time falls on all of them alike (Fisher, The Design of Experiments, 1935).
+        """
+        blocks = [(repeat, seed) for repeat in range(self.repeats) for seed in self.seeds]
+        return [self.configurations[i].trial(seed, repeat) for repeat, seed in blocks for i in self._order(repeat, seed)]
+
+    def _order(self, repeat: int, seed: int) -> list[int]:
+        indices = list(range(len(self.configurations)))
+        return np.random.default_rng([repeat, seed]).permutation(indices).tolist() if self.is_measured else indices
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether trials measure their throughput, in place of training to a budget."""
+        return self.suite.measurement is not None
+
+    @property
+    def bundles(self) -> list[dict[str, float]] | None:
+        """What every trial reserves, so that trials of different layouts can take turns in one process; None: each its own."""
+        largest = max((c.request for c in self.configurations), key=lambda r: (r.required_resources.get("CPU", 0), len(r.bundles)))
+        serves_all = all(_holds(largest.bundles, c.request.bundles) for c in self.configurations)
+        return [dict(b) for b in largest.bundles] if self.is_measured and serves_all else None
 
     @property
     def repeats(self) -> int:
@@ -159,6 +181,7 @@ class Plan:
             "repeats": self.repeats,
             "axes": {_param_name(path): path for path in self.searched},
             "exclusive": self.exclusive,
+            "phase": "throughput" if self.is_measured else "fixed",
             "configurations": [
                 {
                     "config": c.label,
@@ -181,6 +204,11 @@ class Plan:
         configurations, seeds = len(self.configurations), len(self.seeds)
         repeated = f" x {self.repeats} repeats" if self.repeats > 1 else ""
         trials = _plural(configurations * seeds * self.repeats, "trial")
+        if (how := self.suite.measurement) is not None:
+            return (
+                f"{_plural(configurations, 'configuration')} x {_plural(seeds, 'seed')}{repeated} = {trials}, one at a time, in random "
+                f"order, each measured for {how.seconds:g} to {how.max_seconds:g} s after {how.warmup_s:g} s of warm-up"
+            )
         return (
             f"{_plural(configurations, 'configuration')} x {_plural(seeds, 'seed')}{repeated} = {trials}, "
             f"{self.total_env_steps:,} env steps, reported every {self.report_every_env_steps:,}, {self.concurrency} at once"
@@ -188,6 +216,8 @@ class Plan:
 
     def checkpoints(self) -> str:
         """When trials save themselves, and what that takes on disk, in a line."""
+        if self.is_measured:
+            return "none: a throughput that was interrupted is measured anew"
         spacings = sorted({c.trial(0).checkpoint.every_env_steps or c.suite.budget_env_steps for c in self.configurations})
         spacing = " or ".join(f"{every:,}" for every in spacings)
         policy, sizes = self.suite.checkpoint, [c.checkpoint_bytes for c in self.configurations]
@@ -265,8 +295,9 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
     num_trials = len(drawn) * len(suite.seeds) * suite.repeats
     if num_trials > MAX_TRIALS:
         raise ConfigurationError(f"study.space, seeds and repeats make {num_trials:,} trials, more than {MAX_TRIALS:,}.")
-    settled_points = [(point, settle(resolved(point), cluster, num_trials)) for point in drawn]
-    settled_corners = [settle(resolved(c), cluster, num_trials) for c in (corners(space) if suite.search.name != "grid" else [])]
+    side_by_side = num_trials if suite.measurement is None else 1
+    settled_points = [(point, settle(resolved(point), cluster, side_by_side)) for point in drawn]
+    settled_corners = [settle(resolved(c), cluster, side_by_side) for c in (corners(space) if suite.search.name != "grid" else [])]
     grid = _report_grid([*(settled for _, settled in settled_points), *settled_corners])
     for settled in settled_corners:
         build_algorithm_config(trial_config(settle_checkpoints(with_report_grid(settled, grid)), suite.seeds[0], "corner"))
@@ -284,9 +315,22 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
         size = checkpoint_bytes(trial, config)
         configurations[trial.config_id] = Configuration(trial.label, point, settled, request, config.total_train_batch_size, size)
     _check_labels(list(configurations.values()))
-    limit = min(num_trials, suite.hardware.max_concurrent_trials or num_trials)
-    concurrency = min(trials_at_once(c.request, cluster, limit) for c in configurations.values())
-    return Plan(suite, composed, tuple(configurations.values()), tuple(space), cluster, concurrency)
+    found = tuple(configurations.values())
+    return Plan(suite, composed, found, tuple(space), cluster, concurrency_of(suite, found, cluster))
+
+
+def concurrency_of(suite: SuiteConfig, configurations: Sequence[Configuration], cluster: Cluster) -> int:
+    """How many trials of a study run side by side; throughput is measured one at a time."""
+    trials = len(configurations) * len(suite.seeds) * suite.repeats
+    limit = 1 if suite.measurement is not None else min(trials, suite.hardware.max_concurrent_trials or trials)
+    return min(trials_at_once(c.request, cluster, limit) for c in configurations)
+
+
+def _holds(bundles: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> bool:
+    """Whether processes that ask for `others` find their place in `bundles`."""
+    own, asked = ([(b.get("GPU", 0.0), b.get("CPU", 0.0)) for b in group] for group in (bundles, others))
+    pairs = zip(sorted(own, reverse=True), sorted(asked, reverse=True), strict=False)
+    return len(own) >= len(asked) and all(has[0] >= needs[0] and has[1] >= needs[1] for has, needs in pairs)
 
 
 CHECKPOINTS_PER_TRIAL = 4

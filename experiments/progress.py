@@ -25,6 +25,8 @@ from experiments.trial_folder import Report
 LINE_EVERY_S = 15.0
 """Spacing of progress lines where there is no terminal."""
 MOST_ROWS = 16
+MOST_LAYOUTS = 4
+"""Layouts of a study that are named before it starts; `dry_run=true` lists all."""
 MOST_OF_A_CAUSE = 3
 """Failures of one cause that are shown as they happen."""
 
@@ -33,8 +35,9 @@ MOST_OF_A_CAUSE = 3
 class _Row:
     label: str
     seed: int
-    budget: int
+    work: int  # env steps to sample; where throughput is measured, 1
     status: str = "starting"
+    done: int = 0  # of the work
     env_steps: int = 0
     return_mean: float = math.nan
     env_steps_per_s: float = math.nan
@@ -48,10 +51,11 @@ class ProgressCallback(DriverCallback):
         """Show `plan` on `console`."""
         self._plan, self._console = plan, console
         self._rows: dict[str, _Row] = {}
-        self._before: dict[str, int] = {}  # env steps of an earlier execution
+        self._before: dict[str, int] = {}  # done by an earlier execution
         self._causes: Counter[str] = Counter()
         self._start = self._last_line = time.monotonic()
-        self._total = plan.total_env_steps
+        self._total = len(plan.trials) if plan.is_measured else plan.total_env_steps
+        self._what = "work" if plan.is_measured else "env steps"
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
 
     def __enter__(self) -> "ProgressCallback":
@@ -67,7 +71,8 @@ class ProgressCallback(DriverCallback):
         """A row for a trial that an earlier execution of the study began or finished."""
         row = self._row(trial)
         row.status = "finished" if last.done else "waiting"
-        row.env_steps = self._before[trial.folder_name] = last.env_steps
+        row.env_steps = last.env_steps
+        row.done = self._before[trial.folder_name] = row.work if last.done else 0 if self._plan.is_measured else last.env_steps
         row.return_mean = last.metrics.get("final/score", last.metrics.get("eval/return_mean", math.nan))
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -82,6 +87,7 @@ class ProgressCallback(DriverCallback):
         if FAILURE in result:
             return
         row.status, row.changed, row.env_steps = "running", time.monotonic(), max(row.env_steps, int(result[STEP]))
+        row.done = row.done if self._plan.is_measured else row.env_steps
         row.return_mean = result.get("eval/return_mean", row.return_mean)
         row.env_steps_per_s = result["throughput/env_steps_per_s"]
         self._line()
@@ -91,20 +97,21 @@ class ProgressCallback(DriverCallback):
         row = self._row(config_of(trial))
         row.status, row.changed = "finished", time.monotonic()
         row.return_mean = trial.last_result.get("final/score", row.return_mean)
-        row.env_steps = row.budget
+        row.env_steps_per_s = trial.last_result["final/env_steps_per_s"]
+        row.done = row.work
 
     def on_failure(self, trial: Any, reason: str) -> None:
         """The row has failed: said at once, but a cause that hits many trials only for the first of them."""
         row = self._row(config_of(trial))
         row.status, row.changed = "failed", time.monotonic()
-        row.env_steps = row.budget  # nothing more will come of it
+        row.done = row.work  # nothing more will come of it
         self._causes[reason] += 1
         if self._causes[reason] <= MOST_OF_A_CAUSE:
             more = "; more of the same are counted at the end" if self._causes[reason] == MOST_OF_A_CAUSE else ""
             self._console.print(Text(f"failed: {row.label} seed {row.seed}: {reason}{more}", style="red"))
 
     def _row(self, trial: TrialConfig) -> _Row:
-        new = _Row(trial.label, trial.seed, trial.budget_env_steps, changed=time.monotonic())
+        new = _Row(trial.label, trial.seed, 1 if self._plan.is_measured else trial.budget_env_steps, changed=time.monotonic())
         return self._rows.setdefault(trial.folder_name, new)
 
     def _line(self) -> None:
@@ -115,11 +122,11 @@ class ProgressCallback(DriverCallback):
 
     def _overall(self) -> str:
         counts = Counter(row.status for row in self._rows.values())
-        done = sum(row.env_steps for row in self._rows.values())
+        done = sum(row.done for row in self._rows.values())
         trials = len(self._plan.trials)
         failed = f", {counts['failed']} failed" if counts["failed"] else ""
         return (
-            f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / self._total:.0f}% of the env steps, "
+            f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / self._total:.0f}% of the {self._what}, "
             f"{duration(time.monotonic() - self._start)} so far{self._left(done)}"
         )
 
@@ -143,11 +150,11 @@ class ProgressCallback(DriverCallback):
                 row.label,
                 str(row.seed),
                 Text(row.status, style=style),
-                f"{row.env_steps:,}/{row.budget:,}",
+                f"{row.env_steps:,}" if self._plan.is_measured else f"{row.done:,}/{row.work:,}",
                 _number(row.return_mean, ".1f"),
                 _number(row.env_steps_per_s, ",.0f"),
             )
-        done = sum(row.env_steps for row in self._rows.values())
+        done = sum(row.done for row in self._rows.values())
         hidden = len(self._rows) - MOST_ROWS
         more = [Text(f"and {hidden} more", style="dim")] if hidden > 0 else []
         bar = Table.grid()  # a bar alone in a group would not end its line
@@ -157,7 +164,9 @@ class ProgressCallback(DriverCallback):
 
 def plan_lines(plan: Plan) -> list[str]:
     """What a study is about to do."""
-    layouts = dict.fromkeys(f"{c.layout}" for c in plan.configurations)
+    layouts = list(dict.fromkeys(f"{c.layout}" for c in plan.configurations))
+    if len(layouts) > MOST_LAYOUTS:
+        layouts = [layouts[0], f"{len(layouts) - 2} others", layouts[-1]]
     return [
         f"study       {plan.study}: {plan.question}",
         f"trials      {plan.summary()}",

@@ -9,7 +9,15 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from experiments.errors import ConfigurationError
-from experiments.schema import CheckpointSettings, EnvSettings, EvaluationSettings, FaultSettings, SuiteConfig, parse
+from experiments.schema import (
+    CheckpointSettings,
+    EnvSettings,
+    EvaluationSettings,
+    FaultSettings,
+    MeasurementSettings,
+    SuiteConfig,
+    parse,
+)
 
 GROUPS = ("algorithm", "env", "hardware")
 """Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""
@@ -46,6 +54,7 @@ class TrialConfig:
         faults: What the trial may survive. Not part of the hash: it does not change the result.
         fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same weights, but for what torch itself rounds
             by where an element lies, and the same metrics within rounding.
+        measurement: How its throughput is measured; None if it trains to its budget.
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
     """
@@ -61,6 +70,7 @@ class TrialConfig:
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     faults: FaultSettings = field(default_factory=FaultSettings)
     fast: bool = False
+    measurement: MeasurementSettings | None = None
     repeat: int = 0
     label: str = ""
 
@@ -71,6 +81,8 @@ class TrialConfig:
         content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
         if not self.fast:  # as it was before there was a choice
             del content["fast"]
+        if self.measurement is None:
+            del content["measurement"]
         if self.env.backend == "gymnasium":
             del content["env"]["backend"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
@@ -108,6 +120,7 @@ class TrialConfig:
                 "evaluation": EvaluationSettings(**mapping["evaluation"]),
                 "checkpoint": CheckpointSettings(**mapping["checkpoint"]),
                 "faults": FaultSettings(**mapping["faults"]),
+                "measurement": MeasurementSettings(**measurement) if (measurement := mapping.get("measurement")) else None,
             }
         )
 
@@ -127,6 +140,7 @@ def trial_config(suite: SuiteConfig, seed: int, label: str, repeat: int = 0) -> 
         checkpoint=suite.checkpoint,
         faults=suite.faults,
         fast=suite.fast,
+        measurement=suite.measurement,
         repeat=repeat,
         label=label,
     )

@@ -43,8 +43,8 @@ class Cluster:
 
 
 def local_machine(hardware: HardwareSettings) -> Cluster:
-    """This machine as the study may use it: what was declared, else what Ray would detect."""
-    cpus = hardware.num_cpus if hardware.num_cpus is not None else ray._private.utils.get_num_cpus()
+    """This machine as the study may use it: what was declared, else what Ray would detect, times `hardware.oversubscribe`."""
+    cpus = hardware.num_cpus if hardware.num_cpus is not None else ray._private.utils.get_num_cpus() * hardware.oversubscribe
     gpus = hardware.num_gpus if hardware.num_gpus is not None else _local_gpus()
     return Cluster((Node(cpus, gpus),))
 

@@ -25,6 +25,11 @@ MAX_TRIALS = 100_000
 """Of one study: more is a slip of the keyboard, and would only be found out after hours of checking each."""
 
 
+LEAST_BLOCK_S = 0.1
+"""Seconds: Linux counts CPU time in hundredths."""
+LEAST_BLOCKS = 4
+"""Of a measurement: fewer say nothing of how sure it is."""
+
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 """What goes into run names, experiment names, folders and MLflow's filters."""
 
@@ -99,6 +104,7 @@ class HardwareSettings:
         address: A running Ray cluster to join (`auto` or `host:port`); `None` starts Ray on this machine.
         num_cpus: CPUs to schedule on; `None` takes what is there. A larger number declares logical CPUs.
         num_gpus: GPUs to schedule on; `None` takes what is there. 0 puts every learner on the CPU.
+        oversubscribe: Logical CPUs for each one that is there, where `num_cpus` is `None` and Ray is started here.
         total_envs: Environments of one trial that `auto` spreads over the runners.
         num_env_runners: Runner actors of a trial; `None` lets the suite choose, 0 samples in the trial's own process.
         num_envs_per_env_runner: Environments of a runner; `None` lets the suite choose.
@@ -112,6 +118,7 @@ class HardwareSettings:
     address: Annotated[StrictStr, AfterValidator(_check_address)] | None = None
     num_cpus: _Positive | None = None
     num_gpus: _Count | None = None
+    oversubscribe: _Positive = 1
     total_envs: _Positive = 16
     num_env_runners: _Count | None = None
     num_envs_per_env_runner: _Positive | None = None
@@ -164,6 +171,45 @@ class FaultSettings:
 
     max_restarts: _Count = 3
     stall_after_s: Annotated[_Number, Field(gt=0)] | None = 600.0
+
+
+@dataclass(frozen=True, config=_STRICT)
+class MeasurementSettings:
+    """How the throughput of a trial is measured, in place of training to a budget.
+
+    Attributes:
+        warmup_s: Seconds that are left out at the start, two training batches at least.
+        seconds: Least seconds that count.
+        max_seconds: Most seconds after the warm-up: a measurement that is not precise enough, or was disturbed, goes on up to here.
+        precision: The half-width of the throughput's 95% interval over blocks, relative to it, at which a measurement ends.
+        block_s: Seconds of a block, of which each has a throughput; a training batch that takes longer is a block.
+        max_other_cpu_percent: CPU that others may use on the machine while a block is measured, 100 is one core. A block with more is
+            measured again.
+    """
+
+    warmup_s: Annotated[_Number, Field(ge=0)] = 1.0
+    seconds: Annotated[_Number, Field(gt=0)] = 3.0
+    max_seconds: Annotated[_Number, Field(gt=0)] = 10.0
+    precision: Annotated[_Number, Field(gt=0, lt=1)] = 0.05
+    block_s: Annotated[_Number, Field(gt=0)] = 0.5
+    max_other_cpu_percent: Annotated[_Number, Field(gt=0)] = 25.0
+
+    def __post_init__(self) -> None:
+        if self.block_s < LEAST_BLOCK_S:
+            raise ConfigurationError(
+                f"measurement.block_s={self.block_s:g}: shorter blocks than {LEAST_BLOCK_S:g} s measure the clock. "
+                f"Try measurement.block_s={LEAST_BLOCK_S:g} or more."
+            )
+        if self.seconds < LEAST_BLOCKS * self.block_s:
+            raise ConfigurationError(
+                f"measurement.seconds={self.seconds:g} is less than {LEAST_BLOCKS} blocks of measurement.block_s={self.block_s:g} s: too "
+                f"short to mean anything. Try measurement.seconds={LEAST_BLOCKS * self.block_s:g} or more."
+            )
+        if self.max_seconds < self.seconds:
+            raise ConfigurationError(
+                f"measurement.max_seconds={self.max_seconds:g} is less than measurement.seconds={self.seconds:g}. "
+                f"Try measurement.max_seconds={2 * self.seconds:g}."
+            )
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -244,6 +290,7 @@ class SuiteConfig:
     stop_at_target: StrictBool
     output_dir: Annotated[StrictStr, Field(min_length=1)]
     fast: StrictBool = True
+    measurement: MeasurementSettings | None = None
     dry_run: StrictBool = False
     report: StrictBool = True
     resume: StrictStr | None = None
@@ -257,6 +304,11 @@ class SuiteConfig:
             raise ConfigurationError(
                 f"repeats={self.repeats} asks whether a trial comes out the same to the bit, which EnvPool does not promise. "
                 "Try env.backend=gymnasium."
+            )
+        if self.measurement is not None and (self.hardware.max_concurrent_trials or 1) > 1:
+            raise ConfigurationError(
+                f"hardware.max_concurrent_trials={self.hardware.max_concurrent_trials}: throughput is measured one trial at a time. "
+                "Try hardware.max_concurrent_trials=1."
             )
         if len(self.seeds) * self.repeats > MAX_TRIALS:
             raise ConfigurationError(f"repeats={self.repeats} of {len(self.seeds)} seeds are more than {MAX_TRIALS:,} trials.")

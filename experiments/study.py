@@ -29,17 +29,20 @@ from experiments.comparison import changes
 from experiments.driver_callback import DriverCallback, config_of
 from experiments.errors import ConfigurationError
 from experiments.interruption import Interruption, StopOnRequest
+from experiments.measured_trial import BUNDLES, MeasuredTrial
 from experiments.plan import Plan
 from experiments.process_reuse import ReuseUnlessWorn
 from experiments.progress import ProgressCallback
 from experiments.resolve import TrialConfig
+from experiments.resources import local_machine
 from experiments.schema import HardwareSettings
 from experiments.study_folder import StudyFolder
 from experiments.summary import TrialOutcome, runs_of
+from experiments.system import this_process
 from experiments.tracking.callback import INDEX_EXPERIMENT, STUDY_KEY, TrackingCallback, provenance_of
 from experiments.tracking.store import STUDY_FOLDER, Store, num_writers, store_uri
 from experiments.tracking.writer import Writer
-from experiments.trial import MEASURE_SYSTEM, REPRODUCIBLE, RESTARTS, RESUMED, TRIAL, WEIGHTS, Trial
+from experiments.trial import DRIVER, MEASURE_SYSTEM, REPRODUCIBLE, RESTARTS, RESUMED, TRIAL, WEIGHTS, Trial
 from experiments.trial_folder import Report, Restart
 from experiments.watchdog import Watchdog
 
@@ -110,7 +113,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
         # Never join a cluster that happens to run here: its size was not checked.
         ray.init(
             address="local",
-            num_cpus=hardware.num_cpus,
+            num_cpus=int(local_machine(hardware).num_cpus),
             num_gpus=hardware.num_gpus,
             include_dashboard=False,
             **common,
@@ -253,8 +256,15 @@ def _tuner(
     suite = plan.suite
     trials = [{**t.to_mapping(), "folder": str(folder.trial(t).path)} for t in left]
     return tune.Tuner(
-        Trial,
-        param_space={TRIAL: tune.grid_search(trials), RESUMED: resumed, MEASURE_SYSTEM: suite.tracking.system_metrics},
+        MeasuredTrial if plan.is_measured else Trial,
+        param_space={
+            TRIAL: tune.grid_search(trials),
+            RESUMED: resumed,
+            # A measurement must know what else runs on the machine.
+            MEASURE_SYSTEM: suite.tracking.system_metrics or plan.is_measured,
+            DRIVER: this_process(),
+            BUNDLES: plan.bundles,
+        },
         tune_config=TuneConfig(
             reuse_actors=True,
             scheduler=ReuseUnlessWorn(),

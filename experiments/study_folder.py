@@ -11,9 +11,9 @@ from typing import IO, Any
 
 from experiments.algorithm import build_algorithm_config, checkpoint_bytes
 from experiments.errors import ConfigurationError
-from experiments.plan import Configuration, Plan
+from experiments.plan import Configuration, Plan, concurrency_of
 from experiments.resolve import TrialConfig, trial_config
-from experiments.resources import Cluster, check_fits, request_for, trials_at_once
+from experiments.resources import Cluster, check_fits, request_for
 from experiments.schema import HardwareSettings, SuiteConfig, parse
 from experiments.trial_folder import DamagedFileError, TrialFolder, began_with, check_checkpoint, locked
 
@@ -131,9 +131,7 @@ class StudyFolder:
             check_fits(request, cluster, settled.hardware.name)
             size = checkpoint_bytes(trial, config)
             configurations.append(Configuration(saved["label"], saved["point"], settled, request, config.total_train_batch_size, size))
-        trials = len(configurations) * len(suite.seeds) * suite.repeats
-        limit = min(trials, suite.hardware.max_concurrent_trials or trials)
-        concurrency = min(trials_at_once(c.request, cluster, limit) for c in configurations)
+        concurrency = concurrency_of(suite, configurations, cluster)
         return Plan(suite, state["composed"], tuple(configurations), tuple(state["searched"]), cluster, concurrency)
 
     def standing(self, plan: Plan) -> str:

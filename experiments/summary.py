@@ -57,6 +57,7 @@ def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.D
                 **{k: planned[k] for k in ("algorithm", "env", "hardware", "budget_env_steps")},
                 "seed": outcome.seed,
                 "repeat": outcome.repeat,
+                "phase": record["phase"],
                 "status": outcome.status,
                 "failure": outcome.failure,
                 "weights": outcome.weights,

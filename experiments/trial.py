@@ -16,29 +16,33 @@ import torch
 from ray.exceptions import ActorDiedError, RayError, RayTaskError
 from ray.tune import PlacementGroupFactory, Trainable
 
-from experiments import state
-from experiments.algorithm import build_algorithm_config, promises_bits
+from experiments import state, system
+from experiments.algorithm import build_algorithm_config, is_asynchronous, promises_bits
 from experiments.callbacks import EPISODES
 from experiments.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.errors import first_line, reason_of
 from experiments.evaluation import Evaluation, evaluate
 from experiments.fast.off_policy import FastOffPolicy
-from experiments.learner import average_over_minibatches
+from experiments.learner import average_over_minibatches, time_updates
 from experiments.metrics import (
+    LEARNER_SECONDS,
     EpisodeSums,
     NonFiniteError,
     PhaseClock,
     TargetWatch,
+    TimeUse,
     area_under_curve,
     check_finite,
     depends_on_clock,
     gradient_steps,
     learner_metrics,
+    runner_seconds,
+    training_shares,
 )
 from experiments.resolve import TrialConfig
 from experiments.resources import request_for
 from experiments.seeding import Role, stream_seeds
-from experiments.system import ProcessMonitor, own_memory_bytes, this_process
+from experiments.system import Address, ProcessMonitor, own_memory_bytes, this_process
 from experiments.trial_folder import STATE_FILE, TRIAL_FILE, Report, Restart, TrialFolder, check_checkpoint
 
 STEP = "report_env_steps"
@@ -67,6 +71,8 @@ RESUMED = "resumed"
 """Key of Tune's config: whether an earlier execution of the study was interrupted."""
 MEASURE_SYSTEM = "measure_system"
 """Key of Tune's config: whether CPU, memory and GPU use are measured."""
+DRIVER = "driver"
+"""Key of Tune's config: host and process of the study's driver."""
 
 _MUST_BE_FINITE = ("learner/loss", "learner/policy_loss", "learner/value_loss", "learner/grad_norm")
 
@@ -101,8 +107,10 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._first_bytes = self.__dict__.get("_first_bytes", 0)  # when it built its first algorithm
         self._settled = self.__dict__.get("_settled", 0)  # times that it was
         self._measure_system = bool(config.get(MEASURE_SYSTEM))
+        self._driver: Address | None = config.get(DRIVER)
         torch.set_num_threads(self._trial.threads_per_process)
         self._algorithm: Any = None  # RLlib's, while it lives
+        self._left = 0.0  # when step() returned
         self._unsaved: list[str] = []
         self._unwritten: list[Report] = []
         self._faults: list[tuple[str, int]] = []  # reason, and the last report before it
@@ -125,11 +133,14 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         Returns:
             The metrics of the contract, flat; `report_env_steps` is the grid point. If the trial has failed, `failure` says why.
         """
+        self._count_logging(perf_counter() - self._left)  # Tune and the driver took in the last report
         while True:
             try:
                 if self._algorithm is None:
                     self._start()
-                return self._report()
+                result = self._report()
+                self._left = perf_counter()
+                return result
             except Exception as error:  # noqa: BLE001  # whatever an environment or a library raises
                 self._abandon()
                 reason = reason_for(error)
@@ -155,7 +166,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         return max(self._reported, default=0)
 
     def _add_restart(self, reason: str, kind: str) -> None:
-        restart = Restart(reason, self._furthest(), _now_ms(), kind)
+        restart = Restart(reason, self._furthest(), now_ms(), kind)
         self._restarts.append(restart)
         self._keep(lambda: self._folder.add_restart(restart))
 
@@ -166,6 +177,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         # With Tune's storage RLlib keeps its own log folder within the study's, instead of one in the home directory.
         self._algorithm = algorithm = config.algo_class(config=config, storage=self._storage)
         algorithm.learner_group.foreach_learner(average_over_minibatches)
+        algorithm.learner_group.foreach_learner(time_updates)
         self._first_bytes = self._first_bytes or own_memory_bytes()
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
@@ -174,12 +186,13 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._has_kl = bool(getattr(config, "use_kl_loss", False))
         self._epochs = (config.num_epochs or 1) if config.minibatch_size is not None else 1
         self._minibatches = config.minibatch_size is not None
-        self._monitor_of_trial = ProcessMonitor(self._processes()) if self._measure_system else None
+        self._monitor_of_trial = ProcessMonitor(self._processes(), self._driver) if self._measure_system else None
 
         self._grid_env_steps = 0
         self._env_steps = self._iterations = self._updates = 0
         self._train_s = self._wall_before_s = 0.0
-        self._warm: tuple[int, float] | None = None  # env steps and training seconds at the first report
+        self._warm: tuple[int, float, float] | None = None  # env steps, training seconds and trained steps at the first report
+        self._trained = 0.0  # steps that the learner consumed
         self._curve: list[tuple[float, float]] = []
         self._watch = TargetWatch(self._trial.env.target)
         self._pending: Report | None = None
@@ -189,6 +202,12 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if self._trial.fast and not self._settled:
             _settle()
             self._settled = 1
+        self._asynchronous = is_asynchronous(self._trial.algorithm)
+        self._begin_window()
+
+    def _begin_window(self) -> None:
+        """Of the wall-clock whose use is told with the next report."""
+        self._window_start, self._time = perf_counter(), TimeUse(self._asynchronous)
 
     def _report(self) -> dict[str, Any]:
         """Train to the next grid point, evaluate, save."""
@@ -197,7 +216,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._pending = None
             return self._made(pending)
         self._grid_env_steps += trial.report_every_env_steps
-        metrics = self._train_to(self._grid_env_steps)
+        grid = self._grid_env_steps
+        metrics = self._train_until(lambda collected: self._env_steps + collected / 2 >= grid)
         last = self._grid_env_steps >= trial.budget_env_steps
         every = trial.evaluation.every_env_steps or trial.report_every_env_steps
         if last or self._grid_env_steps % every == 0:
@@ -210,9 +230,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if last:
             metrics.update(self._final_metrics())
         metrics["progress/wall_s"] = self._wall_s()
-        if self._monitor_of_trial is not None:
-            metrics.update(self._monitor_of_trial.metrics())
-        report = Report(self._grid_env_steps, _now_ms(), metrics, last, state.weights_digest(self._algorithm) if last else "")
+        metrics.update(self._use_of_time())
+        report = Report(self._grid_env_steps, now_ms(), metrics, last, state.weights_digest(self._algorithm) if last else "")
         boundary = self._grid_env_steps % self._checkpoint_every() == 0
         if last or boundary:
             # With the report in it: whoever goes on from this checkpoint makes the report that a kill prevented.
@@ -243,7 +262,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         return {
             **metrics,
             STEP: env_steps,
-            AT_MS: at_ms or _now_ms(),
+            AT_MS: at_ms or now_ms(),
             RESTARTS: len(self._restarts),
             REPRODUCIBLE: self._reproducible,
             UNSAVED: unsaved,
@@ -252,10 +271,14 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             "done": done,
         }
 
-    def _train_to(self, grid_env_steps: int) -> dict[str, float]:
-        """Train until the iteration that ends nearest to the grid point; its metrics."""
+    def _train_until(self, is_enough: Callable[[int], bool]) -> dict[str, float]:
+        """Train on; the metrics of what was trained.
+
+        Args:
+            is_enough: Takes the env steps of the last iteration and says whether it was the last one.
+        """
         episodes = EpisodeSums()
-        start_env_steps, start_s, batches, trained = self._env_steps, self._train_s, 0, 0.0
+        start_env_steps, start_s, start_trained, batches = self._env_steps, self._train_s, self._trained, 0
         learner: dict[str, float] = {}
         while True:
             before = self._env_steps
@@ -264,7 +287,10 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             result = self._algorithm.train()
             self._train_s += perf_counter() - start
             runners = result.get("env_runners", {})
-            module = result.get("learners", {}).get("default_policy", {})
+            learners = result.get("learners", {})
+            module = learners.get("default_policy", {})
+            updating_s = float(learners.get("__all_modules__", {}).get(LEARNER_SECONDS, 0.0))
+            self._time.add(runner_seconds(runners), updating_s / max(1, self._algorithm.config.num_learners))
             self._env_steps = int(runners.get("num_env_steps_sampled_lifetime", self._env_steps))
             self._iterations += 1
             steps = gradient_steps(module)
@@ -273,23 +299,24 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             episodes.add(runners.get(EPISODES, {}))
             check_finite(episodes.metrics(), self._env_steps)
             if steps:  # without one RLlib reports NaN losses, which are no fault
-                trained += float(module["num_module_steps_trained"]) / self._epochs
+                self._trained += float(module["num_module_steps_trained"]) / self._epochs
                 learner = learner_metrics(module, self._has_kl)
                 check_finite({k: v for k, v in learner.items() if k in _MUST_BE_FINITE}, self._env_steps)
             collected = self._env_steps - before
             if collected <= 0:
                 raise RuntimeError(f"no env steps were sampled in an iteration of {perf_counter() - start:.0f} s: the runners are gone")
-            if self._env_steps + collected / 2 >= grid_env_steps:
+            if is_enough(collected):
                 break
         seconds, sampled = self._train_s - start_s, self._env_steps - start_env_steps
         if self._warm is None:
-            self._warm = (self._env_steps, self._train_s)
+            self._warm = (self._env_steps, self._train_s, self._trained)
+        self._phases = self._clock.take()
         return {
             **episodes.metrics(),
             **{name: value for name, value in learner.items() if value == value},
-            **self._clock.shares(seconds),
+            **training_shares(self._phases, seconds),
             "throughput/env_steps_per_s": sampled / seconds,
-            "throughput/trained_steps_per_s": trained / seconds,
+            "throughput/trained_steps_per_s": (self._trained - start_trained) / seconds,
             "progress/env_steps": self._env_steps,
             "progress/iterations": self._iterations,
             "progress/updates": self._updates,
@@ -297,7 +324,27 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             **({"progress/batch_env_steps": sampled / batches} if batches else {}),
         }
 
+    def _use_of_time(self) -> dict[str, float]:
+        """Where the wall-clock went since the last report, and what of the machine was used."""
+        now = perf_counter()
+        metrics = self._time.shares(now - self._window_start, self._phases)
+        if self._monitor_of_trial is not None:
+            metrics.update(self._monitor_of_trial.metrics())
+            if (share := self._time.runner_cpu_share()) is not None:
+                metrics["system/runner_cpu_share"] = share
+        self._begin_window()
+        self._time.logging_s += perf_counter() - now  # of the next window
+        self._window_start = now
+        return metrics
+
     def _evaluate(self, role: Role, episodes: int) -> Evaluation:
+        start = perf_counter()
+        try:
+            return self._evaluation(role, episodes)
+        finally:
+            self._time.evaluation_s += perf_counter() - start
+
+    def _evaluation(self, role: Role, episodes: int) -> Evaluation:
         config = self._algorithm.config
         seeds = stream_seeds(self._trial.seed, role, episodes)
         # An episode longer than the whole budget may have no end.
@@ -317,12 +364,19 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def _final_metrics(self) -> dict[str, float]:
         score = self._evaluate(Role.FINAL_EVALUATION, self._trial.evaluation.final_episodes)
         check_finite(score.metrics(), self._env_steps)
-        warm_env_steps, warm_s = self._warm if self._warm and self._warm[0] < self._env_steps else (0, 0.0)
         return {
             "final/score": float(score.returns.mean()),
             "final/auc": area_under_curve(self._curve, self._trial.budget_env_steps),
             **self._watch.metrics(),
-            "final/env_steps_per_s": (self._env_steps - warm_env_steps) / (self._train_s - warm_s),
+            **self._final_speed(),
+        }
+
+    def _final_speed(self) -> dict[str, float]:
+        warm_env_steps, warm_s, warm_trained = self._warm if self._warm and self._warm[0] < self._env_steps else (0, 0.0, 0.0)
+        seconds = self._train_s - warm_s
+        return {
+            "final/env_steps_per_s": (self._env_steps - warm_env_steps) / seconds,
+            "final/trained_steps_per_s": (self._trained - warm_trained) / seconds,
             "final/train_s": self._train_s,
             "final/wall_s": self._wall_s(),
         }
@@ -330,11 +384,12 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def _wall_s(self) -> float:
         return self._wall_before_s + perf_counter() - self._wall_start
 
-    def _processes(self) -> list[tuple[str, int]]:
-        found = [this_process()]
-        found += self._algorithm.env_runner_group.foreach_env_runner(lambda _: this_process(), local_env_runner=False)
-        found += [r.get() for r in self._algorithm.learner_group.foreach_learner(lambda _: this_process())]
-        return list(dict.fromkeys(found))
+    def _processes(self) -> dict[str, list[Address]]:
+        own = this_process()
+        runners = self._algorithm.env_runner_group.foreach_env_runner(lambda _: this_process(), local_env_runner=False)
+        learners = [r.get() for r in self._algorithm.learner_group.foreach_learner(lambda _: this_process())]
+        found = {system.DRIVER: [own], system.RUNNERS: list(runners), system.LEARNERS: [a for a in learners if a != own]}
+        return {role: addresses for role, addresses in found.items() if addresses}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Save the algorithm and the trial's counters."""
@@ -352,6 +407,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             "iterations": self._iterations,
             "updates": self._updates,
             "train_s": self._train_s,
+            "trained": self._trained,
             "wall_s": self._wall_s(),
             "warm": self._warm,
             "curve": self._curve,
@@ -372,7 +428,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         counters = json.loads((folder / STATE_FILE).read_text())
         self._grid_env_steps, self._env_steps = counters["grid_env_steps"], counters["env_steps"]
         self._iterations, self._updates = counters["iterations"], counters["updates"]
-        self._train_s, self._wall_before_s = counters["train_s"], counters["wall_s"]
+        self._train_s, self._wall_before_s, self._trained = counters["train_s"], counters["wall_s"], counters["trained"]
         self._warm = tuple(counters["warm"]) if counters["warm"] else None
         self._curve = [(x, y) for x, y in counters["curve"]]
         self._watch.reached = tuple(counters["reached"]) if counters["reached"] else None
@@ -390,10 +446,17 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     def _keep(self, write: Callable[[], None]) -> None:
         """Write to the trial's folder; a disk that takes no more is said and costs no more than what was to be written."""
+        start = perf_counter()
         try:
             write()
         except OSError as error:
             self._unsaved.append(f"{error.filename or self._folder.path}: {error.strerror or first_line(error)}")
+        finally:
+            self._count_logging(perf_counter() - start)
+
+    def _count_logging(self, seconds: float) -> None:
+        if self._algorithm is not None:
+            self._time.logging_s += seconds
 
     def reset_config(self, new_config: Mapping[str, Any]) -> bool:
         """Take on another trial in this process, unless the last one left it `worn`: saves the start of a worker and its imports."""
@@ -457,5 +520,6 @@ def reason_for(error: BaseException) -> str:
     return reason_of(error)
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Now, ms since the epoch."""
     return time.time_ns() // 1_000_000

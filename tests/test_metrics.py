@@ -16,6 +16,7 @@ from experiments.metrics import (
     check_finite,
     gradient_steps,
     learner_metrics,
+    training_shares,
 )
 
 
@@ -90,14 +91,14 @@ def test_shares_of_training_seconds_add_to_one() -> None:
     for key in [("timers", "env_runner_sampling_timer"), ("timers", "learner_update_timer"), ("timers", "unknown"), "plain"]:
         with logger.log_time(key):
             time.sleep(0.002)
-    shares = clock.shares(time.perf_counter() - start)
+    shares = training_shares(clock.take(), time.perf_counter() - start)
     assert sum(shares.values()) == pytest.approx(1)
     assert shares["throughput/sample_share"] > 0
     assert shares["throughput/learn_share"] > 0
     assert shares["throughput/sync_share"] == 0
-    assert clock.shares(1.0)["throughput/other_share"] == 1  # it started anew
+    assert training_shares(clock.take(), 1.0)["throughput/other_share"] == 1  # it started anew
     clock.add("replay_buffer_sampling_timer", 0.25)
-    assert clock.shares(1.0)["throughput/learn_share"] == 0.25
+    assert training_shares(clock.take(), 1.0)["throughput/learn_share"] == 0.25
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -107,7 +108,7 @@ def test_non_finite_values_are_named_with_their_place(value: float) -> None:
 
 
 def test_every_metric_has_a_meaning() -> None:
-    groups = {"eval", "train", "throughput", "progress", "learner", "system", "final"}
+    groups = {"eval", "train", "throughput", "time", "progress", "learner", "system", "final"}
     names: dict[str, Any] = {name: meaning for name, meaning in METRICS.items() if meaning}
     assert names == METRICS
     assert {name.split("/")[0] for name in METRICS} == groups

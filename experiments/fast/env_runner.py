@@ -211,6 +211,14 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
             rewards: [T, N].
         """
 
+    def see_seconds(self, env_step_s: float, inference_s: float) -> None:
+        """For subclasses: take in what the steps of a fragment took, all in all.
+
+        Args:
+            env_step_s: Seconds in the environments.
+            inference_s: Seconds in the policy.
+        """
+
     def _step_failed(self, error: Exception) -> Any:
         """RLlib's own answer to a step that raised: raises as well, or makes the environments anew."""
         failed = _FailedEnv(self.env, error)
@@ -318,6 +326,7 @@ class _Fragment:
         runner._log_env_steps(metric=runner._metrics_num_try_env_step, num_steps=steps)
         runner.metrics.log_value(ENV_STEP_TIMER, env_s / steps)
         runner.metrics.log_value(RLMODULE_INFERENCE_TIMER, inference_s / steps)
+        runner.see_seconds(env_s, inference_s)
         return True
 
     def _forward(self) -> Callable[[dict[str, Any], int], dict[str, Any]]:

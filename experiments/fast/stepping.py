@@ -241,6 +241,7 @@ class Stretch:
         runner._increase_sampled_metrics(self.env_steps, self._episodes)
         runner.metrics.log_value(ENV_STEP_TIMER, self._env_s / self._steps)
         runner.metrics.log_value(RLMODULE_INFERENCE_TIMER, self._inference_s / self._steps)
+        runner.see_seconds(self._env_s, self._inference_s)
         runner.metrics.log_value(SAMPLE_TIMER, self._sample_s / len(self._weights))
         runner.metrics.log_value(TIME_BETWEEN_SAMPLING, self._between_s / len(self._weights))
         runner.metrics.log_value(WEIGHTS_SEQ_NO, self._weights[-1], window=1)

@@ -1,0 +1,77 @@
+"""The Trainable of a throughput study: warm up, measure block by block, stop when it is precise enough."""
+
+import math
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+from ray.tune import PlacementGroupFactory
+
+from experiments.measurement import Block, Measurement, MeasurementError
+from experiments.trial import Trial, now_ms
+from experiments.trial_folder import Report
+
+BUNDLES = "bundles"
+"""Key of Tune's config: the bundles that a trial reserves, those of the study's largest, so that trials can share a process."""
+
+_LEAST_WARM_ITERATIONS = 2
+
+
+class MeasuredTrial(Trial):
+    """One (configuration, seed), measured in place of trained to a budget.
+
+    It reports each block at the env steps sampled by then, and neither evaluates nor saves itself: whoever takes it up again measures anew.
+    """
+
+    @classmethod
+    def default_resource_request(cls, config: Mapping[str, Any]) -> PlacementGroupFactory:
+        """What the study's largest trial needs, if the plan says; else what this one does."""
+        if bundles := config.get(BUNDLES):
+            return PlacementGroupFactory([dict(bundle) for bundle in bundles])
+        return super().default_resource_request(config)
+
+    def _start(self) -> None:
+        super()._start()
+        assert self._trial.measurement is not None, "the plan gives measured trials their settings"
+        self._measurement = Measurement(self._trial.measurement)
+        self._earlier = self._furthest()  # of an earlier attempt: reports follow its
+
+    def _report(self) -> dict[str, Any]:
+        if not self._measurement.blocks:
+            self._warm_up()
+        start_env_steps, start_trained, start_s = self._env_steps, self._trained, self._train_s
+        metrics = self._train_for(self._measurement.settings.block_s)
+        metrics["progress/wall_s"] = self._wall_s()
+        metrics.update(self._use_of_time())
+        other = metrics.get("system/other_cpu_percent", math.nan)
+        self._measurement.blocks.append(
+            Block(self._env_steps - start_env_steps, self._trained - start_trained, self._train_s - start_s, other)
+        )
+        last = self._measurement.is_enough()
+        if last:
+            metrics.update(self._measurement.metrics(), **{"final/train_s": self._train_s, "final/wall_s": self._wall_s()})
+        return self._made(Report(self._earlier + self._env_steps, now_ms(), metrics, last, ""))
+
+    def _warm_up(self) -> None:
+        settings, start = self._measurement.settings, perf_counter()
+        deadline = start + settings.warmup_s + settings.max_seconds
+        while True:
+            self._train_for(0.0)
+            now = perf_counter()
+            learns = self._updates > 0  # algorithms with a replay buffer begin by filling it
+            if learns and self._iterations >= _LEAST_WARM_ITERATIONS and now - start >= settings.warmup_s:
+                break
+            if now > deadline:
+                raise MeasurementError(
+                    f"no throughput in {now - start:.0f} s: {self._iterations} training batches and {self._updates} updates by then. Try a "
+                    "larger measurement.max_seconds, a smaller train_batch_size_per_learner, or fewer steps before learning starts"
+                )
+        self._use_of_time()
+
+    def _train_for(self, seconds: float) -> dict[str, float]:
+        """Train one batch at least."""
+        end = self._train_s + seconds
+        return self._train_until(lambda collected: self._train_s >= end)
+
+    def _may_go_on(self, error: Exception, reason: str) -> bool:
+        return not isinstance(error, MeasurementError) and super()._may_go_on(error, reason)
