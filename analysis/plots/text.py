@@ -27,6 +27,7 @@ _NAMES: Mapping[str, str] = {
     "updates_to_target": "updates to target (training batches)",
     "seconds_to_target": "seconds to target (training time)",
     "env_steps_per_s": "throughput (env steps/s)",
+    "trained_steps_per_s": "training throughput (trained steps/s)",
     "train_s": "training time (s)",
 }
 
