@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.convergence import MEASURES, replicates, summarise
+from analysis.convergence import MEASURES, is_measured, replicates, summarise
 from analysis.decision import Decision, decide
 from analysis.repeats import sameness
 from analysis.stats import share_interval
@@ -101,12 +101,15 @@ def _answer(decision: Decision, summary: pd.DataFrame, several: bool) -> Answer:
         return Answer(decision, f"{where}No answer: no trial finished.", "", "")
     row = summary.loc[decision.chosen]
     if len(decision.order) == 1:
-        return Answer(decision, f"{where}{code(decision.chosen)} is the only configuration.", _reached(row), "")
+        found = _sampled(row) if decision.measure == "env_steps_per_s" else _reached(row)
+        return Answer(decision, f"{where}{code(decision.chosen)} is the only configuration.", found, "")
     return Answer(decision, f"{where}Use {code(decision.chosen)}.", _because(decision, summary), _certainty(decision, summary))
 
 
 def _because(decision: Decision, summary: pd.DataFrame) -> str:
     row = summary.loc[decision.chosen]
+    if decision.measure == "env_steps_per_s":
+        return _sampled(row)
     words = [_reached(row)]
     if decision.saturated:
         words.append(
@@ -116,8 +119,16 @@ def _because(decision: Decision, summary: pd.DataFrame) -> str:
     return " ".join(words)
 
 
+def _seeds(row: pd.Series) -> str:
+    return f"{int(row['num_seeds'])} seed{'s' if row['num_seeds'] != 1 else ''}"
+
+
+def _sampled(row: pd.Series) -> str:
+    return f"It samples {with_interval(row, 'env_steps_per_s')} env steps/s (geometric mean of {_seeds(row)})."
+
+
 def _reached(row: pd.Series) -> str:
-    seeds = f"{int(row['num_seeds'])} seed{'s' if row['num_seeds'] != 1 else ''}"
+    seeds = _seeds(row)
     score = f"Its score is {with_interval(row, 'score')} (interquartile mean of {seeds})"
     if np.isnan(row["target"]):
         return f"{score}."
@@ -140,6 +151,7 @@ _WHY_CHOSEN = {
     "reliability": "of those about as good, more of its seeds finish and hold the target to the end",
     "cost": "of those about as good it is the cheapest in training seconds",
     "auc": "of those about as good and as cheap it has the largest area under the learning curve",
+    "processes": "of those about as fast it takes the fewest processes",
 }
 """`Decision.chosen_by` in words."""
 
@@ -148,6 +160,8 @@ def _by_how_much(decision: Decision) -> str:
     amount, worse = abs(decision.difference), decision.difference >= 0
     if amount == 0:
         return "equal to it on average"
+    if decision.measure == "env_steps_per_s":
+        return f"{amount:,.0f} env steps/s {'slower' if worse else 'faster'} on average"
     if decision.measure == "score":
         return f"{amount:.3g} {'below' if worse else 'above'} it on average"
     return f"which takes {amount:,.0f} env steps {'more' if worse else 'fewer'} on average"
@@ -209,7 +223,14 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
     found += _disturbed(runs)
     if runs["exploratory"].any():
         found.append(f"{int(runs['exploratory'].sum())} exploratory trials are left out.")
-    unclean = finished.loc[~np.isfinite(finished["score"].astype(float)), "config"].nunique()
+    if is_measured(runs):
+        disturbed = finished[finished["disturbed_share"] > 0]
+        if len(disturbed):
+            found.append(
+                f"In {_trials(len(disturbed))} others used the machine while throughput was measured, again and again: "
+                f"{trials_named(disturbed)}. Their speeds are too low. Measure them again on a quiet machine."
+            )
+    unclean = 0 if is_measured(runs) else finished.loc[~np.isfinite(finished["score"].astype(float)), "config"].nunique()
     if unclean:
         found.append(f"{unclean} configurations have finished trials without a finite score; these trials are left out.")
     for decision in decisions:
@@ -224,6 +245,8 @@ def without_episodes(runs: pd.DataFrame, curves: pd.DataFrame) -> list[str]:
         runs: As `analysis.load` gives them.
         curves: Likewise, with `train/episodes`.
     """
+    if is_measured(runs):
+        return []
     ended = curves.loc[(curves["metric"] == "train/episodes") & (curves["value"] > 0), "run_id"].unique()
     trials = runs[(runs["status"] == "finished") & ~runs["run_id"].isin(ended)]
     if trials.empty:

@@ -34,11 +34,15 @@ MEASURES: dict[str, Statistic] = {
     "env_steps_to_target": "mean",
     "seconds_to_target": "mean",
     "env_steps_per_s": "mean",
+    "trained_steps_per_s": "mean",
     "train_s": "mean",
 }
 """Columns of `runs` that are compared, and by which statistic. Times to target are restricted means: a seed that never holds the target
 counts with all that it was given, so that no configuration gains by failing. Every seed is cut off at the same budget, and the restricted
 mean is then the area under the Kaplan-Meier curve up to it (Royston and Parmar 2013)."""
+
+SPEEDS = frozenset({"env_steps_per_s", "trained_steps_per_s"})
+"""Of these, taken on a logarithmic scale: speeds of one study range over decades, and vary by so many percent. Means are geometric."""
 
 SMALLER_IS_BETTER = frozenset({"env_steps_to_target", "seconds_to_target", "train_s"})
 WALL_POINTS = 60
@@ -52,6 +56,15 @@ def replicates(runs: pd.DataFrame) -> pd.DataFrame:
         runs: As `analysis.load` gives them.
     """
     return runs[runs["repeat"] == 0]
+
+
+def is_measured(runs: pd.DataFrame) -> bool:
+    """Whether trials measured their throughput, in place of training to a budget: they have no scores.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    return bool((runs["phase"] == "throughput").all())
 
 
 def conclusive(runs: pd.DataFrame) -> pd.DataFrame:
@@ -95,13 +108,13 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
         axes: Columns of `runs` that say what a configuration is; one that is none is left out.
 
     Returns:
-        `config`, `env`, the axes, `budget_env_steps`, `target`; `num_planned`, `num_seeds` (finished: what the numbers rest on),
+        `config`, `env`, the axes, `budget_env_steps`, `target`, `phase`; `num_planned`, `num_seeds` (finished: what the numbers rest on),
         `num_reached`; each of `MEASURES` with its interval; `score_mean`, `score_median`, `score_min`, and `score_gap`, the mean shortfall
         from the target.
     """
     finished = conclusive(runs)
     planned = runs.drop_duplicates("config").set_index("config")
-    table = planned[list(dict.fromkeys(["env", *(a for a in axes if a in runs), "budget_env_steps", "target"]))].copy()
+    table = planned[list(dict.fromkeys(["env", *(a for a in axes if a in runs), "budget_env_steps", "target", "phase"]))].copy()
     grouped = finished.groupby("config", observed=True)
     table["num_planned"] = replicates(runs).groupby("config", observed=True)["seed"].count().reindex(table.index).fillna(0).astype(int)
     table["num_seeds"] = grouped["seed"].count().reindex(table.index).fillna(0).astype(int)
@@ -111,10 +124,11 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
             table[name] = np.nan
         for _, part in finished.groupby("env", observed=True, sort=False):
             matrix = by_seed(part, measure)
-            found = moderated_intervals(matrix.to_numpy(), MEASURES[measure], _bounds(measure, part))
-            table.loc[matrix.index, measure] = found.estimate
-            table.loc[matrix.index, f"{measure}_low"] = found.low
-            table.loc[matrix.index, f"{measure}_high"] = found.high
+            logarithmic = measure in SPEEDS
+            bounds = UNBOUNDED if logarithmic else _bounds(measure, part)
+            found = moderated_intervals(np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy(), MEASURES[measure], bounds)
+            for end, values in (("", found.estimate), ("_low", found.low), ("_high", found.high)):
+                table.loc[matrix.index, f"{measure}{end}"] = np.exp(values) if logarithmic else values
     scores = grouped["score"]
     table["score_mean"], table["score_median"], table["score_min"] = scores.mean(), scores.median(), scores.min()
     gaps = {c: optimality_gap(g["score"].dropna(), g["target"].iloc[0]) for c, g in grouped if g["score"].notna().any()}

@@ -1,11 +1,12 @@
 """Which configuration to use, and how sure one can be: pure functions of a study's frames."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from analysis.convergence import SMALLER_IS_BETTER, by_seed, conclusive, replicates, summarise
+from analysis.convergence import SMALLER_IS_BETTER, by_seed, conclusive, is_measured, replicates, summarise
 from analysis.stats import CONFIDENCE, leaders, paired_differences, seeds_needed
 
 
@@ -15,13 +16,13 @@ class Decision:
 
     Attributes:
         env: The environment.
-        measure: What decided: `score`, or `env_steps_to_target` where scores saturate.
+        measure: What decided: `score`; `env_steps_to_target` where scores saturate; `env_steps_per_s` where throughput was measured.
         saturated: Whether several configurations solve the environment and their scores cannot be told apart.
         num_solving: How many these are.
         order: Configurations with a finished seed, best first.
         leaders: Those of them that cannot be told apart from the best one, best first.
         chosen: The leader to use; None if no trial finished.
-        chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost` or `auc`.
+        chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc` or `processes`.
         runner_up: The next best configuration; None if there is none.
         difference: By how much the chosen one is better than the runner-up, on average over common seeds, in the measure's unit; negative
             if it was preferred for its cost.
@@ -54,10 +55,50 @@ def decide(runs: pd.DataFrame) -> list[Decision]:
     where env steps decide, holding it comes before the standard error. Of these the cheapest in training seconds is chosen, and among those
     within a standard error of the cheapest the one with the largest area under the learning curve.
 
+    Where throughput was measured, it decides: of the configurations within a standard error of the fastest, the one with the fewest
+    processes is chosen.
+
     Args:
         runs: As `analysis.load` gives them.
     """
-    return [_decide(str(env), part) for env, part in runs.groupby("env", observed=True, sort=False)]
+    how = _decide_speed if is_measured(runs) else _decide
+    return [how(str(env), part) for env, part in runs.groupby("env", observed=True, sort=False)]
+
+
+def _decide_speed(env: str, runs: pd.DataFrame) -> Decision:
+    finished = conclusive(runs)
+    speeds = by_seed(finished, "env_steps_per_s").dropna(how="all")
+    if speeds.empty:
+        return Decision(env, "env_steps_per_s", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
+    logs = np.log(speeds)
+    order = list(logs.mean(axis=1).sort_values(ascending=False, kind="stable").index)
+    among = set(logs.index[leaders(logs.to_numpy(), larger_is_better=True)])
+    leading = [c for c in order if c in among]
+    near = _near(leading, logs, smallest=False)
+    processes = _processes(finished)
+    fewest = [c for c in near if processes[c] == min(processes[c] for c in near)]
+    chosen = next(c for c in order if c in fewest)
+    runner_up = next((c for c in order if c != chosen), None)
+    _, spread, common = _compare(logs, chosen, runner_up, 1.0)
+    difference, more = np.nan, np.inf
+    if runner_up is not None:
+        means = np.exp(logs.loc[[chosen, runner_up]].mean(axis=1))
+        difference = float(means[chosen] - means[runner_up])
+        if np.isfinite(spread):
+            gap = float((logs.loc[chosen] - logs.loc[runner_up]).mean())
+            needed = seeds_needed(gap, spread, (1 - CONFIDENCE) / max(1, len(order) - 1))
+            more = 0.0 if runner_up not in leading else max(1.0, np.ceil(needed) - common)
+    by = "rank" if len(near) == 1 or len(fewest) == len(near) else "processes"
+    return Decision(
+        env, "env_steps_per_s", False, 0, tuple(order), tuple(leading), chosen, by, runner_up, difference, spread, common, float(more)
+    )
+
+
+def _processes(finished: pd.DataFrame) -> Mapping[str, float]:
+    """Runners and learners of each configuration."""
+    counts = [name for name in ("num_env_runners", "num_learners") if name in finished]
+    first = finished.drop_duplicates("config").set_index("config")
+    return {str(config): float(first.loc[config, counts].fillna(0).sum()) for config in first.index}
 
 
 def _decide(env: str, runs: pd.DataFrame) -> Decision:

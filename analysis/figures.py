@@ -9,10 +9,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import convergence, repeats, reproducibility, scaling, throughput
+from analysis import convergence, diagnosis, repeats, reproducibility, runners, scaling, scaling_laws, throughput
 from analysis.answer import closing_table
 from analysis.decision import Decision, decide
 from analysis.errors import AnalysisError
+from analysis.load import Study
 from analysis.plots import (
     batch_tradeoff,
     best_lr,
@@ -21,10 +22,13 @@ from analysis.plots import (
     learning_curves,
     pareto,
     sample_efficiency,
+    scaling_curve,
+    scaling_efficiency,
     score_heatmap,
     score_profile,
     seed_scatter,
     seeds_needed,
+    staleness,
     style,
     throughput_bars,
     time_breakdown,
@@ -69,21 +73,18 @@ class Section:
     figures: tuple[Drawn, ...] = ()
 
 
-def by_env(study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> dict[str, list[Section]]:
+def by_env(study: Study, rng: np.random.Generator) -> dict[str, list[Section]]:
     """The sections of each environment of a study.
 
     Args:
-        study: Its name, for the captions.
-        runs: As `analysis.load` gives them.
-        curves: Likewise.
-        axes: The searched columns of `runs`.
+        study: Finished or not.
         rng: For what is drawn at random.
     """
     parts = {
         str(env): part.assign(config=part["config"].cat.remove_unused_categories())
-        for env, part in runs.groupby("env", observed=True, sort=False)
+        for env, part in study.runs.groupby("env", observed=True, sort=False)
     }
-    return {env: sections(study, part, curves, axes, rng) for env, part in parts.items()}
+    return {env: sections(study, part, rng) for env, part in parts.items()}
 
 
 def across(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> Section:
@@ -107,14 +108,12 @@ def across(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) ->
     return Section("environments", "Over all environments", tuple(sentences))
 
 
-def sections(study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> list[Section]:
+def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list[Section]:
     """All figures of one environment of a study.
 
     Args:
-        study: Its name, for the captions.
-        runs: As `analysis.load` gives them, of one environment.
-        curves: Likewise.
-        axes: The searched columns of `runs`.
+        study: Finished or not.
+        runs: Its trials on the environment.
         rng: For what is drawn at random.
 
     Returns:
@@ -122,20 +121,25 @@ def sections(study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequenc
     """
     if not (convergence.replicates(runs)["status"] == "finished").any():
         return []
-    drawn = _Figures(study, runs, curves, axes, rng)
-    found = [drawn.repeats(), drawn.learning(), drawn.lr_and_batch(), drawn.seeds(), drawn.comparison(), drawn.speed()]
+    drawn = _Figures(study, runs, rng)
+    if convergence.is_measured(runs):
+        found = [drawn.scaling(), drawn.speed(), drawn.bottlenecks(), drawn.health()]
+    else:
+        found = [drawn.repeats(), drawn.learning(), drawn.lr_and_batch(), drawn.seeds(), drawn.comparison(), drawn.speed()]
+        found += [drawn.same_learning(), drawn.bottlenecks(), drawn.health()]
     return [section for section in found if section.figures or section.sentences]
 
 
 class _Figures:
-    def __init__(self, study: str, runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> None:
+    def __init__(self, study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> None:
         self.trials, self.runs = runs, convergence.replicates(runs)
-        self.study, self.curves, self.axes, self.rng = study, curves, [a for a in axes if a in runs], rng
+        self.study, self.curves, self.axes, self.rng = study.name, study.curves, [a for a in study.axes if a in runs], rng
         self.table = closing_table(runs, self.axes)
         self.summary = self.table.sort_values("config", ignore_index=True)
         self.decision: Decision = decide(runs)[0]
         self.target = float(runs["target"].iloc[0])
         self.packed = not bool(runs["exclusive"].all())
+        self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts)
         self.highlight = list(self.table["config"].astype(str))[:6]
 
     def repeats(self) -> Section:
@@ -255,21 +259,104 @@ class _Figures:
             return Section("speed", "Speed", (f"{error}",))
         beside = " Trials shared the machine." if self.packed else ""
         finished = self.summary[self.summary["num_seeds"] > 0]
-        what = f"Env steps per second of training, warm-up left out: mean over seeds.{beside}"
+        what = f"Env steps per second of training, warm-up left out: geometric mean over seeds.{beside}"
         figures = [self._drawn("throughput", _figure(throughput_bars.plot(finished)), what, T_INTERVAL)]
-        shares = throughput.time_shares(self.curves, self.runs)
-        if not shares.empty:
-            what = f"Where the training seconds go: mean over seeds.{beside}"
-            figures.append(self._drawn("time", _figure(time_breakdown.plot(shares)), what, ""))
+        stale = throughput.staleness(self.curves, self.runs)
+        if stale["staleness_updates"].max() > 1:  # a synchronous algorithm alone is always an update behind
+            what = f"Throughput against the updates that lie between the policy that sampled and the one that learns.{beside}"
+            ax = staleness.plot(stale, limit_updates=diagnosis.STALE, packed=self.packed)
+            figures.append(self._drawn("staleness", _figure(ax), what, T_INTERVAL, stale["num_seeds"]))
         costs = throughput.pareto(self.summary)
         if not costs.empty:
             what = f"Env steps against training seconds to target; nothing is better than the front in both.{beside}"
             figures.append(self._drawn("pareto", _figure(pareto.plot(costs, self.packed)), what, T_INTERVAL))
         return Section("speed", "Speed", (), tuple(figures))
 
+    def scaling(self) -> Section:
+        axis = throughput.scaling_axis(self.runs, self.axes)
+        figures, sentences = self._grid(), []
+        counts, curves, marks, held = [], [], [], []
+        others = [a for a in self.axes if a != axis]
+        for label, points in (throughput.scaling_points(self.runs, axis, others) if axis else {}).items():
+            within = f"With {label}: " if label else ""
+            try:
+                fit = scaling_laws.fit(points, self.rng, axis or "")
+            except AnalysisError as error:
+                sentences.append(f"{within}{error}.")
+                continue
+            sentences.append(f"{within}{fit.sentence}")
+            named = {"series": label}
+            counts.append(fit.counts.assign(**named))
+            curves.append(fit.predict(np.geomspace(1, _BEYOND * points["num"].max(), 60)).assign(**named))
+            marks.append(_marks(fit).assign(**named))
+            if points["num"].nunique() > scaling_laws.FEWEST_COUNTS:
+                left_out = scaling_laws.hold_out(points, self.rng, axis or "")
+                sentences.append(f"{within}{left_out.sentence}")
+                row = {
+                    "num": left_out.num,
+                    "env_steps_per_s": left_out.env_steps_per_s,
+                    "low": left_out.low,
+                    "high": left_out.high,
+                    **named,
+                }
+                held.append(pd.DataFrame([row]))
+        if counts and axis:
+            series = "series" if len(counts) > 1 else None
+            measured, fitted, places = (pd.concat(frames, ignore_index=True) for frames in (counts, curves, marks))
+            left_out_counts = pd.concat(held, ignore_index=True) if held else None
+            what = (
+                "Throughput against the count, with the fitted laws (Amdahl's and the Universal Scalability Law, weighted by the data) and "
+                "linear scaling from the first count. Hollow: the largest count as predicted from the others, with its 95% prediction "
+                "interval."
+            )
+            ax = scaling_curve.plot(measured, fitted, places, left_out_counts, series, axis, self.packed)
+            figures.append(self._drawn("scaling", _figure(ax), what, T_INTERVAL, measured["num_seeds"]))
+            what = "What each gives, as a share of what one alone gives, by the fit."
+            ax = scaling_efficiency.plot(measured, series, axis, self.packed)
+            figures.append(self._drawn("scaling-efficiency", _figure(ax), what, "posterior of the fit", measured["num_seeds"]))
+        return Section("scaling", "How it scales", tuple(sentences), tuple(figures))
+
+    def _grid(self) -> list[Drawn]:
+        """Throughput over the two searched axes, if there are two."""
+        pair = [a for a in self.axes if self.runs[a].nunique() > 1]
+        if len(pair) != 2 or len(self.summary) > len(self.summary[pair].drop_duplicates()):
+            return []
+        ax = score_heatmap.plot(self.summary, "env_steps_per_s", x=pair[0], y=pair[1], packed=self.packed)
+        return [self._drawn("heatmap-throughput", _figure(ax), "Env steps per second: geometric mean over seeds.", T_INTERVAL)]
+
+    def same_learning(self) -> Section:
+        return Section("runners", "Do more runners learn the same?", tuple(runners.same_learning(self.runs, self.axes)))
+
+    def bottlenecks(self) -> Section:
+        figures = []
+        shares = throughput.time_shares(self.curves, self.runs)
+        if not shares.empty:
+            what = f"Where the time goes: mean over seeds.{' Trials shared the machine.' if self.packed else ''}"
+            figures.append(self._drawn("time", _figure(time_breakdown.plot(shares, self.packed)), what, "", shares["num_seeds"]))
+        sentences = diagnosis.bottleneck_sentences(self.diagnosed) if len(self.diagnosed) else []
+        return Section("bottlenecks", "Where the time goes", tuple(sentences), tuple(figures))
+
+    def health(self) -> Section:
+        sentences = diagnosis.health_sentences(self.diagnosed) if len(self.diagnosed) else []
+        return Section("health", "Health of the runs", tuple(sentences))
+
     def _drawn(self, key: str, figure: Figure, what: str, interval: str, num_seeds: pd.Series | None = None) -> Drawn:
         counts = self.summary["num_seeds"] if num_seeds is None else num_seeds
         return Drawn(key, figure, f"{what} {style.caption(self.study, counts, interval)}")
+
+
+_BEYOND = 2
+"""Times the largest count, up to which a fit is drawn."""
+
+
+def _marks(fit: scaling_laws.ScalingFit) -> pd.DataFrame:
+    """Where the curve's knee and peak are."""
+    places = []
+    for kind in ("knee", "peak"):
+        num, low, high = (getattr(fit, f"{kind}{end}") for end in ("", "_low", "_high"))
+        speed = float(fit.predict([num])["env_steps_per_s"].iloc[0]) if np.isfinite(num) else np.nan
+        places.append({"kind": kind, "num": num, "num_low": low, "num_high": high, "env_steps_per_s": speed})
+    return pd.DataFrame(places)
 
 
 _TRADEOFF = (

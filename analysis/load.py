@@ -57,6 +57,7 @@ class Study:
         paths: Axis to its dotted configuration path: `{"lr": "algorithm.training.lr", ...}`.
         points: Configuration to what it sets: `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`; empty if the study did not
             record it.
+        facts: Configuration to what `diagnosis.Facts` wants beside its parameters; empty if the study did not record it.
         seeds: Planned.
         repeats: Planned runs of each configuration and seed; 1 unless the study asks whether they come out the same.
         command: The command line that ran it; "" if unknown.
@@ -74,6 +75,8 @@ class Study:
             - failure: str; the reason, or "".
             - exclusive: bool; whether it had the machine to itself, so that throughput is comparable.
             - exploratory: bool; whether it may have been stopped early.
+            - bottleneck: str; what held it up, as `analysis.diagnosis` names it, "" if unknown.
+            - health: str; `ok`, or what was wrong with its curves, likewise.
             - weights: str; a digest of the final weights, "" if unknown.
             - restarts: int64; how often it was taken up again from a checkpoint.
             - reproducible: boolean; whether it must come out the same to the bit when run again: not under an asynchronous algorithm or in
@@ -83,10 +86,12 @@ class Study:
             - target, score_range_low, score_range_high: float64, returns; NaN if the env has none or the study recorded none.
             - commit: str; of the code, "" if unknown.
             - the axes, then every other parameter of the trials: numbers where all values are, else str; NA where a trial has no such.
-            - score, auc: float64, returns. NaN where not reached, as in all that follow.
+            - score, auc: float64, returns. NaN where not reached, as in all that follow. Where throughput was measured (phase is
+              `throughput`), there is none.
             - env_steps_to_target, seconds_to_target: float64. NaN in a *finished* trial means that it never held the target: censored, at
               budget_env_steps and train_s.
-            - env_steps_per_s: float64, over the training seconds.
+            - env_steps_per_s, trained_steps_per_s: float64, over the training seconds.
+            - disturbed_share: float64; where throughput was measured, the share of it in which others used the machine.
             - train_s, wall_s: float64, seconds.
         curves: A row for each point, sorted by run (as in `runs`), metric (as in the contract) and env steps. A point that was logged
             twice, by a trial that was resumed, is there once, as it was logged last. Columns:
@@ -108,6 +113,7 @@ class Study:
     axes: tuple[str, ...]
     paths: Mapping[str, str]
     points: Mapping[str, Mapping[str, Any]]
+    facts: Mapping[str, Mapping[str, Any]]
     seeds: tuple[int, ...]
     repeats: int
     command: str
@@ -193,6 +199,7 @@ def load_study(
         axes=tuple(plan["axes"]),
         paths=dict(plan["axes"]),
         points={entry["config"]: entry["point"] for entry in plan["configurations"] if "point" in entry},
+        facts={entry["config"]: entry["facts"] for entry in plan["configurations"] if "facts" in entry},
         seeds=tuple(plan["seeds"]),
         repeats=int(plan.get("repeats", 1)),
         command=str(provenance.get("command") or own.tags.get("mlflow.source.name", "")),
@@ -332,7 +339,7 @@ def _runs(plan: Mapping[str, Any], trials: Sequence[Run]) -> tuple[pd.DataFrame,
         columns[column] = pd.Series(values, dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
     frame["config"] = pd.Categorical(frame["config"], categories=list(configurations), ordered=True)
-    for column in ("run_id", "status", "failure", "weights", "commit", *_TEXTS):
+    for column in ("run_id", "status", "failure", "bottleneck", "health", "weights", "commit", *_TEXTS):
         frame[column] = frame[column].astype("str")
     frame["reproducible"] = frame["reproducible"].astype("boolean")
     for column in ("target", "score_range_low", "score_range_high"):
@@ -355,6 +362,8 @@ def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, ex
         "failure": tags.get("failure", ""),
         "exclusive": tags["exclusive"] == "true" if "exclusive" in tags else exclusive,
         "exploratory": tags.get("exploratory") == "true",
+        "bottleneck": tags.get("bottleneck", ""),
+        "health": tags.get("health", ""),
         "weights": tags.get("weights", ""),
         "restarts": int(tags.get("restarts", 0)),
         "reproducible": tags["reproducible"] == "true" if "reproducible" in tags else None,

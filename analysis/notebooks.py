@@ -61,7 +61,7 @@ def show(drawn: Axes | Sequence[Axes] | Figure, caption: str) -> None:
 
 def figures(study: Study, rng: np.random.Generator) -> dict[str, list[Section]]:
     """Environment to the figures that the study's report has of it."""
-    return by_env(study.name, study.runs, study.curves, study.axes, rng)
+    return by_env(study, rng)
 
 
 def show_figures(found: Mapping[str, Sequence[Section]], key: str, otherwise: str) -> None:
@@ -80,6 +80,19 @@ def show_figures(found: Mapping[str, Sequence[Section]], key: str, otherwise: st
             show(drawn.figure, drawn.caption)
         if not chosen:
             say(f"*No figure: {otherwise}.*")
+
+
+def show_sentences(found: Mapping[str, Sequence[Section]], key: str, otherwise: str) -> None:
+    """Display what a section of the report says in words.
+
+    Args:
+        found: From `figures`.
+        key: Of the section.
+        otherwise: Said if it says nothing.
+    """
+    for env, of_env in found.items():
+        sentences = [sentence for section in of_env if section.key == key for sentence in section.sentences]
+        say(*([f"**{env}**"] if len(found) > 1 else []), *(sentences or [f"*Nothing: {otherwise}.*"]))
 
 
 def table(summary: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:

@@ -23,6 +23,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from analysis.answer import Answer, answers, caveats, closing_table, recommended_command, without_episodes
+from analysis.command_line import settings_of
+from analysis.convergence import SPEEDS, is_measured
 from analysis.errors import AnalysisError
 from analysis.figures import across, by_env
 from analysis.load import Study, load_study
@@ -45,6 +47,19 @@ METHODS = (
     "**Choice.** The score decides; where several solve the environment and tie, env steps to target. Of those within a standard error of "
     "the best, the cheapest in training seconds; of those at about the same cost, the one with the largest area under the learning curve.",
 )
+SPEED_METHODS = (
+    METHODS[0],
+    "**Throughput.** Env steps per training second, over blocks of time after a warm-up, until its interval over blocks is narrow or its "
+    "time is over. Trials run one at a time, in random order within each seed. Blocks in which others used the machine are measured again.",
+    "**Intervals.** 95%, Student t on logarithms: means over seeds are geometric. Each configuration's variance is averaged with that of "
+    "the others in the study (moderated, Smyth 2004).",
+    METHODS[4],
+    "**Choice.** The fastest; of those within a standard error of it, the one with the fewest processes.",
+    "**Where the time goes.** Shares of the wall-clock. With a synchronous algorithm, what runners do is a mean over them; waiting is for "
+    "the slowest, and moving data what sampling takes beyond it. With an asynchronous one it is the learner's time: while it waits for "
+    "samples, its time is split as the runners spend theirs.",
+)
+"""Said of a study of throughput instead."""
 REPEATS = (
     "**Repeats.** Everything else rests on the first run of each seed. A repeat is compared with it bit by bit, in all that was logged but "
     "does not measure time or load, and by a digest of the final weights. Seeds against other seeds: random splits, compared as two "
@@ -83,7 +98,7 @@ def build(study: Study) -> Report:
     several = len(found) > 1
     pictures: dict[str, bytes] = {}
     shown = []
-    for env, of_env in by_env(study.name, study.runs, study.curves, study.axes, rng).items():
+    for env, of_env in by_env(study, rng).items():
         for section in of_env:
             figures = []
             for drawn in section.figures:
@@ -107,7 +122,7 @@ def build(study: Study) -> Report:
             caveats=[*caveats(study.runs, [a.decision for a in found], study.axes), *without_episodes(study.runs, study.curves)],
             sections=shown,
             table=_cells(table),
-            methods=(*METHODS, REPEATS) if study.repeats > 1 else METHODS,
+            methods=SPEED_METHODS if is_measured(study.runs) else (*METHODS, REPEATS) if study.repeats > 1 else METHODS,
             command=study.command,
             provenance=_provenance(study),
             footer=f"Study run {study.run_id}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by rl-scaling-suite {_VERSION}.",
@@ -138,7 +153,9 @@ def publish(study: Study, path: Path) -> tuple[Report, str]:
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
     try:
-        given = _settings(arguments, ("study", "tracking_uri", "out"))
+        given = settings_of(
+            arguments, ("study", "tracking_uri", "out"), "python analysis/report.py [study=...] [tracking_uri=...] [out=...]"
+        )
         study = load_study(given.get("study"), given.get("tracking_uri"))
         path = Path(given["out"]) if "out" in given else default_path(study, _output_dir(study.tracking_uri))
         report, problem = publish(study, path)
@@ -151,21 +168,6 @@ def main(arguments: Sequence[str]) -> int:
     if problem:
         print(f"warning: the report is not in MLflow: {problem}", file=sys.stderr)
     return 0
-
-
-def _settings(arguments: Sequence[str], known: Sequence[str]) -> dict[str, str]:
-    """Words of the form key=value.
-
-    Raises:
-        AnalysisError: A word is of another form, or its key is unknown.
-    """
-    found = {}
-    for word in arguments:
-        key, equals, value = word.partition("=")
-        if not equals or key not in known:
-            raise AnalysisError(f"{word!r} is not understood. Usage: python analysis/report.py {' '.join(f'[{k}=...]' for k in known)}")
-        found[key] = value
-    return found
 
 
 def _output_dir(tracking_uri: str) -> Path:
@@ -213,13 +215,16 @@ _COLUMNS = {
     "env_steps_to_target": "env steps to target",
     "seconds_to_target": "seconds to target",
     "env_steps_per_s": "env steps/s",
+    "trained_steps_per_s": "trained steps/s",
 }
 
 
 def _cells(table: pd.DataFrame) -> dict[str, Any]:
     """The table of configurations, as text."""
+    scored = table["score"].notna().any()
     measures = [m for m in _COLUMNS if table[m].notna().any()]
-    has_target = table["target"].notna().any()
+    measures = [m for m in measures if m != "trained_steps_per_s"] if scored else [m for m in measures if m in SPEEDS]
+    has_target = table["target"].notna().any() and scored
     rows = []
     for _, row in table.iterrows():
         cells = [{"text": str(row["config"])}, {"text": f"{row['num_seeds']} of {row['num_planned']}"}]

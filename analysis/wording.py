@@ -18,6 +18,7 @@ WORDS = {
     "env_steps_to_target": "env steps to target",
     "seconds_to_target": "seconds to target",
     "env_steps_per_s": "env steps/s",
+    "trained_steps_per_s": "trained steps/s",
     "train_s": "training seconds",
 }
 """A measure in words."""
@@ -28,6 +29,7 @@ FORMS = {
     "env_steps_to_target": ",.0f",
     "seconds_to_target": ",.1f",
     "env_steps_per_s": ",.0f",
+    "trained_steps_per_s": ",.0f",
     "train_s": ",.1f",
 }
 """How a measure is written."""

@@ -8,6 +8,7 @@ import importlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -219,6 +220,15 @@ def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
     return size
 
 
+def has_vector_entry_point(env: EnvSettings) -> bool:
+    """Whether an environment brings a vector implementation of its own.
+
+    Raises:
+        ConfigurationError: It is not installed, or refuses its `env_config`.
+    """
+    return _made(replace(env, vectorize_mode="sync"))[3]
+
+
 def spaces(env: EnvSettings) -> tuple[gym.Space[Any], gym.Space[Any]]:
     """Observation and action space of an environment, by making it once.
 
@@ -237,14 +247,16 @@ def longest_episode(env: EnvSettings) -> int | None:
     return _made(env)[2]
 
 
-def _made(env: EnvSettings) -> tuple[gym.Space[Any], gym.Space[Any], int | None]:
+def _made(env: EnvSettings) -> "_Made":
     return _make_once(env.name, env.id, json.dumps(env.env_config, sort_keys=True), env.vectorize_mode, env.extra)
 
 
+_Made = tuple[gym.Space[Any], gym.Space[Any], int | None, bool]
+"""Observation space, action space, longest episode, whether there is a vector implementation."""
+
+
 @functools.lru_cache(maxsize=32)
-def _make_once(
-    name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None
-) -> tuple[gym.Space[Any], gym.Space[Any], int | None]:
+def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None) -> _Made:
     settings = json.loads(env_config)
     fix = f" Install it: pip install -e '.[{extra}]'." if extra else ""
     module, _, plain_id = gym_id.rpartition(":")
@@ -267,9 +279,10 @@ def _make_once(
         raise ConfigurationError(
             f"env.env_config of env={name}: {_first_sentence(error)}. It is {settings}, for env.id={gym_id}."
         ) from error
-    found = made.observation_space, made.action_space, made.spec.max_episode_steps
+    has_vector = (spec or made.spec).vector_entry_point is not None
+    found = made.observation_space, made.action_space, made.spec.max_episode_steps, has_vector
     made.close()
-    if vectorize_mode == "vector_entry_point" and (spec or made.spec).vector_entry_point is None:
+    if vectorize_mode == "vector_entry_point" and not has_vector:
         raise ConfigurationError(
             f"env.vectorize_mode={vectorize_mode}: {gym_id} brings no vector implementation of its own. Try env.vectorize_mode=sync."
         )

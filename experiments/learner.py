@@ -1,11 +1,13 @@
-"""What a learner logs: means over an update beside the values of its last minibatch, and how long its updates take."""
+"""What a learner logs beside what RLlib has it log: means over an update, its KL divergence, how long its updates take."""
 
 from typing import Any
 
 import torch
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.core.columns import Columns
 from ray.rllib.utils.metrics import ALL_MODULES
 
-from experiments.metrics import LEARNER_KEYS, LEARNER_SECONDS, LEARNER_THREAD_TIMER, MINIBATCH_MEANS, sum_blocks
+from experiments.metrics import LAST_KL, LEARNER_KEYS, LEARNER_SECONDS, LEARNER_THREAD_TIMER, MINIBATCH_MEANS, sum_blocks
 
 
 def average_over_minibatches(learner: Any) -> None:
@@ -51,3 +53,33 @@ def time_updates(learner: Any) -> None:
         metrics.log_value((ALL_MODULES, part), seconds, reduce="sum")
 
     sum_blocks(metrics, lambda key: LEARNER_SECONDS if key == (ALL_MODULES, LEARNER_THREAD_TIMER) else None, count)
+
+
+def log_kl(learner: Any) -> None:
+    """Make PPO's learner report how far the policy is from the one that sampled, where its loss does not: RLlib reports 0 there.
+
+    Args:
+        learner: In its own process, as above.
+    """
+    if not isinstance(learner, PPOTorchLearner) or learner.config.use_kl_loss:
+        return
+
+    def log(module_id: str, batch: Any, outputs: Any) -> None:
+        module = learner.module[module_id].unwrapped()
+        with torch.no_grad():
+            before = module.get_exploration_action_dist_cls().from_logits(batch[Columns.ACTION_DIST_INPUTS])
+            now = module.get_train_action_dist_cls().from_logits(outputs[Columns.ACTION_DIST_INPUTS])
+            kl, mask = before.kl(now), batch.get(Columns.LOSS_MASK)
+            learner.metrics.log_value((module_id, LAST_KL), kl.mean() if mask is None else kl[mask].mean(), window=1)
+
+    if hasattr(learner, "last_minibatch"):  # a learner of experiments.fast
+        learner.last_minibatch = log
+        return
+    compute_loss = learner.compute_loss_for_module
+
+    def with_kl(*, module_id: str, config: Any, batch: Any, fwd_out: Any) -> Any:
+        loss = compute_loss(module_id=module_id, config=config, batch=batch, fwd_out=fwd_out)
+        log(module_id, batch, fwd_out)
+        return loss
+
+    learner.compute_loss_for_module = with_kl

@@ -43,7 +43,7 @@ METRICS: dict[str, str] = {
     "learner/policy_loss": "policy loss, likewise",
     "learner/value_loss": "value or Q loss per sample, unclipped, likewise",
     "learner/entropy": "policy entropy in nats, likewise",
-    "learner/kl": "KL divergence to the sampling policy in nats, where the algorithm computes it",
+    "learner/kl": "KL divergence to the sampling policy in nats; PPO without a KL loss: of the last minibatch of an update",
     "learner/grad_norm": "global gradient norm before clipping, likewise",
     "learner/lr": "learning rate",
     "learner/explained_variance": "share of the returns' variance that the value function explains",
@@ -120,6 +120,10 @@ MINIBATCH_MEANS = "suite_minibatch_means"
 """Key under `learners/<module>` that holds means over an update's minibatches (`learner.average_over_minibatches`)."""
 
 
+LAST_KL = "suite_last_kl"
+"""Key beside it: the divergence that PPO's learner is made to log (`learner.log_kl`)."""
+
+
 class NonFiniteError(RuntimeError):
     """Training produced a NaN or an infinity; the message says where and when."""
 
@@ -142,6 +146,8 @@ def learner_metrics(module_results: Mapping[str, Any], has_kl: bool) -> dict[str
             found[name] = float(value)
     if not has_kl:
         found.pop("learner/kl", None)
+    if LAST_KL in module_results:
+        found["learner/kl"] = float(module_results[LAST_KL])
     if "logps" in module_results:  # SAC: entropy is the mean negative log-probability of its own actions
         found["learner/entropy"] = -float(module_results["logps"])
     return found

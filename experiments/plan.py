@@ -1,7 +1,7 @@
 """A study before it runs: every configuration resolved, built and checked."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from ray.tune import PlacementGroupFactory
 
-from experiments.algorithm import build_algorithm_config, checkpoint_bytes, longest_episode, on_policy_batch
+from experiments.algorithm import build_algorithm_config, checkpoint_bytes, has_vector_entry_point, longest_episode, on_policy_batch
 from experiments.errors import ConfigurationError
+from experiments.facts import facts_of
 from experiments.resolve import GROUPS, Compose, TrialConfig, apply_point, label_of, trial_config
 from experiments.resources import Cluster, Layout, check_fits, layout_of, request_for, settle, trials_at_once
 from experiments.schema import MAX_REPORTS, MAX_TRIALS, SuiteConfig, parse, with_report_grid
@@ -19,6 +20,7 @@ from experiments.search import Point, corners, group_choices, points
 CANONICAL_PARAMS = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
 """RLlib's name to the parameter's name in MLflow, where they differ."""
 
+_VECTORIZE = "env.vectorize_mode"
 _TRAINING_PARAMS = (
     "lr",
     "actor_lr",
@@ -67,6 +69,7 @@ class Plan:
         searched: The paths of the space.
         cluster: What the study runs on.
         concurrency: Trials side by side.
+        left_out: What the space asks for and the environment does not have, a clause each.
     """
 
     suite: SuiteConfig
@@ -75,6 +78,7 @@ class Plan:
     searched: tuple[str, ...]
     cluster: Cluster
     concurrency: int
+    left_out: tuple[str, ...] = ()
 
     @property
     def study(self) -> str:
@@ -193,11 +197,17 @@ class Plan:
                     "target": c.suite.env.target,
                     "score_range": list(c.suite.env.score_range),
                     "point": dict(c.point),
+                    "facts": self.facts[c.label],
                     "params": {k: v for k, v in self.trial_params(c.trial(self.seeds[0])).items() if k != "seed"},
                 }
                 for c in self.configurations
             ],
         }
+
+    @cached_property
+    def facts(self) -> Mapping[str, Mapping[str, Any]]:
+        """Configuration to what is known of it beside its parameters."""
+        return {c.label: facts_of(c.trial(self.seeds[0]), c.suite.hardware, self.cluster) for c in self.configurations}
 
     def summary(self) -> str:
         """The size of the study in a line."""
@@ -256,6 +266,7 @@ class Plan:
             "num_learners": layout.num_learners,
             "num_gpus_per_learner": layout.num_gpus_per_learner,
             "threads_per_process": trial.threads_per_process,
+            "vectorize_mode": trial.env.vectorize_mode,
         }
         mapping = trial.to_mapping()
         for path in self.searched:
@@ -296,6 +307,7 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
     if num_trials > MAX_TRIALS:
         raise ConfigurationError(f"study.space, seeds and repeats make {num_trials:,} trials, more than {MAX_TRIALS:,}.")
     side_by_side = num_trials if suite.measurement is None else 1
+    drawn, left_out = _possible(drawn, resolved)
     settled_points = [(point, settle(resolved(point), cluster, side_by_side)) for point in drawn]
     settled_corners = [settle(resolved(c), cluster, side_by_side) for c in (corners(space) if suite.search.name != "grid" else [])]
     grid = _report_grid([*(settled for _, settled in settled_points), *settled_corners])
@@ -307,7 +319,7 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
         trial = trial_config(settled, suite.seeds[0], label_of(point, f"{settled.algorithm['name']}-{settled.env.name}"))
         config = build_algorithm_config(trial)
         request = request_for(config)
-        check_fits(request, cluster, settled.hardware.name)
+        check_fits(request, cluster, settled.hardware.name, config.num_env_runners)
         if trial.config_id in configurations:
             raise ConfigurationError(
                 f"study.space: {trial.label!r} and {configurations[trial.config_id].label!r} come out as the same configuration."
@@ -316,7 +328,19 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
         configurations[trial.config_id] = Configuration(trial.label, point, settled, request, config.total_train_batch_size, size)
     _check_labels(list(configurations.values()))
     found = tuple(configurations.values())
-    return Plan(suite, composed, found, tuple(space), cluster, concurrency_of(suite, found, cluster))
+    return Plan(suite, composed, found, tuple(space), cluster, concurrency_of(suite, found, cluster), left_out)
+
+
+def _possible(drawn: Sequence[Point], resolved: Callable[[Point], SuiteConfig]) -> tuple[list[Point], tuple[str, ...]]:
+    """The points without those whose environment is to bring a vector implementation and has none, where others are left of it."""
+    kept, left_out = list(drawn), {}
+    for point in drawn:
+        if point.get(_VECTORIZE) == "vector_entry_point":
+            env = resolved({**point, _VECTORIZE: "sync"}).env
+            if not has_vector_entry_point(env):
+                left_out[env.name] = f"{_VECTORIZE}=vector_entry_point, which {env.name} does not have"
+                kept.remove(point)
+    return (kept, tuple(left_out.values())) if kept else (list(drawn), ())
 
 
 def concurrency_of(suite: SuiteConfig, configurations: Sequence[Configuration], cluster: Cluster) -> int:

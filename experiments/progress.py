@@ -171,6 +171,7 @@ def plan_lines(plan: Plan) -> list[str]:
         f"study       {plan.study}: {plan.question}",
         f"trials      {plan.summary()}",
         f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
+        *(f"left out    {what}" for what in plan.left_out),
         f"checkpoints {plan.checkpoints()}",
         "throughput  "
         + ("comparable: each trial runs alone" if plan.exclusive else "not comparable across studies: trials share the machine"),
@@ -188,7 +189,7 @@ def plan_table(plan: Plan) -> Table:
             c.label,
             c.trial(plan.seeds[0]).config_id,
             ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds)),
-            f"{c.suite.budget_env_steps:,}",
+            "-" if plan.is_measured else f"{c.suite.budget_env_steps:,}",
             f"{c.batch_env_steps:,}",
             f"{need.get('CPU', 0):g}",
             f"{need.get('GPU', 0):g}",
@@ -203,6 +204,8 @@ def outcome_table(summary: pd.DataFrame, exclusive: bool) -> Table:
         summary: As `analysis.answer.closing_table` gives it.
         exclusive: Whether each trial ran alone.
     """
+    if (summary["phase"] == "throughput").all():
+        return _speed_table(summary)
     table = Table(
         box=None,
         header_style="bold",
@@ -231,6 +234,19 @@ def outcome_table(summary: pd.DataFrame, exclusive: bool) -> Table:
             Text(with_interval(row, "env_steps_per_s")),
             style="bold" if row["chosen"] else "",
         )
+    return table
+
+
+def _speed_table(summary: pd.DataFrame) -> Table:
+    """The closing table of a study of throughput."""
+    caption = "geometric means over seeds, 95% intervals; * cannot be told apart from the fastest"
+    table = Table(box=None, header_style="bold", pad_edge=False, caption=caption, caption_justify="left")
+    for name in ("", "configuration", "seeds", "env steps/s", "trained steps/s"):
+        table.add_column(name, justify="left" if name in ("", "configuration") else "right", no_wrap=True)
+    for _, row in summary.iterrows():
+        speeds = [Text(with_interval(row, name)) for name in ("env_steps_per_s", "trained_steps_per_s")]
+        counts = f"{row['num_seeds']}/{row['num_planned']}"
+        table.add_row("*" if row["leader"] else "", str(row["config"]), counts, *speeds, style="bold" if row["chosen"] else "")
     return table
 
 

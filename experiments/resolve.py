@@ -170,6 +170,8 @@ def apply_point(config: Mapping[str, Any], point: Mapping[str, Any]) -> SuiteCon
                 f"or one of the groups {', '.join(GROUPS)}."
             )
         node[leaf] = value
+    if "env.vectorize_mode" in point:  # an axis wins over the hardware profile
+        config["hardware"]["vectorize_mode"] = None
     return parse(config)
 
 

@@ -8,7 +8,7 @@ import ray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune import PlacementGroupFactory
 
-from experiments.algorithm import check_settings, is_asynchronous
+from experiments.algorithm import check_settings, has_vector_entry_point, is_asynchronous
 from experiments.errors import ConfigurationError
 from experiments.schema import HardwareSettings, SuiteConfig
 
@@ -98,7 +98,7 @@ def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig
         num_trials: Trials of the study, which share the cluster.
 
     Returns:
-        The same with `algorithm.env_runners` and `algorithm.learners` complete.
+        The same with `algorithm.env_runners` and `algorithm.learners` complete, and the environment vectorised as the hardware wants it.
 
     Raises:
         ConfigurationError: The algorithm's settings are wrong; names the key.
@@ -120,7 +120,10 @@ def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig
         raise ConfigurationError(f"num_gpus_per_learner={layout.num_gpus_per_learner:g}: must be a whole number, or a fraction below 1.")
     runners.update(num_env_runners=layout.num_env_runners, num_envs_per_env_runner=layout.num_envs_per_env_runner)
     learners.update(num_learners=layout.num_learners, num_gpus_per_learner=layout.num_gpus_per_learner)
-    return replace(suite, algorithm={**algorithm, "env_runners": runners, "learners": learners})
+    env, mode = suite.env, hardware.vectorize_mode
+    if mode is not None and (mode != "vector_entry_point" or has_vector_entry_point(env)):
+        env = replace(env, vectorize_mode=mode)
+    return replace(suite, algorithm={**algorithm, "env_runners": runners, "learners": learners}, env=env)
 
 
 def layout_of(algorithm: Mapping[str, Any]) -> Layout:
@@ -171,8 +174,14 @@ def request_for(config: AlgorithmConfig) -> PlacementGroupFactory:
     return config.algo_class.default_resource_request(config)
 
 
-def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: str) -> None:
+def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: str, num_env_runners: int = 0) -> None:
     """Make sure that a trial can ever start: Ray would wait for ever.
+
+    Args:
+        request: The trial's.
+        cluster: What there is.
+        hardware_name: The profile's.
+        num_env_runners: How many of the request's bundles are runners'.
 
     Raises:
         ConfigurationError: The bundles cannot be placed, even on the empty cluster.
@@ -182,8 +191,12 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
     cpus, gpus = request.required_resources.get("CPU", 0), request.required_resources.get("GPU", 0)
     widest = max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
     split = "" if len(cluster.nodes) == 1 else f" in parts of up to {_count(widest[0], 'CPU')} and {_count(widest[1], 'GPU')}"
+    main, runners, others = request.bundles[:1], request.bundles[1 : 1 + num_env_runners], request.bundles[1 + num_env_runners :]
+    fewer = (PlacementGroupFactory([*main, *runners[:n], *others]) for n in range(num_env_runners - 1, 0, -1))
+    largest = next((len(r.bundles) - len(main) - len(others) for r in fewer if trials_at_once(r, cluster, limit=1)), 0)
+    hint = f" The largest number of env runners that fits is {largest}: num_env_runners={largest}." if largest else ""
     raise ConfigurationError(
-        f"hardware={hardware_name} needs {_count(cpus, 'CPU')} and {_count(gpus, 'GPU')} per trial{split}; {cluster}. "
+        f"hardware={hardware_name} needs {_count(cpus, 'CPU')} and {_count(gpus, 'GPU')} per trial{split}; {cluster}.{hint} "
         f"Try hardware=auto. To declare logical CPUs beyond the real ones: hardware.num_cpus={int(max(cpus, cluster.num_cpus))}"
         + (" hardware.num_gpus=0" if gpus > cluster.num_gpus else "")
         + "."

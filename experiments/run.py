@@ -257,6 +257,10 @@ def _estimate(plan: Any, uri: str, output_dir: Path) -> str:
     """How long the study will take, from what has run before."""
     from experiments.progress import duration
 
+    if (how := plan.suite.measurement) is not None:
+        runners = sum(c.layout.num_env_runners for c in plan.configurations) * len(plan.seeds) * plan.repeats
+        least = len(plan.trials) * (how.warmup_s + how.seconds)
+        return f"time        at least {duration(least)} of measuring, and the start of {runners} runner processes, a few seconds each"
     database = Path(uri.removeprefix("sqlite:///"))
     if uri.startswith("sqlite") and not database.exists():
         return "time        unknown: nothing has run with this store yet"

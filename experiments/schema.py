@@ -108,6 +108,7 @@ class HardwareSettings:
         total_envs: Environments of one trial that `auto` spreads over the runners.
         num_env_runners: Runner actors of a trial; `None` lets the suite choose, 0 samples in the trial's own process.
         num_envs_per_env_runner: Environments of a runner; `None` lets the suite choose.
+        vectorize_mode: How the environments of a runner are vectorised; `None` leaves it to the environment's file.
         num_learners: Learner actors of a trial; `None` lets the suite choose, 0 learns in the trial's own process.
         num_gpus_per_learner: GPUs of a learner, fractions allowed; `None` lets the suite choose.
         threads_per_process: Torch and BLAS threads of each process of a trial. Part of what a result depends on.
@@ -122,6 +123,7 @@ class HardwareSettings:
     total_envs: _Positive = 16
     num_env_runners: _Count | None = None
     num_envs_per_env_runner: _Positive | None = None
+    vectorize_mode: Literal["sync", "async", "vector_entry_point"] | None = None
     num_learners: _Count | None = None
     num_gpus_per_learner: Annotated[_Number, Field(ge=0)] | None = None
     threads_per_process: _Positive = 1
@@ -188,10 +190,10 @@ class MeasurementSettings:
     """
 
     warmup_s: Annotated[_Number, Field(ge=0)] = 1.0
-    seconds: Annotated[_Number, Field(gt=0)] = 3.0
-    max_seconds: Annotated[_Number, Field(gt=0)] = 10.0
+    seconds: Annotated[_Number, Field(gt=0)] = 2.0
+    max_seconds: Annotated[_Number, Field(gt=0)] = 5.0
     precision: Annotated[_Number, Field(gt=0, lt=1)] = 0.05
-    block_s: Annotated[_Number, Field(gt=0)] = 0.5
+    block_s: Annotated[_Number, Field(gt=0)] = 0.25
     max_other_cpu_percent: Annotated[_Number, Field(gt=0)] = 25.0
 
     def __post_init__(self) -> None:

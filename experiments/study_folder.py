@@ -128,7 +128,7 @@ class StudyFolder:
                 )
             config = build_algorithm_config(trial)
             request = request_for(config)
-            check_fits(request, cluster, settled.hardware.name)
+            check_fits(request, cluster, settled.hardware.name, config.num_env_runners)
             size = checkpoint_bytes(trial, config)
             configurations.append(Configuration(saved["label"], saved["point"], settled, request, config.total_train_batch_size, size))
         concurrency = concurrency_of(suite, configurations, cluster)

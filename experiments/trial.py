@@ -23,7 +23,7 @@ from experiments.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.errors import first_line, reason_of
 from experiments.evaluation import Evaluation, evaluate
 from experiments.fast.off_policy import FastOffPolicy
-from experiments.learner import average_over_minibatches, time_updates
+from experiments.learner import average_over_minibatches, log_kl, time_updates
 from experiments.metrics import (
     LEARNER_SECONDS,
     EpisodeSums,
@@ -178,6 +178,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._algorithm = algorithm = config.algo_class(config=config, storage=self._storage)
         algorithm.learner_group.foreach_learner(average_over_minibatches)
         algorithm.learner_group.foreach_learner(time_updates)
+        algorithm.learner_group.foreach_learner(log_kl)
         self._first_bytes = self._first_bytes or own_memory_bytes()
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)

@@ -68,11 +68,30 @@ def test_a_report_holds_the_contracts_metrics_and_no_others(plan_of: PlanOf, mak
     last = run(make(tiny(plan_of), system=True))[-1]
     ours = {k for k in last if "/" in k}
     assert ours <= set(METRICS)
-    assert set(METRICS) - ours <= {"learner/kl", "system/gpu_percent", "final/env_steps_to_target", "final/seconds_to_target"}
+    of_others = {f"system/{role}_{what}" for role in ("driver", "runners", "learners") for what in ("cpu_percent", "memory_mib")}
+    remote = {"time/transfer_share", "time/waiting_share"}
+    target = {"final/env_steps_to_target", "final/seconds_to_target"}
+    assert set(METRICS) - ours <= {"system/gpu_percent", "final/disturbed_share"} | target | of_others | remote
     assert all(math.isfinite(last[k]) for k in ours)
     assert sum(last[f"throughput/{part}_share"] for part in ("sample", "learn", "sync", "other")) == pytest.approx(1)
     # 512 env steps in minibatches of 256, 6 epochs: 12 gradient steps, and one more for the rows that RLlib appends.
     assert 12 <= last["progress/updates"] / last["progress/iterations"] <= 15
+
+
+def test_what_is_watched_leaves_the_fast_parts_fast_and_is_there_without_them(plan_of: PlanOf, make: Make) -> None:
+    last = {}
+    for fast in (True, False):
+        trial = make(tiny(plan_of, f"fast={str(fast).lower()}"))
+        reports = [trial.train()]
+        if fast:
+            assert trial._algorithm.learner_group._learner._said == set()  # nothing made it fall back to RLlib's updates
+            assert trial._algorithm.env_runner._said == set()
+        reports.append(trial.train())
+        last[fast] = reports[-1]
+    assert last[True]["learner/kl"] > 0
+    assert last[True]["learner/kl"] == pytest.approx(last[False]["learner/kl"], rel=1e-4)
+    for part in ("env_step", "inference", "connectors", "learn", "evaluation"):
+        assert all(of[f"time/{part}_share"] > 0 for of in last.values())
 
 
 def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:

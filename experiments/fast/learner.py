@@ -141,9 +141,12 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
     Attributes:
         minibatch_values: If set, it is called once per update of more than one minibatch with a module's id and with what RLlib would
             log with `window=1` at every minibatch but the last, by RLlib's name: [minibatches - 1]. The last one's are logged afterwards.
+        last_minibatch: If set, it is called once per update with a module's id, the last minibatch and what the module made of it, before
+            its step.
     """
 
     minibatch_values: Callable[[str, dict[str, torch.Tensor]], None] | None = None
+    last_minibatch: Callable[[str, Rows, dict[str, Any]], None] | None = None
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -286,6 +289,8 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         self._compute_off_policyness({DEFAULT_MODULE_ID: last})
         outputs = module._forward_train(last)
         total: torch.Tensor = self.compute_loss_for_module(module_id=DEFAULT_MODULE_ID, config=config, batch=last, fwd_out=outputs)
+        if self.last_minibatch is not None:
+            self.last_minibatch(DEFAULT_MODULE_ID, last, outputs)
         adam.zero_grad()
         if total.grad_fn is not None:  # as RLlib: all parameters may be frozen
             torch.autograd.backward(total)

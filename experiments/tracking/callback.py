@@ -45,8 +45,10 @@ class TrackingCallback(DriverCallback):
     writer: Writer
     resumed: bool = False
     open_keys: set[str] = field(default_factory=set)
+    configs: dict[str, TrialConfig] = field(default_factory=dict)
     last_steps: dict[str, int] = field(default_factory=dict)
     told: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)  # of the trials that are running
 
     def begin(self) -> None:
         """Make or find the study's experiments, its run and its views."""
@@ -104,6 +106,7 @@ class TrackingCallback(DriverCallback):
         if key in self.last_steps:
             return
         self.last_steps[key] = 0
+        self.configs[key] = config
         self.open_keys.add(key)
         tags = {
             "kind": "trial",
@@ -149,6 +152,8 @@ class TrackingCallback(DriverCallback):
             return
         self.last_steps[key] = step
         values = {name: metrics[name] for name in METRICS if name in metrics and math.isfinite(metrics[name])}
+        for name, value in values.items():
+            self.curves.setdefault(key, {}).setdefault(name, []).append((step, value))
         self.writer.put("log_metrics", key, values, step, at_ms)
 
     def _tell(self, key: str, restarts: int, reproducible: bool) -> None:
@@ -173,7 +178,22 @@ class TrackingCallback(DriverCallback):
     def _end(self, key: str, status: str) -> None:
         if key in self.open_keys:
             self.open_keys.remove(key)
+            self._diagnose(key)
             self.writer.put("finish", key, status, _now_ms())
+
+    def _diagnose(self, key: str) -> None:
+        """What held the trial up, and how healthy it was, as tags."""
+        from analysis.diagnosis import facts_of, tags
+
+        config, curves = self.configs.pop(key), self.curves.pop(key, {})
+        planned = {**self.plan.trial_params(config), "exclusive": self.plan.exclusive, "target": config.env.target}
+        score = curves.get("final/score", [(0.0, None)])[-1][1]
+        try:
+            found = tags(curves, facts_of({**planned, "score": score}, self.plan.facts[config.label]))
+        except Exception as error:  # noqa: BLE001  # what the trial logged is safe, whatever is said of it
+            logger.warning("%s: no diagnosis (%s: %s).", config.name, type(error).__name__, first_line(error))
+            return
+        self.writer.put("set_tags", key, found)
 
     def end(self, status: str, runs: pd.DataFrame) -> None:
         """End every run that is still open, and the study's own with its summary.
