@@ -17,9 +17,11 @@ NAMES = (
     "fast_memory",
     "reuse",
     "study_fast",
+    "throughput",
     "loading",
     "report",
     "calibration",
+    "laws_calibration",
     "parity_sb3",
 )
 
