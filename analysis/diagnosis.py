@@ -29,8 +29,12 @@ BALANCED_WITHIN = 0.05
 """Of training time: two groups closer than this are both named. Seeds of one configuration differ by a point or two."""
 FULL_CPU_PERCENT = 90.0
 """Of the machine, from which on no core is free."""
-HAS_A_CORE = 0.85
-"""Share of its sampling seconds in which a runner has a CPU, below which it waits for one (or for its environment)."""
+MUCH_WITHOUT_A_CORE = 0.15
+"""Of training time, that runners spend on sampling without a CPU, from which on they wait for one (or for their environment)."""
+MUCH_OWN_LOAD = 0.75
+"""Of the machine, that a trial takes itself, from which on its many processes are what fills it."""
+MUCH_OTHER_PERCENT = 25.0
+"""CPU that other programs use, 100 is one core, from which on the evidence names them. What a measurement allows, by default."""
 MUCH_WAITING_SHARE = 0.10
 """Of training time, spent waiting for the slowest runner, from which on the evidence names it."""
 MUCH_ASIDE = 0.25
@@ -168,8 +172,9 @@ def bottleneck(shares: Mapping[str, float], facts: Facts, measured: Mapping[str,
     The rules, in this order:
 
     1. `starved`: the processes that may want a core, and what else runs on the machine, are more than its cores (or other trials ran beside
-       it); the machine's CPUs are full; and the runners wait for one. A runner that waits for its environment does so too, but leaves
-       the machine idle. Where each environment has a process of its own, the runner's says nothing: twice as many processes as cores.
+       it); the machine's CPUs are full; and much of the training time goes by with runners that wait for one. A runner that waits for its
+       environment does so too, but leaves the machine idle. Where each environment has a process of its own, the runner's says nothing:
+       twice as many processes as cores, which fill the machine themselves.
     2. The largest of four groups of training time names it: `env-bound` (env_step), `inference-bound` (inference, connectors),
        `transfer-bound` (transfer, sync), `learner-bound` (learn). Time in which the others wait for the slowest runner goes to what
        runners do, stepping and inference, in proportion: the slowest does the same as the others, only more of it.
@@ -190,7 +195,7 @@ def bottleneck(shares: Mapping[str, float], facts: Facts, measured: Mapping[str,
     if training <= 0:
         return Bottleneck(UNKNOWN, math.nan, "The run did not log where its time went.", "")
     time = _Time({part: share / training for part, share in parts.items()}, facts, _Load.of(measured or {}, facts))
-    if time.load.starved(facts):
+    if time.starved:
         found = _starved(time, facts)
     else:
         ranked = sorted(time.groups, key=lambda name: time.groups[name], reverse=True)
@@ -242,15 +247,6 @@ class _Load:
             idle,
         )
 
-    def starved(self, facts: Facts) -> bool:
-        """Rule 1 of `bottleneck`."""
-        if self.machine_percent is None or self.machine_percent < FULL_CPU_PERCENT or facts.num_cpus is None:
-            return False
-        if facts.env_processes:
-            return facts.processes >= 2 * facts.num_cpus
-        too_many = facts.processes + (self.other_percent or 0.0) / 100 > facts.num_cpus or not facts.exclusive
-        return too_many and self.runner_share is not None and self.runner_share < HAS_A_CORE
-
     def waits(self, facts: Facts) -> bool:
         """Whether the environment waits rather than computes: runners are without a CPU most of the time, while the machine has one."""
         idle = self.machine_percent is None or self.machine_percent < FULL_CPU_PERCENT
@@ -284,6 +280,24 @@ class _Time:
         object.__setattr__(self, "groups", groups)
 
     @property
+    def starved(self) -> bool:
+        """Rule 1 of `bottleneck`."""
+        load, facts = self.load, self.facts
+        if load.machine_percent is None or load.machine_percent < FULL_CPU_PERCENT or facts.num_cpus is None:
+            return False
+        others = (load.other_percent or 0.0) / 100
+        if facts.env_processes:
+            own = load.machine_percent / 100 - others / facts.num_cpus
+            return facts.processes >= 2 * facts.num_cpus and own >= MUCH_OWN_LOAD
+        too_many = facts.processes + others > facts.num_cpus or not facts.exclusive
+        if not too_many or load.runner_share is None:
+            return False
+        sampling = sum(self.parts[part] for part in ("env_step", "inference", "connectors", "waiting"))
+        if facts.algorithm in _ASYNCHRONOUS:  # its shares are the learner's, and runners always sample
+            sampling = 1.0
+        return (1 - load.runner_share) * sampling > MUCH_WITHOUT_A_CORE
+
+    @property
     def step_ms(self) -> float | None:
         """Milliseconds of a runner per env step; None for asynchronous algorithms, whose shares are the learner's."""
         if not self.load.rate or self.facts.algorithm in _ASYNCHRONOUS:
@@ -307,9 +321,15 @@ class _Time:
             details.append(f"runners compute in {_percent(self.load.runner_share)} of their sampling time, else they wait")
         if self.load.machine_percent is not None and self.facts.num_cpus is not None:
             details.append(f"{self.load.machine_percent / 100 * self.facts.num_cpus:.1f} of {self.facts.num_cpus} cores are busy")
+        if self.load.other_percent is not None and self.load.other_percent >= MUCH_OTHER_PERCENT:
+            details.append(_others(self.load.other_percent))
         if self.load.gpu_percent is not None and self.facts.num_gpus_per_learner > 0:
             details.append(f"the GPU is busy {self.load.gpu_percent:.0f}% of the time")
         return f"{sentence}{''.join(f'; {detail}' for detail in details)}."
+
+
+def _others(percent: float) -> str:
+    return f"other programs take {percent / 100:.1f} cores"
 
 
 _WHAT = {
@@ -344,7 +364,7 @@ def _for_env(time: _Time, facts: Facts) -> str:
     if time.parts["waiting"] >= MUCH_WAITING_SHARE and facts.algorithm in _EPOCHS:
         advice.append("algorithm=appo does not wait for the slowest runner.")
     if not load.has_free_core:
-        advice.append("No core is free for more runners: it takes a faster simulator, or more cores.")
+        advice.insert(0, "No core is free for more runners" + ("." if advice else ": it takes a faster simulator, or more cores."))
     return " ".join(advice)
 
 
@@ -421,22 +441,22 @@ def _starved(time: _Time, facts: Facts) -> Bottleneck:
     else:
         share = 1 - load.runner_share
         evidence += f"; runners have one in {_percent(load.runner_share)} of their sampling time"
-    others = (load.other_percent or 0.0) / 100
-    if others >= 0.1 * cores:
-        evidence += f"; other programs take {others:.1f} cores"
     advice = []
-    if others >= 0.1 * cores:
+    if load.other_percent is not None and load.other_percent >= MUCH_OTHER_PERCENT:
+        evidence += f"; {_others(load.other_percent)}"
         advice.append("Stop the other programs.")
     if not facts.exclusive:
         advice.append("Other trials ran beside it: hardware.max_concurrent_trials=1 runs one at a time.")
-    if facts.processes > cores:
-        if facts.env_processes:
+    if facts.env_processes:
+        if facts.processes > cores:
             advice.append("A process per environment is too many: env.vectorize_mode=sync, or fewer environments.")
-        elif facts.num_env_runners > 1:
-            # A synchronous algorithm learns while its runners rest.
-            learning = max(1, facts.num_learners) if facts.algorithm in _ASYNCHRONOUS else 0
-            fewer = max(1, min(facts.num_env_runners - 1, cores - learning))
-            envs = -(-facts.num_env_runners * facts.num_envs_per_env_runner // fewer)
+    elif facts.num_env_runners > 1:
+        # A synchronous algorithm learns while its runners rest.
+        learning = max(1, facts.num_learners) if facts.algorithm in _ASYNCHRONOUS else 0
+        # If nothing else took the cores, a runner less at least.
+        fewer = max(1, min(facts.num_env_runners - (0 if advice else 1), cores - learning))
+        envs = -(-facts.num_env_runners * facts.num_envs_per_env_runner // fewer)
+        if fewer < facts.num_env_runners:
             advice.append(
                 "Fewer runners with as many environments in all: "
                 f"algorithm.env_runners.num_env_runners={fewer} algorithm.env_runners.num_envs_per_env_runner={envs}."

@@ -257,8 +257,8 @@ def measure(quick: bool) -> Report:
             ("curve; counts", *_PREDICTIONS, "can tell"),
             (*_rows(others, _PREDICTIONS, told=True), _all("all", others, _PREDICTIONS)),
             "A curve that turns at the largest count measured gives no sign of it: what lies beyond is covered only by the chance that the "
-            "model gives to limits not met yet. The chances of such limits, the misfit and the spread of contention and coherency were "
-            "chosen for the coverage in these tables, with other draws.",
+            "model gives to limits not met yet. Those chances and the size of the misfit were chosen for the coverage of these "
+            "curves and those above, with other draws.",
         ),
         Table(
             "Coverage of predictions, curves thought of after the method was chosen, percent",

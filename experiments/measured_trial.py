@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -33,27 +34,34 @@ class MeasuredTrial(Trial):
     def _start(self) -> None:
         super()._start()
         assert self._trial.measurement is not None, "the plan gives measured trials their settings"
-        self._measurement = Measurement(self._trial.measurement)
+        self._settings = self._trial.measurement
+        self._ready: list[Report] = []  # measured, and not made yet
         self._earlier = self._furthest()  # of an earlier attempt: reports follow its
 
     def _report(self) -> dict[str, Any]:
-        if not self._measurement.blocks:
+        if not self._ready:
             self._warm_up()
-        start_env_steps, start_trained, start_s = self._env_steps, self._trained, self._train_s
-        metrics = self._train_for(self._measurement.settings.block_s)
-        metrics["progress/wall_s"] = self._wall_s()
-        metrics.update(self._use_of_time())
-        other = metrics.get("system/other_cpu_percent", math.nan)
-        self._measurement.blocks.append(
-            Block(self._env_steps - start_env_steps, self._trained - start_trained, self._train_s - start_s, other)
-        )
-        last = self._measurement.is_enough()
-        if last:
-            metrics.update(self._measurement.metrics(), **{"final/train_s": self._train_s, "final/wall_s": self._wall_s()})
-        return self._made(Report(self._earlier + self._env_steps, now_ms(), metrics, last, ""))
+            self._measure()
+        return self._made(self._ready.pop(0))
+
+    def _measure(self) -> None:
+        """All blocks in a row: while a report is on its way, asynchronous runners would sample on, and that time be nobody's."""
+        measurement = Measurement(self._settings)
+        while not measurement.is_enough():
+            start_env_steps, start_trained, start_s = self._env_steps, self._trained, self._train_s
+            metrics = self._train_for(self._settings.block_s)
+            metrics["progress/wall_s"] = self._wall_s()
+            metrics.update(self._use_of_time())
+            other = metrics.get("system/other_cpu_percent", math.nan)
+            trained = self._trained - start_trained
+            measurement.blocks.append(Block(self._env_steps - start_env_steps, trained, self._train_s - start_s, other))
+            self._ready.append(Report(self._earlier + self._env_steps, now_ms(), metrics, False, ""))
+        final = {**measurement.metrics(), "final/train_s": self._train_s, "final/wall_s": self._wall_s()}
+        last = self._ready[-1]
+        self._ready[-1] = replace(last, metrics={**last.metrics, **final}, done=True)
 
     def _warm_up(self) -> None:
-        settings, start = self._measurement.settings, perf_counter()
+        settings, start = self._settings, perf_counter()
         deadline = start + settings.warmup_s + settings.max_seconds
         while True:
             self._train_for(0.0)

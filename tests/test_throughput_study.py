@@ -17,7 +17,7 @@ from experiments.run import composer, split_space
 from experiments.schema import HardwareSettings
 from experiments.study import start_ray
 
-QUICK = ("measurement.warmup_s=0.1", "measurement.seconds=0.6", "measurement.max_seconds=3", "measurement.block_s=0.15")
+QUICK = ("measurement.warmup_s=0.1", "measurement.seconds=0.6", "measurement.max_seconds=60", "measurement.block_s=0.15")
 QUICK += ("measurement.precision=0.5", "measurement.max_other_cpu_percent=400")
 SPACE = "study.space={algorithm.env_runners.num_env_runners:[1,2],algorithm.env_runners.num_envs_per_env_runner:[2,8]}"
 SMALL = ("algorithm.training.train_batch_size_per_learner=256", "algorithm.training.minibatch_size=128", "algorithm.training.num_epochs=1")

@@ -15,7 +15,7 @@ from analysis.plots.labels import End, label_ends, label_points
 _SPEED = "env_steps_per_s"
 _BEYOND: Any = (0, (3, 2))
 _MOST_BANDS = 3
-_HELD_OUT_PT = 6.0  # The prediction stands beside the measurement.
+_HELD_OUT_PT = 6.0  # Predictions stand beside the measurement and each other.
 _PLACES = {"knee": ("v", "knee"), "peak": ("*", "peak")}
 
 
@@ -127,8 +127,8 @@ def plot(
         fitted = curve.dropna(subset=["num", _SPEED])
         ends = [_fitted(ax, of_series(fitted, series, look.name), look, len(shown)) or end for look, end in zip(shown, ends, strict=True)]
     if len(held_out):
-        for look in shown:
-            _held_out(ax, of_series(held_out, series, look.name), look)
+        for i, look in enumerate(shown):
+            _held_out(ax, of_series(held_out, series, look.name), look, _HELD_OUT_PT * (i + 1))
     places = _marked(ax, marks, series, shown)
 
     levels = style.levels(known["num"])
@@ -148,9 +148,12 @@ def plot(
     label_ends(ax, ends if series else [])
     style.note(ax, *_notes(known, curve, marks, held_out, len(shown), beyond), style.packed_note(packed))
     if not series and places:
+        whisker = (
+            [(float(x), float(y)) for x, *ys in held_out[["num", "low", "high"]].dropna().to_numpy() for y in ys] if len(held_out) else []
+        )
         dots = [(float(x), float(y)) for x, y in zip(known["num"], known[_SPEED], strict=True)]
         line = [(float(x), float(y)) for x, y in zip(curve["num"], curve[_SPEED], strict=True)] if len(curve) else []
-        label_points(ax, [place for place, _ in places], [words for _, words in places], [*dots, *line])
+        label_points(ax, [place for place, _ in places], [words for _, words in places], [*dots, *line, *whisker])
     return ax
 
 
@@ -181,8 +184,8 @@ def _fitted(ax: Axes, part: pd.DataFrame, look: Look, num_series: int) -> End | 
     return End(look.label, float(x[-1]), float(y[-1]), look.colour, look.dash, look.marker)
 
 
-def _held_out(ax: Axes, part: pd.DataFrame, look: Look) -> None:
-    aside = ax.transData + ScaledTranslation(_HELD_OUT_PT / 72, 0, ax.figure.dpi_scale_trans)
+def _held_out(ax: Axes, part: pd.DataFrame, look: Look, aside_pt: float) -> None:
+    aside = ax.transData + ScaledTranslation(aside_pt / 72, 0, ax.figure.dpi_scale_trans)
     banded = part.dropna(subset=["low", "high"])
     ax.vlines(banded["num"], banded["low"], banded["high"], color=look.colour, linewidth=1.2, zorder=3.0, transform=aside)
     hollow = {**look.line, "linestyle": "", "color": "white", "markeredgecolor": look.colour, "markeredgewidth": 1.4}
