@@ -448,8 +448,7 @@ def _starved(time: _Time, facts: Facts) -> Bottleneck:
     if not facts.exclusive:
         advice.append("Other trials ran beside it: hardware.max_concurrent_trials=1 runs one at a time.")
     if facts.env_processes:
-        if facts.processes > cores:
-            advice.append("A process per environment is too many: env.vectorize_mode=sync, or fewer environments.")
+        advice.append("A process per environment is too many: env.vectorize_mode=sync, or fewer environments.")
     elif facts.num_env_runners > 1:
         # A synchronous algorithm learns while its runners rest.
         learning = max(1, facts.num_learners) if facts.algorithm in _ASYNCHRONOUS else 0

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import ray
 from ray import tune
 from ray._private import ray_logging
@@ -109,11 +110,14 @@ def _start_ray(hardware: HardwareSettings) -> None:
     }
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if hardware.address is None:
+        num_cpus = int(local_machine(hardware).num_cpus)
+        if num_cpus > (psutil.cpu_count() or 1):
+            environment["RAY_prestart_worker_first_driver"] = "0"  # else a process for each CPU that was declared, at once
         os.environ.update(environment)  # inherited by Ray's processes
         # Never join a cluster that happens to run here: its size was not checked.
         ray.init(
             address="local",
-            num_cpus=int(local_machine(hardware).num_cpus),
+            num_cpus=num_cpus,
             num_gpus=hardware.num_gpus,
             include_dashboard=False,
             **common,
