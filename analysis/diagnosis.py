@@ -247,10 +247,23 @@ class _Load:
             idle,
         )
 
+    def fills_it_itself(self, facts: Facts) -> bool:
+        """Whether a full machine is full of the trial, or of others beside it on its study's behalf."""
+        return (self.machine_percent or 0.0) - (self.other_percent or 0.0) / (facts.num_cpus or 1) >= 100 * MUCH_OWN_LOAD
+
     def waits(self, facts: Facts) -> bool:
         """Whether the environment waits rather than computes: runners are without a CPU most of the time, while the machine has one."""
         idle = self.machine_percent is None or self.machine_percent < FULL_CPU_PERCENT
         return idle and not facts.env_processes and self.runner_share is not None and self.runner_share < 0.5
+
+    @property
+    def has_company(self) -> bool:
+        return (self.other_percent or 0.0) >= MUCH_OTHER_PERCENT
+
+    @property
+    def others(self) -> str:
+        """In words."""
+        return f"other programs take {(self.other_percent or 0.0) / 100:.1f} cores"
 
     @property
     def has_free_core(self) -> bool:
@@ -285,11 +298,9 @@ class _Time:
         load, facts = self.load, self.facts
         if load.machine_percent is None or load.machine_percent < FULL_CPU_PERCENT or facts.num_cpus is None:
             return False
-        others = (load.other_percent or 0.0) / 100
         if facts.env_processes:
-            own = load.machine_percent / 100 - others / facts.num_cpus
-            return facts.processes >= 2 * facts.num_cpus and own >= MUCH_OWN_LOAD
-        too_many = facts.processes + others > facts.num_cpus or not facts.exclusive
+            return facts.processes >= 2 * facts.num_cpus and load.fills_it_itself(facts)
+        too_many = facts.processes + (load.other_percent or 0.0) / 100 > facts.num_cpus or not facts.exclusive
         if not too_many or load.runner_share is None:
             return False
         sampling = sum(self.parts[part] for part in ("env_step", "inference", "connectors", "waiting"))
@@ -321,15 +332,11 @@ class _Time:
             details.append(f"runners compute in {_percent(self.load.runner_share)} of their sampling time, else they wait")
         if self.load.machine_percent is not None and self.facts.num_cpus is not None:
             details.append(f"{self.load.machine_percent / 100 * self.facts.num_cpus:.1f} of {self.facts.num_cpus} cores are busy")
-        if self.load.other_percent is not None and self.load.other_percent >= MUCH_OTHER_PERCENT:
-            details.append(_others(self.load.other_percent))
+        if self.load.has_company:
+            details.append(self.load.others)
         if self.load.gpu_percent is not None and self.facts.num_gpus_per_learner > 0:
             details.append(f"the GPU is busy {self.load.gpu_percent:.0f}% of the time")
         return f"{sentence}{''.join(f'; {detail}' for detail in details)}."
-
-
-def _others(percent: float) -> str:
-    return f"other programs take {percent / 100:.1f} cores"
 
 
 _WHAT = {
@@ -364,7 +371,8 @@ def _for_env(time: _Time, facts: Facts) -> str:
     if time.parts["waiting"] >= MUCH_WAITING_SHARE and facts.algorithm in _EPOCHS:
         advice.append("algorithm=appo does not wait for the slowest runner.")
     if not load.has_free_core:
-        advice.insert(0, "No core is free for more runners" + ("." if advice else ": it takes a faster simulator, or more cores."))
+        what_it_takes = "." if advice else ": it takes a faster simulator, or more cores."
+        advice.insert(0, f"No core is free for more runners{' while other programs run.' if load.has_company else what_it_takes}")
     return " ".join(advice)
 
 
@@ -442,8 +450,10 @@ def _starved(time: _Time, facts: Facts) -> Bottleneck:
         share = 1 - load.runner_share
         evidence += f"; runners have one in {_percent(load.runner_share)} of their sampling time"
     advice = []
-    if load.other_percent is not None and load.other_percent >= MUCH_OTHER_PERCENT:
-        evidence += f"; {_others(load.other_percent)}"
+    if load.has_company:
+        evidence += f"; {load.others}"
+        if not load.fills_it_itself(facts):  # what it would be bound by without them cannot be seen
+            return Bottleneck(STARVED, share, f"{evidence}.", "Stop the other programs, and measure again.")
         advice.append("Stop the other programs.")
     if not facts.exclusive:
         advice.append("Other trials ran beside it: hardware.max_concurrent_trials=1 runs one at a time.")

@@ -137,10 +137,33 @@ def test_other_programs_and_other_trials_starve_a_trial_too() -> None:
     assert (packed.name, "hardware.max_concurrent_trials=1" in packed.advice) == (STARVED, True)
 
 
+def test_where_others_fill_the_machine_nothing_else_is_advised() -> None:
+    many = facts(num_env_runners=16)
+    assert of({**FULL, "system/other_cpu_percent": 300.0}, many, env_step=0.9).advice == "Stop the other programs, and measure again."
+    assert "num_env_runners=8 " in of({**FULL, "system/other_cpu_percent": 100.0}, many, env_step=0.9).advice
+    # Two runners fit two cores, but for the other program.
+    two = of({**FULL, "system/other_cpu_percent": 40.0}, facts(num_env_runners=2, num_cpus=2), env_step=0.9)
+    assert two.advice == "Stop the other programs."
+
+
+def test_runners_that_lack_a_core_while_they_hardly_sample_are_not_what_holds_it_up() -> None:
+    # As measured: PPO with rounds of 16 steps, beside a program that takes a core.
+    busy = {"system/machine_cpu_percent": 99.4, "system/other_cpu_percent": 79.0, "system/runner_cpu_share": 0.72}
+    shares = {"env_step": 0.02, "inference": 0.05, "connectors": 0.04, "transfer": 0.2, "learn": 0.19, "sync": 0.29, "unexplained": 0.14}
+    found = of(busy, facts(num_cpus=2), **shares)
+    assert found.name == TRANSFER
+    assert "; other programs take 0.8 cores." in found.evidence
+    impala = of(busy, facts(algorithm="impala", num_cpus=2), **shares)  # its runners sample all the time
+    assert impala.name == STARVED
+
+
 def test_a_process_per_environment_can_be_too_many() -> None:
     found = of(FULL, facts(num_env_runners=4, vectorize_mode="async"), env_step=0.9)
     assert found.name == STARVED
     assert "env.vectorize_mode=sync" in found.advice
+    # As measured: environments that wait, on two cores that another program fills.
+    other = {"system/machine_cpu_percent": 100.0, "system/other_cpu_percent": 100.7, "system/runner_cpu_share": 0.24}
+    assert of(other, facts(num_cpus=2, vectorize_mode="async"), env_step=0.64, inference=0.12, learn=0.09).name == ENV
 
 
 def test_more_runners_are_advised_only_where_cores_are_free() -> None:
@@ -148,6 +171,9 @@ def test_more_runners_are_advised_only_where_cores_are_free() -> None:
     full = of({**IDLE, "system/machine_cpu_percent": 97.0}, env_step=0.9).advice
     assert "num_env_runners" not in full
     assert "No core is free" in full
+    assert "it takes a faster simulator, or more cores." in full
+    other = of({**IDLE, "system/machine_cpu_percent": 97.0, "system/other_cpu_percent": 120.0}, env_step=0.9).advice
+    assert other == "No core is free for more runners while other programs run."
     assert "if the machine has cores to spare" in of({}, facts(num_cpus=None), env_step=0.9).advice
 
 
@@ -157,6 +183,10 @@ def test_an_environment_that_waits_leaves_cores_for_more_runners_than_cores() ->
     assert "num_env_runners=8." in found.advice
     assert "num_envs_per_env_runner=4 env.vectorize_mode=async" in found.advice
     assert "runners compute in 5% of their sampling time" in found.evidence
+    # As measured: 8 runners that wait use three quarters of 2 cores. More of them would not fit, but environments side by side would.
+    eight = {**waits, "system/machine_cpu_percent": 74.0, "system/runner_cpu_share": 0.17}
+    advice = of(eight, facts(num_env_runners=8, num_envs_per_env_runner=1, num_cpus=2), env_step=0.55, transfer=0.2).advice
+    assert advice.startswith("No core is free for more runners. Environments that wait can do so side by side in one runner: ")
 
 
 def test_async_vectorisation_is_advised_only_for_slow_steps_of_several_environments_in_turn() -> None:

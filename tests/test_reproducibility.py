@@ -32,7 +32,9 @@ def runs(scores: dict[str, list[float]]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["config", "seed", "score"])
     frame["config"] = pd.Categorical(frame["config"], categories=list(scores), ordered=True)
     constant = {"env": "cartpole", "repeat": 0, "status": "finished", "exploratory": False, "target": np.nan, "budget_env_steps": 100}
-    unknown = dict.fromkeys(("auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "train_s", "wall_s"), np.nan)
+    unknown = dict.fromkeys(
+        ("auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "trained_steps_per_s", "train_s", "wall_s"), np.nan
+    )
     return frame.assign(**constant, **unknown)
 
 
