@@ -329,7 +329,11 @@ class _Time:
         if ranked[0] == ENV and (step_ms := self.step_ms) is not None and self.facts.vectorize_mode != "async":
             details.append(f"a step takes {step_ms:.2g} ms")
         if self.load.waits(self.facts) and self.load.runner_share is not None:
-            details.append(f"runners compute in {_percent(self.load.runner_share)} of their sampling time, else they wait")
+            share = _percent(self.load.runner_share)
+            several = f"runners compute in {share} of their sampling time, else they wait"
+            details.append(
+                several if self.facts.num_env_runners > 1 else f"its runner computes in {share} of the sampling time, else it waits"
+            )
         if self.load.machine_percent is not None and self.facts.num_cpus is not None:
             details.append(f"{self.load.machine_percent / 100 * self.facts.num_cpus:.1f} of {self.facts.num_cpus} cores are busy")
         if self.load.has_company:
@@ -443,12 +447,14 @@ _ADVICE: Mapping[str, Callable[[_Time, Facts], str]] = {
 
 def _starved(time: _Time, facts: Facts) -> Bottleneck:
     load, cores = time.load, facts.num_cpus or 1
-    evidence = f"{facts.processes} processes share {cores} cores, which are busy {load.machine_percent or 0:.0f}% of the time"
+    head = f"{facts.processes} processes share" if facts.processes > 1 else "One process shares"
+    evidence = f"{head} {cores} cores, which are busy {load.machine_percent or 0:.0f}% of the time"
     if facts.env_processes or load.runner_share is None:
         share = 1 - cores / facts.processes
     else:
         share = 1 - load.runner_share
-        evidence += f"; runners have one in {_percent(load.runner_share)} of their sampling time"
+        who, whose = ("runners have", "their") if facts.num_env_runners > 1 else ("its runner has", "the")
+        evidence += f"; {who} one in {_percent(load.runner_share)} of {whose} sampling time"
     advice = []
     if load.has_company:
         evidence += f"; {load.others}"

@@ -121,7 +121,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     config.debugging(seed=process_seed(trial.seed, Role.ALGORITHM), log_level="WARN", log_sys_usage=False)
     many_steps = hasattr(config, "replay_buffer_config") or isinstance(config, IMPALAConfig)  # an asynchronous one can be a fragment
     if many_steps and trial.measurement is not None:
-        config.reporting(min_time_s_per_iteration=trial.measurement.block_s / 2, min_sample_timesteps_per_iteration=0)
+        # The first samples of an asynchronous algorithm may take longer than a block.
+        config.reporting(min_time_s_per_iteration=trial.measurement.block_s / 2, min_sample_timesteps_per_iteration=1)
     else:
         # One result per report at the finest; one training step of an on-policy algorithm.
         least = max(1, trial.report_every_env_steps // 4) if many_steps else 0

@@ -261,8 +261,10 @@ class _Contender:
     """A setting with its algorithm, ready to be measured."""
 
     def __init__(self, trial: "TrialConfig") -> None:
+        from experiments import runner_pool
         from experiments.algorithm import build_algorithm_config
 
+        runner_pool.use()
         config = build_algorithm_config(trial)
         self._algorithm = config.algo_class(config=config)
         start = time.perf_counter()

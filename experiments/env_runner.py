@@ -37,6 +37,19 @@ class _Observed:
         self._clock = RunnerClock()
         self._clock.attach(self.metrics)
 
+    def renew(self, **kwargs: Any) -> None:
+        """Become another runner in the same process.
+
+        Args:
+            **kwargs: As the constructor takes them.
+
+        Raises:
+            EnvRunnerError: The environment cannot be made, for one.
+        """
+        self.stop()  # type: ignore[attr-defined]  # RLlib's, beside this class
+        vars(self).clear()
+        type(self).__init__(self, **kwargs)
+
     def sample(self, **kwargs: Any) -> Any:
         """Sample, and measure it."""
         with self._clock.sampling():

@@ -8,6 +8,7 @@ from typing import Any
 
 from ray.tune import PlacementGroupFactory
 
+from experiments import runner_pool
 from experiments.measurement import Block, Measurement, MeasurementError
 from experiments.trial import Trial, now_ms
 from experiments.trial_folder import Report
@@ -32,6 +33,7 @@ class MeasuredTrial(Trial):
         return super().default_resource_request(config)
 
     def _start(self) -> None:
+        runner_pool.use()
         super()._start()
         assert self._trial.measurement is not None, "the plan gives measured trials their settings"
         self._settings = self._trial.measurement
@@ -80,6 +82,10 @@ class MeasuredTrial(Trial):
         """Train one batch at least."""
         end = self._train_s + seconds
         return self._train_until(lambda collected: self._train_s >= end)
+
+    def _abandon(self) -> None:
+        super()._abandon()
+        runner_pool.clear()
 
     def _may_go_on(self, error: Exception, reason: str) -> bool:
         return not isinstance(error, MeasurementError) and super()._may_go_on(error, reason)

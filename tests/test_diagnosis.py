@@ -141,6 +141,10 @@ def test_where_others_fill_the_machine_nothing_else_is_advised() -> None:
     many = facts(num_env_runners=16)
     assert of({**FULL, "system/other_cpu_percent": 300.0}, many, env_step=0.9).advice == "Stop the other programs, and measure again."
     assert "num_env_runners=8 " in of({**FULL, "system/other_cpu_percent": 100.0}, many, env_step=0.9).advice
+    alone = of({**FULL, "system/other_cpu_percent": 120.0}, facts(num_env_runners=0, num_cpus=2), env_step=0.9)
+    assert alone.evidence.startswith(
+        "One process shares 2 cores, which are busy 99% of the time; its runner has one in 40% of the sampling"
+    )
     # Two runners fit two cores, but for the other program.
     two = of({**FULL, "system/other_cpu_percent": 40.0}, facts(num_env_runners=2, num_cpus=2), env_step=0.9)
     assert two.advice == "Stop the other programs."

@@ -1,21 +1,29 @@
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hydra
 import numpy as np
 import pytest
 import ray
 from conftest import ROOT, PlanOf
+from ray.rllib.algorithms import algorithm
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from studies import Study
 
 from analysis.answer import answers, caveats, closing_table
 from analysis.load import load_study
 from analysis.report import build
+from experiments import runner_pool
 from experiments.errors import ConfigurationError
+from experiments.measured_trial import MeasuredTrial
 from experiments.plan import make_plan
 from experiments.resources import Cluster, Node
 from experiments.run import composer, split_space
 from experiments.schema import HardwareSettings
 from experiments.study import start_ray
+from experiments.trial import FAILURE, FOLDER, MEASURE_SYSTEM, TRIAL
 
 QUICK = ("measurement.warmup_s=0.1", "measurement.seconds=0.6", "measurement.max_seconds=60", "measurement.block_s=0.15")
 QUICK += ("measurement.precision=0.5", "measurement.max_other_cpu_percent=400")
@@ -137,3 +145,50 @@ class TestAStudyThatRan:
         assert "Where the time goes" in report.html
         assert {"heatmap-throughput.svg", "throughput.svg", "time.svg"} <= set(report.pictures)
         assert "env steps to target" not in report.html
+
+
+@pytest.fixture
+def own_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Measured trials in the test's own process leave no runners behind, and RLlib as it was."""
+    monkeypatch.setattr(algorithm, "EnvRunnerGroup", EnvRunnerGroup)
+    yield
+    runner_pool.clear()
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_instance", "own_pool")
+def test_trials_take_over_each_others_runners_and_are_measured_whatever_the_algorithm(plan_of: PlanOf, tmp_path: Path) -> None:
+    def settings(number: int, *overrides: str) -> dict[str, Any]:
+        given = ("+measurement=throughput", "study.space={}", "seeds=[0]", *QUICK, *overrides)
+        (trial,) = plan_of(*given, cluster=Cluster((Node(4, 0),))).trials
+        return {TRIAL: {**trial.to_mapping(), FOLDER: str(tmp_path / str(number))}, MEASURE_SYSTEM: True}
+
+    def measure(trial: MeasuredTrial) -> tuple[list[dict[str, Any]], set[int]]:
+        pids: set[int] = set()
+        results = []
+        while True:
+            result = trial.train()
+            results.append(result)
+            assert not result.get(FAILURE), result[FAILURE]
+            group = trial._algorithm.env_runner_group
+            pids |= set(group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False))
+            envs = set(group.foreach_env_runner(lambda runner: runner.env.num_envs, local_env_runner=False))
+            assert envs == {trial._algorithm.config.num_envs_per_env_runner}
+            if result["done"]:
+                return results, pids
+
+    runners = "algorithm.env_runners.num_env_runners"
+    trial = MeasuredTrial(settings(0, f"{runners}=2", "algorithm.env_runners.num_envs_per_env_runner=2", *SMALL))
+    try:
+        first, pids = measure(trial)
+        trial.reset_config(settings(1, "algorithm=impala", f"{runners}=1", "algorithm.env_runners.num_envs_per_env_runner=4"))
+        second, fewer = measure(trial)
+    finally:
+        trial.cleanup()
+    assert len(pids) == 2
+    assert len(fewer) == 1
+    assert fewer <= pids
+    assert all(results[-1]["final/env_steps_per_s"] > 0 for results in (first, second))
+    # The learner tells of its updates when some are done: not every short block has any.
+    assert any(result.get("learner/staleness_updates", -1) >= 0 for result in second)
+    assert max(result["time/learn_share"] for result in second) > 0
