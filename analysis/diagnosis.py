@@ -15,13 +15,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.wording import code, named, trials_named
+from experiments.metrics import TIME_PARTS
 
 Array = npt.NDArray[np.float64]
 Series = Mapping[str, Sequence[tuple[float, float]]]
 """What a run logged: metric to (env steps, value), in order."""
 
-PARTS = ("env_step", "inference", "connectors", "transfer", "waiting", "learn", "sync", "evaluation", "logging", "unexplained")
-"""The parts of the wall-clock, as in the metrics `time/*_share`."""
 ENV, INFERENCE, TRANSFER, LEARNER = "env-bound", "inference-bound", "transfer-bound", "learner-bound"
 STARVED, BALANCED, UNKNOWN = "starved", "balanced", "unknown"
 
@@ -172,9 +171,9 @@ def bottleneck(shares: Mapping[str, float], facts: Facts, measured: Mapping[str,
     The rules, in this order:
 
     1. `starved`: the processes that may want a core, and what else runs on the machine, are more than its cores (or other trials ran beside
-       it); the machine's CPUs are full; and much of the training time goes by with runners that wait for one. A runner that waits for its
-       environment does so too, but leaves the machine idle. Where each environment has a process of its own, the runner's says nothing:
-       twice as many processes as cores, which fill the machine themselves.
+       it); the machine's CPUs are full while runners sample; and much of the training time goes by with runners that wait for one. A
+       runner that waits for its environment does so too, but leaves the machine idle. Where each environment has a process of its own,
+       the runner's says nothing: twice as many processes as cores, which fill the machine themselves.
     2. The largest of four groups of training time names it: `env-bound` (env_step), `inference-bound` (inference, connectors),
        `transfer-bound` (transfer, sync), `learner-bound` (learn). Time in which the others wait for the slowest runner goes to what
        runners do, stepping and inference, in proportion: the slowest does the same as the others, only more of it.
@@ -182,7 +181,7 @@ def bottleneck(shares: Mapping[str, float], facts: Facts, measured: Mapping[str,
     4. `unknown` if more time is unexplained than in the largest group, or no shares were logged.
 
     Args:
-        shares: Part (of `PARTS`) to its share of the wall-clock, the trial's mean. Missing ones count as 0.
+        shares: Part (of `TIME_PARTS`) to its share of the wall-clock, the trial's mean. Missing ones count as 0.
         facts: Of the trial.
         measured: Metric to its mean over the trial: `system/machine_cpu_percent`, `system/other_cpu_percent`, `system/runner_cpu_share`,
             `system/gpu_percent`, `throughput/env_steps_per_s`; what is missing is left out of the argument.
@@ -190,11 +189,12 @@ def bottleneck(shares: Mapping[str, float], facts: Facts, measured: Mapping[str,
     Returns:
         The bottleneck, its evidence, and what to try.
     """
-    parts = {part: max(0.0, _finite(shares.get(part))) for part in PARTS}
+    parts = {part: max(0.0, _finite(shares.get(part))) for part in TIME_PARTS}
     training = sum(parts.values()) - parts["evaluation"] - parts["logging"]
     if training <= 0:
         return Bottleneck(UNKNOWN, math.nan, "The run did not log where its time went.", "")
-    time = _Time({part: share / training for part, share in parts.items()}, facts, _Load.of(measured or {}, facts))
+    load = _Load.of(measured or {}, {part: share / sum(parts.values()) for part, share in parts.items()}, facts)
+    time = _Time({part: share / training for part, share in parts.items()}, facts, load)
     if time.starved:
         found = _starved(time, facts)
     else:
@@ -222,6 +222,7 @@ class _Load:
     """What the machine was doing; None where it was not measured."""
 
     machine_percent: float | None
+    sampling_percent: float | None  # of the machine, while the runners sample
     other_percent: float | None
     runner_share: float | None
     gpu_percent: float | None
@@ -229,7 +230,9 @@ class _Load:
     idle_cores: float | None
 
     @classmethod
-    def of(cls, measured: Mapping[str, float], facts: Facts) -> "_Load":
+    def of(cls, measured: Mapping[str, float], wall: Mapping[str, float], facts: Facts) -> "_Load":
+        """From means over the trial, and its parts as shares of the wall-clock."""
+
         def value(name: str) -> float | None:
             number = measured.get(name)
             return None if number is None or not math.isfinite(number) else float(number)
@@ -240,6 +243,7 @@ class _Load:
             idle = facts.num_cpus * (1 - machine / 100) if machine is not None else float(max(0, facts.num_cpus - facts.processes))
         return cls(
             machine,
+            _while_sampling(machine, wall, facts),
             value("system/other_cpu_percent"),
             value("system/runner_cpu_share"),
             value("system/gpu_percent"),
@@ -270,6 +274,21 @@ class _Load:
         return self.idle_cores is None or self.idle_cores >= 0.8  # its own measurement takes some of a core
 
 
+def _while_sampling(machine_percent: float | None, wall: Mapping[str, float], facts: Facts) -> float | None:
+    """CPU of the machine while runners sample, in percent; None if unknown.
+
+    Between two rounds of a synchronous algorithm the runners are idle: learners have a core each, and so has the trial's own process that
+    evaluates and reports. What is left of the mean is the sampling's.
+    """
+    aside = sum(wall[part] for part in ("learn", "evaluation", "logging"))
+    if machine_percent is None or facts.num_cpus is None or not facts.num_env_runners or facts.algorithm in _ASYNCHRONOUS:
+        return machine_percent
+    if aside >= 1 - BALANCED_WITHIN:
+        return None  # next to nothing is sampling
+    busy = wall["learn"] * min(max(1, facts.num_learners), facts.num_cpus) + wall["evaluation"] + wall["logging"]
+    return min(100.0, (machine_percent - 100 * busy / facts.num_cpus) / (1 - aside))
+
+
 @dataclass(frozen=True)
 class _Time:
     """Parts as shares of training time, and the groups that they make."""
@@ -296,7 +315,7 @@ class _Time:
     def starved(self) -> bool:
         """Rule 1 of `bottleneck`."""
         load, facts = self.load, self.facts
-        if load.machine_percent is None or load.machine_percent < FULL_CPU_PERCENT or facts.num_cpus is None:
+        if load.sampling_percent is None or load.sampling_percent < FULL_CPU_PERCENT or facts.num_cpus is None:
             return False
         if facts.env_processes:
             return facts.processes >= 2 * facts.num_cpus and load.fills_it_itself(facts)
@@ -448,7 +467,8 @@ _ADVICE: Mapping[str, Callable[[_Time, Facts], str]] = {
 def _starved(time: _Time, facts: Facts) -> Bottleneck:
     load, cores = time.load, facts.num_cpus or 1
     head = f"{facts.processes} processes share" if facts.processes > 1 else "One process shares"
-    evidence = f"{head} {cores} cores, which are busy {load.machine_percent or 0:.0f}% of the time"
+    when = "of the time" if load.sampling_percent == load.machine_percent else "while runners sample"
+    evidence = f"{head} {cores} cores, which are busy {load.sampling_percent or 0:.0f}% {when}"
     if facts.env_processes or load.runner_share is None:
         share = 1 - cores / facts.processes
     else:
@@ -674,7 +694,7 @@ def diagnose(curves: Series, facts: Facts) -> tuple[Bottleneck, list[Signal]]:
         facts: Of the trial.
     """
     means = {name: _mean_over_time(curves, name) for name in curves if name.startswith(("time/", "system/", "throughput/"))}
-    shares = {part: means[f"time/{part}_share"] for part in PARTS if f"time/{part}_share" in means}
+    shares = {part: means[f"time/{part}_share"] for part in TIME_PARTS if f"time/{part}_share" in means}
     return bottleneck(shares, facts, means), health(curves, facts)
 
 

@@ -16,7 +16,6 @@ from analysis.diagnosis import (
     ENV,
     INFERENCE,
     LEARNER,
-    PARTS,
     STARVED,
     TRANSFER,
     UNKNOWN,
@@ -30,7 +29,7 @@ from analysis.diagnosis import (
     of_study,
     tags,
 )
-from experiments.metrics import METRICS
+from experiments.metrics import METRICS, TIME_PARTS
 
 Curves = dict[str, list[tuple[float, float]]]
 
@@ -50,7 +49,7 @@ def of(measured: dict[str, float] | None = None, of_trial: Facts = LAPTOP, **sha
 
 
 def test_its_parts_are_metrics() -> None:
-    assert {f"time/{part}_share" for part in PARTS} <= set(METRICS)
+    assert {f"time/{part}_share" for part in TIME_PARTS} <= set(METRICS)
 
 
 # ------------------------------------------------------------------------------------------------------------- the bottleneck
@@ -106,10 +105,20 @@ def test_processes_that_wait_for_a_core_are_starved() -> None:
     many = facts(num_env_runners=16, num_envs_per_env_runner=1)
     found = of(FULL, many, env_step=0.9, learn=0.1)
     assert (found.name, found.share) == (STARVED, pytest.approx(0.6))
-    assert "17 processes share 8 cores, which are busy 99% of the time; runners have one in 40%" in found.evidence
+    assert "17 processes share 8 cores, which are busy 100% while runners sample; runners have one in 40%" in found.evidence
     assert "num_env_runners=8 algorithm.env_runners.num_envs_per_env_runner=2." in found.advice
     impala = of(FULL, facts(algorithm="impala", num_env_runners=16, num_envs_per_env_runner=1), env_step=0.9)
     assert "num_env_runners=7 algorithm.env_runners.num_envs_per_env_runner=3." in impala.advice  # a core for the learner
+
+
+def test_cores_that_idle_while_one_process_learns_do_not_hide_starved_runners() -> None:
+    crowd = facts(num_env_runners=8, num_cpus=2)
+    half = {**FULL, "system/machine_cpu_percent": 73.0}
+    found = of(half, crowd, env_step=0.45, learn=0.45, evaluation=0.05, logging=0.05)
+    assert found.name == STARVED
+    assert "2 cores, which are busy 100% while runners sample" in found.evidence  # (73 - 55 / 2) / 0.45 = 101
+    assert of(half, crowd, env_step=0.9, learn=0.1).name == ENV  # (73 - 5) / 0.9 = 76: they wait for something else
+    assert of({**half, "system/machine_cpu_percent": 50.0}, crowd, env_step=0.03, learn=0.97).name == LEARNER
 
 
 @pytest.mark.parametrize(
@@ -443,7 +452,7 @@ def reports(count: int = 12, **shares: float) -> Curves:
     warm_up = {"learn": 1.0}
     series = {
         f"time/{part}_share": np.array([warm_up.get(part, 0.0), *[shares.get(part, 0.0)] * (count - 1)])
-        for part in PARTS  # as they are logged: all of them
+        for part in TIME_PARTS  # as they are logged: all of them
     }
     return logged({**series, "progress/wall_s": 10.0 * np.arange(1, count + 1)})
 
