@@ -22,7 +22,7 @@ from analysis.convergence import conclusive, is_measured
 from analysis.errors import AnalysisError
 from analysis.load import Study, load_study
 from analysis.stats import CONFIDENCE
-from analysis.throughput import WALL_PARTS
+from experiments.metrics import TIME_PARTS
 
 USAGE = (
     "python analysis/plan.py env_steps=... [hardware=...] [num_env_runners=...] [num_envs_per_env_runner=...] [study=...] [algorithm=...] "
@@ -44,8 +44,6 @@ _WORDS = {
     "waiting": "waiting for the slowest runner",
     "learn": "learner updates",
     "sync": "syncing weights",
-    "logging": "reports",
-    "unexplained": "what is not explained",
 }
 
 
@@ -201,7 +199,7 @@ def _waits(curves: pd.DataFrame, runs: pd.DataFrame, cores: int) -> bool:
 def _parts(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Seconds of each part per env step, a row a trial, of the largest count."""
     at = runs[runs["num_env_runners"] == runs["num_env_runners"].max()].set_index("run_id")
-    metrics = {f"time/{part}_share": part for part in WALL_PARTS if part != "evaluation"}
+    metrics = {f"time/{part}_share": part for part in TIME_PARTS if part != "evaluation"}
     points = curves[curves["run_id"].isin(at.index) & curves["metric"].isin(metrics)]
     points = points[
         points["env_steps"] > points.groupby("run_id", observed=True)["env_steps"].transform("min")

@@ -9,11 +9,10 @@ from analysis.convergence import by_seed, conclusive, summarise
 from analysis.errors import AnalysisError
 from analysis.plots.text import setting
 from analysis.stats import moderated_intervals
+from experiments.metrics import TIME_PARTS
 
 PARTS = ("sample", "learn", "sync", "other")
 """The parts of a training second, as in the metrics `throughput/*_share`."""
-WALL_PARTS = ("env_step", "inference", "connectors", "transfer", "waiting", "learn", "sync", "evaluation", "logging", "unexplained")
-"""The parts of the wall-clock, as in the metrics `time/*_share`."""
 
 
 def check_comparable(runs: pd.DataFrame) -> None:
@@ -33,7 +32,7 @@ def check_comparable(runs: pd.DataFrame) -> None:
 def time_shares(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Where each configuration's time goes: over each trial, then the mean over seeds.
 
-    Shares of the wall-clock, by `WALL_PARTS`, without the first report, which holds the warm-up. Of studies from before these were logged,
+    Shares of the wall-clock, by `TIME_PARTS`, without the first report, which holds the warm-up. Of studies from before these were logged,
     shares of training time, by `PARTS`.
 
     Args:
@@ -45,8 +44,8 @@ def time_shares(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         that logged its shares and its seconds.
     """
     logged = set(curves["metric"].unique())
-    if any(f"time/{part}_share" in logged for part in WALL_PARTS):
-        return _shares(curves, runs, {part: f"time/{part}_share" for part in WALL_PARTS}, "progress/wall_s", skip=1)
+    if any(f"time/{part}_share" in logged for part in TIME_PARTS):
+        return _shares(curves, runs, {part: f"time/{part}_share" for part in TIME_PARTS}, "progress/wall_s", skip=1)
     return _shares(curves, runs, {part: f"throughput/{part}_share" for part in PARTS}, "progress/train_s", skip=0)
 
 

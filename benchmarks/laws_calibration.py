@@ -244,26 +244,23 @@ def measure(quick: bool) -> Report:
             (*_rows(lawful, _PARAMETERS), _all("all", lawful, _PARAMETERS)),
             "A knee or a peak beyond sight is covered by an interval that is open at its upper end.",
         ),
-        Table(
-            "Coverage of predictions, curves that follow a law, percent",
-            ("curve; counts", *_PREDICTIONS, "can tell"),
-            (*_rows(lawful, _PREDICTIONS, told=True), _all("all", lawful, _PREDICTIONS)),
+        _predictions(
+            "curves that follow a law",
+            lawful,
             "new: one measurement in a pass of its own; mean: the curve itself. At counts that were measured, between them, and at 1.5 and "
             "2 times the largest. Hold-out: the mean measured at the largest count, predicted from the others. Can tell: studies in which "
             "the fit says that it knows the knee.",
         ),
-        Table(
-            "Coverage of predictions, curves with a kink, percent",
-            ("curve; counts", *_PREDICTIONS, "can tell"),
-            (*_rows(others, _PREDICTIONS, told=True), _all("all", others, _PREDICTIONS)),
+        _predictions(
+            "curves with a kink",
+            others,
             "A curve that turns at the largest count measured gives no sign of it: what lies beyond is covered only by the chance that the "
             "model gives to limits not met yet. Those chances and the size of the misfit were chosen for the coverage of these "
             "curves and those above, with other draws.",
         ),
-        Table(
-            "Coverage of predictions, curves thought of after the method was chosen, percent",
-            ("curve; counts", *_PREDICTIONS, "can tell"),
-            (*_rows(unseen, _PREDICTIONS, told=True), _all("all", unseen, _PREDICTIONS)),
+        _predictions(
+            "curves thought of after the method was chosen",
+            unseen,
             "Neither law holds here either.",
         ),
         Table(
@@ -307,6 +304,15 @@ def _verdict(
         f"the target is 90 to 99. On curves with a kink: {over(others, 'hold-out'):.1f}, {over(others, 'new, measured'):.1f} and "
         f"{over(others, 'new, 2 x'):.1f}%; on curves that nothing was tuned on: {over(unseen, 'hold-out'):.1f}, "
         f"{over(unseen, 'new, measured'):.1f} and {over(unseen, 'new, 2 x'):.1f}%."
+    )
+
+
+def _predictions(curves: str, found: Mapping[tuple[str, str], Coverage], note: str) -> Table:
+    return Table(
+        f"Coverage of predictions, {curves}, percent",
+        ("curve; counts", *_PREDICTIONS, "can tell"),
+        (*_rows(found, _PREDICTIONS, told=True), _all("all", found, _PREDICTIONS)),
+        note,
     )
 
 

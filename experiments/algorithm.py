@@ -248,12 +248,12 @@ def longest_episode(env: EnvSettings) -> int | None:
     return _made(env)[2]
 
 
-def _made(env: EnvSettings) -> "_Made":
-    return _make_once(env.name, env.id, json.dumps(env.env_config, sort_keys=True), env.vectorize_mode, env.extra)
-
-
 _Made = tuple[gym.Space[Any], gym.Space[Any], int | None, bool]
 """Observation space, action space, longest episode, whether there is a vector implementation."""
+
+
+def _made(env: EnvSettings) -> _Made:
+    return _make_once(env.name, env.id, json.dumps(env.env_config, sort_keys=True), env.vectorize_mode, env.extra)
 
 
 @functools.lru_cache(maxsize=32)

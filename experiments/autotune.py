@@ -5,6 +5,7 @@ python experiments/autotune.py algorithm=ppo env=cartpole minutes=3 [name=...] [
 
 import json
 import logging
+import math
 import os
 import re
 import signal
@@ -13,10 +14,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 import hydra
@@ -26,10 +28,11 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.contest import Bounds, Ratio, Setting, contest, neighbours, ratio, rounds
 from experiments.errors import ConfigurationError, reason_of
 from experiments.outputs import check_writable
-from experiments.run import CONF, INVALID, check_choices, composer
+from experiments.run import CONF, LOG_WIDTH, check_choices, composer, refuse
 from experiments.schema import NAME, parse
 
 if TYPE_CHECKING:  # Ray is imported once the command line is known to be good: it takes seconds
+    from experiments.plan import Configuration
     from experiments.resolve import TrialConfig
     from experiments.resources import Cluster
 
@@ -77,9 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return autotune(arguments)
     except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
-        lines = [line for e in (error, error.__cause__) if e is not None for line in str(e).strip().splitlines() if line.strip()]
-        print("error: " + "\n".join(dict.fromkeys(lines)), file=sys.stderr)
-        return INVALID
+        refuse(error)
     except KeyboardInterrupt:
         print("interrupted by SIGINT: no profile was written", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -171,18 +172,13 @@ def autotune(arguments: Sequence[str]) -> int:
     import ray
     from rich.console import Console
 
-    from experiments import resources
-    from experiments.study import quiet, start_ray
+    from experiments.study import cluster_of, quiet, start_ray
 
     quiet()
-    console = Console() if sys.stdout.isatty() else Console(width=140)
+    console = Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
     hardware = suite.hardware
     try:
-        if hardware.address is not None:
-            start_ray(hardware)
-            cluster = resources.joined_cluster()
-        else:
-            cluster = resources.local_machine(hardware)
+        cluster = cluster_of(hardware)
         tuner = _Tuner(
             composed, cluster, given.max_total_envs, start + 60 * given.minutes, lambda line: console.print(line, highlight=False)
         )
@@ -289,8 +285,9 @@ class _Contender:
         return (self.env_steps - before) / (time.perf_counter() - start)
 
     def stop(self) -> None:
-        """Stop its processes."""
-        self._algorithm.cleanup()
+        """Stop it; a failure to is nobody's loss any more."""
+        with suppress(Exception):
+            self._algorithm.cleanup()
 
 
 class _Tuner:
@@ -328,20 +325,18 @@ class _Tuner:
 
     def hardware_for_ray(self) -> Any:
         """The machine with as many logical CPUs as the largest setting takes."""
-        from dataclasses import replace
-
         return replace(parse(self._composed).hardware, num_cpus=self._bounds.most_runners + 2 + int(self._cluster.num_cpus))
 
     def num_cpus_needed(self, setting: Setting) -> int | None:
         """Logical CPUs that a profile has to declare for a setting; None if the machine has them."""
+        needed = int(self._configuration(setting).request.required_resources.get("CPU", 0))
+        return None if needed <= self._cluster.num_cpus or parse(self._composed).hardware.address else needed
+
+    def _configuration(self, setting: Setting) -> "Configuration":
+        """A setting, ready to run, however many CPUs it takes."""
         from experiments.plan import make_plan
         from experiments.resources import Cluster, Node
 
-        roomy = Cluster((Node(10_000, self._cluster.num_gpus),))
-        needed = int(make_plan(lambda _: self._with(setting), roomy).configurations[0].request.required_resources.get("CPU", 0))
-        return None if needed <= self._cluster.num_cpus or parse(self._composed).hardware.address else needed
-
-    def _with(self, setting: Setting) -> dict[str, Any]:
         hardware = {
             **self._composed["hardware"],
             "num_env_runners": setting.num_env_runners,
@@ -350,14 +345,11 @@ class _Tuner:
         }
         algorithm = dict(self._composed["algorithm"])
         algorithm["env_runners"] = {**algorithm["env_runners"], "num_env_runners": None, "num_envs_per_env_runner": None}
-        return {**self._composed, "hardware": hardware, "algorithm": algorithm}
+        composed = {**self._composed, "hardware": hardware, "algorithm": algorithm}
+        return make_plan(lambda _: composed, Cluster((Node(10_000, self._cluster.num_gpus),))).configurations[0]
 
     def _contender(self, setting: Setting) -> _Contender:
-        from experiments.plan import make_plan
-        from experiments.resources import Cluster, Node
-
-        roomy = Cluster((Node(10_000, self._cluster.num_gpus),))
-        return _Contender(make_plan(lambda _: self._with(setting), roomy).configurations[0].trial(seed=0))
+        return _Contender(self._configuration(setting).trial(seed=0))
 
     def _measure(self, setting: Setting, contender: _Contender) -> Callable[[], float]:
         def speed() -> float:
@@ -371,7 +363,8 @@ class _Tuner:
         """Search, then measure the winner against the start anew."""
         search_until = self._deadline - CONFIRMATION_SHARE * (self._deadline - self._began)
         best, holder = self.start, self._contender(self.start)
-        try:
+        with ExitStack() as stack:
+            stack.callback(lambda: holder.stop())
             while (following := self._next(best)) is not None and time.monotonic() < search_until:
                 challenger, most_rounds = following
                 try:
@@ -389,30 +382,26 @@ class _Tuner:
                 if found.low > 1:
                     best, holder, contender = challenger, contender, holder
                 contender.stop()
-            confirmation = self._confirm(best, holder) if best != self.start else None
-            return Outcome(self.start, best, confirmation, self._start_speed, tuple(self._tried), time.monotonic() - self._began)
-        finally:
-            with suppress(Exception):
-                holder.stop()
+        confirmation = self._confirm(best) if best != self.start else None
+        return Outcome(self.start, best, confirmation, self._start_speed, tuple(self._tried), time.monotonic() - self._began)
 
-    def _confirm(self, best: Setting, holder: _Contender) -> Ratio:
-        holder.stop()
+    def _confirm(self, best: Setting) -> Ratio:
         self._speeds.clear()
-        start, winner = self._contender(self.start), self._contender(best)
-        try:
+        with ExitStack() as stack:
+
+            def speed_of(setting: Setting) -> Callable[[], float]:
+                contender = self._contender(setting)
+                stack.callback(contender.stop)
+                return self._measure(setting, contender)
+
             # However many rounds there is time for, and one look at their end.
-            speeds = self._measure(self.start, start), self._measure(best, winner)
-            return ratio(rounds(*speeds, CONFIRMATION_ROUNDS, lambda: time.monotonic() < self._deadline, lambda logs: False))
-        finally:
-            start.stop()
-            winner.stop()
+            start, winner = speed_of(self.start), speed_of(best)
+            return ratio(rounds(start, winner, CONFIRMATION_ROUNDS, lambda: time.monotonic() < self._deadline, lambda logs: False))
 
     @property
     def _start_speed(self) -> float:
-        import numpy as np
-
         speeds = self._speeds.get(self.start, [])
-        return float(np.exp(np.mean(np.log(speeds)))) if speeds else float("nan")
+        return geometric_mean(speeds) if speeds else math.nan
 
     def _next(self, best: Setting) -> tuple[Setting, int] | None:
         """What to try next, and in how many rounds at most."""

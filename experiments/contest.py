@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-CONFIDENCE = 0.95
+from experiments.measurement import CONFIDENCE
+
 FEWEST_ROUNDS = 3
 """Before a contest is decided: the spread of two says little of that of others."""
 
@@ -123,12 +124,6 @@ class Setting:
     def total_envs(self) -> int:
         """Environments side by side."""
         return max(1, self.num_env_runners) * self.num_envs_per_env_runner
-
-    @property
-    def num_processes(self) -> int:
-        """Processes beside the trial's own."""
-        in_processes = self.vectorize_mode == "async"
-        return self.num_env_runners + (self.total_envs if in_processes else 0)
 
     def __str__(self) -> str:
         return f"runners={self.num_env_runners} envs={self.num_envs_per_env_runner} {self.vectorize_mode}"

@@ -7,26 +7,26 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import psutil
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-from experiments.algorithm import build_algorithm_config, has_vector_entry_point, spaces
-from experiments.resolve import TrialConfig
+from experiments.algorithm import has_vector_entry_point, spaces
 from experiments.resources import Cluster
-from experiments.schema import HardwareSettings
+from experiments.schema import EnvSettings, HardwareSettings
 
 
-def facts_of(trial: TrialConfig, hardware: HardwareSettings, cluster: Cluster) -> dict[str, Any]:
+def facts_of(config: AlgorithmConfig, env: EnvSettings, hardware: HardwareSettings, cluster: Cluster) -> dict[str, Any]:
     """Facts under the names of `analysis.diagnosis.Facts`, as JSON can hold them.
 
     Args:
-        trial: Of the configuration.
+        config: RLlib's, of the configuration.
+        env: Its environment.
         hardware: Its profile.
         cluster: What it runs on; its CPUs may be logical ones.
     """
-    config = build_algorithm_config(trial)
-    _, actions = spaces(trial.env)
+    _, actions = spaces(env)
     replay: Mapping[str, Any] = getattr(config, "replay_buffer_config", None) or {}
     return {
-        "has_vector_entry_point": has_vector_entry_point(trial.env),
+        "has_vector_entry_point": has_vector_entry_point(env),
         "max_entropy": math.log(actions.n) if isinstance(actions, gym.spaces.Discrete) else None,
         "action_dims": int(np.prod(actions.shape)) if isinstance(actions, gym.spaces.Box) else None,
         "kl_target": getattr(config, "kl_target", None),

@@ -73,6 +73,10 @@ METRICS: dict[str, str] = {
 """The allow-list: every metric that may reach MLflow, and what it means."""
 
 
+TIME_PARTS = tuple(name.removeprefix("time/").removesuffix("_share") for name in METRICS if name.startswith("time/"))
+"""The parts of the wall-clock, as in the metrics `time/*_share`."""
+
+
 def depends_on_clock(metric: str) -> bool:
     """Whether a metric measures time or load, and so differs between two runs of one trial that are otherwise the same."""
     return metric.startswith(("system/", "throughput/", "time/")) or metric.endswith(("_s", "/seconds_to_target"))

@@ -47,6 +47,21 @@ class Configuration:
     request: PlacementGroupFactory
     batch_env_steps: int
     checkpoint_bytes: int
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, label: str, point: Point, suite: SuiteConfig, cluster: Cluster) -> "Configuration":
+        """Build a configuration whose counts, grid and checkpoints are settled, and check it.
+
+        Raises:
+            ConfigurationError: RLlib refuses it, or the cluster cannot hold it.
+        """
+        trial = trial_config(suite, suite.seeds[0], label)
+        config = build_algorithm_config(trial)
+        request = request_for(config)
+        check_fits(request, cluster, suite.hardware.name, config.num_env_runners)
+        facts = facts_of(config, suite.env, suite.hardware, cluster)
+        return cls(label, point, suite, request, config.total_train_batch_size, checkpoint_bytes(trial, config), facts)
 
     def trial(self, seed: int, repeat: int = 0) -> TrialConfig:
         """Its trial with a seed."""
@@ -140,6 +155,11 @@ class Plan:
         return self.suite.measurement is not None
 
     @property
+    def phase(self) -> str:
+        """The tag `phase` of its trials."""
+        return "throughput" if self.is_measured else "fixed"
+
+    @property
     def bundles(self) -> list[dict[str, float]] | None:
         """What every trial reserves, so that trials of different layouts can take turns in one process; None: each its own."""
         largest = max((c.request for c in self.configurations), key=lambda r: (r.required_resources.get("CPU", 0), len(r.bundles)))
@@ -185,7 +205,7 @@ class Plan:
             "repeats": self.repeats,
             "axes": {_param_name(path): path for path in self.searched},
             "exclusive": self.exclusive,
-            "phase": "throughput" if self.is_measured else "fixed",
+            "phase": self.phase,
             "configurations": [
                 {
                     "config": c.label,
@@ -197,17 +217,17 @@ class Plan:
                     "target": c.suite.env.target,
                     "score_range": list(c.suite.env.score_range),
                     "point": dict(c.point),
-                    "facts": self.facts[c.label],
+                    "facts": dict(c.facts),
                     "params": {k: v for k, v in self.trial_params(c.trial(self.seeds[0])).items() if k != "seed"},
                 }
                 for c in self.configurations
             ],
         }
 
-    @cached_property
+    @property
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
         """Configuration to what is known of it beside its parameters."""
-        return {c.label: facts_of(c.trial(self.seeds[0]), c.suite.hardware, self.cluster) for c in self.configurations}
+        return {c.label: c.facts for c in self.configurations}
 
     def summary(self) -> str:
         """The size of the study in a line."""
@@ -316,31 +336,26 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
     configurations: dict[str, Configuration] = {}
     for point, finest in settled_points:
         settled = settle_checkpoints(with_report_grid(finest, grid))
-        trial = trial_config(settled, suite.seeds[0], label_of(point, f"{settled.algorithm['name']}-{settled.env.name}"))
-        config = build_algorithm_config(trial)
-        request = request_for(config)
-        check_fits(request, cluster, settled.hardware.name, config.num_env_runners)
-        if trial.config_id in configurations:
-            raise ConfigurationError(
-                f"study.space: {trial.label!r} and {configurations[trial.config_id].label!r} come out as the same configuration."
-            )
-        size = checkpoint_bytes(trial, config)
-        configurations[trial.config_id] = Configuration(trial.label, point, settled, request, config.total_train_batch_size, size)
+        found = Configuration.of(label_of(point, f"{settled.algorithm['name']}-{settled.env.name}"), point, settled, cluster)
+        config_id = found.trial(suite.seeds[0]).config_id
+        if twin := configurations.get(config_id):
+            raise ConfigurationError(f"study.space: {found.label!r} and {twin.label!r} come out as the same configuration.")
+        configurations[config_id] = found
     _check_labels(list(configurations.values()))
-    found = tuple(configurations.values())
-    return Plan(suite, composed, found, tuple(space), cluster, concurrency_of(suite, found, cluster), left_out)
+    in_order = tuple(configurations.values())
+    return Plan(suite, composed, in_order, tuple(space), cluster, concurrency_of(suite, in_order, cluster), left_out)
 
 
 def _possible(drawn: Sequence[Point], resolved: Callable[[Point], SuiteConfig]) -> tuple[list[Point], tuple[str, ...]]:
     """The points without those whose environment is to bring a vector implementation and has none, where others are left of it."""
-    kept, left_out = list(drawn), {}
+    kept, lacking = [], []
     for point in drawn:
-        if point.get(_VECTORIZE) == "vector_entry_point":
-            env = resolved({**point, _VECTORIZE: "sync"}).env
-            if not has_vector_entry_point(env):
-                left_out[env.name] = f"{_VECTORIZE}=vector_entry_point, which {env.name} does not have"
-                kept.remove(point)
-    return (kept, tuple(left_out.values())) if kept else (list(drawn), ())
+        env = resolved({**point, _VECTORIZE: "sync"}).env if point.get(_VECTORIZE) == "vector_entry_point" else None
+        if env is None or has_vector_entry_point(env):
+            kept.append(point)
+        else:
+            lacking.append(f"{_VECTORIZE}=vector_entry_point, which {env.name} does not have")
+    return (kept, tuple(dict.fromkeys(lacking))) if kept else (list(drawn), ())
 
 
 def concurrency_of(suite: SuiteConfig, configurations: Sequence[Configuration], cluster: Cluster) -> int:

@@ -122,17 +122,14 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
 
     from experiments.algorithm import promises_bits
     from experiments.progress import plan_lines
-    from experiments.resources import joined_cluster, local_machine
     from experiments.schema import HardwareSettings
-    from experiments.study import quiet, run_study, start_ray
+    from experiments.study import cluster_of, quiet, run_study, start_ray
 
     quiet()
     console = Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
     hardware = HardwareSettings(first.tags.get("hardware", "recorded"), address, threads_per_process=trial.threads_per_process)
     try:
-        if address is not None:
-            start_ray(hardware)
-        plan = plan_again(trial, first, hardware, joined_cluster() if address else local_machine(hardware), tracking_uri, output_dir)
+        plan = plan_again(trial, first, hardware, cluster_of(hardware), tracking_uri, output_dir)
         for line in plan_lines(plan):
             console.print(line, highlight=False, soft_wrap=True)
         if not ray.is_initialized():

@@ -55,7 +55,7 @@ def main() -> None:
         print("interrupted by SIGINT", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
-        _refuse(error)
+        refuse(error)
 
 
 @hydra.main(config_path="../conf", config_name="config", version_base="1.3")
@@ -68,7 +68,7 @@ def _study(config: DictConfig) -> None:
         check_resume(compose({}), overrides)
         sys.exit(run(compose))
     except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
-        _refuse(error)
+        refuse(error)
 
 
 def check_choices(arguments: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return [a for a in arguments if a not in given], given
 
 
-def _refuse(error: Exception) -> NoReturn:
+def refuse(error: Exception) -> NoReturn:
     """Say what is wrong and exit: nothing was started."""
     if _show_traceback:
         raise error
@@ -174,9 +174,9 @@ def run(compose: Compose) -> int:
     import ray
     from rich.console import Console
 
-    from experiments import progress, resources
+    from experiments import progress
     from experiments.plan import make_plan
-    from experiments.study import quiet, resume_study, run_study, start_ray
+    from experiments.study import cluster_of, quiet, resume_study, run_study, start_ray
     from experiments.study_folder import StudyFolder
 
     quiet()
@@ -185,11 +185,7 @@ def run(compose: Compose) -> int:
     hardware = suite.hardware if folder is None else folder.hardware(suite.hardware.address)
     outcome = None
     try:
-        if hardware.address is not None:
-            start_ray(hardware)
-            cluster = resources.joined_cluster()
-        else:
-            cluster = resources.local_machine(hardware)
+        cluster = cluster_of(hardware)
         if folder is not None:
             folder.lock()  # before its trials' files are looked at
         plan = make_plan(compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)

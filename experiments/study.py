@@ -25,6 +25,7 @@ from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from ray.tune.logger import TBXLoggerCallback
 from rich.console import Console
 
+from experiments import resources
 from experiments.algorithm import promises_bits
 from experiments.comparison import changes
 from experiments.driver_callback import DriverCallback, config_of
@@ -35,7 +36,6 @@ from experiments.plan import Plan
 from experiments.process_reuse import ReuseUnlessWorn
 from experiments.progress import ProgressCallback
 from experiments.resolve import TrialConfig
-from experiments.resources import local_machine
 from experiments.schema import HardwareSettings
 from experiments.study_folder import StudyFolder
 from experiments.summary import TrialOutcome, runs_of
@@ -99,6 +99,18 @@ def start_ray(hardware: HardwareSettings) -> None:
         signal.signal(signal.SIGTERM, on_sigterm)
 
 
+def cluster_of(hardware: HardwareSettings) -> resources.Cluster:
+    """The machines that a profile is for: the cluster at its address, which is joined, or this machine, where Ray is not started yet.
+
+    Raises:
+        ConfigurationError: No cluster answers there.
+    """
+    if hardware.address is None:
+        return resources.local_machine(hardware)
+    start_ray(hardware)
+    return resources.joined_cluster()
+
+
 def _start_ray(hardware: HardwareSettings) -> None:
     threads = str(hardware.threads_per_process)
     environment = {
@@ -110,7 +122,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
     }
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if hardware.address is None:
-        num_cpus = int(local_machine(hardware).num_cpus)
+        num_cpus = int(resources.local_machine(hardware).num_cpus)
         if num_cpus > (psutil.cpu_count() or 1):
             environment["RAY_prestart_worker_first_driver"] = "0"  # else a process for each CPU that was declared, at once
         os.environ.update(environment)  # inherited by Ray's processes

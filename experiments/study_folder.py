@@ -9,11 +9,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-from experiments.algorithm import build_algorithm_config, checkpoint_bytes
 from experiments.errors import ConfigurationError
 from experiments.plan import Configuration, Plan, concurrency_of
 from experiments.resolve import TrialConfig, trial_config
-from experiments.resources import Cluster, check_fits, request_for
+from experiments.resources import Cluster
 from experiments.schema import HardwareSettings, SuiteConfig, parse
 from experiments.trial_folder import DamagedFileError, TrialFolder, began_with, check_checkpoint, locked
 
@@ -126,11 +125,7 @@ class StudyFolder:
                     f"{self.path / STATE_FILE}: {saved['label']!r} was configuration {saved['config_id']} and would be {trial.config_id} "
                     "with this version of the suite. Resume with the version that began the study."
                 )
-            config = build_algorithm_config(trial)
-            request = request_for(config)
-            check_fits(request, cluster, settled.hardware.name, config.num_env_runners)
-            size = checkpoint_bytes(trial, config)
-            configurations.append(Configuration(saved["label"], saved["point"], settled, request, config.total_train_batch_size, size))
+            configurations.append(Configuration.of(saved["label"], saved["point"], settled, cluster))
         concurrency = concurrency_of(suite, configurations, cluster)
         return Plan(suite, state["composed"], tuple(configurations), tuple(state["searched"]), cluster, concurrency)
 

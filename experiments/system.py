@@ -59,9 +59,8 @@ class ProcessMonitor:
         last, now = self._last, self._count()
         self._last = now
         seconds = max(now.at - last.at, 1e-9)
-        cpu = {
-            role: 100 * max(0.0, now.of_roles[role] - last.of_roles[role]) / seconds for role in self._roles
-        }  # one that ended takes its own
+        # A process that ended takes its seconds along: never below 0.
+        cpu = {role: 100 * max(0.0, now.of_roles[role] - last.of_roles[role]) / seconds for role in self._roles}
         memory = {role: sum(map(_memory_bytes, processes)) / 2**20 for role, processes in self._roles.items()}
         measured = {"system/cpu_percent": sum(cpu.values()), "system/memory_mib": sum(memory.values())}
         if len(self._roles) > 1:

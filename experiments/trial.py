@@ -204,11 +204,11 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             _settle()
             self._settled = 1
         self._asynchronous = is_asynchronous(self._trial.algorithm)
-        self._begin_window()
+        self._begin_window(perf_counter())
 
-    def _begin_window(self) -> None:
+    def _begin_window(self, start: float) -> None:
         """Of the wall-clock whose use is told with the next report."""
-        self._window_start, self._time = perf_counter(), TimeUse(self._asynchronous)
+        self._window_start, self._time = start, TimeUse(self._asynchronous)
 
     def _report(self) -> dict[str, Any]:
         """Train to the next grid point, evaluate, save."""
@@ -333,9 +333,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             metrics.update(self._monitor_of_trial.metrics())
             if (share := self._time.runner_cpu_share()) is not None:
                 metrics["system/runner_cpu_share"] = share
-        self._begin_window()
-        self._time.logging_s += perf_counter() - now  # of the next window
-        self._window_start = now
+        self._begin_window(now)
+        self._time.logging_s = perf_counter() - now
         return metrics
 
     def _evaluate(self, role: Role, episodes: int) -> Evaluation:

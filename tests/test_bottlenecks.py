@@ -12,8 +12,9 @@ import ray
 from conftest import ROOT
 from studies import Study
 
-from analysis.diagnosis import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERCENT, PARTS, STARVED, TRANSFER, of_study
+from analysis.diagnosis import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERCENT, STARVED, TRANSFER, of_study
 from analysis.load import load_study
+from experiments.metrics import TIME_PARTS
 from experiments.plan import make_plan
 from experiments.resources import Cluster, Node
 from experiments.run import composer, split_space
@@ -138,7 +139,7 @@ def test_what_holds_a_trial_up_is_called_by_its_name(name: str, measured: dict[s
     assert of.study.ended(label).status == "finished"
     found = row_of(of.found, label)
     means = of.curves[of.curves["run_id"] == found["run_id"]].groupby("metric", observed=True)["value"].mean()
-    shares = {part: f"{means.get(f'time/{part}_share', 0.0):.2f}" for part in PARTS}
+    shares = {part: f"{means.get(f'time/{part}_share', 0.0):.2f}" for part in TIME_PARTS}
     system = {key: f"{value:.4g}" for key, value in means.items() if key.startswith(("system/", "throughput/env_steps"))}
     print(name, label, shares, system, found["bottleneck"], found["evidence"], found["advice"], sep="\n")
 

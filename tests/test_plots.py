@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from drawn_axes import lines_of, note_of, words
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
@@ -196,20 +197,6 @@ each_figure = pytest.mark.parametrize("figure", FIGURES)
 def drawn(figure: str, study: Study = DEFAULT, **options: Any) -> Axes:
     plot, frame_of = FIGURES[figure]
     return plot(frame_of(study), **options)
-
-
-def words(ax: Axes) -> list[str]:
-    return [word.get_text() for word in ax.texts if word.get_text()]
-
-
-def note_of(ax: Axes) -> str:
-    assert isinstance(ax.figure, Figure)
-    return " ".join(ax.figure.get_supxlabel().split())
-
-
-def lines_of(ax: Axes) -> list[Any]:
-    """Untyped, for matplotlib's types leave open whether data are numbers."""
-    return list(ax.lines)
 
 
 def patches_of(ax: Axes) -> list[Any]:

@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from drawn_axes import lines_of, note_of, words
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
@@ -115,19 +116,6 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[], pd.DataFrame]]] = {
     "time_breakdown": (time_breakdown.plot, fine_shares),
 }
 each_figure = pytest.mark.parametrize("figure", FIGURES)
-
-
-def words(ax: Axes) -> list[str]:
-    return [word.get_text() for word in ax.texts if word.get_text()]
-
-
-def note_of(ax: Axes) -> str:
-    assert isinstance(ax.figure, Figure)
-    return " ".join(ax.figure.get_supxlabel().split())
-
-
-def lines_of(ax: Axes) -> list[Any]:
-    return list(ax.lines)
 
 
 def bands(ax: Axes) -> list[PolyCollection]:

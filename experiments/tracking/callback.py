@@ -118,7 +118,7 @@ class TrackingCallback(DriverCallback):
             "config_id": config.config_id,
             "seed": str(config.seed),
             "repeat": str(config.repeat),
-            "phase": "fixed" if config.measurement is None else "throughput",
+            "phase": self.plan.phase,
             "exclusive": _word(self.plan.exclusive),
             "exploratory": "false",
             "trial_id": key,
