@@ -786,6 +786,27 @@ def by_configuration(table: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
+def limits_sentence(table: pd.DataFrame, counts: Mapping[int, str], units: str) -> str:
+    """What holds configurations up that differ in a count alone: a sentence; "" if that is unknown.
+
+    Args:
+        table: As `of_study` gives it.
+        counts: Count to configuration.
+        units: What is counted, such as `env runners`.
+    """
+    names = by_configuration(table).set_index("config")["bottleneck"]
+    found: list[tuple[str, list[int]]] = []
+    for count, config in sorted(counts.items()):
+        name = str(names.get(config, UNKNOWN))
+        if not found or found[-1][0] != name:
+            found.append((name, []))
+        found[-1][1].append(count)
+    if all(name == UNKNOWN for name, _ in found):
+        return ""
+    told = ", ".join(f"{name} with {' and '.join(', '.join(map(str, those)).rsplit(', ', 1))}" for name, those in found)
+    return f"What holds it up as {units} are added: {told}."
+
+
 def bottleneck_sentences(table: pd.DataFrame) -> list[str]:
     """What binds the configurations of a study: a Markdown sentence a bottleneck, the most frequent first, with the evidence for one.
 

@@ -284,7 +284,9 @@ class _Figures:
             except AnalysisError as error:
                 sentences.append(f"{within}{error}.")
                 continue
-            sentences.append(f"{within}{fit.sentence}")
+            configs = dict(zip(points["num"], points["config"].astype(str), strict=True))
+            limits = diagnosis.limits_sentence(self.diagnosed, configs, scaling_laws.units_of(axis or "")[1])
+            sentences.append(f"{within}{fit.sentence} {limits}".rstrip())
             named = {"series": label}
             counts.append(fit.counts.assign(**named))
             curves.append(fit.predict(np.geomspace(1, _BEYOND * points["num"].max(), 60)).assign(**named))

@@ -309,7 +309,7 @@ def hold_out(points: pd.DataFrame, rng: np.random.Generator, axis: str = "num_en
     elif high > WIDEST_FACTOR * low:
         reasons.append(f"the interval spans a factor of {high / low:.1f}")
     if means.replicated and _quantiles(_knee(draws))[1] >= means.num[-1]:
-        reasons.append(f"up to {_count(means.num[-1])} {_units(axis)[1]} nothing was seen that could end the growth")
+        reasons.append(f"up to {_count(means.num[-1])} {units_of(axis)[1]} nothing was seen that could end the growth")
     held = HeldOut(
         num=int(counts[-1]),
         env_steps_per_s=predicted,
@@ -772,7 +772,7 @@ def _of_these_blocks(means: _Means, draws: _Draws, blocks: pd.Series) -> Array:
 
 
 def _reasons(means: _Means, numbers: Mapping[str, float], doubled: float, axis: str) -> list[str]:
-    largest, units = _count(means.num[-1]), _units(axis)[1]
+    largest, units = _count(means.num[-1]), units_of(axis)[1]
     reasons = []
     if not means.replicated:
         reasons.append("one seed gives no interval")
@@ -781,7 +781,7 @@ def _reasons(means: _Means, numbers: Mapping[str, float], doubled: float, axis: 
     if len(means.num) == FEWEST_COUNTS:
         reasons.append(f"{FEWEST_COUNTS} counts fit the law whatever they are")
     if means.num[0] > 1:
-        reasons.append(f"1 was not measured: what one {_units(axis)[0]} gives is extrapolated from {_count(means.num[0])}")
+        reasons.append(f"1 was not measured: what one {units_of(axis)[0]} gives is extrapolated from {_count(means.num[0])}")
     if numbers["misfit"] > _LARGE_MISFIT:
         reasons.append(f"the curve has a kink that neither law has: it leaves them by {100 * numbers['misfit']:.0f}% per doubling")
     if means.replicated and numbers["knee_low"] >= means.num[-1]:
@@ -795,7 +795,7 @@ def _fit_sentence(
     numbers: Mapping[str, float], usl: bool, counts: Array, num_seeds: int, can_tell: bool, reasons: list[str], axis: str
 ) -> str:
     """The fit in words."""
-    one, units = _units(axis)
+    one, units = units_of(axis)
     law = LAWS["usl" if usl else "amdahl"]
     seeds = f"{num_seeds} seed{'' if num_seeds == 1 else 's'}"
     text = (
@@ -830,7 +830,7 @@ def _peak_words(numbers: Mapping[str, float], units: str) -> str:
 
 
 def _with_sentence(held: HeldOut, axis: str) -> HeldOut:
-    units = _units(axis)[1]
+    units = units_of(axis)[1]
     ends = f" [{_speed(held.low)}, {_speed(held.high)}]" if held.low == held.low else ""
     verdict = f", {'inside' if held.inside else 'outside'} the 95% prediction interval" if ends else ""
     text = (
@@ -843,7 +843,8 @@ def _with_sentence(held: HeldOut, axis: str) -> HeldOut:
     return replace(held, sentence=text)
 
 
-def _units(axis: str) -> tuple[str, str]:
+def units_of(axis: str) -> tuple[str, str]:
+    """What one of a count is called, and several."""
     return _UNITS.get(axis, (axis, axis))
 
 

@@ -88,8 +88,8 @@ def scaling_points(runs: pd.DataFrame, axis: str, others: Sequence[str]) -> dict
         others: The other searched columns.
 
     Returns:
-        What the configurations have in common, in words ("" if the count is all that was searched), to a row a trial: `num`,
-        `env_steps_per_s`, `block` (the seed).
+        What the configurations have in common, in words ("" if the count is all that was searched), to a row a trial: `config`,
+        `num`, `env_steps_per_s`, `block` (the seed).
     """
     finished = conclusive(runs)
     counted = finished[(finished[axis] >= 1) & finished["env_steps_per_s"].notna()]
@@ -97,7 +97,7 @@ def scaling_points(runs: pd.DataFrame, axis: str, others: Sequence[str]) -> dict
     alike = counted.groupby(varied, observed=True, sort=True) if varied else [((), counted)]
     return {
         ", ".join(setting(a, v) for a, v in zip(varied, values, strict=True)): pd.DataFrame(
-            {"num": part[axis].astype(int), "env_steps_per_s": part["env_steps_per_s"], "block": part["seed"]}
+            {"config": part["config"], "num": part[axis].astype(int), "env_steps_per_s": part["env_steps_per_s"], "block": part["seed"]}
         ).reset_index(drop=True)
         for values, part in alike
     }

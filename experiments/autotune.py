@@ -61,7 +61,7 @@ LEAST_MINUTES = 0.5
 BLOCK_S = 0.5
 MOST_ROUNDS = 8
 MOST_RETRIES = 2
-"""Of a challenger that seemed faster and was not told apart, with twice the rounds, when nothing else is left to try."""
+"""Of a challenger that seemed faster and was not told apart, each with twice the rounds, when nothing else is left to try."""
 CONFIRMATION_ROUNDS = 24
 CONFIRMATION_SHARE = 0.3
 """Of the time, kept for the winner against the start."""
@@ -411,7 +411,10 @@ class _Tuner:
                 return setting, MOST_ROUNDS
         undecided = {t.setting: t.ratio.estimate for t in self._tried if t.ratio is not None and t.ratio.low <= 1 < t.ratio.estimate}
         left = [s for s in undecided if s != best and times[s] <= MOST_RETRIES]
-        return (max(left, key=lambda s: undecided[s]), 2 * MOST_ROUNDS) if left else None
+        if not left:
+            return None
+        likeliest = max(left, key=lambda s: undecided[s])
+        return likeliest, MOST_ROUNDS * 2 ** times[likeliest]
 
     def _add(self, tried: Tried) -> None:
         self._tried.append(tried)

@@ -14,6 +14,8 @@ from experiments.measurement import CONFIDENCE
 
 FEWEST_ROUNDS = 3
 """Before a contest is decided: the spread of two says little of that of others."""
+MOST_LOOKS = 8
+"""At a contest: each costs the others some of the error that they share."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ def contest(
 ) -> Ratio:
     """Measure two settings in turns until one is the faster, or the rounds or the time are over.
 
-    Every round from the third on is a look at the data. The looks share an error of 5% (Bonferroni), so that a setting that is no faster
-    wins in at most 2.5% of contests, however early they end.
+    There are `MOST_LOOKS` looks at the data, evenly spaced, or one after every round of a short contest. They share an error of 5%
+    (Bonferroni), so that a setting that is no faster wins in at most 2.5% of contests, however early they end.
 
     Args:
         holder: Measures the holder once: its speed.
@@ -97,11 +99,13 @@ def contest(
     Returns:
         Of challenger to holder, with the interval of a single look: the challenger is faster if it lies above 1.
     """
-    confidence = 1 - (1 - CONFIDENCE) / (most_rounds - FEWEST_ROUNDS + 1)
+    every = -(-most_rounds // MOST_LOOKS)
+    looks = [n for n in range(FEWEST_ROUNDS, most_rounds + 1) if n % every == 0]
+    confidence = 1 - (1 - CONFIDENCE) / max(1, len(looks))
 
     def is_decided(logs: list[float]) -> bool:
         found = ratio(logs, confidence)
-        return found.low > 1 or found.high < 1
+        return len(logs) in looks and (found.low > 1 or found.high < 1)
 
     return ratio(rounds(holder, challenger, most_rounds, go_on, is_decided), confidence)
 

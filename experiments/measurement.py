@@ -8,6 +8,8 @@ from scipy import stats
 from experiments.schema import LEAST_BLOCKS, MeasurementSettings
 
 CONFIDENCE = 0.95
+_FEWEST_BLOCKS = 2
+"""That a throughput can rest on."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Measurement:
     @property
     def disturbed(self) -> bool:
         """Whether there is not enough that was measured in peace."""
-        return _seconds([b for b in self.blocks if self._is_clean(b)]) < self.settings.seconds
+        clean = [b for b in self.blocks if self._is_clean(b)]
+        return len(clean) < _FEWEST_BLOCKS or _seconds(clean) < self.settings.seconds
 
     @property
     def counted(self) -> list[Block]:
@@ -54,7 +57,7 @@ class Measurement:
         """
         counted = self.counted
         n, seconds = len(counted), _seconds(counted)
-        if n < 2:
+        if n < _FEWEST_BLOCKS:
             return math.inf
         speed = sum(b.env_steps for b in counted) / seconds
         squares = sum((b.env_steps - speed * b.seconds) ** 2 for b in counted)
@@ -74,7 +77,7 @@ class Measurement:
             MeasurementError: They mean nothing.
         """
         counted = self.counted
-        if len(counted) < 2:
+        if len(counted) < _FEWEST_BLOCKS:
             raise MeasurementError(
                 f"only {len(counted)} training batch in {self.settings.max_seconds:g} s: too few for a throughput. "
                 "Try a larger measurement.max_seconds, or a smaller train_batch_size_per_learner"

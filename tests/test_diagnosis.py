@@ -26,6 +26,7 @@ from analysis.diagnosis import (
     by_configuration,
     health,
     health_sentences,
+    limits_sentence,
     of_study,
     tags,
 )
@@ -503,6 +504,14 @@ def test_seeds_are_counted_and_the_middle_one_speaks(study: tuple[pd.DataFrame, 
     assert table[["num_agree", "num_trials"]].to_numpy().tolist() == [[3, 3], [2, 3]]
     assert table.loc["one", "share"] == pytest.approx(0.75 / 0.95)
     assert "79% of training time" in table.loc["one", "evidence"]
+
+
+def test_a_count_that_grows_is_told_by_what_holds_it_up(study: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    table = of_study(*study, num_cpus=8)
+    sentence = limits_sentence(table, {8: "two", 1: "one", 2: "one", 4: "two", 3: "one"}, "env runners")
+    assert sentence == "What holds it up as env runners are added: env-bound with 1, 2 and 3, learner-bound with 4 and 8."
+    assert limits_sentence(table, {1: "one"}, "learners") == "What holds it up as learners are added: env-bound with 1."
+    assert limits_sentence(table.iloc[:0], {1: "one", 2: "two"}, "env runners") == ""
 
 
 def test_a_study_says_it_in_sentences(study: tuple[pd.DataFrame, pd.DataFrame]) -> None:

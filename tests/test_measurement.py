@@ -48,6 +48,16 @@ def test_where_there_is_no_peace_all_blocks_count_and_it_is_said() -> None:
     assert measurement.metrics()["final/env_steps_per_s"] == pytest.approx(525)
 
 
+def test_of_two_long_batches_a_disturbed_one_counts_and_it_is_said() -> None:
+    measurement = Measurement(SETTINGS, blocks(100, seconds=5) + blocks(90, other=80, seconds=5))
+    assert measurement.is_enough()
+    assert measurement.metrics() == {
+        "final/env_steps_per_s": pytest.approx(95),
+        "final/trained_steps_per_s": pytest.approx(95),
+        "final/disturbed_share": 0.5,
+    }
+
+
 def test_unknown_load_disturbs_nothing() -> None:
     assert Measurement(SETTINGS, blocks(1000, 1000, 1000, 1000, other=math.nan)).is_enough()
 
