@@ -61,10 +61,9 @@ def _compared(runs: pd.DataFrame, finished: pd.DataFrame, label: str) -> list[st
         pairs["p_adjusted"] = holm(pairs["p"].to_numpy(dtype=float))
         widest = pairs.loc[pairs["difference"].abs().idxmax()]
         told = pairs[pairs["p_adjusted"] < 1 - CONFIDENCE]
-        shown = ", ".join(f"{widest[f'difference{end}']:{FORMS[measure]}}" for end in ("_low", "_high"))
         largest = (
             f"the largest difference in {WORDS[measure]}, between {code(widest['config_a'])} and {code(widest['config_b'])}, is "
-            f"{widest['difference']:{FORMS[measure]}} [{shown}] over {int(widest['num_seeds'])} seeds"
+            f"{with_interval(widest, 'difference', FORMS[measure])} over {int(widest['num_seeds'])} seeds"
         )
         verdict = (
             f"no two are told apart: {largest}" if told.empty else f"{len(told)} of {len(pairs)} pairs are told apart (Holm, 5%): {largest}"

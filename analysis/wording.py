@@ -60,11 +60,17 @@ def trials_named(trials: "pd.DataFrame") -> str:
     return ", ".join(names[:MOST_TRIALS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def with_interval(row: Mapping[str, Any], measure: str) -> str:
-    """`480.1 [470.0, 490.2]`; without brackets where there is no interval, a dash where there is no number."""
+def with_interval(row: Mapping[str, Any], measure: str, form: str = "") -> str:
+    """`480.1 [470.0, 490.2]`; without brackets where there is no interval, a dash where there is no number.
+
+    Args:
+        row: Has `<measure>`, `<measure>_low` and `<measure>_high`.
+        measure: A column.
+        form: How numbers are written; the measure's own by default.
+    """
     values = [float(row[f"{measure}{end}"]) for end in ("", "_low", "_high")]
     if math.isnan(values[0]):
         return "-"
-    form = FORMS[measure]
+    form = form or FORMS[measure]
     numbers = [f"{v:{form}}" for v in values]
     return numbers[0] if math.isnan(values[1]) else f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"

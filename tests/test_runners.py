@@ -52,3 +52,10 @@ def test_single_seeds_tell_nothing() -> None:
 
 def test_a_study_of_something_else_has_nothing_to_say() -> None:
     assert same_learning(study(FIXED), ("lr",)) == []
+
+
+def test_scores_that_all_end_alike_differ_by_nothing() -> None:
+    runs = study(FIXED).assign(score=500.0)
+    (found,) = same_learning(runs, AXES)
+    assert "is 0.0 over 5 seeds" in found
+    assert "nan" not in found
