@@ -91,14 +91,14 @@ def measure(quick: bool) -> Report:
         title="Measuring throughput",
         compared=(
             "*Cost*: PPO on CartPole-v1 in one process, trained by the suite's own trial parts, with the clocks, the divergence and the "
-            "monitor of processes that every trial has, and without them; in turns, the same batches on both sides. *Agreement*: the same study of throughput "
-            "twice, one after the other."
+            "monitor of processes that every trial has, and without them; in turns, the same batches on both sides. *Agreement*: the same "
+            "study of throughput twice, one after the other."
         ),
         verdict=(
             f"Target of 1% of what is measured {against(100 * largest, 100 * TARGET, '%')} (the larger of the two). {agree} of "
             f"{len(pairs)} configurations agree: the 95% interval of the ratio of the two studies holds 1. Over all of them the second is "
-            f"{np.exp(np.log(pairs['ratio']).mean()):.3f} times as fast as the first: how far the machine itself drifts in minutes, which no "
-            "interval of a single study holds."
+            f"{np.exp(np.log(pairs['ratio']).mean()):.3f} times as fast as the first: how far the machine itself drifts in minutes, which "
+            "no interval of a single study holds."
         ),
         tables=(
             Table(
