@@ -94,6 +94,7 @@ def test_wrong_input_exits_with_2_and_writes_nothing(arguments: list[str], messa
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.alone
 def test_it_writes_a_profile_that_composes(tmp_path: Path) -> None:
     path = ROOT / "conf" / "hardware" / "test-autotune.yaml"
     words = ["algorithm=ppo", "env=cartpole", "minutes=0.7", "name=test-autotune", f"output_dir={tmp_path}"]

@@ -21,7 +21,7 @@ from experiments.run import composer, split_space
 from experiments.schema import HardwareSettings
 from experiments.study import start_ray
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(900)]
 
 LOGICAL_CPUS = 16
 MOST_STARVING_CPUS = 4
