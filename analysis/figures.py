@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import convergence, diagnosis, repeats, reproducibility, runners, scaling, scaling_laws, throughput
+from analysis import convergence, diagnosis, lr_rules, repeats, reproducibility, runners, scaling, scaling_laws, throughput
 from analysis.answer import closing_table
 from analysis.decision import Decision, decide
 from analysis.errors import AnalysisError
@@ -125,7 +125,15 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
     if convergence.is_measured(runs):
         found = [drawn.scaling(), drawn.speed(), drawn.bottlenecks(), drawn.health()]
     else:
-        found = [drawn.repeats(), drawn.learning(), drawn.lr_and_batch(), drawn.seeds(), drawn.comparison(), drawn.speed()]
+        found = [
+            drawn.repeats(),
+            drawn.lr_rules(),
+            drawn.learning(),
+            drawn.lr_and_batch(),
+            drawn.seeds(),
+            drawn.comparison(),
+            drawn.speed(),
+        ]
         found += [drawn.same_learning(), drawn.bottlenecks(), drawn.health()]
     return [section for section in found if section.figures or section.sentences]
 
@@ -219,6 +227,10 @@ class _Figures:
                     )
         title = "Learning rate and batch" if grid else " and ".join(pair) if len(pair) == 2 else ""
         return Section("lr-batch", title, tuple(sentences), tuple(figures))
+
+    def lr_rules(self) -> Section:
+        sentences = tuple(found.sentence for found in lr_rules.compare_rules(self.runs, self.axes))
+        return Section("lr-rules", "Which rule for the learning rate?", sentences)
 
     def seeds(self) -> Section:
         target = None if np.isnan(self.target) else self.target

@@ -14,13 +14,17 @@ from experiments.errors import ConfigurationError
 from experiments.facts import facts_of
 from experiments.resolve import GROUPS, Compose, TrialConfig, apply_point, label_of, trial_config
 from experiments.resources import Cluster, Layout, check_fits, layout_of, request_for, settle, trials_at_once
+from experiments.rules import is_rule, names_of, rules_of
 from experiments.schema import MAX_REPORTS, MAX_TRIALS, SuiteConfig, parse, with_report_grid
 from experiments.search import Point, corners, group_choices, points
 
 CANONICAL_PARAMS = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
 """RLlib's name to the parameter's name in MLflow, where they differ."""
 
+_RULE = "_rule"
+"""Ending of the parameter that says by which rule another one was set."""
 _VECTORIZE = "env.vectorize_mode"
+_TRAINING = "algorithm.training."
 _TRAINING_PARAMS = (
     "lr",
     "actor_lr",
@@ -39,7 +43,18 @@ _TRAINING_PARAMS = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """One point of the space, ready to run with any seed."""
+    """One point of the space, ready to run with any seed.
+
+    Attributes:
+        label: What differs from the others, in words.
+        point: As it was drawn.
+        suite: The settings, settled.
+        request: The processes of a trial.
+        batch_env_steps: Of one training batch over all learners.
+        checkpoint_bytes: Of one checkpoint, about.
+        facts: What the analysis must know beside the parameters.
+        rules: Setting of `training` to the rule that its number comes from.
+    """
 
     label: str
     point: Point
@@ -48,9 +63,10 @@ class Configuration:
     batch_env_steps: int
     checkpoint_bytes: int
     facts: Mapping[str, Any]
+    rules: Mapping[str, str]
 
     @classmethod
-    def of(cls, label: str, point: Point, suite: SuiteConfig, cluster: Cluster) -> "Configuration":
+    def of(cls, label: str, point: Point, suite: SuiteConfig, cluster: Cluster, rules: Mapping[str, str]) -> "Configuration":
         """Build a configuration whose counts, grid and checkpoints are settled, and check it.
 
         Raises:
@@ -61,11 +77,11 @@ class Configuration:
         request = request_for(config)
         check_fits(request, cluster, suite.hardware.name, config.num_env_runners)
         facts = facts_of(config, suite.env, suite.hardware, cluster)
-        return cls(label, point, suite, request, config.total_train_batch_size, checkpoint_bytes(trial, config), facts)
+        return cls(label, point, suite, request, config.total_train_batch_size, checkpoint_bytes(trial, config), facts, rules)
 
     def trial(self, seed: int, repeat: int = 0) -> TrialConfig:
         """Its trial with a seed."""
-        return trial_config(self.suite, seed, self.label, repeat)
+        return trial_config(self.suite, seed, self.label, repeat, self.rules)
 
     @property
     def layout(self) -> Layout:
@@ -184,7 +200,12 @@ class Plan:
     @property
     def searched_params(self) -> list[str]:
         """The searched settings' names among a trial's parameters; of one that spans decades, its logarithm's."""
-        return [f"log10_{_param_name(path)}" if path in self._wide else _param_name(path) for path in self.searched]
+        return [f"log10_{_param_name(path)}" if path in self._wide else self._axis(path) for path in self.searched]
+
+    def _axis(self, path: str) -> str:
+        """The parameter by which the values of a searched path are told apart."""
+        has_rules = any(is_rule(c.point.get(path)) for c in self.configurations)
+        return f"{_param_name(path)}{_RULE}" if has_rules else _param_name(path)
 
     @cached_property
     def _wide(self) -> frozenset[str]:
@@ -203,7 +224,7 @@ class Plan:
             "question": self.question,
             "seeds": list(self.seeds),
             "repeats": self.repeats,
-            "axes": {_param_name(path): path for path in self.searched},
+            "axes": {self._axis(path): path for path in self.searched},
             "exclusive": self.exclusive,
             "phase": self.phase,
             "configurations": [
@@ -287,6 +308,7 @@ class Plan:
             "num_gpus_per_learner": layout.num_gpus_per_learner,
             "threads_per_process": trial.threads_per_process,
             "vectorize_mode": trial.env.vectorize_mode,
+            **{f"{CANONICAL_PARAMS.get(name, name)}{_RULE}": rule for name, rule in trial.rules.items()},
         }
         mapping = trial.to_mapping()
         for path in self.searched:
@@ -328,17 +350,23 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
         raise ConfigurationError(f"study.space, seeds and repeats make {num_trials:,} trials, more than {MAX_TRIALS:,}.")
     side_by_side = num_trials if suite.measurement is None else 1
     drawn, left_out = _possible(drawn, resolved)
-    settled_points = [(point, settle(resolved(point), cluster, side_by_side)) for point in drawn]
+    chosen = [(point, resolved(point)) for point in drawn]
+    settled_points = [(point, rules_of(c.algorithm), settle(c, cluster, side_by_side)) for point, c in chosen]
     settled_corners = [settle(resolved(c), cluster, side_by_side) for c in (corners(space) if suite.search.name != "grid" else [])]
-    grid = _report_grid([*(settled for _, settled in settled_points), *settled_corners])
+    grid = _report_grid([*(settled for *_, settled in settled_points), *settled_corners])
     for settled in settled_corners:
         build_algorithm_config(trial_config(settle_checkpoints(with_report_grid(settled, grid)), suite.seeds[0], "corner"))
     configurations: dict[str, Configuration] = {}
-    for point, finest in settled_points:
+    for point, given_rules, finest in settled_points:
         settled = settle_checkpoints(with_report_grid(finest, grid))
-        found = Configuration.of(label_of(point, f"{settled.algorithm['name']}-{settled.env.name}"), point, settled, cluster)
+        rules = names_of(settled.algorithm, given_rules)
+        shown = {path: rules.get(path.removeprefix(_TRAINING), value) if is_rule(value) else value for path, value in point.items()}
+        label = label_of(shown, f"{settled.algorithm['name']}-{settled.env.name}")
+        found = Configuration.of(label, point, settled, cluster, rules)
         config_id = found.trial(suite.seeds[0]).config_id
         if twin := configurations.get(config_id):
+            if (twin.label, twin.rules) == (label, rules):  # at the batch where they start, all rules are one configuration
+                continue
             raise ConfigurationError(f"study.space: {found.label!r} and {twin.label!r} come out as the same configuration.")
         configurations[config_id] = found
     _check_labels(list(configurations.values()))

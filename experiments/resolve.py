@@ -57,6 +57,7 @@ class TrialConfig:
         measurement: How its throughput is measured; None if it trains to its budget.
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
+        rules: Setting of `training` to the rule that its number comes from. Not part of the hash: the number is.
     """
 
     algorithm: Mapping[str, Any]
@@ -73,11 +74,12 @@ class TrialConfig:
     measurement: MeasurementSettings | None = None
     repeat: int = 0
     label: str = ""
+    rules: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def config_id(self) -> str:
         """8 hexadecimal digits that are equal for two trials exactly if they differ in nothing but the seed."""
-        content = {k: v for k, v in self.to_mapping().items() if k not in ("seed", "checkpoint", "faults", "repeat", "label")}
+        content = {k: v for k, v in self.to_mapping().items() if k not in ("seed", "checkpoint", "faults", "repeat", "label", "rules")}
         content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
         if not self.fast:  # as it was before there was a choice
             del content["fast"]
@@ -125,7 +127,7 @@ class TrialConfig:
         )
 
 
-def trial_config(suite: SuiteConfig, seed: int, label: str, repeat: int = 0) -> TrialConfig:
+def trial_config(suite: SuiteConfig, seed: int, label: str, repeat: int = 0, rules: Mapping[str, str] | None = None) -> TrialConfig:
     """The trial of a configuration whose runner and learner counts are settled (`resources.settle`)."""
     assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
     return TrialConfig(
@@ -143,6 +145,7 @@ def trial_config(suite: SuiteConfig, seed: int, label: str, repeat: int = 0) -> 
         measurement=suite.measurement,
         repeat=repeat,
         label=label,
+        rules=rules or {},
     )
 
 

@@ -10,6 +10,7 @@ from ray.tune import PlacementGroupFactory
 
 from experiments.algorithm import check_settings, has_vector_entry_point, is_asynchronous
 from experiments.errors import ConfigurationError
+from experiments.rules import rules_of, with_bases, with_rules
 from experiments.schema import HardwareSettings, SuiteConfig
 
 
@@ -98,13 +99,15 @@ def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig
         num_trials: Trials of the study, which share the cluster.
 
     Returns:
-        The same with `algorithm.env_runners` and `algorithm.learners` complete, and the environment vectorised as the hardware wants it.
+        The same with `algorithm.env_runners` and `algorithm.learners` complete, the environment vectorised as the hardware wants it, and
+        numbers in place of rules.
 
     Raises:
         ConfigurationError: The algorithm's settings are wrong; names the key.
     """
-    check_settings(suite.algorithm)
-    algorithm, hardware = dict(suite.algorithm), suite.hardware
+    rules = rules_of(suite.algorithm)
+    algorithm, hardware = with_bases(suite.algorithm, rules), suite.hardware
+    check_settings(algorithm)
     runners, learners = dict(algorithm["env_runners"]), dict(algorithm["learners"])
     wanted = {
         name: own if own is not None else getattr(hardware, name)
@@ -123,7 +126,8 @@ def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig
     env, mode = suite.env, hardware.vectorize_mode
     if mode is not None and (mode != "vector_entry_point" or has_vector_entry_point(env)):
         env = replace(env, vectorize_mode=mode)
-    return replace(suite, algorithm={**algorithm, "env_runners": runners, "learners": learners}, env=env)
+    counted = {**algorithm, "env_runners": runners, "learners": learners}
+    return replace(suite, algorithm=with_rules(counted, rules), env=env)
 
 
 def layout_of(algorithm: Mapping[str, Any]) -> Layout:

@@ -27,7 +27,7 @@ from experiments.outputs import check_writable
 from experiments.provenance import without_passwords
 from experiments.resolve import Compose
 from experiments.schema import SuiteConfig, parse
-from experiments.search import points
+from experiments.search import points, starts_from
 from experiments.tracking.store import STUDY_FOLDER, Store, check_store, store_uri
 from experiments.tracking.writer import STUDY_RUN
 
@@ -113,11 +113,19 @@ def check_axes_are_free(composed: Mapping[str, Any], overrides: Sequence[str]) -
     space = (composed.get("study") or {}).get("space") or {}
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if isinstance(space, Mapping) and key in space:
+        if isinstance(space, Mapping) and key in space and not starts_from(space[key], _at(composed, key)):
             raise ConfigurationError(
                 f"{override}: has no effect, since the study varies {key}: {space[key]}. "
                 f"Give the study another space, for example 'study.space={{}}' for a single configuration."
             )
+
+
+def _at(composed: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path; None if there is none."""
+    node: Any = composed
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node
 
 
 def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, StrictBool, StrictInt, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from experiments.errors import ConfigurationError
 from experiments.resolve import GROUPS
+from experiments.rules import is_rule
 from experiments.schema import MAX_TRIALS, SearchSettings
 
 STUDY_WIDE = ("seeds", "study", "search", "scheduler", "tracking")
@@ -75,6 +76,26 @@ class Choice:
 
 
 @dataclass(frozen=True, config=_STRICT)
+class Multiples:
+    """A base value times each of `factors`; a whole number stays one. The same as the list of products."""
+
+    distribution: Literal["multiples"]
+    base: Annotated[StrictInt | StrictFloat, Field(gt=0)]
+    factors: Annotated[tuple[Annotated[StrictInt | StrictFloat, Field(gt=0)], ...], Field(min_length=1)]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.base, int):
+            for factor in self.factors:
+                if (self.base * factor) % 1:
+                    raise ValueError(f"base={self.base} times {factor:g} is {self.base * factor:g}, which is not a whole number")
+
+    @property
+    def values(self) -> list[float | int]:
+        """All products."""
+        return [round(self.base * f) if isinstance(self.base, int) else self.base * f for f in self.factors]
+
+
+@dataclass(frozen=True, config=_STRICT)
 class IntegerSteps:
     """Whole numbers from low to high, both included, every `step`."""
 
@@ -97,7 +118,8 @@ class IntegerSteps:
 
 
 Axis = Uniform | Choice | IntegerSteps
-_AXIS: TypeAdapter[Axis] = TypeAdapter(Annotated[Axis, Field(discriminator="distribution")])
+_AXIS: TypeAdapter[Axis | Multiples] = TypeAdapter(Annotated[Axis | Multiples, Field(discriminator="distribution")])
+_KINDS = ("uniform", "loguniform", "choice", "integers", "multiples")
 
 
 def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
@@ -107,7 +129,7 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
         space: Dotted path or group to a list or to a mapping with `distribution`.
 
     Returns:
-        An axis per path; a list is a `Choice`.
+        An axis per path; lists and multiples are a `Choice`.
 
     Raises:
         ConfigurationError: An axis is empty, inverted, of an unknown kind, over a setting of the study itself, or a group's choices are
@@ -123,10 +145,11 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
             axes[path] = Choice("choice", tuple(values))
         elif isinstance(values, Mapping):
             try:
-                axes[path] = _AXIS.validate_python(dict(values))
+                axis = _AXIS.validate_python(dict(values))
+                axes[path] = Choice("choice", tuple(axis.values)) if isinstance(axis, Multiples) else axis
             except ValidationError as error:
                 first = error.errors()[0]
-                where = ".".join(str(part) for part in first["loc"] if part not in ("uniform", "loguniform", "choice", "integers"))
+                where = ".".join(str(part) for part in first["loc"] if part not in _KINDS)
                 message = str(first.get("ctx", {}).get("error") or first["msg"])
                 raise ConfigurationError(f"study.space: {path}{': ' + where if where else ''}: {message}.") from None
         else:
@@ -139,6 +162,19 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
         if path in GROUPS and not (isinstance(axes[path], Choice) and all(isinstance(v, str) for v in axes[path].corners())):
             raise ConfigurationError(f"study.space: {path} is a group of configuration files; its axis is a list of their names.")
     return axes
+
+
+def starts_from(values: Any, value: Any) -> bool:
+    """Whether an axis is made of a setting's own value: multiples of it, or rules that start from it.
+
+    Args:
+        values: The axis, as a study gives it.
+        value: The setting's, as composed.
+    """
+    if isinstance(values, Mapping):
+        return values.get("distribution") == "multiples" and values.get("base") == value
+    rules = [v for v in values if is_rule(v)] if isinstance(values, list | tuple) else []
+    return bool(rules) and all(value in [number for key, number in rule.items() if key != "base_batch"] for rule in rules)
 
 
 def _check_choice(path: str, values: list[Any]) -> None:

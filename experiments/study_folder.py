@@ -46,7 +46,13 @@ class StudyFolder:
             "composed": copy.deepcopy(plan.composed),
             "searched": plan.searched,
             "configurations": [
-                {"label": c.label, "config_id": c.trial(plan.seeds[0]).config_id, "point": c.point, "suite": asdict(c.suite)}
+                {
+                    "label": c.label,
+                    "config_id": c.trial(plan.seeds[0]).config_id,
+                    "point": c.point,
+                    "suite": asdict(c.suite),
+                    "rules": c.rules,
+                }
                 for c in plan.configurations
             ],
         }
@@ -125,7 +131,7 @@ class StudyFolder:
                     f"{self.path / STATE_FILE}: {saved['label']!r} was configuration {saved['config_id']} and would be {trial.config_id} "
                     "with this version of the suite. Resume with the version that began the study."
                 )
-            configurations.append(Configuration.of(saved["label"], saved["point"], settled, cluster))
+            configurations.append(Configuration.of(saved["label"], saved["point"], settled, cluster, saved.get("rules", {})))
         concurrency = concurrency_of(suite, configurations, cluster)
         return Plan(suite, state["composed"], tuple(configurations), tuple(state["searched"]), cluster, concurrency)
 

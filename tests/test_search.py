@@ -7,12 +7,20 @@ from experiments.search import corners, group_choices, parse_space, points
 GRID = SearchSettings("grid")
 RANDOM = SearchSettings("random", num_samples=20, seed=1)
 LR = "algorithm.training.lr"
+MULTIPLES = {"distribution": "multiples", "factors": [1, 3]}
 
 
 def test_a_grid_is_every_combination() -> None:
     found = points({LR: [1e-4, 1e-3], "algorithm.training.gamma": [0.9, 0.99, 0.999]}, GRID)
     assert len(found) == 6
     assert {LR: 1e-3, "algorithm.training.gamma": 0.9} in found
+
+
+def test_multiples_are_a_list_of_products() -> None:
+    space = {"b": {"distribution": "multiples", "base": 1000, "factors": [0.25, 1, 2]}, LR: {**MULTIPLES, "base": 1e-3}}
+    assert {p["b"] for p in points(space, GRID)} == {250, 1000, 2000}
+    assert all(isinstance(p["b"], int) for p in points(space, GRID))
+    assert sorted({p[LR] for p in points(space, GRID)}) == pytest.approx([1e-3, 3e-3])
 
 
 def test_an_empty_space_is_one_configuration() -> None:
@@ -53,6 +61,9 @@ def test_groups_are_axes() -> None:
         ({LR: {"distribution": "uniform", "low": 1, "high": 2, "hihg": 3}}, "hihg"),
         ({LR: {"distribution": "choice", "values": []}}, LR),
         ({"algorithm": {"distribution": "uniform", "low": 1, "high": 2}}, "group of configuration files"),
+        ({LR: {"distribution": "multiples", "base": 5, "factors": [0.5]}}, "is 2.5, which is not a whole number"),
+        ({LR: {"distribution": "multiples", "base": 5, "factors": []}}, "factors"),
+        ({LR: {"distribution": "multiples", "base": -1, "factors": [1]}}, "base"),
     ],
 )
 def test_a_wrong_space_is_refused_with_its_key(space: dict[str, object], message: str) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats as scipy_stats
+from statsmodels.stats.multitest import multipletests
 
 from analysis.stats import (
     Estimates,
@@ -159,6 +160,11 @@ def test_holm_by_hand() -> None:
     # In order 0.01 * 3, 0.03 * 2 and 0.04 * 1, none below its forerunner.
     assert_allclose(holm(np.array([0.01, 0.04, np.nan, 0.03])), [0.03, 0.06, np.nan, 0.06])
     assert np.isnan(holm(np.array([np.nan]))).all() and len(holm(np.array([]))) == 0
+
+
+def test_holm_is_that_of_statsmodels() -> None:
+    p = np.random.default_rng(0).uniform(0, 0.2, 40)
+    assert_allclose(holm(p), multipletests(p, method="holm")[1])
 
 
 def test_leaders_are_those_within_the_one_sided_test_at_alpha_over_the_comparisons() -> None:
@@ -334,7 +340,7 @@ def test_the_order_of_configurations_changes_no_leader(values: np.ndarray, data:
         assert_array_equal(leaders(values[rows], larger_is_better=True), leaders(values, larger_is_better=True)[rows])
 
 
-@settings(max_examples=10, deadline=None)  # statsmodels collects garbage at every call
+@few
 @given(p=arrays(float, st.integers(1, 12), elements=st.integers(0, 1000).map(lambda thousandths: thousandths / 1000)))
 def test_correction_never_lowers_a_p_value_nor_changes_their_order(p: np.ndarray) -> None:
     corrected = holm(p)
