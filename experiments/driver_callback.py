@@ -5,7 +5,10 @@ from typing import Any
 from ray.tune import Callback
 
 from experiments.resolve import TrialConfig
-from experiments.trial import FAILURE, TRIAL, reason_for
+from experiments.trial import FAILURE, TRIAL, WEIGHTS, reason_for
+
+STOPPED_EARLY = "_suite_stopped_early"
+"""Attribute of a Tune trial that a scheduler has stopped."""
 
 
 class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type information
@@ -34,8 +37,10 @@ class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type info
         """Tell a trial that finished from one that reported its failure, and from one that a signal stopped."""
         if FAILURE in trial.last_result:
             self.on_failure(trial, trial.last_result[FAILURE])
-        elif trial.last_result.get("done"):
+        elif WEIGHTS in trial.last_result:
             self.on_finish(trial)
+        elif getattr(trial, STOPPED_EARLY, False):
+            self.on_early_stop(trial)
 
     def on_failure(self, trial: Any, reason: str) -> None:
         """A trial has failed.
@@ -47,6 +52,13 @@ class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type info
 
     def on_finish(self, trial: Any) -> None:
         """A trial has finished; its last result is complete.
+
+        Args:
+            trial: Tune's.
+        """
+
+    def on_early_stop(self, trial: Any) -> None:
+        """A scheduler has stopped a trial before its budget was used.
 
         Args:
             trial: Tune's.

@@ -1,7 +1,7 @@
 """A study before it runs: every configuration resolved, built and checked."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -79,9 +79,9 @@ class Configuration:
         facts = facts_of(config, suite.env, suite.hardware, cluster)
         return cls(label, point, suite, request, config.total_train_batch_size, checkpoint_bytes(trial, config), facts, rules)
 
-    def trial(self, seed: int, repeat: int = 0) -> TrialConfig:
+    def trial(self, seed: int, repeat: int = 0, phase: str = "fixed") -> TrialConfig:
         """Its trial with a seed."""
-        return trial_config(self.suite, seed, self.label, repeat, self.rules)
+        return trial_config(self.suite, seed, self.label, repeat, self.rules, phase)
 
     @property
     def layout(self) -> Layout:
@@ -105,7 +105,7 @@ class Plan:
 
     suite: SuiteConfig
     composed: Mapping[str, Any]
-    configurations: tuple[Configuration, ...]
+    configurations: Sequence[Configuration]
     searched: tuple[str, ...]
     cluster: Cluster
     concurrency: int
@@ -115,6 +115,11 @@ class Plan:
     def study(self) -> str:
         """The study's name."""
         return self.suite.study.name
+
+    @property
+    def possible(self) -> Sequence[Configuration]:
+        """The configurations that may be run, as far as they are known."""
+        return self.configurations
 
     @property
     def question(self) -> str:
@@ -129,17 +134,17 @@ class Plan:
     @property
     def algorithms(self) -> str:
         """The algorithms' names, joined by +."""
-        return "+".join(dict.fromkeys(c.suite.algorithm["name"] for c in self.configurations))
+        return "+".join(dict.fromkeys(c.suite.algorithm["name"] for c in self.possible))
 
     @property
     def envs(self) -> str:
         """The environments' names, joined by +."""
-        return "+".join(dict.fromkeys(c.suite.env.name for c in self.configurations))
+        return "+".join(dict.fromkeys(c.suite.env.name for c in self.possible))
 
     @property
     def hardware(self) -> str:
         """The hardware profiles' names, joined by +."""
-        return "+".join(dict.fromkeys(c.suite.hardware.name for c in self.configurations))
+        return "+".join(dict.fromkeys(c.suite.hardware.name for c in self.possible))
 
     @property
     def experiment(self) -> str:
@@ -178,14 +183,19 @@ class Plan:
     @property
     def bundles(self) -> list[dict[str, float]] | None:
         """What every trial reserves, so that trials of different layouts can take turns in one process; None: each its own."""
-        largest = max((c.request for c in self.configurations), key=lambda r: (r.required_resources.get("CPU", 0), len(r.bundles)))
-        serves_all = all(_holds(largest.bundles, c.request.bundles) for c in self.configurations)
+        largest = max((c.request for c in self.possible), key=lambda r: (r.required_resources.get("CPU", 0), len(r.bundles)))
+        serves_all = all(_holds(largest.bundles, c.request.bundles) for c in self.possible)
         return [dict(b) for b in largest.bundles] if self.is_measured and serves_all else None
 
     @property
     def repeats(self) -> int:
         """Times that each configuration and seed is run."""
         return self.suite.repeats
+
+    @property
+    def num_trials(self) -> int:
+        """Trials that are run, at most."""
+        return len(self.configurations) * len(self.seeds) * self.repeats
 
     @property
     def total_env_steps(self) -> int:
@@ -204,7 +214,7 @@ class Plan:
 
     def _axis(self, path: str) -> str:
         """The parameter by which the values of a searched path are told apart."""
-        has_rules = any(is_rule(c.point.get(path)) for c in self.configurations)
+        has_rules = any(is_rule(c.point.get(path)) for c in self.possible)
         return f"{_param_name(path)}{_RULE}" if has_rules else _param_name(path)
 
     @cached_property
@@ -213,9 +223,9 @@ class Plan:
 
         def spans_decades(values: Sequence[Any]) -> bool:
             numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-            return len(numbers) == len(values) and min(numbers) > 0 and max(numbers) / min(numbers) >= 10
+            return 0 < len(numbers) == len(values) and min(numbers) > 0 and max(numbers) / min(numbers) >= 10
 
-        return frozenset(p for p in self.searched if spans_decades([c.point[p] for c in self.configurations]))
+        return frozenset(p for p in self.searched if spans_decades([c.point[p] for c in self.possible if p in c.point]))
 
     def record(self) -> dict[str, Any]:
         """What the analysis must know of the plan: every configuration, also those that never get to start."""
@@ -254,14 +264,14 @@ class Plan:
         """The size of the study in a line."""
         configurations, seeds = len(self.configurations), len(self.seeds)
         repeated = f" x {self.repeats} repeats" if self.repeats > 1 else ""
-        trials = _plural(configurations * seeds * self.repeats, "trial")
+        trials = plural(self.num_trials, "trial")
         if (how := self.suite.measurement) is not None:
             return (
-                f"{_plural(configurations, 'configuration')} x {_plural(seeds, 'seed')}{repeated} = {trials}, one at a time, in random "
+                f"{plural(configurations, 'configuration')} x {plural(seeds, 'seed')}{repeated} = {trials}, one at a time, in random "
                 f"order, each measured for {how.seconds:g} to {how.max_seconds:g} s after {how.warmup_s:g} s of warm-up"
             )
         return (
-            f"{_plural(configurations, 'configuration')} x {_plural(seeds, 'seed')}{repeated} = {trials}, "
+            f"{plural(configurations, 'configuration')} x {plural(seeds, 'seed')}{repeated} = {trials}, "
             f"{self.total_env_steps:,} env steps, reported every {self.report_every_env_steps:,}, {self.concurrency} at once"
         )
 
@@ -269,12 +279,12 @@ class Plan:
         """When trials save themselves, and what that takes on disk, in a line."""
         if self.is_measured:
             return "none: a throughput that was interrupted is measured anew"
-        spacings = sorted({c.trial(0).checkpoint.every_env_steps or c.suite.budget_env_steps for c in self.configurations})
+        spacings = sorted({c.trial(0).checkpoint.every_env_steps or c.suite.budget_env_steps for c in self.possible})
         spacing = " or ".join(f"{every:,}" for every in spacings)
-        policy, sizes = self.suite.checkpoint, [c.checkpoint_bytes for c in self.configurations]
+        policy, sizes = self.suite.checkpoint, [c.checkpoint_bytes for c in self.possible]
         kept = policy.keep + policy.keep_best
         of_each = "the newest" if policy.keep == 1 else f"the newest {policy.keep}"
-        total = sum(sizes) * len(self.seeds) * self.repeats * kept
+        total = sum(sizes) / len(sizes) * self.num_trials * kept
         return (
             f"every {spacing} env steps and at the end, {of_each}{' and the best' if policy.keep_best else ''} kept: "
             f"about {_mib(max(sizes))} each, {_mib(total)} in all"
@@ -318,8 +328,84 @@ class Plan:
                     node = node.get(part) if isinstance(node, dict) else None
                 params[_param_name(path)] = node
         for path in self._wide:
-            params[f"log10_{_param_name(path)}"] = round(math.log10(params[_param_name(path)]), 4)
+            if params[_param_name(path)] is not None:
+                params[f"log10_{_param_name(path)}"] = round(math.log10(params[_param_name(path)]), 4)
         return params
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """Points of a space to settled, checked configurations.
+
+    Attributes:
+        composed: Group choices, as sorted pairs, to the configuration that was composed with them.
+        cluster: What there is to run on.
+        side_by_side: Trials that are to run, as far as the layout of one may depend on it.
+        report_every_env_steps: The study's report grid, once it is known.
+    """
+
+    composed: Mapping[tuple[tuple[str, str], ...], Mapping[str, Any]]
+    cluster: Cluster
+    side_by_side: int
+    report_every_env_steps: int | None = None
+
+    def given(self, point: Point) -> SuiteConfig:
+        """A point's settings, nothing settled.
+
+        Raises:
+            ConfigurationError: A path leads nowhere, or a value is invalid.
+        """
+        return apply_point(self.composed[tuple(sorted((k, v) for k, v in point.items() if k in GROUPS))], point)
+
+    def settled(self, point: Point) -> SuiteConfig:
+        """The same with its counts settled, and what follows from them.
+
+        Raises:
+            ConfigurationError: As `given`, or the cluster cannot hold it.
+        """
+        suite = settle(self.given(point), self.cluster, self.side_by_side)
+        if self.report_every_env_steps is None:
+            return suite
+        return settle_checkpoints(with_report_grid(suite, self.report_every_env_steps))
+
+    def configuration(self, point: Point) -> Configuration:
+        """A point, ready to run; the report grid must be known.
+
+        Raises:
+            ConfigurationError: RLlib refuses it, or the cluster cannot hold it.
+        """
+        suite = self.settled(point)
+        rules = names_of(suite.algorithm, rules_of(self.given(point).algorithm))
+        shown = {path: rules.get(path.removeprefix(_TRAINING), value) if is_rule(value) else value for path, value in point.items()}
+        label = label_of(shown, f"{suite.algorithm['name']}-{suite.env.name}")
+        return Configuration.of(label, point, suite, self.cluster, rules)
+
+
+def resolver_of(compose: Compose, composed: Mapping[str, Any], cluster: Cluster, num_trials: int, known: Sequence[Point]) -> Resolver:
+    """The resolver of a study, its report grid settled.
+
+    Args:
+        compose: Composes the configuration with the given group choices.
+        composed: The same with none.
+        cluster: What there is to run on.
+        num_trials: Of the study, at most.
+        known: Points that will run; the corners of the space count as well where it has distributions.
+
+    Raises:
+        ConfigurationError: A point is invalid, or there are too many trials.
+    """
+    suite = parse(composed)
+    if num_trials > MAX_TRIALS:
+        raise ConfigurationError(f"study.space, seeds and repeats make {num_trials:,} trials, more than {MAX_TRIALS:,}.")
+    space = suite.study.space
+    by_choice = {tuple(sorted(choice.items())): compose(choice) for choice in group_choices(space)}
+    resolver = Resolver(by_choice, cluster, num_trials if suite.measurement is None else 1)
+    extremes = [] if suite.search.name == "grid" else [point for point in corners(space) if point not in known]
+    settled = [resolver.settled(point) for point in (*known, *extremes)]
+    resolver = replace(resolver, report_every_env_steps=_report_grid(settled))
+    for point in extremes:
+        build_algorithm_config(trial_config(resolver.settled(point), suite.seeds[0], "corner"))
+    return resolver
 
 
 def make_plan(compose: Compose, cluster: Cluster) -> Plan:
@@ -337,48 +423,38 @@ def make_plan(compose: Compose, cluster: Cluster) -> Plan:
     """
     composed = compose({})
     suite = parse(composed)
-    space = suite.study.space
-    by_choice = {tuple(sorted(choice.items())): compose(choice) for choice in group_choices(space)}
-    drawn = points(space, suite.search)
+    drawn, left_out = _possible(compose, suite, points(suite.study.space, suite.search))
+    resolver = resolver_of(compose, composed, cluster, len(drawn) * len(suite.seeds) * suite.repeats, drawn)
+    in_order = distinct(resolver.configuration(point) for point in drawn)
+    searched = tuple(suite.study.space)
+    return Plan(suite, composed, in_order, searched, cluster, concurrency_of(suite, in_order, cluster), left_out)
 
-    def resolved(point: Point) -> SuiteConfig:
-        choice = tuple(sorted((k, v) for k, v in point.items() if k in GROUPS))
-        return apply_point(by_choice[choice], point)
 
-    num_trials = len(drawn) * len(suite.seeds) * suite.repeats
-    if num_trials > MAX_TRIALS:
-        raise ConfigurationError(f"study.space, seeds and repeats make {num_trials:,} trials, more than {MAX_TRIALS:,}.")
-    side_by_side = num_trials if suite.measurement is None else 1
-    drawn, left_out = _possible(drawn, resolved)
-    chosen = [(point, resolved(point)) for point in drawn]
-    settled_points = [(point, rules_of(c.algorithm), settle(c, cluster, side_by_side)) for point, c in chosen]
-    settled_corners = [settle(resolved(c), cluster, side_by_side) for c in (corners(space) if suite.search.name != "grid" else [])]
-    grid = _report_grid([*(settled for *_, settled in settled_points), *settled_corners])
-    for settled in settled_corners:
-        build_algorithm_config(trial_config(settle_checkpoints(with_report_grid(settled, grid)), suite.seeds[0], "corner"))
-    configurations: dict[str, Configuration] = {}
-    for point, given_rules, finest in settled_points:
-        settled = settle_checkpoints(with_report_grid(finest, grid))
-        rules = names_of(settled.algorithm, given_rules)
-        shown = {path: rules.get(path.removeprefix(_TRAINING), value) if is_rule(value) else value for path, value in point.items()}
-        label = label_of(shown, f"{settled.algorithm['name']}-{settled.env.name}")
-        found = Configuration.of(label, point, settled, cluster, rules)
-        config_id = found.trial(suite.seeds[0]).config_id
-        if twin := configurations.get(config_id):
-            if (twin.label, twin.rules) == (label, rules):  # at the batch where they start, all rules are one configuration
+def distinct(configurations: Iterable[Configuration]) -> tuple[Configuration, ...]:
+    """The configurations of a study, once each.
+
+    Raises:
+        ConfigurationError: Two points come out as one configuration, or read the same.
+    """
+    found: dict[str, Configuration] = {}
+    for configuration in configurations:
+        config_id = configuration.trial(0).config_id
+        if twin := found.get(config_id):
+            if (twin.label, twin.rules) == (configuration.label, configuration.rules):  # where they start, all rules are one configuration
                 continue
-            raise ConfigurationError(f"study.space: {found.label!r} and {twin.label!r} come out as the same configuration.")
-        configurations[config_id] = found
-    _check_labels(list(configurations.values()))
-    in_order = tuple(configurations.values())
-    return Plan(suite, composed, in_order, tuple(space), cluster, concurrency_of(suite, in_order, cluster), left_out)
+            raise ConfigurationError(f"study.space: {configuration.label!r} and {twin.label!r} come out as the same configuration.")
+        found[config_id] = configuration
+    _check_labels(list(found.values()))
+    return tuple(found.values())
 
 
-def _possible(drawn: Sequence[Point], resolved: Callable[[Point], SuiteConfig]) -> tuple[list[Point], tuple[str, ...]]:
+def _possible(compose: Compose, suite: SuiteConfig, drawn: Sequence[Point]) -> tuple[list[Point], tuple[str, ...]]:
     """The points without those whose environment is to bring a vector implementation and has none, where others are left of it."""
     kept, lacking = [], []
     for point in drawn:
-        env = resolved({**point, _VECTORIZE: "sync"}).env if point.get(_VECTORIZE) == "vector_entry_point" else None
+        chosen = {k: v for k, v in point.items() if k in GROUPS}
+        asked = point.get(_VECTORIZE) == "vector_entry_point"
+        env = apply_point(compose(chosen), {**point, _VECTORIZE: "sync"}).env if asked else None
         if env is None or has_vector_entry_point(env):
             kept.append(point)
         else:
@@ -458,5 +534,6 @@ def _mib(size: float) -> str:
     return f"{size / 2**20:.1f} MiB" if size < 2**30 else f"{size / 2**30:.1f} GiB"
 
 
-def _plural(number: int, what: str) -> str:
+def plural(number: int, what: str) -> str:
+    """`1 trial`, `2 trials`."""
     return f"{number} {what}" + ("" if number == 1 else "s")

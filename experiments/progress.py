@@ -18,6 +18,7 @@ from analysis.wording import with_interval
 from experiments.driver_callback import DriverCallback, config_of
 from experiments.plan import Plan
 from experiments.resolve import TrialConfig
+from experiments.search_plan import SearchPlan
 from experiments.summary import TrialOutcome
 from experiments.trial import FAILURE, STEP, UNSAVED
 from experiments.trial_folder import Report
@@ -54,7 +55,7 @@ class ProgressCallback(DriverCallback):
         self._before: dict[str, int] = {}  # done by an earlier execution
         self._causes: Counter[str] = Counter()
         self._start = self._last_line = time.monotonic()
-        self._total = len(plan.trials) if plan.is_measured else plan.total_env_steps
+        self._total = plan.num_trials if plan.is_measured else plan.total_env_steps
         self._what = "work" if plan.is_measured else "env steps"
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
 
@@ -72,8 +73,15 @@ class ProgressCallback(DriverCallback):
         row = self._row(trial)
         row.status = "finished" if last.done else "waiting"
         row.env_steps = last.env_steps
-        row.done = self._before[trial.folder_name] = row.work if last.done else 0 if self._plan.is_measured else last.env_steps
+        so_far = 0 if self._plan.is_measured else last.env_steps - first_env_steps(trial)
+        row.done = self._before[trial.folder_name] = row.work if last.done else so_far
         row.return_mean = last.metrics.get("final/score", last.metrics.get("eval/return_mean", math.nan))
+
+    def take_ended(self, trial: TrialConfig, status: str) -> None:
+        """A row for a trial that an earlier execution of a search ended without its whole budget."""
+        row = self._row(trial)
+        row.status, row.done = status, row.work
+        self._before[trial.folder_name] = row.work
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A row for the trial."""
@@ -87,7 +95,7 @@ class ProgressCallback(DriverCallback):
         if FAILURE in result:
             return
         row.status, row.changed, row.env_steps = "running", time.monotonic(), max(row.env_steps, int(result[STEP]))
-        row.done = row.done if self._plan.is_measured else row.env_steps
+        row.done = row.done if self._plan.is_measured else row.env_steps - first_env_steps(config_of(trial))
         row.return_mean = result.get("eval/return_mean", row.return_mean)
         row.env_steps_per_s = result["throughput/env_steps_per_s"]
         self._line()
@@ -100,6 +108,11 @@ class ProgressCallback(DriverCallback):
         row.env_steps_per_s = trial.last_result["final/env_steps_per_s"]
         row.done = row.work
 
+    def on_early_stop(self, trial: Any) -> None:
+        """The row has all that it will have."""
+        row = self._row(config_of(trial))
+        row.status, row.changed, row.done = "stopped", time.monotonic(), row.work
+
     def on_failure(self, trial: Any, reason: str) -> None:
         """The row has failed: said at once, but a cause that hits many trials only for the first of them."""
         row = self._row(config_of(trial))
@@ -111,7 +124,8 @@ class ProgressCallback(DriverCallback):
             self._console.print(Text(f"failed: {row.label} seed {row.seed}: {reason}{more}", style="red"))
 
     def _row(self, trial: TrialConfig) -> _Row:
-        new = _Row(trial.label, trial.seed, 1 if self._plan.is_measured else trial.budget_env_steps, changed=time.monotonic())
+        work = 1 if self._plan.is_measured else trial.budget_env_steps - first_env_steps(trial)
+        new = _Row(trial.label, trial.seed, work, changed=time.monotonic())
         return self._rows.setdefault(trial.folder_name, new)
 
     def _line(self) -> None:
@@ -123,8 +137,8 @@ class ProgressCallback(DriverCallback):
     def _overall(self) -> str:
         counts = Counter(row.status for row in self._rows.values())
         done = sum(row.done for row in self._rows.values())
-        trials = len(self._plan.trials)
-        failed = f", {counts['failed']} failed" if counts["failed"] else ""
+        trials = self._plan.num_trials
+        failed = "".join(f", {counts[status]} {status}" for status in ("stopped", "failed") if counts[status])
         return (
             f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / self._total:.0f}% of the {self._what}, "
             f"{duration(time.monotonic() - self._start)} so far{self._left(done)}"
@@ -143,7 +157,7 @@ class ProgressCallback(DriverCallback):
         table = Table(box=None, header_style="bold", pad_edge=False)
         for name in ("configuration", "seed", "status", "env steps", "return", "env steps/s"):
             table.add_column(name, justify="left" if name in ("configuration", "status") else "right")
-        rows = sorted(self._rows.values(), key=lambda r: (r.status in ("finished", "failed"), -r.changed))
+        rows = sorted(self._rows.values(), key=lambda r: (r.status in ("finished", "stopped", "failed"), -r.changed))
         for row in rows[:MOST_ROWS]:
             style = {"finished": "green", "failed": "red"}.get(row.status, "")
             table.add_row(
@@ -162,9 +176,14 @@ class ProgressCallback(DriverCallback):
         return Group(table, *more, bar, Text(self._overall()))
 
 
+def first_env_steps(trial: TrialConfig) -> int:
+    """Env steps that a trial starts from: another one's, if it goes on with its weights."""
+    return trial.start.env_steps if trial.start else 0
+
+
 def plan_lines(plan: Plan) -> list[str]:
     """What a study is about to do."""
-    layouts = list(dict.fromkeys(f"{c.layout}" for c in plan.configurations))
+    layouts = list(dict.fromkeys(f"{c.layout}" for c in plan.possible))
     if len(layouts) > MOST_LAYOUTS:
         layouts = [layouts[0], f"{len(layouts) - 2} others", layouts[-1]]
     return [
@@ -181,14 +200,17 @@ def plan_lines(plan: Plan) -> list[str]:
 def plan_table(plan: Plan) -> Table:
     """The configurations of a plan."""
     table = Table(box=None, header_style="bold", pad_edge=False)
+    seeds = ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds))
+    if isinstance(plan, SearchPlan):
+        seeds = "by search"
     for name in ("configuration", "id", "seeds", "env steps", "batch (env steps)", "CPUs", "GPUs"):
         table.add_column(name, justify="left" if name in ("configuration", "id") else "right")
-    for c in plan.configurations:
+    for c in plan.possible:
         need = c.request.required_resources
         table.add_row(
             c.label,
-            c.trial(plan.seeds[0]).config_id,
-            ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds)),
+            c.trial(0).config_id,
+            seeds,
             "-" if plan.is_measured else f"{c.suite.budget_env_steps:,}",
             f"{c.batch_env_steps:,}",
             f"{need.get('CPU', 0):g}",

@@ -172,6 +172,11 @@ def recorded_trial(first: LoggedTrial) -> TrialConfig:
             f"{run}: config.json has the id {config_id}, the tag config_id says {first.tags.get('config_id')}. The record was altered, or: "
             + _other_version(first)
         )
+    if trial.start is not None:
+        raise ConfigurationError(
+            f"{run} ({first.name}) went on with the weights of {trial.start.trial}, and cannot be run by itself. Run its study again: a "
+            "population comes out the same."
+        )
     return trial
 
 
@@ -203,7 +208,7 @@ def plan_again(
     from experiments.plan import make_plan
     from experiments.resources import local_machine
 
-    own = ("seed", "repeat", "label", "rules", "threads_per_process")  # of a trial; all else it shares with its study
+    own = ("seed", "repeat", "label", "rules", "phase", "start", "threads_per_process")  # of a trial; all else it shares with its study
     try:
         cpus = cpus_to_declare(trial, first, cluster)
         if hardware.address is None:

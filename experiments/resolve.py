@@ -37,6 +37,24 @@ SHORT_NAMES = {
 
 
 @dataclass(frozen=True)
+class Start:
+    """Where a trial starts from that goes on with the weights of another one.
+
+    Attributes:
+        trial: The other one's `folder_name`, in the same study.
+        env_steps: Of the checkpoint that it starts from.
+        copied: Whether the other one's seed is another one.
+    """
+
+    trial: str
+    env_steps: int
+    copied: bool
+
+
+_NOT_HASHED = ("seed", "checkpoint", "faults", "repeat", "label", "rules", "phase")
+
+
+@dataclass(frozen=True)
 class TrialConfig:
     """Everything that a trial's result depends on: the trial is a pure function of it.
 
@@ -58,6 +76,8 @@ class TrialConfig:
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
         rules: Setting of `training` to the rule that its number comes from. Not part of the hash: the number is.
+        phase: `fixed`, `throughput`, `search` or `confirm`. Not part of the hash.
+        start: Whose weights it starts from; None: from its seed's own.
     """
 
     algorithm: Mapping[str, Any]
@@ -75,16 +95,20 @@ class TrialConfig:
     repeat: int = 0
     label: str = ""
     rules: Mapping[str, str] = field(default_factory=dict)
+    phase: str = "fixed"
+    start: Start | None = None
 
     @property
     def config_id(self) -> str:
         """8 hexadecimal digits that are equal for two trials exactly if they differ in nothing but the seed."""
-        content = {k: v for k, v in self.to_mapping().items() if k not in ("seed", "checkpoint", "faults", "repeat", "label", "rules")}
+        content = {k: v for k, v in self.to_mapping().items() if k not in _NOT_HASHED}
         content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
         if not self.fast:  # as it was before there was a choice
             del content["fast"]
         if self.measurement is None:
             del content["measurement"]
+        if self.start is None:
+            del content["start"]
         if self.env.backend == "gymnasium":
             del content["env"]["backend"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
@@ -123,11 +147,14 @@ class TrialConfig:
                 "checkpoint": CheckpointSettings(**mapping["checkpoint"]),
                 "faults": FaultSettings(**mapping["faults"]),
                 "measurement": MeasurementSettings(**measurement) if (measurement := mapping.get("measurement")) else None,
+                "start": Start(**start) if (start := mapping.get("start")) else None,
             }
         )
 
 
-def trial_config(suite: SuiteConfig, seed: int, label: str, repeat: int = 0, rules: Mapping[str, str] | None = None) -> TrialConfig:
+def trial_config(
+    suite: SuiteConfig, seed: int, label: str, repeat: int = 0, rules: Mapping[str, str] | None = None, phase: str = "fixed"
+) -> TrialConfig:
     """The trial of a configuration whose runner and learner counts are settled (`resources.settle`)."""
     assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
     return TrialConfig(
@@ -146,6 +173,7 @@ def trial_config(suite: SuiteConfig, seed: int, label: str, repeat: int = 0, rul
         repeat=repeat,
         label=label,
         rules=rules or {},
+        phase="throughput" if suite.measurement is not None else phase,
     )
 
 

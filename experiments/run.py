@@ -27,7 +27,7 @@ from experiments.outputs import check_writable
 from experiments.provenance import without_passwords
 from experiments.resolve import Compose
 from experiments.schema import SuiteConfig, parse
-from experiments.search import points, starts_from
+from experiments.search import points, starts_from, value_at
 from experiments.tracking.store import STUDY_FOLDER, Store, check_store, store_uri
 from experiments.tracking.writer import STUDY_RUN
 
@@ -113,19 +113,11 @@ def check_axes_are_free(composed: Mapping[str, Any], overrides: Sequence[str]) -
     space = (composed.get("study") or {}).get("space") or {}
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if isinstance(space, Mapping) and key in space and not starts_from(space[key], _at(composed, key)):
+        if isinstance(space, Mapping) and key in space and not starts_from(space[key], value_at(composed, key)):
             raise ConfigurationError(
                 f"{override}: has no effect, since the study varies {key}: {space[key]}. "
                 f"Give the study another space, for example 'study.space={{}}' for a single configuration."
             )
-
-
-def _at(composed: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path; None if there is none."""
-    node: Any = composed
-    for part in path.split("."):
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node
 
 
 def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
@@ -183,7 +175,7 @@ def run(compose: Compose) -> int:
     from rich.console import Console
 
     from experiments import progress
-    from experiments.plan import make_plan
+    from experiments.search_plan import plan_study
     from experiments.study import cluster_of, quiet, resume_study, run_study, start_ray
     from experiments.study_folder import StudyFolder
 
@@ -196,7 +188,7 @@ def run(compose: Compose) -> int:
         cluster = cluster_of(hardware)
         if folder is not None:
             folder.lock()  # before its trials' files are looked at
-        plan = make_plan(compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)
+        plan = plan_study(compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)
         for line in progress.plan_lines(plan):
             console.print(line, highlight=False, soft_wrap=True)
         if folder is not None:
@@ -230,6 +222,8 @@ def _conclusions(outcome: Any, exclusive: bool) -> list[Any]:
     from analysis.answer import answers, closing_table
     from experiments.progress import outcome_table
 
+    if outcome.runs.empty:
+        return ["answer      none: no trial has started"]
     try:
         table = outcome_table(closing_table(outcome.runs, []), exclusive)
         return [table, *("answer      " + answer.text() for answer in answers(outcome.runs))]
@@ -269,13 +263,17 @@ def _estimate(plan: Any, uri: str, output_dir: Path) -> str:
     if uri.startswith("sqlite") and not database.exists():
         return "time        unknown: nothing has run with this store yet"
     store = Store(uri, output_dir / "mlartifacts", plan.suite.tracking.timeout_s)
-    seconds = 0.0
-    for c in plan.configurations:
+    seconds, env_steps = 0.0, 0
+    for c in plan.possible:
         speed = store.past_speed(c.suite.algorithm["name"], c.suite.env.name)
         if speed is None:
             return f"time        unknown: no {c.suite.algorithm['name']} trial on {c.suite.env.name} has run with this store yet"
-        seconds += c.suite.budget_env_steps * len(plan.seeds) / speed
-    return f"time        about {duration(seconds / plan.concurrency)}, at the median speed of earlier trials in this store"
+        seconds += c.suite.budget_env_steps / speed
+        env_steps += c.suite.budget_env_steps
+    seconds *= plan.total_env_steps / env_steps / plan.concurrency
+    if plan.suite.max_minutes is not None:
+        seconds = min(seconds, 60 * plan.suite.max_minutes)
+    return f"time        about {duration(seconds)}, at the median speed of earlier trials in this store"
 
 
 def resume_command(suite: SuiteConfig, outcome: Any) -> str:
@@ -325,6 +323,8 @@ def _where(plan: Any, outcome: Any, uri: str, resume: str) -> list[str]:
     from experiments.tracking.callback import INDEX_EXPERIMENT
 
     lines = []
+    if outcome.limit:
+        lines.append(f"limit       {outcome.limit} ended the study after {len(outcome.outcomes)} trials, of which all results are kept")
     if outcome.interrupted_by is not None:
         left = sum(o.status == "interrupted" for o in outcome.outcomes)
         trials = "1 trial" if left == 1 else f"{left} trials"

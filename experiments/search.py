@@ -4,19 +4,18 @@ Points are drawn here, before Tune sees them: Tune resamples random domains for 
 its seeds.
 """
 
-import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from experiments.errors import ConfigurationError
 from experiments.resolve import GROUPS
 from experiments.rules import is_rule
-from experiments.schema import MAX_TRIALS, SearchSettings
+from experiments.schema import MAX_TRIALS, GridSearch, RacingSearch, SearchSettings
 
 STUDY_WIDE = ("seeds", "study", "search", "scheduler", "tracking")
 """Settings and groups that cannot be an axis: they are the same for all trials of a study."""
@@ -27,6 +26,8 @@ Point = dict[str, Any]
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _Bound = Annotated[float, Field(strict=True)]
 _Whole = Annotated[StrictInt, Field(ge=-(2**53), le=2**53)]  # what a float still counts exactly
+_When = dict[StrictStr, Any]
+"""Condition of an axis: path of another one, which comes before it, to the value or the list of values with which this one is there."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -37,6 +38,7 @@ class Uniform:
     low: _Bound
     high: _Bound
     integer: StrictBool = False
+    when: _When = Field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
@@ -65,6 +67,7 @@ class Choice:
 
     distribution: Literal["choice"]
     values: Annotated[tuple[Any, ...], Field(min_length=1)]
+    when: _When = Field(default_factory=dict)
 
     def draw(self, rng: np.random.Generator) -> Any:
         """One value."""
@@ -82,6 +85,7 @@ class Multiples:
     distribution: Literal["multiples"]
     base: Annotated[StrictInt | StrictFloat, Field(gt=0)]
     factors: Annotated[tuple[Annotated[StrictInt | StrictFloat, Field(gt=0)], ...], Field(min_length=1)]
+    when: _When = Field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if isinstance(self.base, int):
@@ -103,6 +107,7 @@ class IntegerSteps:
     low: _Whole
     high: _Whole
     step: Annotated[StrictInt, Field(ge=1)] = 1
+    when: _When = Field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.low <= self.high:
@@ -146,7 +151,7 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
         elif isinstance(values, Mapping):
             try:
                 axis = _AXIS.validate_python(dict(values))
-                axes[path] = Choice("choice", tuple(axis.values)) if isinstance(axis, Multiples) else axis
+                axes[path] = Choice("choice", tuple(axis.values), axis.when) if isinstance(axis, Multiples) else axis
             except ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join(str(part) for part in first["loc"] if part not in _KINDS)
@@ -159,6 +164,7 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
             )
         if isinstance(axes[path], Choice):
             _check_choice(path, axes[path].corners())
+        _check_condition(path, axes)
         if path in GROUPS and not (isinstance(axes[path], Choice) and all(isinstance(v, str) for v in axes[path].corners())):
             raise ConfigurationError(f"study.space: {path} is a group of configuration files; its axis is a list of their names.")
     return axes
@@ -185,28 +191,63 @@ def _check_choice(path: str, values: list[Any]) -> None:
             raise ConfigurationError(f"study.space: {path} has the value {value}, which is not a finite number.")
 
 
+def _check_condition(path: str, axes: Mapping[str, Axis]) -> None:
+    for other, wanted in axes[path].when.items():
+        axis = axes.get(other)
+        if other == path or not isinstance(axis, Choice):
+            raise ConfigurationError(
+                f"study.space: {path}.when: {other} is no list of values that comes before {path} in the space. "
+                f"A condition goes by the value of such an axis, for example when: {{algorithm: ppo}}."
+            )
+        if strange := [value for value in _listed(wanted) if value not in axis.values]:
+            raise ConfigurationError(f"study.space: {path}.when: {other} is never {strange[0]!r}. It has the values {list(axis.values)}.")
+
+
+def is_there(axis: Axis, point: Point) -> bool:
+    """Whether an axis is part of a point, by its condition.
+
+    Args:
+        axis: With a condition, or without.
+        point: The axes before it.
+    """
+    return all(other in point and point[other] in _listed(wanted) for other, wanted in axis.when.items())
+
+
+def _listed(wanted: Any) -> Sequence[Any]:
+    return wanted if isinstance(wanted, list | tuple) else [wanted]
+
+
 def points(space: Mapping[str, Any], search: SearchSettings) -> list[Point]:
-    """The configurations of a study, in the order in which they are run.
+    """The configurations that are known before a study starts, in the order in which they are run; none if Optuna suggests them.
 
     Raises:
         ConfigurationError: The space does not suit the search.
     """
     axes = parse_space(space)
-    if search.name == "grid":
+    how = search.proposals if isinstance(search, RacingSearch) else search.name
+    if how != "grid" and not axes:
+        raise ConfigurationError(f"search={search.name} needs a study.space to draw from; this study has none.")
+    if how == "grid":
         if endless := [path for path, axis in axes.items() if not isinstance(axis, Choice)]:
+            instead = "search.proposals=random" if isinstance(search, RacingSearch) else "search=random"
             raise ConfigurationError(
-                f"study.space: {endless[0]} is a distribution, and search=grid crosses lists. Give a list, or use search=random."
+                f"study.space: {endless[0]} is a distribution, and search={search.name} crosses lists. Give a list, or use {instead}."
             )
         return corners(space)
-    if search.num_samples is None or search.seed is None:
-        raise ConfigurationError("search=random needs search.num_samples and search.seed, for example search.num_samples=10 search.seed=0.")
-    if not axes:
-        raise ConfigurationError("search=random needs a study.space to draw from; this study has none.")
-    if search.num_samples > MAX_TRIALS:
-        raise ConfigurationError(f"search.num_samples={search.num_samples} is more than {MAX_TRIALS:,} trials.")
+    if isinstance(search, GridSearch) or how == "optuna":
+        return []
     rng = np.random.default_rng(search.seed)
-    drawn = [{path: axis.draw(rng) for path, axis in axes.items()} for _ in range(search.num_samples)]
+    drawn = [_drawn(axes, rng) for _ in range(search.num_samples)]
     return list({repr(point): point for point in drawn}.values())
+
+
+def _drawn(axes: Mapping[str, Axis], rng: np.random.Generator) -> Point:
+    point: Point = {}
+    for path, axis in axes.items():
+        value = axis.draw(rng)  # drawn in any case: a condition changes no other axis
+        if is_there(axis, point):
+            point[path] = value
+    return point
 
 
 def corners(space: Mapping[str, Any]) -> list[Point]:
@@ -215,10 +256,43 @@ def corners(space: Mapping[str, Any]) -> list[Point]:
     count = math.prod(len(axis.corners()) for axis in axes.values())
     if count > MAX_TRIALS:
         raise ConfigurationError(f"study.space: {', '.join(axes)} have {count:,} combinations, more than {MAX_TRIALS:,} trials.")
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*(axis.corners() for axis in axes.values()))]
+    found: list[Point] = [{}]
+    for path, axis in axes.items():
+        found = [{**point, **({path: value} if is_there(axis, point) else {})} for point in found for value in axis.corners()]
+        found = list({repr(point): point for point in found}.values())
+    return found
 
 
 def group_choices(space: Mapping[str, Any]) -> list[dict[str, str]]:
     """The combinations of Hydra groups in a space; one empty combination if no group is an axis."""
-    groups = {path: axis.corners() for path, axis in parse_space(space).items() if path in GROUPS}
-    return [dict(zip(groups, names, strict=True)) for names in itertools.product(*groups.values())]
+    groups = [path for path in parse_space(space) if path in GROUPS]
+    combinations = [{group: point[group] for group in groups if group in point} for point in corners(space)] if groups else [{}]
+    return list({repr(combination): combination for combination in combinations}.values())
+
+
+def base_point(space: Mapping[str, Any], composed: Mapping[str, Any]) -> Point:
+    """Where a study starts from: its own settings at the axes of its space.
+
+    Args:
+        space: The study's.
+        composed: The composed configuration, plain.
+    """
+    point: Point = {}
+    for path, axis in parse_space(space).items():
+        if path in GROUPS:
+            value = composed[path]["name"]
+        elif isinstance(axis, Choice) and any(is_rule(v) for v in axis.values):
+            value = axis.values[0]  # at their base, all rules say the same
+        else:
+            value = value_at(composed, path)
+        if value is not None and is_there(axis, point):
+            point[path] = value
+    return point
+
+
+def value_at(composed: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path; None if there is none."""
+    node: Any = composed
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node

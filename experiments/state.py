@@ -63,6 +63,16 @@ def restore(algorithm: Any, folder: Path) -> None:
         algorithm.local_replay_buffer = beside["replay"]
 
 
+def take_over(algorithm: Any, folder: Path) -> None:
+    """As `restore`, from a trial with other settings: these stay the algorithm's own.
+
+    An optimizer's state has its learning rate in it, and would bring the other trial's along.
+    """
+    own = next(result.get() for result in algorithm.learner_group.foreach_learner(learning_rates))
+    restore(algorithm, folder)
+    algorithm.learner_group.foreach_learner(partial(_set_learning_rates, rates=own))
+
+
 def begin_segment(algorithm: Any, seed: int, threads: int, segment: int) -> None:
     """Leave behind what no checkpoint holds: reset all environments, and derive all random streams anew.
 
@@ -124,6 +134,17 @@ def _set_learner_state(learner: Any, state: dict[str, dict[str, Any]]) -> None:
                 current.data.copy_(value)  # in place: the optimizer holds it
             else:
                 variables[module] = value
+
+
+def learning_rates(learner: Any) -> dict[str, list[float]]:
+    """Optimizer to the learning rate of each of its groups of parameters, as they are now."""
+    return {name: [group["lr"] for group in optimizer.param_groups] for name, optimizer in learner._named_optimizers.items()}
+
+
+def _set_learning_rates(learner: Any, rates: dict[str, list[float]]) -> None:
+    for name, optimizer in learner._named_optimizers.items():
+        for group, rate in zip(optimizer.param_groups, rates[name], strict=True):
+            group["lr"] = rate
 
 
 def _seed_learner(learner: Any, seed: int) -> None:

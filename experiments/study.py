@@ -23,12 +23,15 @@ from ray._private import ray_logging
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from ray.tune.logger import TBXLoggerCallback
+from ray.tune.schedulers import TrialScheduler
 from rich.console import Console
 
 from experiments import resources
+from experiments.agenda import Agenda
 from experiments.algorithm import promises_bits
 from experiments.comparison import changes
 from experiments.driver_callback import DriverCallback, config_of
+from experiments.early_stopping import EarlyStopping, rule_of
 from experiments.errors import ConfigurationError
 from experiments.interruption import Interruption, StopOnRequest
 from experiments.measured_trial import BUNDLES, MeasuredTrial
@@ -36,14 +39,17 @@ from experiments.plan import Plan
 from experiments.process_reuse import ReuseUnlessWorn
 from experiments.progress import ProgressCallback
 from experiments.resolve import TrialConfig
-from experiments.schema import HardwareSettings
+from experiments.schema import Asha, HardwareSettings, Median
+from experiments.search_plan import SearchPlan
+from experiments.searcher import AgendaSearcher
+from experiments.strategy import Ended
 from experiments.study_folder import StudyFolder
 from experiments.summary import TrialOutcome, runs_of
 from experiments.system import this_process
 from experiments.tracking.callback import INDEX_EXPERIMENT, STUDY_KEY, TrackingCallback, provenance_of
 from experiments.tracking.store import STUDY_FOLDER, Store, num_writers, store_uri
 from experiments.tracking.writer import Writer
-from experiments.trial import DRIVER, MEASURE_SYSTEM, REPRODUCIBLE, RESTARTS, RESUMED, TRIAL, WEIGHTS, Trial
+from experiments.trial import DRIVER, FOLDER, MEASURE_SYSTEM, REPRODUCIBLE, RESTARTS, RESUMED, TRIAL, WEIGHTS, Trial
 from experiments.trial_folder import Report, Restart
 from experiments.watchdog import Watchdog
 
@@ -62,6 +68,7 @@ class StudyOutcome:
         experiment_ids: Name to id, of `studies` and of the trials' experiment.
         undelivered: Operations that MLflow did not take yet.
         refused: Operations that MLflow will never take.
+        limit: Which one ended the study before it was done; empty if none did.
     """
 
     outcomes: tuple[TrialOutcome, ...]
@@ -73,6 +80,7 @@ class StudyOutcome:
     experiment_ids: dict[str, str]
     undelivered: int
     refused: int
+    limit: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -80,7 +88,7 @@ class StudyOutcome:
         signals = {number.name: number for number in signal.Signals}
         if self.interrupted_by in signals:
             return 128 + signals[self.interrupted_by]
-        return 0 if all(o.status == "finished" for o in self.outcomes) else 1
+        return 0 if all(o.status in ("finished", "stopped") for o in self.outcomes) else 1
 
 
 def start_ray(hardware: HardwareSettings) -> None:
@@ -225,6 +233,8 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, re
     uri = store_uri(tracking, output_dir)
     connect = functools.partial(Store, uri, output_dir / "mlartifacts", tracking.timeout_s)
     outcomes, tune_ended = OutcomeCallback(plan), True
+    agenda: Agenda | None = None
+    searcher: AgendaSearcher | None = None
     with Interruption() as interruption:
         in_mlflow = _finished_in_mlflow(connect, plan, folder) if resumed else set()
         writer = Writer(connect, num_writers(uri))
@@ -232,6 +242,9 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, re
         to_mlflow.begin()
         try:
             with ProgressCallback(plan, console) as progress:
+                if isinstance(plan, SearchPlan):
+                    agenda = _agenda(plan, folder)
+                    searcher = AgendaSearcher(plan, agenda, folder, _warn(console))
                 for trial in plan.trials if resumed else ():
                     reports, restarts = folder.trial(trial).reports(), folder.trial(trial).restarts()
                     if reports and trial.folder_name not in in_mlflow:
@@ -239,24 +252,33 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, re
                     if reports:
                         outcomes.take_earlier(trial, reports[-1], restarts)
                         progress.take_earlier(trial, reports[-1])
+                        if searcher:
+                            searcher.take_earlier(trial, reports[-1])
+                for trial, ended_so in searcher.ended_earlier() if searcher else ():
+                    outcomes.take_ended(trial, ended_so)
+                    progress.take_ended(trial, ended_so.status)
                 left = [t for t in plan.trials if not outcomes.is_finished(t)]
                 callbacks = [outcomes, progress, to_mlflow, Watchdog(folder), *([TBXLoggerCallback()] if tracking.tensorboard else [])]
-                if left and not interruption.signals:
+                if searcher:
+                    callbacks.append(searcher.callback())
+                if (left or searcher) and not interruption.signals:
                     stop = StopOnRequest()
-                    tune_ended = interruption.run(_tuner(plan, left, folder, callbacks, stop, resumed).fit, stop.asked.set)
+                    tune_ended = interruption.run(_tuner(plan, searcher or left, folder, callbacks, stop, resumed).fit, stop.asked.set)
         finally:
             ended = outcomes.outcomes()
             unfinished = any(o.status == "interrupted" for o in ended)
             runs = runs_of(plan.record(), ended)
             failed = any(o.status == "failed" for o in ended)
-            to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", runs)
+            limit = agenda.closed if agenda else ""
+            to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", runs, limit)
             interruption.run(writer.close)
             writer.close(wait_s=0)  # counts what is left, where that was cut short
             folder.close()
     study_run = writer.run_ids.get(STUDY_KEY)
     interrupted_by = (interruption.reason or "Tune") if unfinished else None
     to = dict(writer.experiment_ids)
-    return StudyOutcome(ended, runs, interrupted_by, not tune_ended, folder.path, study_run, to, writer.undelivered, writer.refused)
+    left_over = writer.undelivered, writer.refused
+    return StudyOutcome(ended, runs, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit)
 
 
 def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyFolder) -> set[str]:
@@ -266,15 +288,43 @@ def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyF
         return set()
 
 
+def _scheduler(plan: Plan, folder: StudyFolder) -> TrialScheduler:
+    settings = plan.suite.scheduler
+    if not isinstance(settings, Asha | Median):
+        return ReuseUnlessWorn()
+    earlier = [(trial, report) for trial in plan.trials for report in folder.trial(trial).reports()]
+    budget = max(c.suite.budget_env_steps for c in plan.possible)
+    return EarlyStopping(rule_of(settings, budget), sorted(earlier, key=lambda pair: pair[1].at_ms))
+
+
+def _agenda(plan: SearchPlan, folder: StudyFolder) -> Agenda:
+    agenda = Agenda(plan.strategy(folder.optuna_storage), plan.ahead, plan.limits(), folder.note)
+    agenda.replay(folder.events())
+    return agenda
+
+
+def _warn(console: Console) -> Callable[[str], None]:
+    return lambda line: console.print(line, style="yellow", highlight=False, soft_wrap=True)
+
+
 def _tuner(
-    plan: Plan, left: Sequence[TrialConfig], folder: StudyFolder, callbacks: list[Any], stop: tune.Stopper, resumed: bool
+    plan: Plan,
+    source: Sequence[TrialConfig] | AgendaSearcher,
+    folder: StudyFolder,
+    callbacks: list[Any],
+    stop: tune.Stopper,
+    resumed: bool,
 ) -> tune.Tuner:
+    """Tune's, of trials that are known, or of what a search asks for."""
     suite = plan.suite
-    trials = [{**t.to_mapping(), "folder": str(folder.trial(t).path)} for t in left]
+    searching = isinstance(source, AgendaSearcher)
+    listed = {} if searching else {TRIAL: tune.grid_search([{**t.to_mapping(), FOLDER: str(folder.trial(t).path)} for t in source])}
+    # Of a search, the agenda knows how many trials may be under way, unless there is room for more than were asked for.
+    limit = None if searching and not suite.hardware.max_concurrent_trials else plan.concurrency
     return tune.Tuner(
         MeasuredTrial if plan.is_measured else Trial,
         param_space={
-            TRIAL: tune.grid_search(trials),
+            **listed,
             RESUMED: resumed,
             # A measurement must know what else runs on the machine.
             MEASURE_SYSTEM: suite.tracking.system_metrics or plan.is_measured,
@@ -283,8 +333,10 @@ def _tuner(
         },
         tune_config=TuneConfig(
             reuse_actors=True,
-            scheduler=ReuseUnlessWorn(),
-            max_concurrent_trials=plan.concurrency,
+            scheduler=_scheduler(plan, folder),
+            max_concurrent_trials=limit,
+            search_alg=source if searching else None,
+            num_samples=-1 if searching else 1,
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),
@@ -315,16 +367,24 @@ class OutcomeCallback(DriverCallback):
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._ended = {t.folder_name: TrialOutcome(t.label, t.seed, "interrupted", repeat=t.repeat) for t in plan.trials}
+        self._ended: dict[str, TrialOutcome] = {}
+
+    def _of(self, trial: TrialConfig) -> TrialOutcome:
+        started = TrialOutcome(trial.label, trial.seed, "interrupted", repeat=trial.repeat, phase=trial.phase)
+        return self._ended.get(trial.folder_name, started)
 
     def take_earlier(self, trial: TrialConfig, last: Report, restarts: Sequence[Restart]) -> None:
         """Take in how a trial of an earlier execution ended, if it finished."""
         if last.done:
             self._finish(trial, last.metrics, last.weights, len(restarts), _is_reproducible(trial, restarts))
 
+    def take_ended(self, trial: TrialConfig, outcome: Ended) -> None:
+        """Take in how a search's trial of an earlier execution ended, where it did not finish: it is not tried again."""
+        self._ended[trial.folder_name] = replace(self._of(trial), status=outcome.status, failure=outcome.reason)
+
     def is_finished(self, trial: TrialConfig) -> bool:
         """Whether the trial has all its results."""
-        return self._ended[trial.folder_name].status == "finished"
+        return self._of(trial).status == "finished"
 
     def on_finish(self, trial: Any) -> None:
         """Keep its final numbers."""
@@ -333,16 +393,22 @@ class OutcomeCallback(DriverCallback):
 
     def on_failure(self, trial: Any, reason: str) -> None:
         """Keep its reason."""
-        key = config_of(trial).folder_name
-        self._ended[key] = replace(self._ended[key], status="failed", failure=reason)
+        config = config_of(trial)
+        self._ended[config.folder_name] = replace(self._of(config), status="failed", failure=reason)
+
+    def on_early_stop(self, trial: Any) -> None:
+        """It has all that it will have."""
+        config, result = config_of(trial), trial.last_result
+        self._ended[config.folder_name] = replace(
+            self._of(config), status="stopped", restarts=result[RESTARTS], reproducible=result[REPRODUCIBLE]
+        )
 
     def _finish(self, trial: TrialConfig, metrics: Mapping[str, Any], weights: str, restarts: int, reproducible: bool) -> None:
         final = {k: float(v) for k, v in metrics.items() if k.startswith("final/")}
-        key = trial.folder_name
-        self._ended[key] = replace(
-            self._ended[key], status="finished", final=final, weights=weights, restarts=restarts, reproducible=reproducible
+        self._ended[trial.folder_name] = replace(
+            self._of(trial), status="finished", final=final, weights=weights, restarts=restarts, reproducible=reproducible
         )
 
     def outcomes(self) -> tuple[TrialOutcome, ...]:
         """One per trial of the plan, in its order."""
-        return tuple(self._ended.values())
+        return tuple(self._of(trial) for trial in self._plan.trials)

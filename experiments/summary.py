@@ -16,13 +16,14 @@ class TrialOutcome:
     Attributes:
         label: Its configuration.
         seed: Its seed.
-        status: `finished`, `failed` or `interrupted`.
+        status: `finished`, `stopped` (by a scheduler, before its budget was used), `failed` or `interrupted`.
         final: Its `final/` metrics, if it finished.
         failure: Why it failed.
         repeat: Which run of the same configuration and seed it is.
         weights: Digest of its final weights, if it finished.
         restarts: How often it was taken up again.
         reproducible: Whether it would come out the same to the bit, as far as it can tell; None if it never said.
+        phase: Its `TrialConfig.phase`.
     """
 
     label: str
@@ -34,6 +35,7 @@ class TrialOutcome:
     weights: str = ""
     restarts: int = 0
     reproducible: bool | None = None
+    phase: str = "fixed"
 
 
 def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.DataFrame:
@@ -57,20 +59,22 @@ def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.D
                 **{k: planned[k] for k in ("algorithm", "env", "hardware", "budget_env_steps")},
                 "seed": outcome.seed,
                 "repeat": outcome.repeat,
-                "phase": record["phase"],
+                "phase": outcome.phase,
                 "status": outcome.status,
                 "failure": outcome.failure,
                 "weights": outcome.weights,
                 "restarts": outcome.restarts,
                 "reproducible": outcome.reproducible,
                 "exclusive": record["exclusive"],
-                "exploratory": False,
+                "exploratory": outcome.phase == "search",
                 "target": float("nan") if planned["target"] is None else planned["target"],
                 "score_range_low": planned["score_range"][0],
                 "score_range_high": planned["score_range"][1],
                 **{name.removeprefix("final/"): outcome.final.get(name, float("nan")) for name in METRICS if name.startswith("final/")},
             }
         )
+    if not rows:  # a search that was interrupted before it asked for any
+        return pd.DataFrame(columns=["config", "env", "seed", "repeat", "phase", "status", "exploratory"])
     frame = pd.DataFrame(rows)
     frame["config"] = pd.Categorical(frame["config"], categories=list(configurations), ordered=True)
     return frame

@@ -200,6 +200,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if checkpoints := self._folder.checkpoints():
             check_checkpoint(checkpoints[-1])
             self.load_checkpoint(str(checkpoints[-1]))
+        elif (start := self._trial.start) is not None:
+            self._take_over(self._folder.beside(start.trial).checkpoint(start.env_steps))
         if self._trial.fast and not self._settled:
             _settle()
             self._settled = 1
@@ -425,7 +427,20 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if self._algorithm is None:
             self._start()
         state.restore(self._algorithm, folder)
-        counters = json.loads((folder / STATE_FILE).read_text())
+        counters = self._restore_counters(folder)
+        if counters["report"] and counters["grid_env_steps"] not in self._reported:
+            self._pending = Report(**counters["report"])
+        self._begin_segment()
+
+    def _take_over(self, checkpoint: Path) -> None:
+        """Go on where another trial ended, with this one's settings."""
+        check_checkpoint(checkpoint)
+        state.take_over(self._algorithm, checkpoint)
+        self._restore_counters(checkpoint)
+        self._begin_segment()
+
+    def _restore_counters(self, folder: Path) -> dict[str, Any]:
+        counters: dict[str, Any] = json.loads((folder / STATE_FILE).read_text())
         self._grid_env_steps, self._env_steps = counters["grid_env_steps"], counters["env_steps"]
         self._iterations, self._updates = counters["iterations"], counters["updates"]
         self._train_s, self._wall_before_s, self._trained = counters["train_s"], counters["wall_s"], counters["trained"]
@@ -433,9 +448,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._curve = [(x, y) for x, y in counters["curve"]]
         self._watch.reached = tuple(counters["reached"]) if counters["reached"] else None
         self._watch.since = tuple(counters["since"]) if counters["since"] else None
-        if counters["report"] and counters["grid_env_steps"] not in self._reported:
-            self._pending = Report(**counters["report"])
-        self._begin_segment()
+        return counters
 
     def _checkpoint_every(self) -> int:
         return self._trial.checkpoint.every_env_steps or self._trial.budget_env_steps

@@ -87,7 +87,7 @@ class TrialFolder:
                 raise RuntimeError(f"{self.path} is in use by another process")
             time.sleep(0.1)
         for path in self.path.glob("*.jsonl"):
-            _cut_torn_line(path)
+            cut_torn_line(path)
         self.beat()
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class TrialFolder:
         Raises:
             OSError: The disk takes no more; the file is as before.
         """
-        _add_line(self.path / "reports.jsonl", vars(report))
+        add_line(self.path / "reports.jsonl", vars(report))
 
     def restarts(self) -> list[Restart]:
         """How often and why the trial was taken up again."""
@@ -143,11 +143,19 @@ class TrialFolder:
         Raises:
             OSError: The disk takes no more; the file is as before.
         """
-        _add_line(self.path / "restarts.jsonl", vars(restart))
+        add_line(self.path / "restarts.jsonl", vars(restart))
 
     def began_with(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
         """The provenance that the trial began with; `now`, if it begins now."""
         return began_with(self.path, now)
+
+    def beside(self, name: str) -> "TrialFolder":
+        """Another trial's folder of the same study."""
+        return TrialFolder(self.path.parent / name)
+
+    def checkpoint(self, env_steps: int) -> Path:
+        """Where the checkpoint of a place on the report grid is, if there is one."""
+        return self.path / "checkpoints" / f"{env_steps:012d}"
 
     def checkpoints(self) -> list[Path]:
         """The complete checkpoints, the oldest first."""
@@ -165,7 +173,7 @@ class TrialFolder:
         Raises:
             OSError: The disk takes no more; the earlier checkpoints are as before.
         """
-        final = self.path / "checkpoints" / f"{env_steps:012d}"
+        final = self.checkpoint(env_steps)
         partial = final.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         try:
@@ -240,21 +248,36 @@ def _return_mean(checkpoint: Path) -> float:
 
 def _read(path: Path, kind: type[_Line]) -> list[_Line]:
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    try:
-        return [kind(**json.loads(line)) for line in content[: content.rfind(b"\n") + 1].splitlines()]
+        return [kind(**line) for line in read_lines(path)]
     except (ValueError, TypeError) as error:  # no JSON; not what a line holds
         raise DamagedFileError(f"{path}: cannot be read ({error}). Remove the folder {path.parent} to run its trial again.") from None
 
 
-def _cut_torn_line(path: Path) -> None:
+def read_lines(path: Path) -> list[Mapping[str, Any]]:
+    """The lines of a JSON Lines file; none if there is no file. A line that a kill cut short is none.
+
+    Raises:
+        ValueError: A line is not JSON.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
+
+
+def cut_torn_line(path: Path) -> None:
+    """Remove what a kill left of a line."""
     content = path.read_bytes()
     os.truncate(path, content.rfind(b"\n") + 1)
 
 
-def _add_line(path: Path, content: Mapping[str, Any]) -> None:
+def add_line(path: Path, content: Mapping[str, Any]) -> None:
+    """Add a line to a JSON Lines file.
+
+    Raises:
+        OSError: The disk takes no more; the file is as before.
+    """
     line = (json.dumps(content) + "\n").encode()
     with path.open("ab", buffering=0) as file:
         end = file.tell()

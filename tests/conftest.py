@@ -14,10 +14,11 @@ ROOT = Path(__file__).resolve().parent.parent
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices here are small: threads only get into each other's way
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])  # Ray's workers find tiny_envs
 
-from experiments.plan import Plan, make_plan  # noqa: E402
+from experiments.plan import Plan  # noqa: E402
 from experiments.resources import Cluster, Node  # noqa: E402
 from experiments.run import check_axes_are_free, composer, split_space  # noqa: E402
 from experiments.schema import HardwareSettings  # noqa: E402
+from experiments.search_plan import plan_study  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -35,7 +36,7 @@ def plan_of() -> PlanOf:
         with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
             compose = composer(hydra.compose("config", overrides=split_space(overrides)[0]), overrides)
             check_axes_are_free(compose({}), overrides)
-            return make_plan(compose, cluster or Cluster((Node(2, 0),)))
+            return plan_study(compose, cluster or Cluster((Node(2, 0),)))
 
     return plan
 

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from experiments.comparison import Change, Curves, Judgement, Verdict, changes, 
 from experiments.errors import ConfigurationError
 from experiments.metrics import METRICS, depends_on_clock
 from experiments.reproduce import conclude, main, plan_again, recorded_trial
-from experiments.resolve import TrialConfig
+from experiments.resolve import Start, TrialConfig
 from experiments.resources import Cluster, Node
 from experiments.schema import HardwareSettings
 from experiments.tracking.read import Archive, LoggedTrial
@@ -271,6 +272,7 @@ def test_a_plan_of_a_recorded_trial_has_that_trial_and_no_other(store: Path, log
         ("algorithm=ppo", "env=lunarlander", "hardware=workstation", "hardware.num_gpus=0", "hardware.threads_per_process=2"),
         ("algorithm=dqn", "env=cartpole", "stop_at_target=true", "checkpoint.every_env_steps=5000"),
         ("algorithm=sac", "env=pendulum", "evaluation.final_episodes=7"),
+        ("algorithm.training.lr={rule:sqrt,base_lr:1e-3,base_batch:512}",),
     ):
         trial = plan_of("study.space={}", "seeds=[7]", "repeats=2", *overrides, cluster=fitting).trials[-1]
         first = archive(store).trial(log(trial))
@@ -326,6 +328,7 @@ def test_what_is_no_finished_record_of_a_trial_is_refused(
         (log(tiny, config=altered), "c0ffee"),
         (log(tiny, status="RUNNING"), "has not ended"),
         (log(tiny, curves={}), "logged no report"),
+        (log(replace(tiny, start=Start("lr=1e-3_0_s4", 1024, True))), "went on with the weights of lr=1e-3_0_s4"),
     ):
         error = refused(capsys, f"run={run_id}", f"output_dir={store}")
         assert error.startswith(f"error: run={run_id}")

@@ -1,11 +1,12 @@
 import pytest
+from pydantic import ValidationError
 
 from experiments.errors import ConfigurationError
-from experiments.schema import SearchSettings
+from experiments.schema import GridSearch, RandomSearch
 from experiments.search import corners, group_choices, parse_space, points
 
-GRID = SearchSettings("grid")
-RANDOM = SearchSettings("random", num_samples=20, seed=1)
+GRID = GridSearch()
+RANDOM = RandomSearch("random", num_samples=20, seed=1)
 LR = "algorithm.training.lr"
 MULTIPLES = {"distribution": "multiples", "factors": [1, 3]}
 
@@ -31,7 +32,7 @@ def test_random_points_come_out_the_same_for_the_same_seed_and_within_range() ->
     space = {LR: {"distribution": "loguniform", "low": 1e-5, "high": 1e-2}, "n": {"distribution": "integers", "low": 2, "high": 4}}
     found = points(space, RANDOM)
     assert found == points(space, RANDOM)
-    assert found != points(space, SearchSettings("random", num_samples=20, seed=2))
+    assert found != points(space, RandomSearch("random", num_samples=20, seed=2))
     assert all(1e-5 <= p[LR] <= 1e-2 for p in found)
     assert {p["n"] for p in found} == {2, 3, 4}
 
@@ -79,10 +80,29 @@ def test_a_grid_over_a_distribution_names_the_other_search() -> None:
 def test_a_study_of_more_trials_than_anyone_runs_is_refused_at_once() -> None:
     with pytest.raises(ConfigurationError, match="have 1,000,000 combinations"):
         points({f"algorithm.training.x{i}": list(range(10)) for i in range(6)}, GRID)
-    with pytest.raises(ConfigurationError, match=r"search\.num_samples=1000000000 is more than 100,000 trials"):
-        points({LR: [1, 2]}, SearchSettings("random", num_samples=10**9, seed=0))
+    with pytest.raises(ValidationError, match="less than or equal to 100000"):
+        RandomSearch("random", num_samples=10**9, seed=0)
 
 
-def test_random_needs_its_size_and_seed() -> None:
-    with pytest.raises(ConfigurationError, match=r"search\.num_samples"):
-        points({LR: [1, 2]}, SearchSettings("random"))
+def test_an_axis_with_a_condition_is_there_only_where_it_holds() -> None:
+    space = {
+        "algorithm": ["ppo", "dqn"],
+        "algorithm.training.num_epochs": {"distribution": "choice", "values": [5, 10], "when": {"algorithm": "ppo"}},
+        "algorithm.training.n_step": {"distribution": "choice", "values": [1, 3], "when": {"algorithm": ["dqn"]}},
+    }
+    found = points(space, GRID)
+    assert len(found) == 4
+    assert all(("algorithm.training.num_epochs" in p) == (p["algorithm"] == "ppo") for p in found)
+    assert all(("algorithm.training.n_step" in p) == (p["algorithm"] == "dqn") for p in found)
+    assert all(p in found for p in points(space, RANDOM))
+    assert group_choices(space) == [{"algorithm": "ppo"}, {"algorithm": "dqn"}]
+
+
+@pytest.mark.parametrize(
+    ("when", "says"),
+    [({"env": "cartpole"}, "env is no list of values that comes before"), ({"algorithm": "sac"}, "algorithm is never 'sac'")],
+)
+def test_a_condition_that_can_never_hold_is_refused(when: dict[str, str], says: str) -> None:
+    space = {"algorithm": ["ppo", "dqn"], LR: {"distribution": "choice", "values": [1e-3], "when": when}}
+    with pytest.raises(ConfigurationError, match=says):
+        parse_space(space)

@@ -156,6 +156,8 @@ def own_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.alone  # where others take the machine, a short measurement may end before the learner's first update
 @pytest.mark.usefixtures("ray_instance", "own_pool")
 def test_trials_take_over_each_others_runners_and_are_measured_whatever_the_algorithm(plan_of: PlanOf, tmp_path: Path) -> None:
     def settings(number: int, *overrides: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import ray
 from conftest import TINY, PlanOf
 
 from experiments.metrics import METRICS, depends_on_clock
-from experiments.resolve import TrialConfig
+from experiments.resolve import Start, TrialConfig
 from experiments.resources import Cluster, Node
+from experiments.state import learning_rates, weights_digest
 from experiments.trial import FAILURE, FOLDER, MEASURE_SYSTEM, TRIAL, WEIGHTS, WORN, Trial
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
@@ -252,3 +254,23 @@ def test_asynchronous_algorithms_train_and_report_on_the_grid(plan_of: PlanOf, m
     assert reports[-1]["progress/updates"] > 0
     assert reports[-1]["learner/staleness_updates"] >= 0
     assert math.isfinite(reports[-1]["final/score"])
+
+
+@pytest.mark.parametrize("overrides", [("algorithm=ppo",), ("algorithm=sac", "env=pendulum", "hardware.num_env_runners=0")], ids=" ".join)
+def test_a_trial_that_takes_over_another_ones_weights_keeps_its_own_settings(
+    overrides: tuple[str, ...], plan_of: PlanOf, make: Make, tmp_path: Path
+) -> None:
+    name = "actor_lr" if "algorithm=sac" in overrides else "lr"
+    parent, settings = (tiny(plan_of, *overrides, f"algorithm.training.{name}={lr}") for lr in (1e-3, 1e-6))
+    ended = run(make(parent, folder=tmp_path / parent.folder_name))[-1]
+    child = replace(settings, seed=5, budget_env_steps=4096, start=Start(parent.folder_name, 2048, copied=True))
+    assert child.config_id != replace(child, start=None).config_id
+    trial = make(child, folder=tmp_path / child.folder_name)
+    trial._start()
+    assert weights_digest(trial._algorithm) == ended[WEIGHTS]
+    reports = run(trial)
+    assert [r["report_env_steps"] for r in reports] == [3072, 4096]
+    assert reports[0]["progress/env_steps"] > ended["progress/env_steps"]
+    assert name != "lr" or [r["learner/lr"] for r in reports] == pytest.approx([1e-6, 1e-6])
+    rates = next(r.get() for r in trial._algorithm.learner_group.foreach_learner(learning_rates))
+    assert any(rate == pytest.approx(1e-6) for of_one in rates.values() for rate in of_one)

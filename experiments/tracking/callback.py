@@ -18,6 +18,7 @@ from experiments.errors import first_line
 from experiments.metrics import METRICS
 from experiments.plan import Plan
 from experiments.resolve import TrialConfig
+from experiments.search_plan import SearchPlan
 from experiments.study_folder import StudyFolder
 from experiments.tracking.store import STUDY_FOLDER
 from experiments.tracking.writer import STUDY_RUN, Writer
@@ -56,8 +57,7 @@ class TrackingCallback(DriverCallback):
         for experiment in (INDEX_EXPERIMENT, plan.experiment):
             self.writer.put("experiment", experiment)
         self.writer.put("set_views", INDEX_EXPERIMENT, views.studies_view())
-        labels = [c.label for c in plan.configurations]
-        self.writer.put("set_views", plan.experiment, views.shared_views(plan.searched_params, labels))
+        self._set_views()
         params = plan.study_params()
         # Tags, since a resume may find another machine, and parameters never change.
         here = {"exclusive": _word(plan.exclusive), **{name: str(params.pop(name)) for name in ("concurrency", "cluster")}}
@@ -83,6 +83,11 @@ class TrackingCallback(DriverCallback):
             **provenance.files(),
         }
         self.writer.put("log_texts", STUDY_KEY, texts)
+
+    def _set_views(self) -> None:
+        labels, exploratory = [c.label for c in self.plan.configurations], self.plan.suite.scheduler.name != "fifo"
+        found = views.shared_views(self.plan.searched_params, labels, exploratory)
+        self.writer.put("set_views", self.plan.experiment, found)
 
     def deliver_earlier(self, config: TrialConfig, reports: Sequence[Report], restarts: int, reproducible: bool) -> None:
         """Put what a trial of an earlier execution reported, and end its run if it finished."""
@@ -118,10 +123,11 @@ class TrackingCallback(DriverCallback):
             "config_id": config.config_id,
             "seed": str(config.seed),
             "repeat": str(config.repeat),
-            "phase": self.plan.phase,
+            "phase": config.phase,
             "exclusive": _word(self.plan.exclusive),
-            "exploratory": "false",
+            "exploratory": _word(config.phase == "search"),
             "trial_id": key,
+            **({"parent": config.start.trial, "copied": _word(config.start.copied)} if config.start else {}),
             STUDY_RUN: STUDY_KEY,
             **_source_tags(),
         }
@@ -168,6 +174,12 @@ class TrackingCallback(DriverCallback):
         self.writer.put("set_tags", key, {**tags, "failure": ""} if self.resumed else tags)
         self._end(key, "FINISHED")
 
+    def on_early_stop(self, trial: Any) -> None:
+        """End the run of a trial that a scheduler has stopped, and say where."""
+        key = config_of(trial).folder_name
+        self.writer.put("set_tags", key, {"stopped_at_env_steps": str(trial.last_result[STEP])})
+        self._end(key, "FINISHED")
+
     def on_failure(self, trial: Any, reason: str) -> None:
         """End the run of a failed trial, with the reason."""
         self._open(config_of(trial))
@@ -195,15 +207,20 @@ class TrackingCallback(DriverCallback):
             return
         self.writer.put("set_tags", key, found)
 
-    def end(self, status: str, runs: pd.DataFrame) -> None:
+    def end(self, status: str, runs: pd.DataFrame, limit: str = "") -> None:
         """End every run that is still open, and the study's own with its summary.
 
         Args:
             status: The study's: FINISHED, FAILED or KILLED.
             runs: All trials, as the analysis takes them.
+            limit: Which one ended the study before it was done.
         """
         for key in sorted(self.open_keys):
             self._end(key, "KILLED")
+        if isinstance(self.plan, SearchPlan):  # which has grown since
+            self._set_views()
+            self.writer.put("set_tags", STUDY_KEY, {"limit": limit})
+            self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(self.plan.record(), indent=1)})
         try:
             self._conclude(runs)
         except Exception as error:  # noqa: BLE001  # what the trials logged is safe, whatever becomes of the conclusions
@@ -213,6 +230,8 @@ class TrackingCallback(DriverCallback):
     def _conclude(self, runs: pd.DataFrame) -> None:
         from analysis.answer import answers, best_metrics, closing_table
 
+        if runs.empty:
+            return
         found = answers(runs)
         table = closing_table(runs, list(self.plan.record()["axes"]))
         note = "\n\n".join([f"**Question.** {self.plan.question}", *(f"**Answer.** {a.markdown()}" for a in found)])
