@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.convergence import MEASURES, is_measured, replicates, summarise
+from analysis.convergence import MEASURES, concluding, is_measured, replicates, summarise
 from analysis.decision import Decision, decide
 from analysis.repeats import sameness
 from analysis.stats import share_interval
@@ -20,6 +20,8 @@ FRESH_SEEDS = 5
 """Seeds of the command that tries the recommendation again."""
 _REPLACED = ("seeds", "dry_run", "resume", "study.space", "study.name")
 """Settings of a study's command line that the recommended one sets itself."""
+_SEARCHING = ("search", "scheduler", "confirmation", "max_env_steps", "max_minutes")
+"""Settings, and groups of them, that say how a study chooses its trials: where there is one configuration, there is nothing to choose."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,9 @@ def answers(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[Answ
         runs: As `analysis.load` gives them.
         curves: Likewise, to compare the repeats of a seed by; None compares their final weights and final evaluations alone.
     """
+    everything, runs = runs, concluding(runs)
+    if runs.empty and len(everything):
+        return [_unconfirmed(str(env)) for env in everything["env"].unique()]
     summary = summarise(runs).set_index("config")
     several = runs["env"].nunique() > 1
     found = []
@@ -63,6 +68,11 @@ def answers(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[Answ
         same = sameness(runs[runs["env"] == decision.env], curves)
         found.append(replace(_answer(decision, summary, several), repeats=same[0] if same else ""))
     return found
+
+
+def _unconfirmed(env: str) -> Answer:
+    nothing = Decision(env, "score", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
+    return Answer(nothing, "No answer yet: nothing that the search found was confirmed on held-out seeds.", "", "")
 
 
 def closing_table(runs: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
@@ -75,6 +85,7 @@ def closing_table(runs: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
     Returns:
         As `convergence.summarise`, with `leader`: cannot be told apart from the best; and `chosen`.
     """
+    runs = concluding(runs)
     table, decisions = summarise(runs, axes), decide(runs)
     ranks = {config: rank for rank, config in enumerate(config for d in decisions for config in d.order)}
     table["leader"] = table["config"].isin([c for d in decisions for c in d.leaders])
@@ -183,10 +194,11 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
     """What speaks against taking the answer at its word: Markdown sentences.
 
     Args:
-        runs: As `analysis.load` gives them.
+        runs: As `analysis.load` gives them. Of a search, the trials that confirm count; the others tell what was tried.
         decisions: Of its environments.
         axes: The searched columns of `runs`.
     """
+    everything, runs = runs, concluding(runs)
     seeds = replicates(runs)
     finished = seeds[seeds["status"] == "finished"]
     found: list[str] = []
@@ -207,7 +219,13 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
             f"All seeds of a configuration end at the same score, so its interval cannot be estimated. {fewest} of {fewest} still leave "
             f"room for others: at least {low:.0f}% of seeds end there (Wilson, 95%)."
         )
-    if len(runs["config"].unique()) > 1:
+    num_configs = finished["config"].nunique()
+    if num_configs > 1 and (finished["phase"] == "confirm").all():
+        found.append(
+            f"The search never saw these seeds. The recommended configuration is still the best of {num_configs} on them, which flatters "
+            "it a little. Fresh seeds tell."
+        )
+    elif len(runs["config"].unique()) > 1:
         found.append("The recommended configuration was picked for its numbers on these seeds, so they flatter it. Fresh seeds tell.")
     censored = finished["target"].notna() & ~np.isfinite(finished["env_steps_to_target"].astype(float))
     if censored.any() and not censored.all():
@@ -221,8 +239,6 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
             "`hardware.max_concurrent_trials=1` measures them alone."
         )
     found += _disturbed(runs)
-    if runs["exploratory"].any():
-        found.append(f"{int(runs['exploratory'].sum())} exploratory trials are left out.")
     if is_measured(runs):
         disturbed = finished[finished["disturbed_share"] > 0]
         if len(disturbed):
@@ -234,7 +250,7 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
     if unclean:
         found.append(f"{unclean} configurations have finished trials without a finite score; these trials are left out.")
     for decision in decisions:
-        found += _edges(runs, decision, axes)
+        found += _edges(everything, decision, axes)
     return found
 
 
@@ -299,7 +315,7 @@ def recommended_command(command: str, point: Mapping[str, Any], study: str, seed
         command: The study's command line, whose other settings are kept.
         point: Configuration path to value, of what was searched.
         study: The study's name.
-        seeds: Its seeds.
+        seeds: All that it ran: those of a search, and those that confirmed what it found.
         fresh: Whether to run it on seeds that the study has not seen; else on the study's own.
 
     Returns:
@@ -308,7 +324,8 @@ def recommended_command(command: str, point: Mapping[str, Any], study: str, seed
     words = shlex.split(command)
     script = next((i for i, word in enumerate(words) if word.endswith("run.py")), None)
     given = words[script + 1 :] if script is not None else []
-    kept = [w for w in given if not w.startswith("-") and w.lstrip("+~").partition("=")[0] not in {*_REPLACED, *point}]
+    paths = {w: w.lstrip("+~").partition("=")[0] for w in given if not w.startswith("-")}
+    kept = [w for w, path in paths.items() if path not in {*_REPLACED, *point} and path.partition(".")[0] not in _SEARCHING]
     chosen = range(max(seeds) + 1, max(seeds) + 1 + FRESH_SEEDS) if fresh else seeds
     settings = [f"{path}={_value(value)}" for path, value in point.items()]
     own = ["study.space={}", f"study.name={study}-confirm", f"seeds=[{','.join(map(str, chosen))}]"]

@@ -58,6 +58,21 @@ def replicates(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["repeat"] == 0]
 
 
+def concluding(runs: pd.DataFrame) -> pd.DataFrame:
+    """The trials on which a study's conclusions rest, whatever became of them: of a search, those that confirm what it found.
+
+    What a search has seen flatters what it chose.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    exploratory = runs["exploratory"].astype(bool)
+    if not exploratory.any():
+        return runs
+    kept = runs[~exploratory]
+    return kept.assign(config=kept["config"].cat.remove_unused_categories())
+
+
 def is_measured(runs: pd.DataFrame) -> bool:
     """Whether trials measured their throughput, in place of training to a budget: they have no scores.
 

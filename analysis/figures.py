@@ -9,7 +9,19 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import convergence, diagnosis, lr_rules, repeats, reproducibility, runners, scaling, scaling_laws, throughput
+from analysis import (
+    convergence,
+    diagnosis,
+    lineage,
+    lr_rules,
+    repeats,
+    reproducibility,
+    runners,
+    scaling,
+    scaling_laws,
+    search_results,
+    throughput,
+)
 from analysis.answer import closing_table
 from analysis.decision import Decision, decide
 from analysis.errors import AnalysisError
@@ -26,6 +38,8 @@ from analysis.plots import (
     scaling_efficiency,
     score_heatmap,
     score_profile,
+    search_confirmed,
+    search_progress,
     seed_scatter,
     seeds_needed,
     staleness,
@@ -33,6 +47,7 @@ from analysis.plots import (
     throughput_bars,
     time_breakdown,
 )
+from analysis.plots import lineage as family
 from analysis.wording import WORDS
 
 T_INTERVAL = "t, variances moderated over configurations"
@@ -117,10 +132,13 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
         rng: For what is drawn at random.
 
     Returns:
-        The sections that have something to show.
+        The sections that have something to show. Those of a search come first; all others rest on the trials that confirm what it found.
     """
+    first = [_search(study, runs)] if runs["exploratory"].any() else []
+    first += [_lineage(study, runs)] if lineage.is_population(runs) else []
+    runs = convergence.concluding(runs)
     if not (convergence.replicates(runs)["status"] == "finished").any():
-        return []
+        return first
     drawn = _Figures(study, runs, rng)
     if convergence.is_measured(runs):
         found = [drawn.scaling(), drawn.speed(), drawn.bottlenecks(), drawn.health()]
@@ -135,7 +153,45 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
             drawn.speed(),
         ]
         found += [drawn.same_learning(), drawn.bottlenecks(), drawn.health()]
-    return [section for section in found if section.figures or section.sentences]
+    return [*first, *(section for section in found if section.figures or section.sentences)]
+
+
+def _search(study: Study, runs: pd.DataFrame) -> Section:
+    """What a search found on an environment."""
+    sentences = search_results.sentences(runs, study.curves, study.base, study.objectives)
+    return Section("search", "What the search found", tuple(sentences), tuple(_search_figures(study, runs)))
+
+
+def _search_figures(study: Study, runs: pd.DataFrame) -> list[Drawn]:
+    progress, confirmed = search_results.progress(runs, study.curves), search_results.winners_curse(runs, study.base)
+    target = float(runs["target"].iloc[0])
+    ax = search_progress.plot(progress, confirmed, None if np.isnan(target) else target)
+    members = lineage.is_population(runs)
+    seeds = runs[runs["exploratory"].astype(bool)].groupby("config", observed=True)["seed"].nunique()
+    known = confirmed.loc[confirmed["num_seeds"] > 0, "num_seeds"]
+    each = "a generation of a member each" if members else f"{search_results.how_many(seeds, 'seed')} per configuration"
+    what = f"What the trials of the search came to ({each}), against the env steps spent by then"
+    if known.empty:
+        return [Drawn("search-progress", _figure(ax), f"{what}. {style.caption(study.name, seeds, '')}")]
+    caption = style.caption(study.name, known, T_INTERVAL)
+    curse = "The winner's curse: mean score in the search, over the seeds that finished there, against mean score on held-out seeds."
+    if members:
+        curse = (
+            "Mean score of the members that ended with a configuration, whose weights may have gone through others, against mean score "
+            "from scratch with this configuration alone, on held-out seeds."
+        )
+    return [
+        Drawn("search-progress", _figure(ax), f"{what}; at the right, what was confirmed on held-out seeds. {caption}"),
+        Drawn("search-confirmed", _figure(search_confirmed.plot(confirmed)), f"{curse} {caption}"),
+    ]
+
+
+def _lineage(study: Study, runs: pd.DataFrame) -> Section:
+    """How the members of a population came to what they are."""
+    tree = lineage.lineage(runs)
+    caption = f"What each member came to, generation by generation. Study {study.name}; a seed per member; no intervals."
+    drawn = Drawn("lineage", _figure(family.plot(tree)), caption)
+    return Section("lineage", "Who was copied from whom", tuple(lineage.sentences(tree)), (drawn,))
 
 
 class _Figures:
@@ -147,6 +203,8 @@ class _Figures:
         self.decision: Decision = decide(runs)[0]
         self.target = float(runs["target"].iloc[0])
         self.packed = not bool(runs["exclusive"].all())
+        self.picked = bool((runs["phase"] == "confirm").all())
+        """Whether a search picked the few configurations, which are no grid."""
         self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts)
         self.highlight = list(self.table["config"].astype(str))[:6]
 
@@ -185,7 +243,7 @@ class _Figures:
     def _curves(self, bands: pd.DataFrame, x: str) -> Figure:
         target = None if np.isnan(self.target) else self.target
         varied = [a for a in self.axes if self.runs[a].nunique() > 1]
-        if len(varied) == 2 and len(self.summary) == len(self.summary[varied].drop_duplicates()):
+        if not self.picked and len(varied) == 2 and len(self.summary) == len(self.summary[varied].drop_duplicates()):
             series, panel = sorted(varied, key=lambda a: (-self.runs[a].nunique(), self.axes.index(a)))
             if self.runs[panel].nunique() <= 6:
                 merged = bands.merge(self.summary[["config", *varied]], on="config")
@@ -194,6 +252,8 @@ class _Figures:
         return _figure(learning_curves.plot(bands, x=x, target=target, highlight=highlight))  # type: ignore[arg-type]
 
     def lr_and_batch(self) -> Section:
+        if self.picked:
+            return Section("lr-batch", "")
         figures, sentences = [], []
         lr, batch = "lr", "train_batch_size_total"
         grid = {lr, batch} <= set(self.axes)

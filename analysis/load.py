@@ -58,7 +58,9 @@ class Study:
         points: Configuration to what it sets: `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`; empty if the study did not
             record it.
         facts: Configuration to what `diagnosis.Facts` wants beside its parameters; empty if the study did not record it.
-        seeds: Planned.
+        base: Configuration that a search starts from, and confirms beside what it found; "" in other studies.
+        objectives: What a search aims at, columns of `runs`.
+        seeds: Planned; of a search, those that it may use.
         repeats: Planned runs of each configuration and seed; 1 unless the study asks whether they come out the same.
         command: The command line that ran it; "" if unknown.
         provenance: Of its run's provenance.json: `commit`, `dirty`, `versions`, `host`, `command`; empty if it has none.
@@ -74,7 +76,11 @@ class Study:
             - status: str; finished, failed, running, interrupted, or missing: planned, but never started.
             - failure: str; the reason, or "".
             - exclusive: bool; whether it had the machine to itself, so that throughput is comparable.
-            - exploratory: bool; whether it may have been stopped early.
+            - exploratory: bool; whether it belongs to a search: chosen by what came out before, or stopped early.
+            - trial_id: str; its name within the study, "" if it has no run.
+            - parent: str; the trial_id of the one whose weights it started from, "" if it started from its own.
+            - copied: bool; whether that one was another member's of the population.
+            - start_env_steps: int64; of the checkpoint that it started from, 0 if there was none.
             - bottleneck: str; what held it up, as `analysis.diagnosis` names it, "" if unknown.
             - health: str; `ok`, or what was wrong with its curves, likewise.
             - weights: str; a digest of the final weights, "" if unknown.
@@ -114,6 +120,8 @@ class Study:
     paths: Mapping[str, str]
     points: Mapping[str, Mapping[str, Any]]
     facts: Mapping[str, Mapping[str, Any]]
+    base: str
+    objectives: tuple[str, ...]
     seeds: tuple[int, ...]
     repeats: int
     command: str
@@ -200,6 +208,8 @@ def load_study(
         paths=dict(plan["axes"]),
         points={entry["config"]: entry["point"] for entry in plan["configurations"] if "point" in entry},
         facts={entry["config"]: entry["facts"] for entry in plan["configurations"] if "facts" in entry},
+        base=str(plan.get("base", "")),
+        objectives=tuple(plan.get("objectives", ())),
         seeds=tuple(plan["seeds"]),
         repeats=int(plan.get("repeats", 1)),
         command=str(provenance.get("command") or own.tags.get("mlflow.source.name", "")),
@@ -318,13 +328,21 @@ def _runs(plan: Mapping[str, Any], trials: Sequence[Run]) -> tuple[pd.DataFrame,
     run_of = {(_label(trial), _seed(trial), _repeat(trial)): trial for trial in trials}
     configurations = {entry["config"]: entry for entry in plan["configurations"]}
     repeats = range(plan.get("repeats", 1))
-    planned = [(label, seed, repeat) for repeat in repeats for seed in plan["seeds"] for label in configurations]
+    chosen: dict[tuple[str, int, int], Mapping[str, Any]] = {}
+    if "trials" in plan:  # a search chose them as it went
+        chosen = {(trial["config"], trial["seed"], 0): trial for trial in plan["trials"]}
+        planned = list(chosen)
+    else:
+        planned = [(label, seed, repeat) for repeat in repeats for seed in plan["seeds"] for label in configurations]
     for (label, _, _), trial in run_of.items():
         configurations.setdefault(label, _as_planned(trial))
     keys = list(dict.fromkeys([*planned, *run_of]))
     found = [run_of.get(key) for key in keys]
     exclusive = bool(plan["exclusive"])
-    rows = [_row(configurations[label], seed, repeat, run, exclusive) for (label, seed, repeat), run in zip(keys, found, strict=True)]
+    rows = [
+        _row({**configurations[key[0]], "phase": plan.get("phase", ""), **chosen.get(key, {})}, key[1], key[2], run, exclusive)
+        for key, run in zip(keys, found, strict=True)
+    ]
     frame = pd.DataFrame(rows)
     params = [
         {**{name: str(value) for name, value in configurations[label]["params"].items()}, **(run.params if run is not None else {})}
@@ -339,7 +357,7 @@ def _runs(plan: Mapping[str, Any], trials: Sequence[Run]) -> tuple[pd.DataFrame,
         columns[column] = pd.Series(values, dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
     frame["config"] = pd.Categorical(frame["config"], categories=list(configurations), ordered=True)
-    for column in ("run_id", "status", "failure", "bottleneck", "health", "weights", "commit", *_TEXTS):
+    for column in ("run_id", "status", "failure", "trial_id", "parent", "bottleneck", "health", "weights", "commit", *_TEXTS):
         frame[column] = frame[column].astype("str")
     frame["reproducible"] = frame["reproducible"].astype("boolean")
     for column in ("target", "score_range_low", "score_range_high"):
@@ -361,7 +379,11 @@ def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, ex
         "status": STATUS[run.status] if run is not None else MISSING,
         "failure": tags.get("failure", ""),
         "exclusive": tags["exclusive"] == "true" if "exclusive" in tags else exclusive,
-        "exploratory": tags.get("exploratory") == "true",
+        "exploratory": tags.get("exploratory", str(planned["phase"] == "search").lower()) == "true",
+        "parent": (planned.get("start") or {}).get("trial", ""),
+        "copied": bool((planned.get("start") or {}).get("copied", False)),
+        "start_env_steps": int((planned.get("start") or {}).get("env_steps", 0)),
+        "trial_id": tags.get("trial_id", ""),
         "bottleneck": tags.get("bottleneck", ""),
         "health": tags.get("health", ""),
         "weights": tags.get("weights", ""),

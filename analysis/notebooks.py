@@ -24,6 +24,7 @@ from analysis.errors import AnalysisError
 from analysis.figures import Section, by_env
 from analysis.load import Study
 from analysis.plots.text import rate, readable
+from analysis.search_results import seeds_named
 from analysis.wording import code, named, with_interval
 
 FOLDER = Path(__file__).resolve().parent
@@ -263,7 +264,7 @@ def record(study: Study) -> pd.DataFrame:
         **{f"version of {package}": version for package, version in (facts.get("versions") or {}).items()},
         **machine,
         "command": command(study),
-        "seeds": ", ".join(map(str, study.seeds)),
+        "seeds": seeds_named(study.runs, study.seeds),
         "started (UTC)": f"{study.started:%Y-%m-%d %H:%M}",
     }
     return pd.DataFrame({"recorded": shown}).rename_axis("what")
@@ -277,7 +278,8 @@ def command(study: Study) -> str:
 def confirmations(study: Study) -> list[str]:
     """The command lines that run the chosen configurations on seeds that the study has not seen, as Markdown."""
     chosen = [study.points.get(a.decision.chosen or "") for a in answers(study.runs)]
-    return [f"```sh\n{recommended_command(command(study), point, study.name, study.seeds)}\n```" for point in chosen if point]
+    seeds = [*study.seeds, *study.runs["seed"]]
+    return [f"```sh\n{recommended_command(command(study), point, study.name, seeds)}\n```" for point in chosen if point]
 
 
 # Running them again.

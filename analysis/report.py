@@ -24,10 +24,11 @@ from matplotlib.figure import Figure
 
 from analysis.answer import Answer, answers, caveats, closing_table, recommended_command, without_episodes
 from analysis.command_line import settings_of
-from analysis.convergence import SPEEDS, is_measured
+from analysis.convergence import SPEEDS, concluding, is_measured
 from analysis.errors import AnalysisError
 from analysis.figures import across, by_env
 from analysis.load import Study, load_study
+from analysis.search_results import seeds_named, spent
 from analysis.wording import FORMS
 
 SEED = 0
@@ -67,6 +68,13 @@ REPEATS = (
     "share of 2% or 7% is nothing unusual, and no interval is given."
 )
 """Said of a study that ran its seeds several times."""
+SEARCH = (
+    "**Search and confirmation.** What a search picks did best on the seeds that it saw, partly by luck. So the best of it, and the base "
+    "configuration, ran again at full budget on held-out seeds: the answer, the table and all sections but those of the search rest on "
+    "these alone. In the search's section scores are means over seeds, and its intervals are over held-out seeds: a search score is a "
+    "number that was picked, no estimate."
+)
+"""Said of a search."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,8 @@ def build(study: Study) -> Report:
                 figures.append({"source": _address(picture), "caption": drawn.caption})
             key, title = (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
             shown.append({"key": key, "title": title, "sentences": section.sentences, "figures": figures})
-    overall = across(study.runs, study.axes, rng)
+    confirmed = concluding(study.runs)  # all of them, where nothing was searched
+    overall = across(confirmed, study.axes, rng)
     if overall.sentences:
         shown.insert(0, {"key": overall.key, "title": overall.title, "sentences": overall.sentences, "figures": []})
     page = (
@@ -119,10 +128,10 @@ def build(study: Study) -> Report:
             question=study.question or study.name,
             answers=[(a, _command(study, a)) for a in found],
             gaps=study.gaps(),
-            caveats=[*caveats(study.runs, [a.decision for a in found], study.axes), *without_episodes(study.runs, study.curves)],
+            caveats=[*caveats(study.runs, [a.decision for a in found], study.axes), *without_episodes(confirmed, study.curves)],
             sections=shown,
             table=_cells(table),
-            methods=SPEED_METHODS if is_measured(study.runs) else (*METHODS, REPEATS) if study.repeats > 1 else METHODS,
+            methods=_methods(study),
             command=study.command,
             provenance=_provenance(study),
             footer=f"Study run {study.run_id}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by rl-scaling-suite {_VERSION}.",
@@ -184,17 +193,37 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
+def _methods(study: Study) -> tuple[str, ...]:
+    if is_measured(study.runs):
+        return SPEED_METHODS
+    return (*METHODS, *([REPEATS] if study.repeats > 1 else []), *([SEARCH] if study.runs["exploratory"].any() else []))
+
+
 def _size(study: Study) -> str:
     configurations, finished = study.runs["config"].nunique(), int((study.runs["status"] == "finished").sum())
+    if study.runs["exploratory"].any():
+        return _size_of_search(study)
     repeats = f" \u00d7 {study.repeats} repeats" if study.repeats > 1 else ""
     return f"{configurations} configurations \u00d7 {len(study.seeds)} seeds{repeats}, {finished} of {len(study.runs)} trials finished"
+
+
+def _size_of_search(study: Study) -> str:
+    cost = spent(study.runs, study.curves)
+    searched, confirming = cost.loc["search"], cost.loc["confirm"]
+    found = f"{confirming['num_configurations']} confirmed \u00d7 {confirming['num_seeds']} held-out seeds"
+    stopped = f", {searched['num_stopped']} stopped early" if searched["num_stopped"] else ""
+    return (
+        f"{searched['num_configurations']} configurations searched in {searched['num_trials']} trials, "
+        f"{found if confirming['num_trials'] else 'none confirmed'}, {cost['num_finished'].sum()} of {cost['num_trials'].sum()} trials "
+        f"finished{stopped}"
+    )
 
 
 def _command(study: Study, answer: Answer) -> str:
     chosen = answer.decision.chosen
     if chosen is None or not study.points.get(chosen):
         return ""
-    return recommended_command(study.command, study.points[chosen], study.name, study.seeds)
+    return recommended_command(study.command, study.points[chosen], study.name, [*study.seeds, *study.runs["seed"]])
 
 
 def _svg(figure: Figure) -> bytes:
@@ -266,7 +295,7 @@ def _provenance(study: Study) -> list[tuple[str, str]]:
         ("commit", commit + changed),
         ("machine", ", ".join(f"{k} {v}" for k, v in machine.items())),
         ("versions", ", ".join(f"{k} {v}" for k, v in versions.items())),
-        ("seeds", ", ".join(map(str, study.seeds))),
+        ("seeds", seeds_named(study.runs, study.seeds)),
         ("MLflow", f"experiment {study.experiment}, study run {study.run_id}"),
     ]
 

@@ -44,7 +44,8 @@ def make_runs(
             row = {
                 "run_id": f"{env}/{config}/{seed}", "config": config, "config_id": config, "algorithm": "ppo", "env": env,
                 "hardware": "laptop", "phase": "fixed", "seed": seed, "repeat": 0, "status": "finished", "failure": "",
-                "exclusive": exclusive, "exploratory": False, "weights": f"{config}/{seed}", "restarts": 0, "reproducible": True,
+                "exclusive": exclusive, "exploratory": False, "trial_id": f"{config}_s{seed}".replace(" ", "_"), "parent": "",
+                "copied": False, "start_env_steps": 0, "weights": f"{config}/{seed}", "restarts": 0, "reproducible": True,
                 "started": pd.Timestamp("2026-01-01", tz="UTC"), "ended": pd.Timestamp("2026-01-02", tz="UTC"),
                 "budget_env_steps": budget_env_steps, "target": target, "score_range_low": score_range[0],
                 "score_range_high": score_range[1], "commit": "abc", "score": score, "auc": 0.8 * score, "env_steps_to_target": steps,
@@ -62,6 +63,57 @@ def make_runs(
     )
 
 
+HELD_OUT = 1000
+"""The first seed that confirms."""
+
+
+def make_search(found: Values, confirmed: Values) -> pd.DataFrame:
+    """A search: its trials, which ended a minute apart, seed by seed, and then those that confirm.
+
+    Args:
+        found: Configuration to its scores in the search; NaN where a scheduler stopped the trial.
+        confirmed: Configuration to its scores on held-out seeds, the base last.
+    """
+    return _with_confirmed([make_runs(found).sort_values("seed", kind="stable").assign(phase="search", exploratory=True)], confirmed)
+
+
+def _with_confirmed(parts: list[pd.DataFrame], confirmed: Values) -> pd.DataFrame:
+    """Trials of a search, and then those that confirm; they ended a minute apart."""
+    if confirmed:
+        of_confirmation = make_runs(confirmed).assign(phase="confirm", seed=lambda runs: runs["seed"] + HELD_OUT)
+        of_confirmation["trial_id"] += "_confirm"
+        parts = [*parts, of_confirmation.assign(run_id=of_confirmation["run_id"] + "/confirm").sort_values("seed", kind="stable")]
+    runs = pd.concat([part.astype({"config": str}) for part in parts], ignore_index=True)
+    runs["ended"] = runs["ended"] + pd.to_timedelta(np.arange(len(runs)), unit="min")
+    return runs.astype({"config": pd.CategoricalDtype(list(dict.fromkeys(runs["config"])), ordered=True)})
+
+
+Member = tuple[str, int | None, float]
+"""Settings, the member whose weights it started from (None in the first generation), and the score that it ended with."""
+GENERATION = BUDGET // 5
+"""Env steps."""
+
+
+def make_population(generations: Sequence[Sequence[Member]], confirmed: Values, status: str = "failed") -> pd.DataFrame:
+    """Population-based training: a trial for each generation of each member, in order, and then those that confirm.
+
+    Args:
+        generations: Each with its members, which have the seeds 0, 1, ...; the last may have fewer, for it has only begun.
+        confirmed: As in `make_search`.
+        status: Of a member whose score is NaN.
+    """
+    parts: list[pd.DataFrame] = []
+    for g, members in enumerate(generations):
+        for seed, (settings, parent, score) in enumerate(members):
+            config, start = f"{settings} g={g}", g * GENERATION
+            run = make_runs({config: [score]}, budget_env_steps=start + GENERATION).assign(seed=seed, phase="search", exploratory=True)
+            run = run.assign(run_id=f"{g}/{seed}", trial_id=f"g{g}_s{seed}", start_env_steps=start)
+            if parent is not None:
+                run = run.assign(parent=f"g{g - 1}_s{parent}", copied=parent != seed)
+            parts.append(run if np.isfinite(score) else with_status(run, config, [seed], status))
+    return _with_confirmed(parts, confirmed)
+
+
 def with_status(runs: pd.DataFrame, config: str, seeds: Sequence[int], status: str) -> pd.DataFrame:
     """The same with trials of a configuration failed, running, interrupted or missing: nothing is known of their ends."""
     changed = runs.copy()
@@ -70,7 +122,7 @@ def with_status(runs: pd.DataFrame, config: str, seeds: Sequence[int], status: s
     changed.loc[rows, "failure"] = "out of memory" if status == "failed" else ""
     changed.loc[rows, ["score", "auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "train_s", "wall_s"]] = np.nan
     if status == "missing":
-        changed.loc[rows, "run_id"] = pd.NA
+        changed.loc[rows, ["run_id", "trial_id"]] = [pd.NA, ""]
     return changed
 
 

@@ -388,6 +388,46 @@ def test_the_repeats_of_a_study_without_a_plan_are_told_from_its_runs(copied: Ca
     assert (found.repeats, found.runs["repeat"].tolist()) == (2, [0, 1])
 
 
+def test_the_trials_of_a_search_are_those_it_chose_with_their_lineage(copied: Callable[[], Written], tmp_path: Path) -> None:
+    written = copied()
+    experiment = "lr/ppo-cartpole"
+    chosen = [
+        {"config": "lr=3e-3", "seed": 0, "phase": "search"},
+        {"config": "lr=1e-3", "seed": 1, "phase": "search", "start": {"trial": "first_s0", "env_steps": 1000, "copied": True}},
+        {"config": "lr=1e-3", "seed": 2, "phase": "search", "start": {"trial": "first_s0", "env_steps": 1000, "copied": False}},
+        {"config": "lr=1e-3", "seed": 1000, "phase": "confirm"},
+    ]
+    how = {"trials": chosen, "phase": "search", "base": "lr=3e-3", "objectives": ["score", "train_s"]}
+    study = written.study("lr", experiment, START_MS, {**PLAN, **how})
+    tags = {"trial_id": "first_s0", "exploratory": "true", "phase": "search"}
+    written.trial(study, experiment, "lr=3e-3", 0, **tags)
+    written.trial(study, experiment, "lr=1e-3", 1, status=None, started_ms=START_MS + 1, **{**tags, "trial_id": "second_s1"})
+    found = load_study("lr", uri_of(tmp_path))
+    assert (found.base, found.objectives) == ("lr=3e-3", ("score", "train_s"))
+    expected = pd.DataFrame(
+        {
+            "config": pd.Categorical(["lr=3e-3", *["lr=1e-3"] * 3], ["lr=3e-3", "lr=1e-3"], ordered=True),
+            "seed": [0, 1, 2, 1000],
+            "status": ["finished", "running", "missing", "missing"],
+            "phase": ["search", "search", "search", "confirm"],
+            "exploratory": [True, True, True, False],
+            "trial_id": ["first_s0", "second_s1", "", ""],
+            "parent": ["", "first_s0", "first_s0", ""],
+            "copied": [False, True, False, False],
+            "start_env_steps": [0, 1000, 1000, 0],
+        }
+    )
+    assert_frame_equal(found.runs[list(expected)], expected)
+
+
+def test_a_fixed_design_has_no_base_no_aim_and_no_lineage(uri: str) -> None:
+    study = load_study("lr", uri)
+    assert (study.base, study.objectives) == ("", ())
+    assert set(study.runs["parent"]) == set(study.runs["trial_id"]) == {""}
+    assert not study.runs["copied"].any() and study.runs["copied"].dtype == bool
+    assert study.runs["start_env_steps"].tolist() == [0] * 6
+
+
 def test_a_study_from_before_repeats_has_one_run_of_each_seed(uri: str) -> None:
     study = load_study("lr", uri)
     assert study.repeats == 1

@@ -31,6 +31,8 @@ def study_of(runs: pd.DataFrame, curves: pd.DataFrame | None = None, axes: Seque
             str(c): {f"algorithm.training.{a}": runs.loc[runs["config"] == c, a].iloc[0] for a in axes} for c in runs["config"].unique()
         },
         facts={},
+        base="",
+        objectives=(),
         seeds=tuple(sorted(runs["seed"].unique())),
         repeats=1 + int(runs["repeat"].max()),
         command="python experiments/run.py study=hand",
