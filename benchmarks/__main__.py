@@ -18,6 +18,7 @@ NAMES = (
     "reuse",
     "study_fast",
     "throughput",
+    "search",
     "loading",
     "report",
     "calibration",

@@ -18,7 +18,7 @@ from typing import Any
 
 from ray.tune import TuneConfig
 
-from experiments import plan, run, study
+from experiments import run, search_plan, study
 from experiments.driver_callback import DriverCallback
 from experiments.tracking.store import Store
 from experiments.tracking.writer import Operation, Writer
@@ -90,7 +90,7 @@ def main() -> None:
     arguments = parser.parse_args()
     marks["imports.end"] = time.time()
     _put(study, "Writer", MeasuredWriter)
-    for module, name in ((plan, "make_plan"), (study, "start_ray"), (study, "run_study")):
+    for module, name in ((search_plan, "plan_study"), (study, "start_ray"), (study, "run_study")):
         _put(module, name, _marked(name, getattr(module, name)))
     if "reuse_actors" in arguments.without:
         _put(study, "TuneConfig", _without_reuse)

@@ -92,9 +92,9 @@ def _phases(scratch: Path) -> Phases:
     train_s = next(p.value for p in points(output_dir / "mlflow.db", "progress/train_s") if p.run == first.run)
     setup_at = first.at - first.value
     return Phases(
-        imports_s=marks["make_plan.start"] - usage.started_at,
-        checks_s=marks["make_plan.end"] - marks["make_plan.start"],
-        ray_s=marks["run_study.start"] - marks["make_plan.end"],
+        imports_s=marks["plan_study.start"] - usage.started_at,
+        checks_s=marks["plan_study.end"] - marks["plan_study.start"],
+        ray_s=marks["run_study.start"] - marks["plan_study.end"],
         worker_s=setup_at - marks["run_study.start"],
         build_s=first.value - train_s,
         train_s=train_s,
