@@ -73,6 +73,16 @@ def concluding(runs: pd.DataFrame) -> pd.DataFrame:
     return kept.assign(config=kept["config"].cat.remove_unused_categories())
 
 
+def design(runs: pd.DataFrame) -> pd.DataFrame:
+    """The trials of a fixed design, every configuration with every seed, also where others confirm the best of them; none of a search.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    kept = runs[runs["phase"] == "fixed"]
+    return kept.assign(exploratory=False, config=kept["config"].cat.remove_unused_categories())
+
+
 def is_measured(runs: pd.DataFrame) -> bool:
     """Whether trials measured their throughput, in place of training to a budget: they have no scores.
 

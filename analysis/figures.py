@@ -133,21 +133,23 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
 
     Returns:
         The sections that have something to show. Those of a search come first; all others rest on the trials that confirm what it found.
+        Where a fixed design was confirmed, what compares its settings rests on its own trials.
     """
     first = [_search(study, runs)] if runs["exploratory"].any() else []
     first += [_lineage(study, runs)] if lineage.is_population(runs) else []
-    runs = convergence.concluding(runs)
+    design, runs = convergence.design(runs), convergence.concluding(runs)
     if not (convergence.replicates(runs)["status"] == "finished").any():
         return first
     drawn = _Figures(study, runs, rng)
+    of_design = drawn if len(design) == len(runs) or design.empty else _Figures(study, design, rng)
     if convergence.is_measured(runs):
         found = [drawn.scaling(), drawn.speed(), drawn.bottlenecks(), drawn.health()]
     else:
         found = [
             drawn.repeats(),
-            drawn.lr_rules(),
+            of_design.lr_rules(),
             drawn.learning(),
-            drawn.lr_and_batch(),
+            of_design.lr_and_batch(),
             drawn.seeds(),
             drawn.comparison(),
             drawn.speed(),

@@ -76,7 +76,8 @@ class Study:
             - status: str; finished, failed, running, interrupted, or missing: planned, but never started.
             - failure: str; the reason, or "".
             - exclusive: bool; whether it had the machine to itself, so that throughput is comparable.
-            - exploratory: bool; whether it belongs to a search: chosen by what came out before, or stopped early.
+            - exploratory: bool; whether other trials confirm what it found, so that conclusions rest on these: it was chosen by what came
+              out before, may have been stopped early, or is of a design whose best were to be confirmed.
             - trial_id: str; its name within the study, "" if it has no run.
             - parent: str; the trial_id of the one whose weights it started from, "" if it started from its own.
             - copied: bool; whether that one was another member's of the population.
@@ -379,7 +380,7 @@ def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, ex
         "status": STATUS[run.status] if run is not None else MISSING,
         "failure": tags.get("failure", ""),
         "exclusive": tags["exclusive"] == "true" if "exclusive" in tags else exclusive,
-        "exploratory": tags.get("exploratory", str(planned["phase"] == "search").lower()) == "true",
+        "exploratory": tags["exploratory"] == "true" if "exploratory" in tags else bool(planned.get("exploratory", False)),
         "parent": (planned.get("start") or {}).get("trial", ""),
         "copied": bool((planned.get("start") or {}).get("copied", False)),
         "start_env_steps": int((planned.get("start") or {}).get("env_steps", 0)),

@@ -208,7 +208,16 @@ def plan_again(
     from experiments.plan import make_plan
     from experiments.resources import local_machine
 
-    own = ("seed", "repeat", "label", "rules", "phase", "start", "threads_per_process")  # of a trial; all else it shares with its study
+    own = (
+        "seed",
+        "repeat",
+        "label",
+        "rules",
+        "phase",
+        "exploratory",
+        "start",
+        "threads_per_process",
+    )  # of a trial; all else it shares with its study
     try:
         cpus = cpus_to_declare(trial, first, cluster)
         if hardware.address is None:

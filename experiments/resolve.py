@@ -51,7 +51,7 @@ class Start:
     copied: bool
 
 
-_NOT_HASHED = ("seed", "checkpoint", "faults", "repeat", "label", "rules", "phase")
+_NOT_HASHED = ("seed", "checkpoint", "faults", "repeat", "label", "rules", "phase", "exploratory")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class TrialConfig:
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
         rules: Setting of `training` to the rule that its number comes from. Not part of the hash: the number is.
         phase: `fixed`, `throughput`, `search` or `confirm`. Not part of the hash.
+        exploratory: Whether others confirm what it found, so that conclusions rest on them. Not part of the hash.
         start: Whose weights it starts from; None: from its seed's own.
     """
 
@@ -96,6 +97,7 @@ class TrialConfig:
     label: str = ""
     rules: Mapping[str, str] = field(default_factory=dict)
     phase: str = "fixed"
+    exploratory: bool = False
     start: Start | None = None
 
     @property

@@ -354,10 +354,12 @@ class ConfirmationSettings:
     Attributes:
         top: Configurations, the best by the search; the study's base configuration comes on top.
         seeds: That the search never sees.
+        always: Whether a fixed design is confirmed as well: every configuration with every seed, and then the best with these.
     """
 
     top: _Positive = 3
     seeds: tuple[_Count, ...] = (1000, 1001, 1002, 1003, 1004)
+    always: StrictBool = False
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -429,6 +431,11 @@ class SuiteConfig:
         """Whether what runs depends on what came out, so that conclusions need seeds of their own."""
         return self.search.name in ("optuna", "racing") or self.scheduler.name != "fifo"
 
+    @property
+    def confirms(self) -> bool:
+        """Whether the best configurations are run again with seeds of their own."""
+        return self.is_search or self.confirmation.always
+
     def __post_init__(self) -> None:
         if not self.seeds:
             raise ConfigurationError("seeds is empty: a study needs at least one seed, for example seeds=[0,1,2].")
@@ -479,11 +486,12 @@ def _check_search(suite: SuiteConfig) -> None:
         ConfigurationError: It does not.
     """
     search, scheduler = suite.search, suite.scheduler
-    if not (suite.is_search or suite.max_env_steps or suite.max_minutes):
+    if not (suite.confirms or suite.max_env_steps or suite.max_minutes):
         return
     named = f"search={search.name}" if search.name in ("optuna", "racing") else f"scheduler={scheduler.name}"
     if not suite.is_search:
-        named = "max_env_steps" if suite.max_env_steps else "max_minutes"
+        limited = "max_env_steps" if suite.max_env_steps else "max_minutes"
+        named = "confirmation.always=true" if suite.confirmation.always else limited
     if suite.measurement is not None:
         raise ConfigurationError(
             f"{named} searches by what trials learn, and a study of throughput learns nothing. Try search=grid scheduler=fifo without "
@@ -501,7 +509,7 @@ def _check_search(suite: SuiteConfig) -> None:
         _check_objective(suite, search.objective)
     if isinstance(scheduler, Asha | Median | Pbt):
         _check_scheduler(suite, scheduler)
-    if suite.is_search:
+    if suite.confirms:
         _check_confirmation(suite)
 
 

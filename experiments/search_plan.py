@@ -22,7 +22,7 @@ from experiments.resources import Cluster
 from experiments.rules import is_rule
 from experiments.schema import Fifo, OptunaSearch, Pbt, RacingSearch, SuiteConfig, parse, searching_seeds
 from experiments.search import Choice, Point, base_point, corners, parse_space, points
-from experiments.strategy import FIXED, SEARCH, Ask, Confirming, Listed, Strategy
+from experiments.strategy import CONFIRM, FIXED, SEARCH, Ask, Confirming, Listed, Strategy
 
 GENERATIONS = 5
 """Of a population, unless the configuration says otherwise."""
@@ -63,7 +63,7 @@ class SearchPlan(Plan):
             if generation is not None:
                 ready = self._until(ready, generation, ask.note["until"])
         self.add(ready)
-        trial = ready.trial(ask.seed, phase=ask.phase)
+        trial = replace(ready.trial(ask.seed, phase=ask.phase), exploratory=self.suite.confirms and ask.phase != CONFIRM)
         if parent is not None:
             trial = replace(trial, start=Start(parent.folder_name, ask.note["from"], ask.note["copied"]))
         self.asked.append(trial)
@@ -97,7 +97,7 @@ class SearchPlan(Plan):
         """
         suite, search, seeds = self.suite, self.suite.search, searching_seeds(self.suite)
         listed = points(suite.study.space, search)
-        if not suite.is_search:
+        if not suite.confirms:
             return Listed(listed, seeds, _ANY_OBJECTIVE, FIXED)
         proposals: Strategy
         if isinstance(pbt := suite.scheduler, Pbt):
@@ -111,7 +111,7 @@ class SearchPlan(Plan):
         elif isinstance(search, RacingSearch):
             proposals = Listed(listed, seeds[:1], search.objective)
         else:
-            proposals = Listed(listed, seeds, _ANY_OBJECTIVE)
+            proposals = Listed(listed, seeds, _ANY_OBJECTIVE, SEARCH if suite.is_search else FIXED)
         found = Racing(proposals, seeds, search.max_trials) if isinstance(search, RacingSearch) else proposals
         return Confirming(found, self.base, suite.confirmation.top, suite.confirmation.seeds)
 
@@ -163,11 +163,15 @@ class SearchPlan(Plan):
     @override
     def record(self) -> dict[str, Any]:
         trials = [
-            {"config": t.label, "seed": t.seed, "phase": t.phase, **({"start": asdict(t.start)} if t.start else {})} for t in self.asked
+            {
+                **{"config": t.label, "seed": t.seed, "phase": t.phase, "exploratory": t.exploratory},
+                **({"start": asdict(t.start)} if t.start else {}),
+            }
+            for t in self.asked
         ]
         base = next((c.label for c in self.known if c.point == self.base), "")
         objectives = list(self.outline.objectives)
-        how = {"base": base, "objectives": objectives} if self.suite.is_search else {}
+        how = {"base": base, "objectives": objectives} if self.suite.confirms else {}
         return {**super().record(), **how, "trials": trials, "phase": SEARCH if self.suite.is_search else FIXED}
 
     @override
@@ -189,7 +193,8 @@ class SearchPlan(Plan):
             return f"{plural(len(self.known), 'configuration')} x {plural(len(self.seeds), 'seed')}: {size}"
         confirmed = f"the {strategy.top} best and the base on {plural(len(self.suite.confirmation.seeds), 'held-out seed')}"
         how = " ".join(f"{group}={name}" for group, name in self._how().items())
-        return f"{how}: {plural(strategy.search.most_trials, 'trial')} that search, then {confirmed}: {size}"
+        searching = plural(strategy.search.most_trials, "trial") + (" that search" if self.suite.is_search else "")
+        return f"{how}: {searching}, then {confirmed}: {size}"
 
     def _how(self) -> Mapping[str, str]:
         names = {"search": self.suite.search.name, "scheduler": self.suite.scheduler.name}
@@ -271,4 +276,4 @@ def plan_study(compose: Compose, cluster: Cluster) -> Plan:
 
 def is_chosen(suite: SuiteConfig) -> bool:
     """Whether a study chooses its trials as it goes."""
-    return suite.is_search or suite.max_env_steps is not None or suite.max_minutes is not None
+    return suite.confirms or suite.max_env_steps is not None or suite.max_minutes is not None

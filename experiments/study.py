@@ -370,7 +370,9 @@ class OutcomeCallback(DriverCallback):
         self._ended: dict[str, TrialOutcome] = {}
 
     def _of(self, trial: TrialConfig) -> TrialOutcome:
-        started = TrialOutcome(trial.label, trial.seed, "interrupted", repeat=trial.repeat, phase=trial.phase)
+        started = TrialOutcome(
+            trial.label, trial.seed, "interrupted", repeat=trial.repeat, phase=trial.phase, exploratory=trial.exploratory
+        )
         return self._ended.get(trial.folder_name, started)
 
     def take_earlier(self, trial: TrialConfig, last: Report, restarts: Sequence[Restart]) -> None:

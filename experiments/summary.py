@@ -24,6 +24,7 @@ class TrialOutcome:
         restarts: How often it was taken up again.
         reproducible: Whether it would come out the same to the bit, as far as it can tell; None if it never said.
         phase: Its `TrialConfig.phase`.
+        exploratory: Likewise.
     """
 
     label: str
@@ -36,6 +37,7 @@ class TrialOutcome:
     restarts: int = 0
     reproducible: bool | None = None
     phase: str = "fixed"
+    exploratory: bool = False
 
 
 def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.DataFrame:
@@ -66,7 +68,7 @@ def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.D
                 "restarts": outcome.restarts,
                 "reproducible": outcome.reproducible,
                 "exclusive": record["exclusive"],
-                "exploratory": outcome.phase == "search",
+                "exploratory": outcome.exploratory,
                 "target": float("nan") if planned["target"] is None else planned["target"],
                 "score_range_low": planned["score_range"][0],
                 "score_range_high": planned["score_range"][1],

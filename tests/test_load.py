@@ -392,9 +392,21 @@ def test_the_trials_of_a_search_are_those_it_chose_with_their_lineage(copied: Ca
     written = copied()
     experiment = "lr/ppo-cartpole"
     chosen = [
-        {"config": "lr=3e-3", "seed": 0, "phase": "search"},
-        {"config": "lr=1e-3", "seed": 1, "phase": "search", "start": {"trial": "first_s0", "env_steps": 1000, "copied": True}},
-        {"config": "lr=1e-3", "seed": 2, "phase": "search", "start": {"trial": "first_s0", "env_steps": 1000, "copied": False}},
+        {"config": "lr=3e-3", "seed": 0, "phase": "search", "exploratory": True},
+        {
+            "config": "lr=1e-3",
+            "seed": 1,
+            "phase": "search",
+            "exploratory": True,
+            "start": {"trial": "first_s0", "env_steps": 1000, "copied": True},
+        },
+        {
+            "config": "lr=1e-3",
+            "seed": 2,
+            "phase": "search",
+            "exploratory": True,
+            "start": {"trial": "first_s0", "env_steps": 1000, "copied": False},
+        },
         {"config": "lr=1e-3", "seed": 1000, "phase": "confirm"},
     ]
     how = {"trials": chosen, "phase": "search", "base": "lr=3e-3", "objectives": ["score", "train_s"]}

@@ -62,7 +62,7 @@ def test_a_wrong_rule_is_refused_with_its_key_and_the_fix(training: dict[str, An
 
 
 def test_a_study_of_rules_starts_from_one_point_and_names_its_rules(plan_of: PlanOf) -> None:
-    plan = plan_of("study=lr_rules", f"{LR}=0.001", f"{BATCH}=1024", "seeds=[0]")
+    plan = plan_of("study=lr_rules", "confirmation.always=false", f"{LR}=0.001", f"{BATCH}=1024", "seeds=[0]")
     points = {c.label: (c.suite.algorithm["training"]["lr"], c.batch_env_steps) for c in plan.configurations}
     assert points["lr=base b=1024"] == (1e-3, 1024)
     assert points["lr=sqrt b=256"] == (pytest.approx(5e-4), 256)

@@ -81,6 +81,15 @@ def test_a_generation_goes_on_from_its_parent_and_is_another_configuration(plan_
     assert type(trials[2]).from_mapping(trials[2].to_mapping()) == trials[2]
 
 
+def test_a_grid_can_be_confirmed(plan_of: PlanOf) -> None:
+    plan = searching(plan_of("confirmation.always=true", "seeds=[0,1]"))
+    assert "search=grid: 30 trials, then the 3 best and the base on 5 held-out seeds" in plan.summary()
+    agenda = Agenda(plan.strategy(), plan.ahead, plan.limits())
+    run(agenda, lambda ask: Ended(FINISHED, {"score": 1.0, "auc": float(plan.take(ask).algorithm["training"]["lr"])}, 60_000))
+    assert [(t.phase, t.exploratory) for t in plan.trials[:30]] == [("fixed", True)] * 30
+    assert {(t.phase, t.exploratory) for t in plan.trials[30:]} == {("confirm", False)}
+
+
 WRONG = {
     ("search=optuna", "study.space={}"): "search=optuna needs a study.space",
     ("search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-2,high:1e-4}}"): "low=0.01 must be below high",
@@ -96,6 +105,7 @@ WRONG = {
     ("search=optuna", "scheduler=pbt"): "changes settings itself",
     ("search=optuna", "repeats=2"): "a search runs each configuration and seed once",
     ("search=optuna", "+measurement=throughput"): "experiments/autotune.py",
+    ("confirmation.always=true", "+measurement=throughput"): "confirmation.always=true searches by what trials learn",
     ("search=optuna", "confirmation.seeds=[2,3]"): "the search uses 2 as well",
     ("search=racing", "confirmation.seeds=[8,9]"): "the search uses 8 as well",
     ("search=optuna", "confirmation.seeds=[]"): "confirmation.seeds is empty",

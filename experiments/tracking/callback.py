@@ -125,7 +125,7 @@ class TrackingCallback(DriverCallback):
             "repeat": str(config.repeat),
             "phase": config.phase,
             "exclusive": _word(self.plan.exclusive),
-            "exploratory": _word(config.phase == "search"),
+            "exploratory": _word(config.exploratory),
             "trial_id": key,
             **({"parent": config.start.trial, "copied": _word(config.start.copied)} if config.start else {}),
             STUDY_RUN: STUDY_KEY,
