@@ -101,7 +101,11 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         return request_for(build_algorithm_config(TrialConfig.from_mapping(config[TRIAL])))
 
     def setup(self, config: Mapping[str, Any]) -> None:
-        """Take the trial's folder; the algorithm is built by the first `step()`, which knows what to do if that fails."""
+        """Note what to do: the first `step()` does it.
+
+        Tune may set a trial up in a process that is starting, and then give it to one that has become free: the other one's `step()` is
+        never called, and it must leave no trace.
+        """
         self._trial = TrialConfig.from_mapping(config[TRIAL])
         # These two are the process': a trial that it takes on later finds them.
         self._first_bytes = self.__dict__.get("_first_bytes", 0)  # when it built its first algorithm
@@ -115,14 +119,23 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._unwritten: list[Report] = []
         self._faults: list[tuple[str, int]] = []  # reason, and the last report before it
         self._folder = TrialFolder(Path(config[TRIAL][FOLDER]))
+        self._resumed = bool(config.get(RESUMED))
+        self._has_folder = False
+
+    def _take_folder(self) -> None:
+        """Take the trial's folder, once, with what was reported before."""
+        if self._has_folder:
+            return
         taken_up_before = self._folder.last_beat() is not None
         self._folder.open()
+        self._has_folder = True
         self._reported = {report.env_steps: report for report in self._folder.reports()}
         self._restarts = self._folder.restarts()
         self._reproducible = promises_bits(self._trial) and all(r.kind != "fault" for r in self._restarts)
-        if taken_up_before:
-            resumed = bool(config.get(RESUMED))
-            self._add_restart("the study was interrupted" if resumed else "a process of the trial died", "study" if resumed else "process")
+        if taken_up_before and self._resumed:
+            self._add_restart("the study was interrupted", "study")
+        elif taken_up_before:
+            self._add_restart("a process of the trial died", "process")
 
     def step(self) -> dict[str, Any]:
         """Train to the next grid point and report.
@@ -133,6 +146,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         Returns:
             The metrics of the contract, flat; `report_env_steps` is the grid point. If the trial has failed, `failure` says why.
         """
+        self._take_folder()
         self._count_logging(perf_counter() - self._left)  # Tune and the driver took in the last report
         while True:
             try:
@@ -172,6 +186,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     def _start(self) -> None:
         """Build the algorithm, and go on from the newest checkpoint if there is one."""
+        self._take_folder()
         self._wall_start = perf_counter()
         config = build_algorithm_config(self._trial)
         # With Tune's storage RLlib keeps its own log folder within the study's, instead of one in the home directory.

@@ -256,6 +256,15 @@ def test_asynchronous_algorithms_train_and_report_on_the_grid(plan_of: PlanOf, m
     assert math.isfinite(reports[-1]["final/score"])
 
 
+def test_a_trial_that_was_set_up_and_never_stepped_leaves_no_trace(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+    config, folder = tiny(plan_of), tmp_path / "folder"
+    unused = make(config, folder=folder)
+    reports = run(make(config, folder=folder))
+    assert {r["restarts"] for r in reports} == {0}
+    unused.cleanup()
+    assert not (folder / "restarts.jsonl").exists()
+
+
 @pytest.mark.parametrize("overrides", [("algorithm=ppo",), ("algorithm=sac", "env=pendulum", "hardware.num_env_runners=0")], ids=" ".join)
 def test_a_trial_that_takes_over_another_ones_weights_keeps_its_own_settings(
     overrides: tuple[str, ...], plan_of: PlanOf, make: Make, tmp_path: Path
