@@ -96,7 +96,8 @@ class SearchPlan(Plan):
             storage: SQLite file for Optuna's study; None keeps it in memory.
         """
         suite, search, seeds = self.suite, self.suite.search, searching_seeds(self.suite)
-        listed = points(suite.study.space, search)
+        own = [c.point for c in self.known]  # of rules at their base, one stands for all
+        listed = [point for point in points(suite.study.space, search) if point in own]
         if not suite.confirms:
             return Listed(listed, seeds, _ANY_OBJECTIVE, FIXED)
         proposals: Strategy

@@ -90,6 +90,16 @@ def test_a_grid_can_be_confirmed(plan_of: PlanOf) -> None:
     assert {(t.phase, t.exploratory) for t in plan.trials[30:]} == {("confirm", False)}
 
 
+def test_rules_that_meet_at_their_base_are_run_once(plan_of: PlanOf) -> None:
+    plan = searching(plan_of("study=lr_rules", "seeds=[0,1]"))
+    assert plan.num_trials == 2 * 10 + 4 * 5
+    run(
+        Agenda(plan.strategy(), plan.ahead, plan.limits()), lambda ask: Ended(FINISHED, {"score": 1.0, "auc": len(plan.take(ask).label)}, 1)
+    )
+    assert len({trial.folder_name for trial in plan.trials}) == len(plan.trials)
+    assert plan.record()["base"] == "lr=base b=2048"
+
+
 WRONG = {
     ("search=optuna", "study.space={}"): "search=optuna needs a study.space",
     ("search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-2,high:1e-4}}"): "low=0.01 must be below high",
