@@ -4,10 +4,14 @@ Searches are replayed over the results of full grids with ten seeds each (`bench
 configuration's seeds out anew.
 """
 
+import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import hydra
 import numpy as np
 import pandas as pd
 from ray.tune.schedulers import TrialScheduler
@@ -20,11 +24,16 @@ from experiments.agenda import Agenda, Limits
 from experiments.early_stopping import RETURN, EarlyStopping, rule_of
 from experiments.optuna_search import Suggested
 from experiments.racing import Racing
+from experiments.resources import Cluster, Node
+from experiments.run import CONF, composer, split_space
 from experiments.schema import Asha
 from experiments.search import Point, parse_space
+from experiments.search_plan import SearchPlan, plan_study
 from experiments.strategy import CONFIRM, FINISHED, STOPPED, Ask, Confirming, Ended, Listed, Signal, Strategy, key_of
+from experiments.study_folder import StudyFolder
 
 REPLAYS, QUICK_REPLAYS = 400, 4
+SUGGESTIONS, QUICK_SUGGESTIONS = 500, 10
 SIDE_BY_SIDE = 2
 HELD_OUT = (1000, 1001, 1002, 1003, 1004)
 TOP = 3
@@ -231,6 +240,37 @@ def replayed(grid: Grid, make: Callable[[int], tuple[Strategy, EarlyStopping | N
     return found
 
 
+def suggestion_s(num: int) -> list[float]:
+    """Seconds that the driver takes for each of so many trials of a search: to tell, to ask, to build and check the configuration, to note.
+
+    Of Optuna over an endless space, with its storage on disk, where every trial is another configuration.
+    """
+    overrides = (
+        "search=optuna",
+        f"search.num_samples={num}",
+        f"study.space={{{LR}:{{distribution:loguniform,low:1e-5,high:1e-1}},{BATCH}:[512,2000,4000]}}",
+    )
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = hydra.compose("config", overrides=split_space(overrides)[0])
+        plan = plan_study(composer(composed, overrides), Cluster((Node(2, 0),)))
+    assert isinstance(plan, SearchPlan)
+    rng, seconds = np.random.default_rng(0), []
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as scratch:
+        folder = StudyFolder(Path(scratch) / "study")
+        folder.create(plan)
+        agenda = Agenda(plan.strategy(folder.optuna_storage), plan.ahead, plan.limits(), folder.note)
+        for _ in range(num):
+            start = time.perf_counter()
+            index = agenda.next()
+            assert isinstance(index, int)
+            plan.take(agenda.asked[index])
+            folder.keep_configurations(plan)
+            agenda.ended(index, Ended(FINISHED, {"score": float(rng.random()), "auc": 0.0}, 60_000, 1.0))
+            seconds.append(time.perf_counter() - start)
+        folder.close()
+    return seconds
+
+
 _COLUMNS = (
     "search",
     "among the best by score",
@@ -265,12 +305,22 @@ def measure(quick: bool) -> Report:
         )
         for grid in grids
     )
+    seconds = suggestion_s(QUICK_SUGGESTIONS if quick else SUGGESTIONS)
+    of_a_trial, every = float(grids[0].runs["train_s"].mean()), len(seconds) // 5
+    medians = {end: float(np.median(seconds[end - every : end])) for end in range(every, len(seconds) + 1, every)}
+    cost = Table(
+        "What the search itself costs",
+        ("trials so far", "ms for each of the last ones (median)", f"of a trial's {of_a_trial:.1f} s of training"),
+        tuple((f"{end}", f"{1000 * median:.0f}", f"{100 * median / of_a_trial:.1f}%") for end, median in medians.items()),
+        "Optuna (TPE) over a range and a list, its storage on disk; the driver's time to tell, ask, build, check and note a configuration, "
+        f"all while other trials train. The trials compared with are those of {grids[0].name}.",
+    )
     return Report(
         "search",
         "Searches against the truth",
         __doc__ or "",
         _verdict({(name, grid): of_grid[name] for grid, of_grid in found.items() for name in (RACING, OPTUNA)}),
-        tables,
+        (*tables, cost),
         "A replay deals each configuration's ten seeds out in an order of its own: a seed that searched does not confirm. ASHA sees each "
         "trial's evaluations as they come, two trials side by side. The three best and the base are confirmed, with five seeds each. What "
         "is the best by the suite's rule rests on ten seeds in the grid and on five in a confirmation, so no search can always end there.",
