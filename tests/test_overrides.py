@@ -639,6 +639,7 @@ def test_whatever_is_accepted_builds(monkeypatch: pytest.MonkeyPatch) -> None:
     each(right_overrides(), check, examples=120)
     assert len(accepted) > len(refused)
     for overrides, message in refused.items():
-        keys = [*(override.partition("=")[0] for override in overrides), "budget_env_steps", "report_every_env_steps"]
+        axes = re.findall(r"([\w.]+):\[", overrides[-1])
+        keys = [*(override.partition("=")[0] for override in overrides), *axes, "budget_env_steps", "report_every_env_steps"]
         # By its last part too: a count of the hardware profile is refused where the algorithm has it.
         assert any(f"{key.rpartition('.')[2]}=" in message or ("." in key and key in message) for key in keys), (overrides, message)
