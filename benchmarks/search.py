@@ -290,14 +290,7 @@ def measure(quick: bool) -> Report:
     tables = tuple(
         Table(
             f"{grid.name}: {len(grid.points)} configurations x 10 seeds x {grid.budget_env_steps:,} env steps",
-            (
-                "search",
-                "among the best by score",
-                "by score and env steps",
-                "score short of the best (mean, 95th percentile)",
-                "env steps",
-                "with confirmation",
-            ),
+            _COLUMNS,
             tuple(of_one.row(name) for name, of_one in found[grid.name].items()),
             f"{len(grid.best_by_score)} of {len(grid.points)} configurations cannot be told from the best by score with ten seeds; "
             f"{len(grid.best)} by the suite's rule, which goes on to env steps to target where scores end there. {replays} replays; "
