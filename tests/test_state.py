@@ -71,7 +71,6 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.slow),
         pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.slow),
         ("dqn", "cartpole", ("budget_env_steps=600", *REPLAY)),
-        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.slow),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.slow),
         ("sac", "pendulum", ("budget_env_steps=600", *REPLAY)),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.slow),
