@@ -68,6 +68,7 @@ class Suggested(Strategy):
             directions=["maximize"] * len(objectives),
             load_if_exists=True,
         )
+        self._next = len(self._study.get_trials(deepcopy=False))  # number of the next suggestion
         if storage is not None:
             self._study.set_metric_names([name if Ended(STOPPED, {name: 1.0}).worth(name) > 0 else f"-{name}" for name in objectives])
 
@@ -92,9 +93,9 @@ class Suggested(Strategy):
         return Signal.DONE
 
     def _ask(self) -> optuna.Trial:
-        number = len(self._study.get_trials(deepcopy=False))
-        seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
+        seed = int(np.random.SeedSequence([self._seed, self._next]).generate_state(1)[0])
         self._study.sampler = _SAMPLERS[self._sampler](seed)
+        self._next += 1  # counted here, since the storage takes milliseconds to say it
         return self._study.ask()
 
     def _point(self, trial: optuna.Trial) -> Point:
