@@ -137,7 +137,6 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
         raise ConfigurationError(f"algorithm={algorithm['name']} env={trial.env.name}: {_first_sentence(error)}") from error
     _check_sizes(trial, config)
-    _check_network(trial, config)
     return config
 
 
@@ -190,26 +189,26 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
         )
 
 
-def _check_network(trial: TrialConfig, config: AlgorithmConfig) -> None:
-    """Build the networks once, without their weights: only RLlib knows what fits together and fits the environment's observations."""
+def _networks(trial: TrialConfig, config: AlgorithmConfig) -> torch.nn.Module:
+    """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations."""
     try:
-        _networks(trial, config)
+        with torch.device("meta"):
+            spec = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(trial.env)})
+            built: torch.nn.Module = spec.build()
     except Exception as error:  # RLlib and torch raise what they like
         raise ConfigurationError(
             f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build these networks: "
             f"{_first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
         ) from error
-
-
-def _networks(trial: TrialConfig, config: AlgorithmConfig) -> torch.nn.Module:
-    """The networks of a learner, without their weights."""
-    with torch.device("meta"):
-        built: torch.nn.Module = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(trial.env)}).build()
     return built
 
 
 def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
-    """About how many bytes the last checkpoint of a trial takes: the largest one, since a replay buffer fills."""
+    """About how many bytes the last checkpoint of a trial takes: the largest one, since a replay buffer fills.
+
+    Raises:
+        ConfigurationError: RLlib cannot build the trial's networks.
+    """
     weights = sum(p.nbytes for p in _networks(trial, config).state_dict().values())
     size = _CHECKPOINT_BYTES + 3 * int(weights)  # Adam keeps two moments of each
     if replay := getattr(config, "replay_buffer_config", None):

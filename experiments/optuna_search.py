@@ -61,6 +61,7 @@ class Suggested(Strategy):
         self._axes, self._num_samples, self._seeds = axes, num_samples, tuple(seeds)
         self._sampler, self._seed = sampler, seed
         self._numbers: list[int] = []  # of each trial that was asked
+        self._used: dict[str, list[int]] = {}  # point to its seeds
         quiet()
         self._study = optuna.create_study(
             storage=None if storage is None else _sqlite(storage),
@@ -85,8 +86,7 @@ class Suggested(Strategy):
             trial = self._ask()
             point = self._point(trial)
             trial.set_user_attr("point", point)  # parameters that are lists have their places in Optuna
-            used = [ask.seed for ask in self.asked if key_of(ask.point) == key_of(point)]
-            seed = next_seed(used, self._seeds, len(self.asked) % len(self._seeds))
+            seed = next_seed(self._used.get(key_of(point), ()), self._seeds, len(self.asked) % len(self._seeds))
             if seed is not None:
                 return Ask(point, seed, note={_NUMBER: trial.number})
             self._tell_again(trial, point)
@@ -118,6 +118,7 @@ class Suggested(Strategy):
     def began(self, ask: Ask) -> None:
         super().began(ask)
         self._numbers.append(ask.note[_NUMBER])
+        self._used.setdefault(key_of(ask.point), []).append(ask.seed)
 
     @override
     def ended(self, index: int, outcome: Ended) -> None:

@@ -74,10 +74,11 @@ class Configuration:
         """
         trial = trial_config(suite, suite.seeds[0], label)
         config = build_algorithm_config(trial)
+        size = checkpoint_bytes(trial, config)
         request = request_for(config)
         check_fits(request, cluster, suite.hardware.name, config.num_env_runners)
         facts = facts_of(config, suite.env, suite.hardware, cluster)
-        return cls(label, point, suite, request, config.total_train_batch_size, checkpoint_bytes(trial, config), facts, rules)
+        return cls(label, point, suite, request, config.total_train_batch_size, size, facts, rules)
 
     def trial(self, seed: int, repeat: int = 0, phase: str = "fixed") -> TrialConfig:
         """Its trial with a seed."""
@@ -404,7 +405,8 @@ def resolver_of(compose: Compose, composed: Mapping[str, Any], cluster: Cluster,
     settled = [resolver.settled(point) for point in (*known, *extremes)]
     resolver = replace(resolver, report_every_env_steps=_report_grid(settled))
     for point in extremes:
-        build_algorithm_config(trial_config(resolver.settled(point), suite.seeds[0], "corner"))
+        trial = trial_config(resolver.settled(point), suite.seeds[0], "corner")
+        checkpoint_bytes(trial, build_algorithm_config(trial))
     return resolver
 
 
