@@ -294,6 +294,8 @@ class Plan:
     def study_params(self) -> dict[str, Any]:
         """Parameters of the study's own run."""
         return {
+            "search": self.suite.search.name,
+            "scheduler": self.suite.scheduler.name,
             "configurations": len(self.configurations),
             "seeds": len(self.seeds),
             "repeats": self.repeats,

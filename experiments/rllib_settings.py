@@ -1,10 +1,11 @@
 """Types and ranges of RLlib's settings. Pure.
 
-RLlib's builder methods refuse unknown names, and hardly look at values: `lr=-1`, `gamma=[]` and `num_epochs=null` all pass them. Here a
-value must have the type that whatever takes it declares (a builder method, the model config, an initializer, a replay buffer, an
-environment), and lie in the range of its name.
+RLlib's builder methods hardly look at values: `lr=-1`, `gamma=[]` and `num_epochs=null` all pass them. Here a value must have the type that
+whatever takes it declares (a builder method, the model config, an initializer, a replay buffer, an environment), and lie in the range of
+its name.
 """
 
+import difflib
 import functools
 import inspect
 import itertools
@@ -88,14 +89,14 @@ _CHOSEN_IF_NULL = ("num_env_runners", "num_envs_per_env_runner", "num_learners",
 
 
 def check_settings(algorithm: Mapping[str, Any], config_class: type[AlgorithmConfig]) -> None:
-    """Check the values of an algorithm's sections. Names that nothing declares are left to RLlib's builder methods.
+    """Check the names and values of an algorithm's sections.
 
     Args:
         algorithm: `conf/algorithm` resolved.
         config_class: RLlib's class for it.
 
     Raises:
-        ConfigurationError: A value has the wrong type or is outside its range; names the key.
+        ConfigurationError: RLlib has no such setting; a value has the wrong type or is outside its range; names the key.
     """
     if unknown := sorted(set(algorithm) - {"name", "config_class", *SECTIONS}):
         raise ConfigurationError(f"algorithm.{unknown[0]}: there is no such section. There are: {', '.join(SECTIONS)}.")
@@ -106,8 +107,10 @@ def check_settings(algorithm: Mapping[str, Any], config_class: type[AlgorithmCon
     for section in BUILDERS:
         declared = _annotations([vars(c)[section] for c in config_class.__mro__ if section in vars(c)])
         for name, value in algorithm[section].items():
-            if not isinstance(name, str):
-                raise ConfigurationError(f"algorithm.{section}.{name}: there is no such setting.")
+            if name not in declared:
+                alike = difflib.get_close_matches(str(name), declared, n=3)
+                hint = f"Did you mean {' or '.join(alike)}?" if alike else f"There are: {', '.join(sorted(declared))}."
+                raise ConfigurationError(f"algorithm.{section}.{name}: algorithm={algorithm['name']} has no such setting. {hint}")
             optional = name in (*_OFF_IF_NULL, *_CHOSEN_IF_NULL) or getattr(defaults, name, None) is None
             if value is not None or not optional:
                 _check_value(f"algorithm.{section}.{name}", name, value, declared.get(name, Any), null=False)

@@ -177,9 +177,8 @@ class SearchPlan(Plan):
 
     @override
     def study_params(self) -> dict[str, Any]:
-        how = {"search": self.suite.search.name, "scheduler": self.suite.scheduler.name}
         endless = not all(isinstance(axis, Choice) for axis in parse_space(self.suite.study.space).values())
-        return {**super().study_params(), **how, "configurations": "endless" if endless else len(self.known)}
+        return {**super().study_params(), "configurations": "endless" if endless else len(self.known)}
 
     @override
     def summary(self) -> str:

@@ -106,17 +106,18 @@ def studies_view() -> dict[str, str]:
     Returns:
         View key -> value of the tag ``mlflow.sharedViewState.<key>``. Link to it with ``view_url(..., mode="TABLE")``.
     """
-    tags = [f"tags.`{name}`" for name in ("study", "algorithm", "env", "hardware", "best")]
-    best = [f"metrics.`best/{name}`" for name in ("score", "env_steps_to_target", "env_steps_per_s")]
+    tags = [f"tags.`{name}`" for name in ("study", "algorithm", "env", "hardware")]
+    how = [f"params.`{name}`" for name in ("search", "scheduler")]
+    best = ["tags.`best`", *(f"metrics.`best/{name}`" for name in ("score", "env_steps_to_target", "env_steps_per_s"))]
     run_name, description = "attributes.`Run Name`", "attributes.`Description`"
     table: _Json = {
         "orderByKey": "attributes.start_time",
         "orderByAsc": False,
         # Two of the table's column ids differ from the names in `selectedColumns`.
-        "columnOrder": [run_name, "runDateAndNestInfo", "duration", *tags, *best, description],
+        "columnOrder": [run_name, "runDateAndNestInfo", "duration", *tags, *how, *best, description],
         "columnWidths": {run_name: 260, description: 480},  # Pixels.
     }
-    state = _state(["attributes.`Duration`", *tags, *best, description], ([], []), table)
+    state = _state(["attributes.`Duration`", *tags, *how, *best, description], ([], []), table)
     return {STUDIES: _tag_value("Studies, newest first", 1, state)}
 
 
