@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pandas as pd
@@ -98,13 +99,22 @@ def start_ray(hardware: HardwareSettings) -> None:
         ConfigurationError: No cluster answers there.
     """
     quiet()
-    on_sigterm = signal.getsignal(signal.SIGTERM)
+    came: list[int] = []
+
+    def end(number: int, frame: FrameType | None = None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         _start_ray(hardware)  # with a handler of its own for SIGTERM, which exits with the signal's number
     except SystemExit:
         sys.exit(128 + signal.SIGTERM)
     finally:
-        signal.signal(signal.SIGTERM, on_sigterm)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:  # where an exception is lost: Python drops those that are raised in a callback
+        end(came[0])
 
 
 def cluster_of(hardware: HardwareSettings) -> resources.Cluster:
@@ -255,6 +265,8 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, re
                         if searcher:
                             searcher.take_earlier(trial, reports[-1])
                 for trial, ended_so in searcher.ended_earlier() if searcher else ():
+                    if trial.folder_name not in in_mlflow:
+                        to_mlflow.end_earlier(trial, ended_so)
                     outcomes.take_ended(trial, ended_so)
                     progress.take_ended(trial, ended_so.status)
                 left = [t for t in plan.trials if not outcomes.is_finished(t)]

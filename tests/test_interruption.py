@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import socket
@@ -7,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from experiments import interruption
+from experiments import interruption, study
 from experiments.interruption import Interruption
+from experiments.schema import HardwareSettings
 
 
 @pytest.fixture
@@ -97,3 +99,18 @@ def test_the_signals_are_python_s_again_afterwards(listener: socket.socket) -> N
     with Interruption():
         pass
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_that_is_lost_while_ray_starts_ends_the_start(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, raised: type[BaseException]
+) -> None:
+    def start(hardware: object) -> None:
+        with contextlib.suppress(BaseException):
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(study, "_start_ray", start)
+    before = signal.getsignal(number)
+    with pytest.raises(raised):
+        study.start_ray(HardwareSettings("laptop"))
+    assert signal.getsignal(number) is before

@@ -15,6 +15,7 @@ from experiments.errors import ConfigurationError
 from experiments.provenance import without_passwords
 from experiments.resolve import TrialConfig
 from experiments.schema import TrackingSettings
+from experiments.strategy import FAILED, STOPPED, Ended
 from experiments.study_folder import StudyFolder
 from experiments.summary import TrialOutcome, runs_of
 from experiments.tracking import writer as writer_module
@@ -22,6 +23,7 @@ from experiments.tracking.callback import TrackingCallback
 from experiments.tracking.store import MAX_VALUES, Store, StoreError, check_store, store_uri
 from experiments.tracking.writer import STUDY_RUN, Writer
 from experiments.trial import AT_MS, REPRODUCIBLE, RESTARTS, STEP, TRIAL, UNSAVED
+from experiments.trial_folder import Report
 
 
 class FlakyStore:
@@ -513,3 +515,23 @@ def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
         "algorithm.training.train_batch_size_per_learner": 512,
     }
     assert (record["configurations"][0]["target"], record["configurations"][0]["score_range"]) == (475.0, [0.0, 500.0])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "said"),
+    [
+        (Ended(STOPPED, {"score": 9.0}, 4000), "FINISHED", {"stopped_at_env_steps": "4000"}),
+        (Ended(FAILED, reason="the simulator crashed"), "FAILED", {"failure": "the simulator crashed"}),
+    ],
+)
+def test_a_trial_that_an_earlier_execution_ended_before_its_budget_is_not_taken_for_interrupted(
+    recorded: Recorded, outcome: Ended, status: str, said: dict[str, str]
+) -> None:
+    callback, writer, _ = recorded
+    trial = callback.plan.trials[0]
+    report = Report(4000, 5000, {"eval/return_mean": 9.0}, done=False)
+    callback.deliver_earlier(trial, [report], restarts=0, reproducible=True)
+    callback.end_earlier(trial, outcome)
+    callback.end("FINISHED", interrupted(callback))
+    assert {o[1]: o[2] for o in writer.of("finish")} == {trial.folder_name: status, "study": "FINISHED"}
+    assert ("set_tags", trial.folder_name, said) in writer.operations

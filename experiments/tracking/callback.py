@@ -19,6 +19,7 @@ from experiments.metrics import METRICS
 from experiments.plan import Plan
 from experiments.resolve import TrialConfig
 from experiments.search_plan import SearchPlan
+from experiments.strategy import STOPPED, Ended
 from experiments.study_folder import StudyFolder
 from experiments.tracking.store import STUDY_FOLDER
 from experiments.tracking.writer import STUDY_RUN, Writer
@@ -99,6 +100,14 @@ class TrackingCallback(DriverCallback):
         if reports and reports[-1].done:
             self.writer.put("set_tags", key, {"weights": reports[-1].weights})
             self._end(key, "FINISHED")
+
+    def end_earlier(self, config: TrialConfig, outcome: Ended) -> None:
+        """End the run of a trial that an earlier execution stopped early or gave up, and may not have come to end."""
+        self._open(config)
+        stopped = outcome.status == STOPPED
+        said = {"stopped_at_env_steps": str(outcome.env_steps)} if stopped else {"failure": outcome.reason}
+        self.writer.put("set_tags", config.folder_name, said)
+        self._end(config.folder_name, "FINISHED" if stopped else "FAILED")
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Make or find the trial's run."""
