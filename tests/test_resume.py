@@ -96,16 +96,21 @@ class Driver:
         below = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
         try:
             self.process.wait(timeout_s)
-            give_up = time.monotonic() + 20
-            while (left := [process for process in below if is_alive(process)]) and time.monotonic() < give_up:
-                time.sleep(0.1)
-            assert not left
+            assert not left_of(below)
         finally:
             print(self.stdout, self.stderr)
             for process in below:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
         return self.process.returncode
+
+
+def left_of(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended by themselves after some seconds."""
+    give_up = time.monotonic() + 20
+    while (left := [process for process in processes if is_alive(process)]) and time.monotonic() < give_up:
+        time.sleep(0.1)
+    return left
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -233,7 +238,10 @@ class Killed:
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     out = tmp_path_factory.mktemp("killed") / "out"
-    Driver(out, *SMALL).until(lambda: is_halfway(out)).kill()
+    driver = Driver(out, *SMALL).until(lambda: is_halfway(out))
+    below = psutil.Process(driver.process.pid).children(recursive=True)
+    driver.kill()
+    assert not left_of(below)  # trials write on for a moment
     return Killed(out, Path(shutil.copytree(out, out.with_name("kept"))))
 
 
