@@ -113,7 +113,7 @@ def check_settings(algorithm: Mapping[str, Any], config_class: type[AlgorithmCon
                 raise ConfigurationError(f"algorithm.{section}.{name}: algorithm={algorithm['name']} has no such setting. {hint}")
             optional = name in (*_OFF_IF_NULL, *_CHOSEN_IF_NULL) or getattr(defaults, name, None) is None
             if value is not None or not optional:
-                _check_value(f"algorithm.{section}.{name}", name, value, declared.get(name, Any), null=False)
+                _check_value(f"algorithm.{section}.{name}", name, value, declared[name], null=False)
     if isinstance(buffer := algorithm["training"].get("replay_buffer_config"), Mapping):
         of_another_type = buffer.get("type", defaults.replay_buffer_config["type"]) != defaults.replay_buffer_config["type"]
         _check_replay_buffer(buffer if of_another_type else {**defaults.replay_buffer_config, **buffer})  # as RLlib merges them

@@ -104,10 +104,10 @@ class TrackingCallback(DriverCallback):
     def end_earlier(self, config: TrialConfig, outcome: Ended) -> None:
         """End the run of a trial that an earlier execution stopped early or gave up, and may not have come to end."""
         self._open(config)
-        stopped = outcome.status == STOPPED
-        said = {"stopped_at_env_steps": str(outcome.env_steps)} if stopped else {"failure": outcome.reason}
-        self.writer.put("set_tags", config.folder_name, said)
-        self._end(config.folder_name, "FINISHED" if stopped else "FAILED")
+        if outcome.status == STOPPED:
+            self._stopped(config.folder_name, outcome.env_steps)
+        else:
+            self._failed(config.folder_name, outcome.reason)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Make or find the trial's run."""
@@ -185,14 +185,18 @@ class TrackingCallback(DriverCallback):
 
     def on_early_stop(self, trial: Any) -> None:
         """End the run of a trial that a scheduler has stopped, and say where."""
-        key = config_of(trial).folder_name
-        self.writer.put("set_tags", key, {"stopped_at_env_steps": str(trial.last_result[STEP])})
-        self._end(key, "FINISHED")
+        self._stopped(config_of(trial).folder_name, trial.last_result[STEP])
 
     def on_failure(self, trial: Any, reason: str) -> None:
         """End the run of a failed trial, with the reason."""
         self._open(config_of(trial))
-        key = config_of(trial).folder_name
+        self._failed(config_of(trial).folder_name, reason)
+
+    def _stopped(self, key: str, env_steps: int) -> None:
+        self.writer.put("set_tags", key, {"stopped_at_env_steps": str(env_steps)})
+        self._end(key, "FINISHED")
+
+    def _failed(self, key: str, reason: str) -> None:
         self.writer.put("set_tags", key, {"failure": reason})
         self._end(key, "FAILED")
 
