@@ -12,14 +12,14 @@ from urllib.parse import urlparse
 import numpy as np
 import pandas as pd
 
-from analysis.errors import AnalysisError
+from analysis import AnalysisError
+from analysis.document.wording import trials_named
 from analysis.stores.cache import default_folder
 from analysis.stores.records import Points, Run, Store
 from analysis.stores.server import ServerStore
 from analysis.stores.sqlite import SqliteStore
-from analysis.wording import trials_named
 from experiments.metrics import METRICS
-from experiments.provenance import without_passwords
+from experiments.tracking.provenance import without_passwords
 
 INDEX_EXPERIMENT = "studies"
 """The MLflow experiment with a run per execution of a study."""
@@ -82,7 +82,7 @@ class Study:
             - parent: str; the trial_id of the one whose weights it started from, "" if it started from its own.
             - copied: bool; whether that one was another member's of the population.
             - start_env_steps: int64; of the checkpoint that it started from, 0 if there was none.
-            - bottleneck: str; what held it up, as `analysis.diagnosis` names it, "" if unknown.
+            - bottleneck: str; what held it up, as `analysis.questions.diagnosis` names it, "" if unknown.
             - health: str; `ok`, or what was wrong with its curves, likewise.
             - weights: str; a digest of the final weights, "" if unknown.
             - restarts: int64; how often it was taken up again from a checkpoint.

@@ -16,12 +16,12 @@ import yaml
 from scipy import stats
 
 import conf
-from analysis import scaling_laws
-from analysis.command_line import settings_of
-from analysis.convergence import conclusive, is_measured
-from analysis.errors import AnalysisError
+from analysis import AnalysisError
+from analysis.document.command_line import settings_of
 from analysis.load import Study, load_study
-from analysis.stats import CONFIDENCE
+from analysis.questions import scaling_laws
+from analysis.questions.convergence import conclusive, is_measured
+from analysis.stats.seeds import CONFIDENCE
 from experiments.metrics import TIME_PARTS
 
 USAGE = (

@@ -22,14 +22,14 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from analysis.answer import Answer, answers, caveats, closing_table, recommended_command, without_episodes
-from analysis.command_line import settings_of
-from analysis.convergence import SPEEDS, concluding, is_measured
-from analysis.errors import AnalysisError
-from analysis.figures import across, by_env
+from analysis import AnalysisError
+from analysis.document.answer import Answer, answers, caveats, closing_table, recommended_command, without_episodes
+from analysis.document.command_line import settings_of
+from analysis.document.sections import across, by_env
+from analysis.document.wording import FORMS
 from analysis.load import Study, load_study
-from analysis.search_results import seeds_named, spent
-from analysis.wording import FORMS
+from analysis.questions.convergence import SPEEDS, concluding, is_measured
+from analysis.questions.search import seeds_named, spent
 
 SEED = 0
 """Of the draws behind a report: the same study gives the same report."""
@@ -187,7 +187,7 @@ def _output_dir(tracking_uri: str) -> Path:
 
 def _environment() -> jinja2.Environment:
     markdown = MarkdownIt("commonmark", {"html": False})
-    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    loader = jinja2.FileSystemLoader(Path(__file__).parent / "document")
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["inline"] = lambda text: Markup(markdown.renderInline(text))  # it escapes what is no Markdown
     return environment

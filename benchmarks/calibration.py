@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from analysis.stats import (
+from analysis.stats.seeds import (
     Array,
     Estimates,
     Statistic,

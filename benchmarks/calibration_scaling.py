@@ -1,4 +1,4 @@
-"""How often the 95% intervals of `analysis.scaling` cover the truth, on simulated studies.
+"""How often the 95% intervals of `analysis.questions.learning_rate_batch` cover the truth, on simulated studies.
 
 The simulated curves are shaped like PPO's on CartPole: a slow rise with the learning rate, a top, and a fall that levels off; the noise
 grows towards high learning rates, where single seeds collapse. Batches differ in level, height and width, as measured ones do.
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.scaling import batch_tradeoff, best_learning_rates, exponent
+from analysis.questions.learning_rate_batch import batch_tradeoff, best_learning_rates, exponent
 
 Array = npt.NDArray[np.float64]
 

@@ -2,7 +2,7 @@
 
 python -m benchmarks.driver [--measure FILE] [--without MEASURE ...] [--stub] -- <overrides as for experiments/run.py>
 
-The instruments and the switches are put in place of names in `experiments.study`.
+The instruments and the switches are put in place of names in `experiments.study.driver`.
 """
 
 import argparse
@@ -18,8 +18,10 @@ from typing import Any
 
 from ray.tune import TuneConfig
 
-from experiments import run, search_plan, study
-from experiments.driver_callback import DriverCallback
+from experiments import run
+from experiments.planning import search_plan
+from experiments.study import driver as study
+from experiments.study.driver_callback import DriverCallback
 from experiments.tracking.store import Store
 from experiments.tracking.writer import Operation, Writer
 

@@ -21,7 +21,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from experiments.provenance import git_state, host, versions
+from experiments.tracking.provenance import git_state, host, versions
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "benchmarks"

@@ -1,4 +1,4 @@
-"""How often the 95% intervals of `analysis.scaling_laws` hold the truth, on simulated throughputs that follow the laws, or do not."""
+"""How often the 95% intervals of `questions.scaling_laws` hold the truth, on simulated throughputs that follow its laws, or do not."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.scaling_laws import ScalingFit, fit, hold_out
+from analysis.questions.scaling_laws import ScalingFit, fit, hold_out
 from benchmarks.harness import Report, Table, command_line, say
 
 Array = npt.NDArray[np.float64]

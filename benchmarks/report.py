@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from analysis.stats import TRIM, Array, bootstrap_intervals, moderated_intervals
+from analysis.stats.seeds import TRIM, Array, bootstrap_intervals, moderated_intervals
 from benchmarks.harness import Report, Table, against, command_line, ratio, run, say, spread, suite_command, take_turns
 
 REPORT_TARGET_S = 20.0

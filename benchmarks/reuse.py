@@ -9,12 +9,12 @@ import hydra
 import ray
 
 from benchmarks.harness import ROOT, Report, Table, against, command_line, ratios, spread
-from experiments.plan import make_plan
-from experiments.resources import Cluster, Node
-from experiments.run import composer, split_space
-from experiments.schema import HardwareSettings
-from experiments.study import start_ray
-from experiments.trial import FOLDER, MEASURE_SYSTEM, TRIAL, Trial
+from experiments.config.compose import composer, split_space
+from experiments.config.schema import HardwareSettings
+from experiments.planning.plan import make_plan
+from experiments.planning.resources import Cluster, Node
+from experiments.study.driver import start_ray
+from experiments.trial.trainable import FOLDER, MEASURE_SYSTEM, TRIAL, Trial
 
 TARGET_S = 0.7
 STEPS = 2000

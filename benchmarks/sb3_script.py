@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from experiments.seeding import Role, stream_seed
+from experiments.rllib.seeding import Role, stream_seed
 
 NUM_ENVS, NUM_STEPS = 16, 64
 

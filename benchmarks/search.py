@@ -16,21 +16,21 @@ import numpy as np
 import pandas as pd
 from ray.tune.schedulers import TrialScheduler
 
-from analysis.decision import decide
-from analysis.stats import leaders, share_interval
+from analysis.questions.decision import decide
+from analysis.stats.seeds import leaders, share_interval
 from benchmarks.harness import Report, Table, command_line
 from benchmarks.search_table import DATA
-from experiments.agenda import Agenda, Limits
-from experiments.early_stopping import RETURN, EarlyStopping, rule_of
-from experiments.optuna_search import Suggested
-from experiments.racing import Racing
-from experiments.resources import Cluster, Node
-from experiments.run import CONF, composer, split_space
-from experiments.schema import Asha
-from experiments.search import Point, parse_space
-from experiments.search_plan import SearchPlan, plan_study
-from experiments.strategy import CONFIRM, FINISHED, STOPPED, Ask, Confirming, Ended, Listed, Signal, Strategy, key_of
-from experiments.study_folder import StudyFolder
+from experiments.config.compose import CONF, composer, split_space
+from experiments.config.schema import Asha
+from experiments.config.space import Point, parse_space
+from experiments.planning.resources import Cluster, Node
+from experiments.planning.search_plan import SearchPlan, plan_study
+from experiments.search.optuna_search import Suggested
+from experiments.search.racing import Racing
+from experiments.search.strategy import CONFIRM, FINISHED, STOPPED, Ask, Confirming, Ended, Listed, Signal, Strategy, key_of
+from experiments.search.trial_queue import Agenda, Limits
+from experiments.study.early_stopping import RETURN, EarlyStopping, rule_of
+from experiments.study.folder import StudyFolder
 
 REPLAYS, QUICK_REPLAYS = 400, 4
 SUGGESTIONS, QUICK_SUGGESTIONS = 500, 10

@@ -8,7 +8,7 @@ from typing import Any
 from ray.tune import Trainable
 
 from experiments.metrics import METRICS
-from experiments.trial import AT_MS, REPRODUCIBLE, RESTARTS, STEP, TRIAL, UNSAVED, WEIGHTS
+from experiments.trial.trainable import AT_MS, REPRODUCIBLE, RESTARTS, STEP, TRIAL, UNSAVED, WEIGHTS
 
 
 class StubTrial(Trainable):  # type: ignore[misc]  # Tune ships no type information

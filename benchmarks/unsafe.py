@@ -2,8 +2,8 @@
 
 import torch
 
-from experiments.trial import Trial
-from experiments.trial_folder import Report, TrialFolder
+from experiments.trial.folder import Report, TrialFolder
+from experiments.trial.trainable import Trial
 
 
 class _Forgetful(TrialFolder):

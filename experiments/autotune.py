@@ -25,16 +25,16 @@ import hydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.contest import Bounds, Ratio, Setting, contest, neighbours, ratio, rounds
-from experiments.errors import ConfigurationError, reason_of
-from experiments.outputs import check_writable
-from experiments.run import CONF, LOG_WIDTH, check_choices, composer, refuse
-from experiments.schema import NAME, parse
+from experiments.config.compose import CONF, check_choices, composer, refuse
+from experiments.config.errors import ConfigurationError, reason_of
+from experiments.config.output_dir import check_writable
+from experiments.config.schema import NAME, parse
+from experiments.search.contest import Bounds, Ratio, Setting, contest, neighbours, ratio, rounds
 
 if TYPE_CHECKING:  # Ray is imported once the command line is known to be good: it takes seconds
-    from experiments.plan import Configuration
-    from experiments.resolve import TrialConfig
-    from experiments.resources import Cluster
+    from experiments.config.trial_config import TrialConfig
+    from experiments.planning.plan import Configuration
+    from experiments.planning.resources import Cluster
 
 HELP = """\
 Finds the runner, environment and vectorisation setting with the highest throughput on this machine or cluster, and writes it as a
@@ -170,12 +170,12 @@ def autotune(arguments: Sequence[str]) -> int:
     check_writable(output_dir)
 
     import ray
-    from rich.console import Console
 
-    from experiments.study import cluster_of, quiet, start_ray
+    from experiments.study import progress
+    from experiments.study.driver import cluster_of, quiet, start_ray
 
     quiet()
-    console = Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
+    console = progress.console()
     hardware = suite.hardware
     try:
         cluster = cluster_of(hardware)
@@ -257,8 +257,8 @@ class _Contender:
     """A setting with its algorithm, ready to be measured."""
 
     def __init__(self, trial: "TrialConfig") -> None:
-        from experiments import runner_pool
-        from experiments.algorithm import build_algorithm_config
+        from experiments.rllib import runner_pool
+        from experiments.rllib.building import build_algorithm_config
 
         runner_pool.use()
         config = build_algorithm_config(trial)
@@ -305,8 +305,8 @@ class _Tuner:
             deadline: On the monotonic clock.
             say: Takes a line for the terminal.
         """
-        from experiments.algorithm import has_vector_entry_point, is_asynchronous
-        from experiments.plan import make_plan
+        from experiments.planning.plan import make_plan
+        from experiments.rllib.building import has_vector_entry_point, is_asynchronous
 
         self._composed, self._cluster, self._deadline, self._say = composed, cluster, deadline, say
         self._began = time.monotonic()
@@ -334,8 +334,8 @@ class _Tuner:
 
     def _configuration(self, setting: Setting) -> "Configuration":
         """A setting, ready to run, however many CPUs it takes."""
-        from experiments.plan import make_plan
-        from experiments.resources import Cluster, Node
+        from experiments.planning.plan import make_plan
+        from experiments.planning.resources import Cluster, Node
 
         hardware = {
             **self._composed["hardware"],

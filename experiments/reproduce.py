@@ -12,18 +12,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.comparison import Change, CurveComparison, Judgement, Verdict, changes, compare_curves, judge
-from experiments.errors import ConfigurationError, first_line
-from experiments.outputs import check_writable
-from experiments.provenance import without_passwords
-from experiments.resolve import TrialConfig
-from experiments.tracking.read import SCORE, Archive, LoggedTrial
+from analysis.stats.curves import CurveComparison, Judgement, Verdict, compare_curves, judge
+from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.output_dir import check_writable
+from experiments.config.trial_config import TrialConfig
+from experiments.tracking.archive import SCORE, Archive, LoggedTrial
+from experiments.tracking.provenance import without_passwords
+from experiments.tracking.provenance_changes import Change, changes
 
 if TYPE_CHECKING:  # Ray is imported once the record is known to be good: it takes seconds
-    from experiments.plan import Plan
-    from experiments.resources import Cluster
-    from experiments.schema import HardwareSettings
-    from experiments.study import StudyOutcome
+    from experiments.config.schema import HardwareSettings
+    from experiments.planning.plan import Plan
+    from experiments.planning.resources import Cluster
+    from experiments.study.driver import StudyOutcome
 
 HELP = """\
 Runs a logged trial again, from what its run in MLflow recorded, and says whether it came out the same.
@@ -49,8 +50,6 @@ STUDY = "reproduce"
 TIMEOUT_S = 30.0
 EXIT_CODES = {Verdict.IDENTICAL: 0, Verdict.EQUIVALENT: 0, Verdict.DIFFERENT: 1, Verdict.UNDECIDED: 1, Verdict.FAILED: 1}
 REFUSED = 2
-LOG_WIDTH = 140
-"""Columns of a log file."""
 MOST_TOLD = 8
 """Values and changes that are told in words; verdict.json has all."""
 
@@ -118,19 +117,18 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
     trial = recorded_trial(first)
 
     import ray
-    from rich.console import Console
 
-    from experiments.algorithm import promises_bits
-    from experiments.progress import plan_lines
-    from experiments.schema import HardwareSettings
-    from experiments.study import cluster_of, quiet, run_study, start_ray
+    from experiments.config.schema import HardwareSettings
+    from experiments.rllib.building import promises_bits
+    from experiments.study import progress
+    from experiments.study.driver import cluster_of, quiet, run_study, start_ray
 
     quiet()
-    console = Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
+    console = progress.console()
     hardware = HardwareSettings(first.tags.get("hardware", "recorded"), address, threads_per_process=trial.threads_per_process)
     try:
         plan = plan_again(trial, first, hardware, cluster_of(hardware), tracking_uri, output_dir)
-        for line in plan_lines(plan):
+        for line in progress.plan_lines(plan):
             console.print(line, highlight=False, soft_wrap=True)
         if not ray.is_initialized():
             start_ray(plan.suite.hardware)
@@ -205,8 +203,8 @@ def plan_again(
     Raises:
         ConfigurationError: Its environment is not installed, or its processes do not fit.
     """
-    from experiments.plan import make_plan
-    from experiments.resources import local_machine
+    from experiments.planning.plan import make_plan
+    from experiments.planning.resources import local_machine
 
     own = (
         "seed",
@@ -253,8 +251,7 @@ def cpus_to_declare(trial: TrialConfig, first: LoggedTrial, cluster: "Cluster") 
     Raises:
         ConfigurationError: It would not be the same trial there.
     """
-    from experiments.algorithm import build_algorithm_config, is_asynchronous
-    from experiments.resources import request_for
+    from experiments.rllib.building import build_algorithm_config, is_asynchronous, request_for
 
     need = request_for(build_algorithm_config(trial)).required_resources
     cpus, gpus = math.ceil(need.get("CPU", 0)), need.get("GPU", 0)

@@ -11,36 +11,29 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-import conf
-from experiments import views
-from experiments.errors import ConfigurationError, first_line
-from experiments.outputs import check_writable
-from experiments.provenance import without_passwords
-from experiments.resolve import Compose
-from experiments.schema import SuiteConfig, parse
-from experiments.search import points, starts_from, value_at
+from experiments.config.compose import check_axes_are_free, check_choices, composer, refuse, split_space
+from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.output_dir import check_writable
+from experiments.config.schema import SuiteConfig, parse
+from experiments.config.space import points
+from experiments.config.trial_config import Compose
+from experiments.tracking import views
+from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import STUDY_FOLDER, Store, check_store, store_uri
 from experiments.tracking.writer import STUDY_RUN
 
-CONF = Path(conf.__file__).parent
-INVALID = 2
-"""Exit code: nothing was started."""
-LOG_WIDTH = 140
-"""Columns of a log file."""
 STORE_WAIT_S = 10.0
 """How long a server may take to say where a study's folder is."""
 
 _given_spaces: list[str] = []
-_show_traceback = "HYDRA_FULL_ERROR" in os.environ
 
 
 def main() -> None:
@@ -69,75 +62,6 @@ def _study(config: DictConfig) -> None:
         sys.exit(run(compose))
     except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
         refuse(error)
-
-
-def check_choices(arguments: Sequence[str]) -> None:
-    """Make sure that each group is given the name of one of its files.
-
-    Hydra crashes at `algorithm=true`, and passes over an unknown `tuned=`.
-
-    Raises:
-        ConfigurationError: One is not.
-    """
-    if not {"--multirun", "-m"}.isdisjoint(arguments):  # a comma separates the choices of several runs
-        return
-    for argument in arguments:
-        group, given, name = argument.lstrip("+").partition("=")
-        files = sorted(f.stem for f in (CONF / group).glob("*.yaml")) if given and group else []
-        if files and name.strip("'\"") not in (*files, "null"):
-            raise ConfigurationError(f"{argument}: conf/{group} has no file {name}.yaml. There are: {', '.join(files)}.")
-
-
-def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The command line without `study.space={...}`, and that: it replaces the study's space, and Hydra would merge the two."""
-    given = [a for a in arguments if a.lstrip("+").startswith("study.space=")]
-    return [a for a in arguments if a not in given], given
-
-
-def refuse(error: Exception) -> NoReturn:
-    """Say what is wrong and exit: nothing was started."""
-    if _show_traceback:
-        raise error
-    causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]
-    lines = [line for e in causes if e is not None for line in str(e).strip().splitlines() if line.strip()]
-    print("error: " + "\n".join(dict.fromkeys(lines)), file=sys.stderr)
-    sys.exit(INVALID)
-
-
-def check_axes_are_free(composed: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Make sure that no override sets what the space varies: it would have no effect.
-
-    Raises:
-        ConfigurationError: One does.
-    """
-    space = (composed.get("study") or {}).get("space") or {}
-    for override in overrides:
-        key = override.lstrip("+~").partition("=")[0]
-        if isinstance(space, Mapping) and key in space and not starts_from(space[key], value_at(composed, key)):
-            raise ConfigurationError(
-                f"{override}: has no effect, since the study varies {key}: {space[key]}. "
-                f"Give the study another space, for example 'study.space={{}}' for a single configuration."
-            )
-
-
-def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
-    """Composes the command line's configuration, with other group choices where a study's space asks for them.
-
-    Args:
-        config: As composed by Hydra.
-        overrides: The command line's overrides.
-    """
-    given = split_space(overrides)[1]
-
-    def compose(choices: Mapping[str, str]) -> Mapping[str, Any]:
-        kept = [o for o in split_space(overrides)[0] if o.partition("=")[0] not in choices]
-        chosen = [f"{group}={name}" for group, name in choices.items()]
-        composed = _plain(hydra.compose("config", overrides=[*chosen, *kept]) if choices else config)
-        if given and isinstance(composed.get("study"), dict):
-            composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
-        return composed
-
-    return compose
 
 
 def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
@@ -172,15 +96,14 @@ def run(compose: Compose) -> int:
     check_store(uri, suite.tracking.timeout_s)
 
     import ray
-    from rich.console import Console
 
-    from experiments import progress
-    from experiments.search_plan import plan_study
-    from experiments.study import cluster_of, quiet, resume_study, run_study, start_ray
-    from experiments.study_folder import StudyFolder
+    from experiments.planning.search_plan import plan_study
+    from experiments.study import progress
+    from experiments.study.driver import cluster_of, quiet, resume_study, run_study, start_ray
+    from experiments.study.folder import StudyFolder
 
     quiet()
-    console = Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
+    console = progress.console()
     folder = None if suite.resume is None else StudyFolder(_folder_of(suite.resume, uri, output_dir))
     hardware = suite.hardware if folder is None else folder.hardware(suite.hardware.address)
     outcome = None
@@ -219,8 +142,8 @@ def run(compose: Compose) -> int:
 
 def _conclusions(outcome: Any, exclusive: bool) -> list[Any]:
     """The closing table and the answers; why there are none, if they cannot be drawn."""
-    from analysis.answer import answers, closing_table
-    from experiments.progress import outcome_table
+    from analysis.document.answer import answers, closing_table
+    from experiments.study.progress import outcome_table
 
     if outcome.runs.empty:
         return ["answer      none: no trial has started"]
@@ -233,7 +156,7 @@ def _conclusions(outcome: Any, exclusive: bool) -> list[Any]:
 
 def _report(outcome: Any, uri: str, output_dir: Path) -> str:
     """Write the study's report, attach it to its run, and say where it is, or why there is none."""
-    from analysis.errors import AnalysisError
+    from analysis import AnalysisError
     from analysis.load import load_study
     from analysis.report import default_path, publish
 
@@ -253,7 +176,7 @@ def _report(outcome: Any, uri: str, output_dir: Path) -> str:
 
 def _estimate(plan: Any, uri: str, output_dir: Path) -> str:
     """How long the study will take, from what has run before."""
-    from experiments.progress import duration
+    from experiments.study.progress import duration
 
     if (how := plan.suite.measurement) is not None:
         runners = sum(c.layout.num_env_runners for c in plan.configurations) * len(plan.seeds) * plan.repeats
@@ -320,7 +243,7 @@ def _folder_of(resume: str, uri: str, output_dir: Path) -> Path:
 
 def _where(plan: Any, outcome: Any, uri: str, resume: str) -> list[str]:
     """Where the results are and how to open them."""
-    from experiments.tracking.callback import INDEX_EXPERIMENT
+    from experiments.tracking.listener import INDEX_EXPERIMENT
 
     lines = []
     if outcome.limit:
@@ -350,12 +273,6 @@ def _where(plan: Any, outcome: Any, uri: str, resume: str) -> list[str]:
         lines.append(f"MLflow did not take {outcome.undelivered} writes. Deliver them, when it is back, with")
         lines.append(f"deliver     {resume}")
     return lines
-
-
-def _plain(config: DictConfig) -> dict[str, Any]:
-    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    assert isinstance(plain, dict)
-    return {str(k): v for k, v in plain.items() if k != "hydra"}
 
 
 if __name__ == "__main__":

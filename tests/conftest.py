@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import hydra
@@ -12,20 +12,18 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices here are small: threads only get into each other's way
-os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])  # Ray's workers find tiny_envs
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(ROOT / "tests/support"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+)  # Ray's workers find tiny_envs
 
-from experiments.plan import Plan  # noqa: E402
-from experiments.resources import Cluster, Node  # noqa: E402
-from experiments.run import check_axes_are_free, composer, split_space  # noqa: E402
-from experiments.schema import HardwareSettings  # noqa: E402
-from experiments.search_plan import plan_study  # noqa: E402
+from experiments.config.compose import check_axes_are_free, composer, split_space  # noqa: E402
+from experiments.config.schema import HardwareSettings  # noqa: E402
+from experiments.planning.plan import Plan  # noqa: E402
+from experiments.planning.resources import Cluster, Node  # noqa: E402
+from experiments.planning.search_plan import plan_study  # noqa: E402
+from tests.support.suite import PlanOf, RunSuite  # noqa: E402
 
 torch.set_num_threads(1)
-
-PlanOf = Callable[..., Plan]
-RunSuite = Callable[..., subprocess.CompletedProcess[str]]
-
-TINY = ("study=smoke", "budget_env_steps=2048", "report_every_env_steps=1024", "algorithm.training.train_batch_size_per_learner=512")
 
 
 @pytest.fixture
@@ -55,7 +53,7 @@ def ray_instance(no_ray_afterwards: None) -> None:
     """One Ray instance for all tests that need one; another one after a test that runs a command, which stops it."""
     import ray
 
-    from experiments.study import start_ray
+    from experiments.study.driver import start_ray
 
     if not ray.is_initialized():
         start_ray(HardwareSettings("test", num_cpus=4, num_gpus=0))

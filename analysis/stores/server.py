@@ -16,10 +16,10 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from analysis.errors import AnalysisError
+from analysis import AnalysisError
 from analysis.stores.cache import PointCache
 from analysis.stores.records import Latest, Points, Run
-from experiments.provenance import without_passwords
+from experiments.tracking.provenance import without_passwords
 
 MAX_POINTS = 25_000
 """That the bulk endpoint answers (`get_metric_history_bulk_handler` in mlflow/server/handlers.py); it takes 100 runs at most."""

@@ -19,7 +19,7 @@ from urllib.request import url2pathname
 import adbc_driver_sqlite.dbapi as adbc
 import numpy as np
 
-from analysis.errors import AnalysisError
+from analysis import AnalysisError
 from analysis.stores.records import Latest, Points, Run
 
 WAIT_S = 20

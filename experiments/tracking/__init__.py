@@ -1,1 +1,1 @@
-"""The only writer to MLflow: `store` talks to it, `writer` delivers in the background, `callback` turns Tune's events into runs."""
+"""What happens in a study, written to MLflow: writer, store, views, provenance."""

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from experiments.errors import first_line
+from experiments.config.errors import first_line
 from experiments.tracking.store import Store
 
 TIMEOUT_S = 30.0

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlparse
 
-from experiments import views
-from experiments.errors import ConfigurationError, first_line
-from experiments.outputs import check_writable
-from experiments.provenance import without_passwords
-from experiments.schema import TrackingSettings
+from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.output_dir import check_writable
+from experiments.config.schema import TrackingSettings
+from experiments.tracking import views
+from experiments.tracking.provenance import without_passwords
 
 STUDY_FOLDER = "study_folder"
 """Tag of a study's run: where its state and its checkpoints are."""

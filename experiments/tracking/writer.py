@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice, takewhile
 from typing import Any
 
-from experiments.errors import first_line
+from experiments.config.errors import first_line
 from experiments.tracking.store import FILES, MAX_VALUES, Store, StoreError
 
 RETRY_S = 2.0

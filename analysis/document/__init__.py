@@ -1,0 +1,1 @@
+"""The report's parts: answer, wording, sections, template."""

@@ -1,0 +1,345 @@
+"""What the notebooks of this folder show a study with. As a command, it runs them again and keeps what they show.
+
+python -m analysis.document.notebooks [study=<name or study run id>] [tracking_uri=...]
+"""
+
+import io
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from IPython.display import Image, Markdown, display
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis import AnalysisError
+from analysis.document.answer import answers, recommended_command
+from analysis.document.sections import Section, by_env
+from analysis.document.wording import code, named, with_interval
+from analysis.load import Study
+from analysis.plots.text import rate, readable
+from analysis.questions import learning_rate_batch as scaling
+from analysis.questions import throughput
+from analysis.questions.search import seeds_named
+
+FOLDER = Path(__file__).resolve().parent.parent
+DPI = 110
+TIMEOUT_S = 300
+PARAMETERS = "parameters"
+"""Tag of the cell that says which study."""
+
+
+# What a notebook shows.
+
+
+def say(*paragraphs: object) -> None:
+    """Display Markdown; empty paragraphs are left out."""
+    if text := "\n\n".join(filter(None, map(str, paragraphs))):
+        display(Markdown(text))  # type: ignore[no-untyped-call]
+
+
+def introduce(study: Study) -> None:
+    """Display what a study asked, and which of its trials are there."""
+    gaps = study.gaps() or [f"All {len(study.runs)} planned trials finished."]
+    shared = "> **Trials shared the machine.** Seconds and env steps/s compare configurations of this study roughly, and nothing beyond it."
+    say(f"**The question.** {study.question or study.name}", *gaps, *([] if study.runs["exclusive"].all() else [shared]))
+
+
+def show(drawn: Axes | Sequence[Axes] | Figure, caption: str) -> None:
+    """Display a figure and its caption."""
+    figure = drawn if isinstance(drawn, Figure) else (drawn if isinstance(drawn, Axes) else drawn[0]).figure
+    assert isinstance(figure, Figure)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=DPI, metadata={"Software": None})
+    display(Image(data=picture.getvalue(), format="png", alt=caption))  # type: ignore[no-untyped-call]
+    say(f"*{caption}*")
+
+
+def figures(study: Study, rng: np.random.Generator) -> dict[str, list[Section]]:
+    """Environment to the figures that the study's report has of it."""
+    return by_env(study, rng)
+
+
+def show_figures(found: Mapping[str, Sequence[Section]], key: str, otherwise: str) -> None:
+    """Display figures of the report.
+
+    Args:
+        found: From `figures`.
+        key: Of the figure; or what the keys of several begin with, up to a dash.
+        otherwise: Said if the study has no such figure.
+    """
+    for env, of_env in found.items():
+        chosen = [d for section in of_env for d in section.figures if d.key == key or d.key.startswith(f"{key}-")]
+        if len(found) > 1:
+            say(f"**{env}**")
+        for drawn in chosen:
+            show(drawn.figure, drawn.caption)
+        if not chosen:
+            say(f"*No figure: {otherwise}.*")
+
+
+def show_sentences(found: Mapping[str, Sequence[Section]], key: str, otherwise: str) -> None:
+    """Display what a section of the report says in words.
+
+    Args:
+        found: From `figures`.
+        key: Of the section.
+        otherwise: Said if it says nothing.
+    """
+    for env, of_env in found.items():
+        sentences = [sentence for section in of_env if section.key == key for sentence in section.sentences]
+        say(*([f"**{env}**"] if len(found) > 1 else []), *(sentences or [f"*Nothing: {otherwise}.*"]))
+
+
+def table(summary: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
+    """A summary to read: estimates with their 95% intervals in brackets, a column a measure.
+
+    Args:
+        summary: As `convergence.summarise` gives it.
+        measures: Of `convergence.MEASURES`. In times to target, `>=` marks a configuration with seeds that never hold it.
+    """
+    columns = {"configuration": summary["config"].astype(str)}
+    columns["seeds finished"] = [f"{n} of {of}" for n, of in zip(summary["num_seeds"], summary["num_planned"], strict=True)]
+    if summary["target"].notna().any():
+        columns["seeds at target"] = [f"{n} of {of}" for n, of in zip(summary["num_reached"], summary["num_seeds"], strict=True)]
+    for measure in measures:
+        columns[readable(measure)] = [_text(row, measure) for row in summary.to_dict("records")]
+    return pd.DataFrame(columns).set_index("configuration")
+
+
+def _text(row: Mapping[str, Any], measure: str) -> str:
+    bound = measure.endswith("to_target") and 0 < row["num_reached"] < row["num_seeds"]
+    never = measure.endswith("to_target") and row["num_seeds"] and not row["num_reached"]
+    return "never" if never else f"{'>= ' if bound else ''}{with_interval(row, measure)}"
+
+
+def fastest(summary: pd.DataFrame) -> str:
+    """Which configuration runs fastest, in a sentence."""
+    known = summary[summary["env_steps_per_s"].notna()]
+    if known.empty:
+        return "No finished trial has a throughput."
+    rows = known.sort_values("env_steps_per_s", kind="stable").to_dict("records")
+    slow, fast = ((row, with_interval(row, "env_steps_per_s")) for row in (rows[0], rows[-1]))
+    if len(rows) == 1:
+        return f"{code(fast[0]['config'])} runs at {fast[1]} env steps/s."
+    return f"The fastest is {code(fast[0]['config'])} at {fast[1]} env steps/s, the slowest {code(slow[0]['config'])} at {slow[1]}."
+
+
+def on_the_front(summary: pd.DataFrame) -> str:
+    """Which configurations nothing beats in both env steps and seconds to target, in a sentence."""
+    costs = throughput.pareto(summary)
+    if costs.empty:
+        return "No seed holds a target, so there is no front of env steps against seconds to it."
+    front = costs[costs["on_front"]].sort_values("seconds_to_target")
+    return f"Nothing beats {named(list(front['config']))} in both env steps and seconds to target."
+
+
+def comparisons(pairs: pd.DataFrame, chosen: str | None) -> pd.DataFrame:
+    """One configuration against each of the others, the surest difference first.
+
+    Args:
+        pairs: From `convergence.pairwise`.
+        chosen: The configuration.
+    """
+    swapped = (pairs["config_b"] == chosen).to_numpy()
+    sign = np.where(swapped, -1, 1)
+    a_better, names = pairs["probability_of_improvement"], ("config_a", "config_b")
+    first, second = (pairs[name].astype(str) for name in names)
+    ends = ("difference_high", "difference_low")
+    found = pd.DataFrame(
+        {
+            "against": np.where(swapped, first, second),
+            "difference": sign * pairs["difference"] + 0.0,  # no -0
+            "difference_low": np.where(swapped, -pairs[ends[0]], pairs[ends[1]]),
+            "difference_high": np.where(swapped, -pairs[ends[1]], pairs[ends[0]]),
+            "p, corrected (Holm)": pairs["p_adjusted"].round(3),
+            "chance to do better (%)": (100 * np.where(swapped, 1 - a_better, a_better)).round(),
+            "common seeds": pairs["num_seeds"],
+            "p": pairs["p"],
+        }
+    )[swapped | (first == chosen).to_numpy()].sort_values("p", kind="stable")
+    found.insert(1, "mean difference [95% interval]", _with_ends(found, "difference", "{:,.1f}".format))
+    return found.drop(columns=["difference", "difference_low", "difference_high", "p"]).set_index("against")
+
+
+@dataclass(frozen=True)
+class LrBatch:
+    """A part of a study in which only learning rate and batch differ.
+
+    Attributes:
+        label: What tells the part from the others; "" if it is the whole study.
+        runs: Its rows.
+        best: From `scaling.best_learning_rates`.
+        exponent: By area under the curve.
+        tradeoff: Env steps against updates to target.
+    """
+
+    label: str
+    runs: pd.DataFrame
+    best: pd.DataFrame
+    exponent: scaling.Exponent
+    tradeoff: scaling.Tradeoff
+
+
+def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
+    """The parts of a study in which learning rate and batch are searched; says why where there is none."""
+    if not {"lr", "train_batch_size_total"} <= set(study.axes):
+        axes = ", ".join(map(readable, study.axes)) or "nothing"
+        say(f"**This study does not search learning rate and train batch together** (but {axes}): it has no answer to this question.")
+        return []
+    parts = []
+    for env, of_env in study.runs.groupby("env", observed=True, sort=False):
+        for within, runs in scaling.slices(of_env):
+            label = " ".join(word for word in (str(env) if study.runs["env"].nunique() > 1 else "", within) if word)
+            try:
+                best, exponent = scaling.best_learning_rates(runs, rng), scaling.exponent(runs)
+                parts.append(LrBatch(label, runs, best, exponent, scaling.batch_tradeoff(runs, rng)))
+            except AnalysisError as error:
+                say(f"{label}: {error}" if label else error)
+    return parts
+
+
+def best_table(best: pd.DataFrame) -> pd.DataFrame:
+    """`scaling.best_learning_rates` to read."""
+    columns = {"train batch (env steps)": best["train_batch_size_total"], "best learning rate": _with_ends(best, "best_lr", _two_digits)}
+    columns["best of the grid"] = best["grid_best_lr"].map(rate)
+    columns["open below"], columns["open above"] = (best[end].map({True: "yes", False: ""}) for end in ("low_open", "high_open"))
+    columns["seeds"] = best["num_seeds"]
+    return pd.DataFrame(columns).set_index("train batch (env steps)")
+
+
+def _two_digits(value: float) -> str:
+    return rate(float(f"{value:.2g}"))
+
+
+def exponent_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """The exponent and the verdicts on the rules, a row for each measure that "best" can be judged by.
+
+    Args:
+        runs: Of an `LrBatch`.
+    """
+    rows = []
+    for measure in scaling.MEASURES:
+        try:
+            found = scaling.exponent(runs, measure)
+        except AnalysisError:  # an env without a target has no env steps to it
+            continue
+        verdicts = {f"{rule} ({scaling.RULES[rule]:g})": "rejected" if out else "not rejected" for rule, out in found.rejected.items()}
+        row = {"judged by": readable(measure), "exponent": found.estimate, "low": found.low, "high": found.high}
+        rows.append({**row, **verdicts, "batches": found.num_batches, "seeds": found.num_seeds})
+    table = pd.DataFrame(rows)
+    return table.set_index("judged by").round(2) if rows else table
+
+
+def tradeoff_table(batches: pd.DataFrame) -> pd.DataFrame:
+    """`scaling.Tradeoff.batches` to read."""
+    columns = {"train batch (env steps)": batches["train_batch_size_total"], "learning rate": batches["lr"].map(rate)}
+    for cost in ("env_steps_to_target", "updates_to_target"):
+        columns[readable(cost)] = _with_ends(batches, cost, "{:,.0f}".format)
+    columns["seeds at target"] = [f"{n} of {of}" for n, of in zip(batches["num_reached"], batches["num_seeds"], strict=True)]
+    return pd.DataFrame(columns).set_index("train batch (env steps)")
+
+
+def _with_ends(frame: pd.DataFrame, name: str, form: Callable[[float], str]) -> list[str]:
+    """An estimate and its interval, row by row."""
+    texts = []
+    for x, low, high in zip(frame[name], frame[f"{name}_low"], frame[f"{name}_high"], strict=True):
+        texts.append("-" if np.isnan(x) else form(x) if np.isnan(low) else f"{form(x)} [{form(low)}, {form(high)}]")
+    return texts
+
+
+def record(study: Study) -> pd.DataFrame:
+    """What the study's run says about where its results come from; without names of the machine and its folders."""
+    facts = study.provenance
+    machine = {name: value for name, value in (facts.get("host") or {}).items() if name not in ("host", "platform")}
+    changes = ("yes: the artifact uncommitted.diff" if facts["dirty"] else "no") if "dirty" in facts else "unknown"
+    shown = {
+        "commit": facts.get("commit") or "unknown",
+        "uncommitted changes": changes,
+        **{f"version of {package}": version for package, version in (facts.get("versions") or {}).items()},
+        **machine,
+        "command": command(study),
+        "seeds": seeds_named(study.runs, study.seeds),
+        "started (UTC)": f"{study.started:%Y-%m-%d %H:%M}",
+    }
+    return pd.DataFrame({"recorded": shown}).rename_axis("what")
+
+
+def command(study: Study) -> str:
+    """The command line that ran a study, without where it put its results."""
+    return shlex.join(w for w in shlex.split(study.command) if w.partition("=")[0] not in ("output_dir", "tracking.uri", "tracking"))
+
+
+def confirmations(study: Study) -> list[str]:
+    """The command lines that run the chosen configurations on seeds that the study has not seen, as Markdown."""
+    chosen = [study.points.get(a.decision.chosen or "") for a in answers(study.runs)]
+    seeds = [*study.seeds, *study.runs["seed"]]
+    return [f"```sh\n{recommended_command(command(study), point, study.name, seeds)}\n```" for point in chosen if point]
+
+
+# Running them again.
+
+
+def execute(path: Path, cwd: Path, study: str | None = None, tracking_uri: str | None = None) -> Any:
+    """Run a notebook from top to bottom with this interpreter.
+
+    Args:
+        path: The notebook; the file stays as it is.
+        cwd: Where it runs.
+        study: Its parameter STUDY.
+        tracking_uri: Its parameter TRACKING_URI.
+
+    Returns:
+        The notebook (nbformat's NotebookNode) with its outputs; its parameters read as in the file.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: A cell failed.
+    """
+    import nbformat
+    from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    given = next(cell for cell in notebook.cells if PARAMETERS in cell.metadata.get("tags", ()))
+    as_written, given.source = given.source, f"STUDY = {study!r}\nTRACKING_URI = {tracking_uri!r}"
+    where = {"metadata": {"path": str(cwd)}}
+    with tempfile.TemporaryDirectory() as folder:
+        kernel = AsyncKernelManager(
+            kernel_name="python3",
+            # Without folders to look in, it is this interpreter, and not one that was registered under that name.
+            kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),
+            # Over Unix sockets: TCP ports are open to everyone on the machine, and ipykernel warns of them.
+            transport="ipc",
+            connection_file=str(Path(folder) / "kernel.json"),
+        )
+        client = NotebookClient(notebook, timeout=TIMEOUT_S, km=kernel, resources=where, record_timing=False)
+        client.execute(cleanup_kc=True)  # which ends the kernel
+    given.source = as_written
+    notebook.metadata["language_info"] = {"name": "python"}  # no diff for every release of Python
+    return notebook
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; its exit code."""
+    import nbformat
+
+    given = dict(word.partition("=")[::2] for word in arguments)
+    if unknown := set(given) - {"study", "tracking_uri"}:
+        print(f"error: {unknown.pop()!r} is not understood. Usage: {(__doc__ or '').splitlines()[2]}", file=sys.stderr)
+        return 2
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        executed = execute(path, Path.cwd(), given.get("study"), given.get("tracking_uri"))
+        nbformat.write(executed, path)  # type: ignore[no-untyped-call]
+        print(path.relative_to(FOLDER.parent))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""One module a question, from a study's frames to its numbers."""

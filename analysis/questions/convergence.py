@@ -1,0 +1,363 @@
+"""How well and how fast configurations learn: pure functions of a study's frames.
+
+A configuration is compared with others on the same environment alone, and only trials that finished count; how many they are stands beside
+every number. Where a seed was run several times, its first run counts: a repeat is no other seed. Frames give an estimate `x` with its 95%
+interval as the columns `x`, `x_low`, `x_high`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from analysis.stats.seeds import (
+    TRIM,
+    UNBOUNDED,
+    Array,
+    Statistic,
+    holm,
+    moderated_intervals,
+    optimality_gap,
+    p_values,
+    paired_differences,
+    probability_of_improvement,
+    share_interval,
+    stratified_bootstrap,
+)
+
+MEASURES: dict[str, Statistic] = {
+    "score": "iqm",
+    "auc": "iqm",
+    "env_steps_to_target": "mean",
+    "seconds_to_target": "mean",
+    "env_steps_per_s": "mean",
+    "trained_steps_per_s": "mean",
+    "train_s": "mean",
+}
+"""Columns of `runs` that are compared, and by which statistic. Times to target are restricted means: a seed that never holds the target
+counts with all that it was given, so that no configuration gains by failing. Every seed is cut off at the same budget, and the restricted
+mean is then the area under the Kaplan-Meier curve up to it (Royston and Parmar 2013)."""
+
+SPEEDS = frozenset({"env_steps_per_s", "trained_steps_per_s"})
+"""Of these, taken on a logarithmic scale: speeds of one study range over decades, and vary by so many percent. Means are geometric."""
+
+SMALLER_IS_BETTER = frozenset({"env_steps_to_target", "seconds_to_target", "train_s"})
+WALL_POINTS = 60
+"""Points of a curve over seconds, whose seeds have no common grid."""
+
+
+def replicates(runs: pd.DataFrame) -> pd.DataFrame:
+    """The trials that stand for their seeds: the first run of each, whatever became of it. A repeat is the same seed once more.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    return runs[runs["repeat"] == 0]
+
+
+def concluding(runs: pd.DataFrame) -> pd.DataFrame:
+    """The trials on which a study's conclusions rest, whatever became of them: of a search, those that confirm what it found.
+
+    What a search has seen flatters what it chose.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    exploratory = runs["exploratory"].astype(bool)
+    if not exploratory.any():
+        return runs
+    kept = runs[~exploratory]
+    return kept.assign(config=kept["config"].cat.remove_unused_categories())
+
+
+def design(runs: pd.DataFrame) -> pd.DataFrame:
+    """The trials of a fixed design, every configuration with every seed, also where others confirm the best of them; none of a search.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    kept = runs[runs["phase"] == "fixed"]
+    return kept.assign(exploratory=False, config=kept["config"].cat.remove_unused_categories())
+
+
+def is_measured(runs: pd.DataFrame) -> bool:
+    """Whether trials measured their throughput, in place of training to a budget: they have no scores.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    return bool((runs["phase"] == "throughput").all())
+
+
+def conclusive(runs: pd.DataFrame) -> pd.DataFrame:
+    """The trials from which conclusions are drawn: finished, at full budget, not exploratory, no repeats; times to target restricted.
+
+    Args:
+        runs: As `analysis.load` gives them.
+
+    Returns:
+        A copy with the column `reached`; in the times to target, seeds that never reached it have their budget, or their seconds.
+    """
+    kept = replicates(runs)
+    kept = kept[(kept["status"] == "finished") & ~kept["exploratory"].astype(bool)].copy()
+    for column in (*MEASURES, "wall_s"):
+        kept[column] = kept[column].astype(float).where(np.isfinite(kept[column].astype(float)))
+    kept["reached"] = kept["env_steps_to_target"].notna()
+    has_target = kept["target"].notna()
+    unreached = has_target & ~kept["reached"]
+    kept["env_steps_to_target"] = kept["env_steps_to_target"].mask(unreached, kept["budget_env_steps"].astype(float))
+    kept["seconds_to_target"] = kept["seconds_to_target"].mask(unreached, kept["train_s"])
+    return kept
+
+
+def by_seed(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """A measure as a matrix, a row a configuration, a column a seed; NaN where there is no value.
+
+    Args:
+        runs: Of one environment.
+        measure: A column of `runs`.
+    """
+    configs = [c for c in runs["config"].cat.categories if (runs["config"] == c).any()]
+    matrix = runs.pivot(index="config", columns="seed", values=measure)
+    return matrix.reindex(configs).astype(float)
+
+
+def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
+    """A row a configuration, in the order of the plan.
+
+    Args:
+        runs: As `analysis.load` gives them, failed and missing trials included.
+        axes: Columns of `runs` that say what a configuration is; one that is none is left out.
+
+    Returns:
+        `config`, `env`, the axes, `budget_env_steps`, `target`, `phase`; `num_planned`, `num_seeds` (finished: what the numbers rest on),
+        `num_reached`; each of `MEASURES` with its interval; `score_mean`, `score_median`, `score_min`, and `score_gap`, the mean shortfall
+        from the target.
+    """
+    finished = conclusive(runs)
+    planned = runs.drop_duplicates("config").set_index("config")
+    table = planned[list(dict.fromkeys(["env", *(a for a in axes if a in runs), "budget_env_steps", "target", "phase"]))].copy()
+    grouped = finished.groupby("config", observed=True)
+    table["num_planned"] = replicates(runs).groupby("config", observed=True)["seed"].count().reindex(table.index).fillna(0).astype(int)
+    table["num_seeds"] = grouped["seed"].count().reindex(table.index).fillna(0).astype(int)
+    table["num_reached"] = grouped["reached"].sum().reindex(table.index).fillna(0).astype(int)
+    for measure in MEASURES:
+        for name in (measure, f"{measure}_low", f"{measure}_high"):
+            table[name] = np.nan
+        for _, part in finished.groupby("env", observed=True, sort=False):
+            matrix = by_seed(part, measure)
+            logarithmic = measure in SPEEDS
+            bounds = UNBOUNDED if logarithmic else _bounds(measure, part)
+            found = moderated_intervals(np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy(), MEASURES[measure], bounds)
+            for end, values in (("", found.estimate), ("_low", found.low), ("_high", found.high)):
+                table.loc[matrix.index, f"{measure}{end}"] = np.exp(values) if logarithmic else values
+    scores = grouped["score"]
+    table["score_mean"], table["score_median"], table["score_min"] = scores.mean(), scores.median(), scores.min()
+    gaps = {c: optimality_gap(g["score"].dropna(), g["target"].iloc[0]) for c, g in grouped if g["score"].notna().any()}
+    table["score_gap"] = pd.Series(gaps, dtype=float).reindex(table.index)
+    return table.reset_index()
+
+
+def _bounds(measure: str, runs: pd.DataFrame) -> tuple[float, float]:
+    if measure in ("score", "auc"):
+        low, high = runs["score_range_low"].iloc[0], runs["score_range_high"].iloc[0]
+        return (float(low) if pd.notna(low) else -np.inf, float(high) if pd.notna(high) else np.inf)
+    high = float(runs["budget_env_steps"].max()) if measure == "env_steps_to_target" else np.inf
+    return (0.0, high)
+
+
+def curve_bands(curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/return_mean", x: str = "env_steps") -> pd.DataFrame:
+    """Curves over seeds: interquartile mean and interval at every point that all seeds of a configuration have.
+
+    Seeds that failed or were interrupted are left out: a curve that lost its worst seeds on the way would rise by that alone.
+
+    Args:
+        curves: As `analysis.load` gives them.
+        runs: Likewise.
+        metric: Which curve.
+        x: `env_steps`, the common report grid; or `wall_s`, seconds since the trial started, seeds interpolated between their reports.
+
+    Returns:
+        `config`, x, `value`, `value_low`, `value_high`, `num_seeds`; empty where the metric was never logged.
+    """
+    shown = replicates(runs)
+    shown = shown[shown["status"].isin(["finished", "running"]) & ~shown["exploratory"].astype(bool)]
+    points = curves[(curves["metric"] == metric) & curves["run_id"].isin(shown["run_id"]) & np.isfinite(curves["value"])]
+    rows = []
+    for env in shown["env"].unique():
+        part = shown[shown["env"] == env]
+        of_config = {}
+        for config, group in points[points["config"].isin(part["config"])].groupby("config", observed=True, sort=False):
+            of_config[config] = _common_grid([seed for _, seed in group.groupby("seed", sort=True)], x)
+        if not of_config:
+            continue
+        num_points = max(len(grid) for grid, _ in of_config.values())
+        num_seeds = max(values.shape[0] for _, values in of_config.values())
+        stacked = np.full((len(of_config), num_seeds, num_points), np.nan)
+        for i, (_, values) in enumerate(of_config.values()):
+            stacked[i, : values.shape[0], : values.shape[1]] = values
+        bounds = _bounds("score", part) if metric.endswith("return_mean") else UNBOUNDED
+        found = moderated_intervals(stacked, "iqm", bounds)
+        for i, (config, (grid, values)) in enumerate(of_config.items()):
+            size = slice(0, len(grid))
+            columns = {"value": found.estimate[i, size], "value_low": found.low[i, size], "value_high": found.high[i, size]}
+            rows.append(pd.DataFrame({"config": config, x: grid, **columns, "num_seeds": values.shape[0]}))
+    if not rows:
+        return pd.DataFrame(columns=["config", x, "value", "value_low", "value_high", "num_seeds"])
+    bands = pd.concat(rows, ignore_index=True)
+    bands["config"] = pd.Categorical(bands["config"], categories=runs["config"].cat.categories, ordered=True)
+    return bands.sort_values(["config", x], ignore_index=True)
+
+
+def _common_grid(seeds: Sequence[pd.DataFrame], x: str) -> tuple[Array, Array]:
+    """The x that all seeds have, and their values there (num_seeds, num_points)."""
+    if x == "env_steps":
+        common = sorted(set.intersection(*(set(s["env_steps"]) for s in seeds)))
+        values = [s.set_index("env_steps")["value"].reindex(common).to_numpy() for s in seeds]
+        return np.asarray(common), np.asarray(values, dtype=float)
+    start, end = max(s[x].min() for s in seeds), min(s[x].max() for s in seeds)
+    grid = np.linspace(start, end, WALL_POINTS if end > start else int(end == start))  # none where no second is common to all
+    ordered = [s.sort_values(x) for s in seeds]
+    return grid, np.asarray([np.interp(grid, s[x], s["value"]) for s in ordered])
+
+
+def pairwise(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
+    """Every pair of configurations of an environment, compared on their common seeds.
+
+    Args:
+        runs: As `analysis.load` gives them.
+        measure: One of `MEASURES`.
+
+    Returns:
+        `config_a`, `config_b`; `difference` of the means, a minus b, with its interval, not corrected; `p`, two-sided, and `p_adjusted`
+        (Holm, over all pairs); `probability_of_improvement`, the chance that a run of a is better than a run of b, with its interval;
+        `num_seeds` in common.
+    """
+    rows: list[dict[str, Any]] = []
+    sign = -1 if measure in SMALLER_IS_BETTER else 1
+    for _, part in conclusive(runs).groupby("env", observed=True, sort=False):
+        matrix = by_seed(part, measure).dropna(how="all")
+        values = matrix.to_numpy()
+        first, second, found = paired_differences(values)
+        p = p_values(found)
+        for k, (a, b) in enumerate(zip(first, second, strict=True)):
+            samples = [sign * row[np.isfinite(row)] for row in (values[a], values[b])]
+            better = probability_of_improvement(*samples)
+            rows.append(
+                {
+                    "config_a": matrix.index[a],
+                    "config_b": matrix.index[b],
+                    "difference": found.estimate[k],
+                    "difference_low": found.low[k],
+                    "difference_high": found.high[k],
+                    "p": p[k],
+                    **{f"probability_of_improvement{end}": value for end, value in zip(("", "_low", "_high"), better, strict=True)},
+                    "num_seeds": int(found.num_seeds[k]),
+                }
+            )
+    columns = ["config_a", "config_b", "difference", "difference_low", "difference_high", "p", "p_adjusted"]
+    columns += [f"probability_of_improvement{end}" for end in ("", "_low", "_high")] + ["num_seeds"]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame["p_adjusted"] = holm(frame["p"].to_numpy(dtype=float))
+    for name in ("config_a", "config_b"):
+        frame[name] = pd.Categorical(frame[name], categories=runs["config"].cat.categories, ordered=True)
+    return frame
+
+
+def score_profile(runs: pd.DataFrame, num_thresholds: int = 101) -> pd.DataFrame:
+    """Performance profiles: the share of a configuration's seeds whose score is above a threshold (Agarwal et al. 2021).
+
+    Args:
+        runs: As `analysis.load` gives them.
+        num_thresholds: Evenly spaced over the scores seen.
+
+    Returns:
+        `config`, `threshold`, `share` with Wilson's pointwise interval, `num_seeds`.
+    """
+    return _shares(runs, "score", num_thresholds, lambda values, at: values > at, "threshold")
+
+
+def target_profile(runs: pd.DataFrame, num_points: int = 101) -> pd.DataFrame:
+    """Sample efficiency: the share of a configuration's seeds that hold the target by then.
+
+    Args:
+        runs: As `analysis.load` gives them.
+        num_points: Evenly spaced up to the budget.
+
+    Returns:
+        `config`, `env_steps`, `share` with Wilson's pointwise interval, `num_seeds`; empty without a target.
+    """
+    return _shares(runs[runs["target"].notna()], "env_steps_to_target", num_points, lambda values, at: values <= at, "env_steps")
+
+
+def _shares(runs: pd.DataFrame, measure: str, num: int, holds: Callable[[Array, float], Any], x: str) -> pd.DataFrame:
+    finished = conclusive(runs)
+    rows = []
+    if measure == "env_steps_to_target":  # a seed cut off at its budget did not reach it there
+        finished[measure] = finished[measure].where(finished["reached"], np.inf)
+    known = finished[finished[measure].notna()]
+    if len(known):
+        low, high = (0.0, known["budget_env_steps"].max()) if x == "env_steps" else (known[measure].min(), known[measure].max())
+        grid = np.linspace(low, high, num)
+        for config, group in known.groupby("config", observed=True, sort=True):
+            values = group[measure].to_numpy(dtype=float)
+            count = np.array([holds(values, at).sum() for at in grid])
+            ends = share_interval(count, len(values))
+            share = {"share": count / len(values), "share_low": ends[0], "share_high": ends[1]}
+            rows.append(pd.DataFrame({"config": config, x: grid, **share, "num_seeds": len(values)}))
+    if not rows:
+        return pd.DataFrame(columns=["config", x, "share", "share_low", "share_high", "num_seeds"])
+    profile = pd.concat(rows, ignore_index=True)
+    profile["config"] = pd.Categorical(profile["config"], categories=runs["config"].cat.categories, ordered=True)
+    return profile
+
+
+def over_environments(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> pd.DataFrame:
+    """Scores of a setting over several environments, with stratified bootstrap intervals (Agarwal et al. 2021).
+
+    A score is normalised to 0 at the environment's lowest possible return and 1 at its target; environments without either are left out.
+
+    Args:
+        runs: As `analysis.load` gives them.
+        axes: The searched columns of `runs`; all but `env` make a setting.
+        rng: For the bootstrap.
+
+    Returns:
+        A row a setting that ran on two environments or more: `setting`; `iqm`, `mean`, `median` (of the environments' means) and
+        `optimality_gap` of the normalised scores, each with its interval; `num_envs`; `num_seeds`, the fewest on any of them.
+    """
+    finished = conclusive(runs)
+    span = finished["target"] - finished["score_range_low"]
+    finished["normalised"] = (finished["score"] - finished["score_range_low"]) / span.where(span > 0)
+    others = [axis for axis in axes if axis != "env" and axis in runs]
+    finished["setting"] = [
+        " ".join(f"{a}={v}" for a, v in zip(others, values, strict=True)) or "all" for values in finished[others].to_numpy()
+    ]
+    rows = []
+    for name, part in finished.dropna(subset="normalised").groupby("setting", sort=False):
+        strata = [of_env["normalised"].to_numpy() for _, of_env in part.groupby("env", sort=False)]
+        if len(strata) < 2:
+            continue
+        row: dict[str, Any] = {"setting": name}
+        for measure, statistic in _aggregates(np.array([len(s) for s in strata])).items():
+            row |= dict(zip((measure, f"{measure}_low", f"{measure}_high"), stratified_bootstrap(strata, statistic, rng), strict=True))
+        rows.append({**row, "num_envs": len(strata), "num_seeds": min(map(len, strata))})
+    return pd.DataFrame(rows)
+
+
+def _aggregates(sizes: npt.NDArray[np.int64]) -> dict[str, Callable[[Array], Array]]:
+    """Aggregates as in rliable, of draws (num_draws, num_values) whose strata of these sizes stand side by side."""
+    starts = np.cumsum(sizes) - sizes
+
+    def env_means(draws: Array) -> Array:
+        return np.asarray(np.add.reduceat(draws, starts, axis=1) / sizes)
+
+    return {
+        "iqm": lambda draws: np.asarray(stats.trim_mean(draws, TRIM, axis=1)),
+        "mean": lambda draws: np.asarray(env_means(draws).mean(axis=1)),
+        "median": lambda draws: np.asarray(np.median(env_means(draws), axis=1)),
+        "optimality_gap": lambda draws: np.asarray(1 - np.minimum(draws, 1).mean(axis=1)),
+    }

@@ -1,0 +1,197 @@
+"""Which configuration to use, and how sure one can be: pure functions of a study's frames."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.questions.convergence import SMALLER_IS_BETTER, by_seed, conclusive, is_measured, replicates, summarise
+from analysis.stats.seeds import CONFIDENCE, leaders, paired_differences, seeds_needed
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer for one environment.
+
+    Attributes:
+        env: The environment.
+        measure: What decided: `score`; `env_steps_to_target` where scores saturate; `env_steps_per_s` where throughput was measured.
+        saturated: Whether several configurations solve the environment and their scores cannot be told apart.
+        num_solving: How many these are.
+        order: Configurations with a finished seed, best first.
+        leaders: Those of them that cannot be told apart from the best one, best first.
+        chosen: The leader to use; None if no trial finished.
+        chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc` or `processes`.
+        runner_up: The next best configuration; None if there is none.
+        difference: By how much the chosen one is better than the runner-up, on average over common seeds, in the measure's unit; negative
+            if it was preferred for its cost.
+        spread: Standard deviation of that difference over seeds, moderated; NaN with a single seed.
+        num_seeds: Common seeds of the two.
+        more_seeds: How many more seeds would tell the two apart with a chance of 80%; infinite if they are equal; 0 if they are told apart.
+    """
+
+    env: str
+    measure: str
+    saturated: bool
+    num_solving: int
+    order: tuple[str, ...]
+    leaders: tuple[str, ...]
+    chosen: str | None
+    chosen_by: str
+    runner_up: str | None
+    difference: float
+    spread: float
+    num_seeds: int
+    more_seeds: float
+
+
+def decide(runs: pd.DataFrame) -> list[Decision]:
+    """The decision of each environment.
+
+    The score decides. Where two or more configurations end at the env's target on average and their scores cannot be told apart, the score
+    has no more to say (CartPole ends at 500 for half of a sensible grid), and env steps to target decide among them. Among the leaders
+    within a standard error of the best (Breiman's rule), those with the largest share of seeds that hold the target to the end are kept;
+    where env steps decide, holding it comes before the standard error. Of these the cheapest in training seconds is chosen, and among those
+    within a standard error of the cheapest the one with the largest area under the learning curve.
+
+    Where throughput was measured, it decides: of the configurations within a standard error of the fastest, the one with the fewest
+    processes is chosen.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    how = _decide_speed if is_measured(runs) else _decide
+    return [how(str(env), part) for env, part in runs.groupby("env", observed=True, sort=False)]
+
+
+def _decide_speed(env: str, runs: pd.DataFrame) -> Decision:
+    finished = conclusive(runs)
+    speeds = by_seed(finished, "env_steps_per_s").dropna(how="all")
+    if speeds.empty:
+        return Decision(env, "env_steps_per_s", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
+    logs = np.log(speeds)
+    order = list(logs.mean(axis=1).sort_values(ascending=False, kind="stable").index)
+    among = set(logs.index[leaders(logs.to_numpy(), larger_is_better=True)])
+    leading = [c for c in order if c in among]
+    near = _near(leading, logs, smallest=False)
+    processes = _processes(finished)
+    fewest = [c for c in near if processes[c] == min(processes[c] for c in near)]
+    chosen = next(c for c in order if c in fewest)
+    runner_up = next((c for c in order if c != chosen), None)
+    _, spread, common = _compare(logs, chosen, runner_up, 1.0)
+    difference, more = np.nan, np.inf
+    if runner_up is not None:
+        means = np.exp(logs.loc[[chosen, runner_up]].mean(axis=1))
+        difference = float(means[chosen] - means[runner_up])
+        if np.isfinite(spread):
+            gap = float((logs.loc[chosen] - logs.loc[runner_up]).mean())
+            needed = seeds_needed(gap, spread, (1 - CONFIDENCE) / max(1, len(order) - 1))
+            more = 0.0 if runner_up not in leading else max(1.0, np.ceil(needed) - common)
+    by = "rank" if len(near) == 1 or len(fewest) == len(near) else "processes"
+    return Decision(
+        env, "env_steps_per_s", False, 0, tuple(order), tuple(leading), chosen, by, runner_up, difference, spread, common, float(more)
+    )
+
+
+def _processes(finished: pd.DataFrame) -> Mapping[str, float]:
+    """Runners and learners of each configuration."""
+    counts = [name for name in ("num_env_runners", "num_learners") if name in finished]
+    first = finished.drop_duplicates("config").set_index("config")
+    return {str(config): float(first.loc[config, counts].fillna(0).sum()) for config in first.index}
+
+
+def _decide(env: str, runs: pd.DataFrame) -> Decision:
+    finished = conclusive(runs)
+    summary = summarise(runs).set_index("config")
+    scores = by_seed(finished, "score").dropna(how="all")
+    if scores.empty:
+        return Decision(env, "score", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
+    # A single seed, left over where others failed, is nobody's best: it would tie with everything.
+    counted = scores[scores.notna().sum(axis=1) >= min(2, scores.notna().sum(axis=1).max())]
+    tied = counted.index[leaders(counted.to_numpy(), larger_is_better=True)]
+    # By the mean, as the leaders: the interquartile mean forgives a seed in five that collapses.
+    solving = [c for c in tied if summary.loc[c, "score_mean"] >= summary.loc[c, "target"] and summary.loc[c, "num_reached"] > 0]
+    saturated = len(solving) >= 2
+    measure = "env_steps_to_target" if saturated else "score"
+    sign = -1.0 if measure in SMALLER_IS_BETTER else 1.0
+    values = by_seed(finished, measure).reindex(scores.index)
+    means = sign * values.mean(axis=1)
+    candidates = solving if saturated else list(tied)
+    ranked = means[candidates].sort_values(ascending=False, kind="stable").index
+    others = scores.mean(axis=1).drop(candidates).sort_values(ascending=False, kind="stable").index
+    order = (*ranked, *others)
+    leading, compared = list(ranked), len(counted)
+    if saturated:
+        told = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
+        leading, compared = [c for c, is_leader in zip(ranked, told, strict=True) if is_leader], len(ranked)
+    chosen, chosen_by = _choose(leading, values, saturated, _reliability(runs, finished), finished, summary)
+    runner_up = next((c for c in order if c != chosen), None)
+    difference, spread, common = _compare(values, chosen, runner_up, sign)
+    more = np.inf
+    if runner_up is not None and np.isfinite(spread):
+        alpha = (1 - CONFIDENCE) / max(1, compared - 1)
+        more = 0.0 if runner_up not in leading else max(1.0, np.ceil(seeds_needed(difference, spread, alpha)) - common)
+    return Decision(
+        env, measure, saturated, len(solving), order, tuple(leading), chosen, chosen_by, runner_up, difference, spread, common, float(more)
+    )
+
+
+def _choose(
+    leading: list[str], values: pd.DataFrame, saturated: bool, reliability: pd.Series, finished: pd.DataFrame, summary: pd.DataFrame
+) -> tuple[str, str]:
+    """The leader to use, and what singled it out: surest, then cheapest, then best all the way, as far as a standard error can tell."""
+
+    def near(configs: list[str]) -> list[str]:
+        return _near(configs, values, smallest=saturated)
+
+    def surest(configs: list[str]) -> list[str]:
+        return [c for c in configs if reliability[c] == reliability[configs].max()]
+
+    # A time to target says nothing of a seed that loses it again: who holds it comes first there.
+    steps = (("reliability", surest), ("rank", near)) if saturated else (("rank", near), ("reliability", surest))
+    left, by = leading, "rank"
+    for name, step in steps:
+        if len(left) > 1:
+            left, by = step(left), name
+    if len(left) == 1:
+        return left[0], by
+    cost = "seconds_to_target" if summary.loc[left, "seconds_to_target"].notna().all() else "train_s"
+    cheap = _near(left, by_seed(finished, cost), smallest=True)
+    return max(cheap, key=lambda c: (summary.loc[c, "auc"], -cheap.index(c))), "cost" if len(cheap) == 1 else "auc"
+
+
+def _reliability(runs: pd.DataFrame, finished: pd.DataFrame) -> pd.Series:
+    """Of each configuration's seeds that finished or failed: the share that hold the target to the end, and the share that finished."""
+    seeds = replicates(runs)
+    ended = seeds[seeds["status"].isin(["finished", "failed"]) & ~seeds["exploratory"].astype(bool)].groupby("config", observed=True).size()
+    holds = (finished["reached"] & (finished["score"] >= finished["target"])).groupby(finished["config"], observed=True).sum()
+    done = finished.groupby("config", observed=True).size()
+    return pd.Series({c: (holds[c] / ended[c], done[c] / ended[c]) for c in done.index}, dtype=object)
+
+
+def _near(configs: list[str], values: pd.DataFrame, smallest: bool) -> list[str]:
+    """Those whose mean is less than a standard error off the best mean; one seed of n that collapses is off by exactly one."""
+    means = values.reindex(configs).mean(axis=1) * (1 if smallest else -1)
+    if means.isna().all():
+        return configs
+    best = str(means.idxmin())
+    off, se = means - means[best], _standard_errors(values.reindex(configs))[best].fillna(0.0)
+    return [c for c in configs if c == best or off[c] == 0 or off[c] < (1 - 1e-9) * se[c]]
+
+
+def _standard_errors(values: pd.DataFrame) -> pd.DataFrame:
+    """Of the mean differences between all configurations, a row and a column each; NaN on the diagonal."""
+    first, second, pairs = paired_differences(values.to_numpy())
+    errors = np.full((len(values), len(values)), np.nan)
+    errors[first, second] = errors[second, first] = pairs.se
+    return pd.DataFrame(errors, values.index, values.index)
+
+
+def _compare(values: pd.DataFrame, chosen: str, runner_up: str | None, sign: float) -> tuple[float, float, int]:
+    """Mean difference, its spread over seeds, and the number of common seeds."""
+    if runner_up is None:
+        return np.nan, np.nan, 0
+    difference = sign * (values.loc[chosen] - values.loc[runner_up])
+    common = int(difference.notna().sum())
+    return float(difference.mean()), float(_standard_errors(values).loc[chosen, runner_up] * np.sqrt(common)), common

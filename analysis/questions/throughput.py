@@ -1,0 +1,161 @@
+"""How fast configurations run and where their time goes: pure functions of a study's frames."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from analysis import AnalysisError
+from analysis.plots.text import setting
+from analysis.questions.convergence import by_seed, conclusive, summarise
+from analysis.stats.seeds import moderated_intervals
+from experiments.metrics import TIME_PARTS
+
+PARTS = ("sample", "learn", "sync", "other")
+"""The parts of a training second, as in the metrics `throughput/*_share`."""
+
+
+def check_comparable(runs: pd.DataFrame) -> None:
+    """Make sure that throughput was measured in one way: each trial alone on the machine, or all side by side.
+
+    Raises:
+        AnalysisError: Some trials ran alone and others did not.
+    """
+    ways = runs[runs["run_id"].notna()].groupby("exclusive")["config"].nunique()
+    if len(ways) > 1:
+        raise AnalysisError(
+            f"throughput cannot be compared: {ways[True]} configurations ran alone on the machine, {ways[False]} beside other trials. "
+            "Run them in one study with hardware.max_concurrent_trials=1."
+        )
+
+
+def time_shares(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Where each configuration's time goes: over each trial, then the mean over seeds.
+
+    Shares of the wall-clock, by `TIME_PARTS`, without the first report, which holds the warm-up. Of studies from before these were logged,
+    shares of training time, by `PARTS`.
+
+    Args:
+        curves: As `analysis.load` gives them.
+        runs: Likewise.
+
+    Returns:
+        `config`, `part`, `share`, `num_seeds`; a configuration's shares add to 1, a part that it never logged has 0. Empty without a trial
+        that logged its shares and its seconds.
+    """
+    logged = set(curves["metric"].unique())
+    if any(f"time/{part}_share" in logged for part in TIME_PARTS):
+        return _shares(curves, runs, {part: f"time/{part}_share" for part in TIME_PARTS}, "progress/wall_s", skip=1)
+    return _shares(curves, runs, {part: f"throughput/{part}_share" for part in PARTS}, "progress/train_s", skip=0)
+
+
+def _shares(curves: pd.DataFrame, runs: pd.DataFrame, parts: Mapping[str, str], clock: str, skip: int) -> pd.DataFrame:
+    """Shares of the seconds since the report before, of a clock's; a trial's first `skip` reports are left out, if it has others."""
+    metrics = list(parts.values())
+    finished = conclusive(runs)
+    points = curves[curves["metric"].isin([*metrics, clock]) & curves["run_id"].isin(finished["run_id"])]
+    wide = points.astype({"metric": str}).pivot(index=["config", "run_id", "env_steps"], columns="metric", values="value")
+    wide = wide.reindex(columns=[*metrics, clock]).reset_index().sort_values(["run_id", "env_steps"])
+    of_run = wide.groupby("run_id", observed=True)
+    seconds = wide[clock] - of_run[clock].shift(fill_value=0.0)
+    counts = (of_run.cumcount() >= skip) | (of_run[clock].transform("size") <= skip)
+    spent = wide[metrics].mul(seconds.where(counts, 0.0), axis=0).groupby([wide["config"], wide["run_id"]], observed=True).sum()
+    spent = spent[spent.sum(axis=1) > 0]
+    if spent.empty:
+        return pd.DataFrame(columns=["config", "part", "share", "num_seeds"])
+    shares = spent.div(spent.sum(axis=1), axis=0).groupby("config", observed=True)
+    table = shares.mean().set_axis(list(parts), axis=1).stack().rename_axis(["config", "part"]).reset_index(name="share")
+    table["num_seeds"] = table["config"].map(shares.size()).astype(int)
+    return table
+
+
+def scaling_axis(runs: pd.DataFrame, axes: Sequence[str]) -> str | None:
+    """What was scaled: runners, or else learners; None if neither was.
+
+    Args:
+        runs: As `analysis.load` gives them.
+        axes: The searched columns of `runs`.
+    """
+    return next((a for a in ("num_env_runners", "num_learners") if a in axes and a in runs and runs[a].nunique() > 1), None)
+
+
+def scaling_points(runs: pd.DataFrame, axis: str, others: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Throughputs at several counts, of configurations that are alike but for the count.
+
+    Args:
+        runs: As `analysis.load` gives them.
+        axis: The column that counts. 0, the trial's own process, is no count.
+        others: The other searched columns.
+
+    Returns:
+        What the configurations have in common, in words ("" if the count is all that was searched), to a row a trial: `config`,
+        `num`, `env_steps_per_s`, `block` (the seed).
+    """
+    finished = conclusive(runs)
+    counted = finished[(finished[axis] >= 1) & finished["env_steps_per_s"].notna()]
+    varied = [a for a in others if a in counted and counted[a].nunique() > 1]
+    alike = counted.groupby(varied, observed=True, sort=True) if varied else [((), counted)]
+    return {
+        ", ".join(setting(a, v) for a, v in zip(varied, values, strict=True)): pd.DataFrame(
+            {"config": part["config"], "num": part[axis].astype(int), "env_steps_per_s": part["env_steps_per_s"], "block": part["seed"]}
+        ).reset_index(drop=True)
+        for values, part in alike
+    }
+
+
+def staleness(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """How old samples are when they are trained on, beside the throughput, of configurations that log it.
+
+    Args:
+        curves: As `analysis.load` gives them.
+        runs: Likewise.
+
+    Returns:
+        `config`, `algorithm`, `num_seeds`; `staleness_updates`, the mean over a trial's reports but the first, and over seeds, and
+        `env_steps_per_s`, both with intervals.
+    """
+    finished = conclusive(runs)
+    points = curves[(curves["metric"] == "learner/staleness_updates") & curves["run_id"].isin(finished["run_id"])]
+    points = points[points.groupby("run_id", observed=True).cumcount() > 0]
+    columns = [
+        "config",
+        "algorithm",
+        "num_seeds",
+        *(f"{m}{e}" for m in ("staleness_updates", "env_steps_per_s") for e in ("", "_low", "_high")),
+    ]
+    if points.empty:
+        return pd.DataFrame(columns=columns)
+    of_run = points.groupby("run_id", observed=True)["value"].mean()
+    stale = finished[finished["run_id"].isin(of_run.index)].copy()
+    stale["staleness_updates"] = stale["run_id"].map(of_run).astype(float)
+    matrix = by_seed(stale, "staleness_updates")
+    found = moderated_intervals(matrix.to_numpy(), "mean", (0.0, np.inf))
+    table = pd.DataFrame({"config": matrix.index, "num_seeds": found.num_seeds})
+    for end, values in (("", found.estimate), ("_low", found.low), ("_high", found.high)):
+        table[f"staleness_updates{end}"] = values
+    known = stale.drop_duplicates("config").set_index("config")["algorithm"]
+    table["algorithm"] = [known[config] for config in table["config"]]
+    table["config"] = pd.Categorical(table["config"], categories=runs["config"].cat.categories, ordered=True)
+    speeds = summarise(runs)[["config", "env_steps_per_s", "env_steps_per_s_low", "env_steps_per_s_high"]]
+    return table.merge(speeds, on="config")[columns]
+
+
+def pareto(summary: pd.DataFrame) -> pd.DataFrame:
+    """Which configurations of an environment are not beaten in both env steps and seconds to target.
+
+    Args:
+        summary: As `convergence.summarise` gives it.
+
+    Returns:
+        The configurations with seeds that reach the target: `config`, `env_steps_to_target` and `seconds_to_target` with intervals,
+        `on_front`, `num_seeds`, `num_reached`. By the estimates: neighbours whose intervals overlap may change places.
+    """
+    both = ["env_steps_to_target", "seconds_to_target"]
+    columns = ["config", "env", *(f"{name}{end}" for name in both for end in ("", "_low", "_high")), "num_seeds", "num_reached"]
+    table = summary.loc[summary["num_reached"] > 0, columns].reset_index(drop=True)
+    costs, env = table[both].to_numpy(dtype=float), table.pop("env").to_numpy()
+    same_env = env[None] == env[:, None]
+    no_worse = (costs[None] <= costs[:, None]).all(axis=2)
+    better = (costs[None] < costs[:, None]).any(axis=2)
+    table["on_front"] = ~(same_env & no_worse & better).any(axis=1) if len(table) else np.array([], dtype=bool)
+    return table

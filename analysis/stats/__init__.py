@@ -1,0 +1,1 @@
+"""Seeds to intervals, comparisons and tests. Knows no study."""

@@ -1,0 +1,1 @@
+"""YAML to checked values: schema, search space, learning-rate rules, trial configuration, RLlib settings, errors."""

@@ -1,0 +1,98 @@
+"""Hydra's composition of a command line: group choices, and a study's space, which replaces the composed one."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+import conf
+from experiments.config.errors import ConfigurationError
+from experiments.config.space import starts_from, value_at
+from experiments.config.trial_config import Compose
+
+CONF = Path(conf.__file__).parent
+INVALID = 2
+"""Exit code: nothing was started."""
+
+_show_traceback = "HYDRA_FULL_ERROR" in os.environ
+
+
+def check_choices(arguments: Sequence[str]) -> None:
+    """Make sure that each group is given the name of one of its files.
+
+    Hydra crashes at `algorithm=true`, and passes over an unknown `tuned=`.
+
+    Raises:
+        ConfigurationError: One is not.
+    """
+    if not {"--multirun", "-m"}.isdisjoint(arguments):  # a comma separates the choices of several runs
+        return
+    for argument in arguments:
+        group, given, name = argument.lstrip("+").partition("=")
+        files = sorted(f.stem for f in (CONF / group).glob("*.yaml")) if given and group else []
+        if files and name.strip("'\"") not in (*files, "null"):
+            raise ConfigurationError(f"{argument}: conf/{group} has no file {name}.yaml. There are: {', '.join(files)}.")
+
+
+def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The command line without `study.space={...}`, and that: it replaces the study's space, and Hydra would merge the two."""
+    given = [a for a in arguments if a.lstrip("+").startswith("study.space=")]
+    return [a for a in arguments if a not in given], given
+
+
+def check_axes_are_free(composed: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Make sure that no override sets what the space varies: it would have no effect.
+
+    Raises:
+        ConfigurationError: One does.
+    """
+    space = (composed.get("study") or {}).get("space") or {}
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0]
+        if isinstance(space, Mapping) and key in space and not starts_from(space[key], value_at(composed, key)):
+            raise ConfigurationError(
+                f"{override}: has no effect, since the study varies {key}: {space[key]}. "
+                f"Give the study another space, for example 'study.space={{}}' for a single configuration."
+            )
+
+
+def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
+    """Composes the command line's configuration, with other group choices where a study's space asks for them.
+
+    Args:
+        config: As composed by Hydra.
+        overrides: The command line's overrides.
+    """
+    given = split_space(overrides)[1]
+
+    def compose(choices: Mapping[str, str]) -> Mapping[str, Any]:
+        kept = [o for o in split_space(overrides)[0] if o.partition("=")[0] not in choices]
+        chosen = [f"{group}={name}" for group, name in choices.items()]
+        composed = _plain(hydra.compose("config", overrides=[*chosen, *kept]) if choices else config)
+        if given and isinstance(composed.get("study"), dict):
+            composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
+        return composed
+
+    return compose
+
+
+def _plain(config: DictConfig) -> dict[str, Any]:
+    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    assert isinstance(plain, dict)
+    return {str(k): v for k, v in plain.items() if k != "hydra"}
+
+
+def refuse(error: Exception) -> NoReturn:
+    """Say what is wrong and exit: nothing was started."""
+    if _show_traceback:
+        raise error
+    causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]
+    lines = [line for e in causes if e is not None for line in str(e).strip().splitlines() if line.strip()]
+    print("error: " + "\n".join(dict.fromkeys(lines)), file=sys.stderr)
+    sys.exit(INVALID)

@@ -1,0 +1,106 @@
+"""Settings that follow the train batch: `lr: {rule: sqrt, base_lr: 3.0e-4, base_batch: 4000}` in place of a number. Pure."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, StrictFloat, StrictInt, ValidationError
+from pydantic.dataclasses import dataclass
+
+from experiments.config.errors import ConfigurationError
+
+EXPONENTS: Mapping[str, float] = {"constant": 0.0, "sqrt": 0.5, "linear": 1.0}
+"""Rule to the power of the batch that a setting grows with (constant; Krizhevsky 2014, arXiv 1404.5997, and for Adam Malladi et al. 2022,
+arXiv 2205.10287; Goyal et al. 2017, arXiv 1706.02677)."""
+
+AT_BASE = "base"
+"""What every rule is called at its base batch, where they all say the same."""
+
+_BATCH = "train_batch_size_per_learner"
+_OF_EACH_LEARNER = ("minibatch_size",)
+"""Settings of each learner, which follow its share of the batch; all others follow the whole batch."""
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
+class Rule:
+    """How a setting follows the train batch.
+
+    Attributes:
+        rule: Of `EXPONENTS`.
+        base: The setting's value at the base batch; a whole number stays one.
+        base_batch: Env steps.
+    """
+
+    rule: Literal["constant", "sqrt", "linear"]
+    base: Annotated[StrictInt | StrictFloat, Field(gt=0)]
+    base_batch: Annotated[StrictInt, Field(ge=1)]
+
+    def at(self, batch: int) -> float | int:
+        """The setting's value for a train batch of so many env steps."""
+        value = self.base * (batch / self.base_batch) ** EXPONENTS[self.rule]
+        return max(1, round(value)) if isinstance(self.base, int) else float(value)
+
+
+def is_rule(value: Any) -> bool:
+    """Whether a setting's value is meant for a rule."""
+    return isinstance(value, Mapping) and "rule" in value
+
+
+def rules_of(algorithm: Mapping[str, Any]) -> dict[str, Rule]:
+    """The settings of `algorithm.training` that have a rule.
+
+    Raises:
+        ConfigurationError: A rule is incomplete or wrong; names the key.
+    """
+    training = algorithm.get("training")
+    return {name: _parsed(name, value) for name, value in training.items() if is_rule(value)} if isinstance(training, Mapping) else {}
+
+
+def _parsed(name: str, given: Mapping[str, Any]) -> Rule:
+    key, base = f"algorithm.training.{name}", f"base_{name}"
+    if name == _BATCH:
+        raise ConfigurationError(f"{key}: is the batch that rules go by, and has none itself. Give it a number.")
+    example = f"Try {{rule: sqrt, {base}: {'3.0e-4' if name.endswith('lr') else '128'}, base_batch: 4000}}."
+    if missing := [part for part in (base, "base_batch") if given.get(part) is None]:
+        raise ConfigurationError(f"{key}={dict(given)}: a rule needs {' and '.join(missing)}, where it starts from. {example}")
+    if unknown := sorted(set(given) - {"rule", base, "base_batch"}):
+        raise ConfigurationError(f"{key}: a rule has no {unknown[0]}. {example}")
+    try:
+        return Rule(given["rule"], given[base], given["base_batch"])
+    except ValidationError as error:
+        first = error.errors()[0]
+        part = ("rule", base, "base_batch")[int(first["loc"][0])]
+        raise ConfigurationError(f"{key}.{part}={given[part]!r}: {first['msg'][0].lower()}{first['msg'][1:]}. {example}") from None
+
+
+def with_bases(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
+    """The same with the base value of each rule in its place."""
+    return _with(algorithm, {name: rule.base for name, rule in rules.items()})
+
+
+def with_rules(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
+    """The same with what each rule comes to in its place.
+
+    Args:
+        algorithm: With its learners counted: the batch is that of all of them.
+        rules: Setting to rule.
+    """
+    return _with(algorithm, {name: rule.at(_batch(algorithm, name)) for name, rule in rules.items()})
+
+
+def names_of(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, str]:
+    """What the rules of a configuration are called: `{"lr": "sqrt"}`, or `base` where its batch is the rule's base batch.
+
+    Args:
+        algorithm: With its learners counted.
+        rules: Setting to rule.
+    """
+    return {name: AT_BASE if _batch(algorithm, name) == rule.base_batch else rule.rule for name, rule in rules.items()}
+
+
+def _with(algorithm: Mapping[str, Any], values: Mapping[str, float]) -> dict[str, Any]:
+    return {**algorithm, "training": {**algorithm["training"], **values}} if values else dict(algorithm)
+
+
+def _batch(algorithm: Mapping[str, Any], name: str) -> int:
+    batch = int(algorithm["training"][_BATCH])
+    return batch if name in _OF_EACH_LEARNER else batch * max(1, int(algorithm["learners"]["num_learners"]))

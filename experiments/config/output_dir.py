@@ -1,0 +1,34 @@
+"""The folder that a study writes to."""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from experiments.config.errors import ConfigurationError
+
+
+def check_writable(folder: Path, setting: str = "", other: str = "output_dir=/path") -> None:
+    """Make sure that results can be written to a folder that need not be there yet.
+
+    Args:
+        folder: Absolute.
+        setting: What chose it, as in a command line.
+        other: What chooses another.
+
+    Raises:
+        ConfigurationError: They cannot.
+    """
+    setting, existing = setting or f"output_dir={folder}", folder
+    while not existing.exists():
+        existing = existing.parent
+    try:
+        if not existing.is_dir():
+            raise NotADirectoryError(f"{existing} is not a folder")
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise ConfigurationError(f"{setting}: cannot be written ({error}). Choose another: {other}.") from None
+    free_gib = shutil.disk_usage(existing).free / 2**30
+    if free_gib < 0.1:
+        print(f"{setting}: only {free_gib * 1024:.0f} MiB of disk are left.", file=sys.stderr)

@@ -1,0 +1,272 @@
+"""Types and ranges of RLlib's settings. Pure.
+
+RLlib's builder methods hardly look at values: `lr=-1`, `gamma=[]` and `num_epochs=null` all pass them. Here a value must have the type that
+whatever takes it declares (a builder method, the model config, an initializer, a replay buffer, an environment), and lie in the range of
+its name.
+"""
+
+import difflib
+import functools
+import inspect
+import itertools
+import math
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.models.utils import get_activation_fn, get_initializer_fn
+from ray.rllib.utils import replay_buffers
+
+from experiments.config.errors import ConfigurationError
+
+BUILDERS = ("training", "env_runners", "learners")
+"""Sections of an algorithm file that are the arguments of RLlib's builder method of the same name."""
+SECTIONS = (*BUILDERS, "rl_module")
+"""What an algorithm file may hold beside `name` and `config_class`."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a setting may be."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    open: bool = False
+    finite: bool = True
+
+    def __contains__(self, number: float) -> bool:
+        above = number > self.low if self.open else number >= self.low
+        return above and number <= self.high and not (self.finite and isinstance(number, float) and math.isinf(number))
+
+    def __str__(self) -> str:
+        if math.isfinite(self.high):
+            return f"between {self.low:g} and {self.high:g}"
+        least = [] if math.isinf(self.low) else [f"above {self.low:g}" if self.open else f"{self.low:g} or more"]
+        return " and ".join(least + ["finite"] * self.finite)
+
+
+_ABOVE_0, _AT_LEAST_0, _SHARE = Range(0, open=True), Range(0), Range(0, 1)
+_COUNT, _AT_LEAST_1 = Range(0, finite=False), Range(1, finite=False)  # of whole numbers
+_RANGES: Mapping[str, Range] = {
+    **dict.fromkeys(
+        ("lr", "actor_lr", "critic_lr", "alpha_lr", "grad_clip", "clip_param", "initial_alpha", "training_intensity"), _ABOVE_0
+    ),
+    **dict.fromkeys(("kl_target", "adam_epsilon", "sigma0"), _ABOVE_0),
+    **dict.fromkeys(("entropy_coeff", "vf_loss_coeff", "kl_coeff", "alpha", "beta", "num_gpus_per_learner"), _AT_LEAST_0),
+    **dict.fromkeys(("train_batch_size_per_learner", "minibatch_size", "num_epochs", "n_step", "broadcast_interval"), _AT_LEAST_1),
+    **dict.fromkeys(("circular_buffer_num_batches", "circular_buffer_iterations_per_batch", "num_envs_per_env_runner"), _AT_LEAST_1),
+    **dict.fromkeys(("capacity", "batch_size_B", "batch_length_T", "rollout_fragment_length", "num_atoms"), _AT_LEAST_1),
+    **dict.fromkeys(
+        ("fcnet_hiddens", "head_fcnet_hiddens", "fusionnet_hiddens", "conv_filters", "lstm_cell_size", "max_seq_len"), _AT_LEAST_1
+    ),
+    **dict.fromkeys(("gamma", "lambda_", "tau", "epsilon"), _SHARE),
+    **dict.fromkeys(("vf_clip_param", "log_std_clip_param"), Range(0, open=True, finite=False)),  # infinity switches them off
+}
+"""By name. Other whole numbers are counts, 0 or more; other numbers are finite."""
+
+_SCHEDULES = ("lr", "actor_lr", "critic_lr", "alpha_lr", "entropy_coeff", "epsilon")
+"""What may be a list of [env steps, value], in place of a number."""
+
+_TYPES: Mapping[str, Any] = {
+    "grad_clip": float | None,  # DQN: a whole number
+    "entropy_coeff": float,  # PPO: no schedule, though it takes one
+    "conv_filters": list[list[int | list[int]]] | None,  # tuples, which YAML has not
+    "rollout_fragment_length": int | Literal["auto"],  # any string
+    "beta": float,  # DQN and SAC read it from the replay buffer's settings; the buffer itself takes anything
+    "type": str,
+}
+"""Where what RLlib declares is not what it takes."""
+
+_OFF_IF_NULL = ("grad_clip", "minibatch_size", "training_intensity")
+_CHOSEN_IF_NULL = ("num_env_runners", "num_envs_per_env_runner", "num_learners", "num_gpus_per_learner")
+"""Counts that the hardware profile or the suite settles."""
+
+
+def check_settings(algorithm: Mapping[str, Any], config_class: type[AlgorithmConfig]) -> None:
+    """Check the names and values of an algorithm's sections.
+
+    Args:
+        algorithm: `conf/algorithm` resolved.
+        config_class: RLlib's class for it.
+
+    Raises:
+        ConfigurationError: RLlib has no such setting; a value has the wrong type or is outside its range; names the key.
+    """
+    if unknown := sorted(set(algorithm) - {"name", "config_class", *SECTIONS}):
+        raise ConfigurationError(f"algorithm.{unknown[0]}: there is no such section. There are: {', '.join(SECTIONS)}.")
+    for section in SECTIONS:
+        if not isinstance(algorithm.get(section), Mapping):
+            raise ConfigurationError(f"algorithm.{section}={algorithm.get(section)!r}: must be a mapping of settings (it may be empty).")
+    defaults = config_class()
+    for section in BUILDERS:
+        declared = _annotations([vars(c)[section] for c in config_class.__mro__ if section in vars(c)])
+        for name, value in algorithm[section].items():
+            if name not in declared:
+                alike = difflib.get_close_matches(str(name), declared, n=3)
+                hint = f"Did you mean {' or '.join(alike)}?" if alike else f"There are: {', '.join(sorted(declared))}."
+                raise ConfigurationError(f"algorithm.{section}.{name}: algorithm={algorithm['name']} has no such setting. {hint}")
+            optional = name in (*_OFF_IF_NULL, *_CHOSEN_IF_NULL) or getattr(defaults, name, None) is None
+            if value is not None or not optional:
+                _check_value(f"algorithm.{section}.{name}", name, value, declared[name], null=False)
+    if isinstance(buffer := algorithm["training"].get("replay_buffer_config"), Mapping):
+        of_another_type = buffer.get("type", defaults.replay_buffer_config["type"]) != defaults.replay_buffer_config["type"]
+        _check_replay_buffer(buffer if of_another_type else {**defaults.replay_buffer_config, **buffer})  # as RLlib merges them
+    _check_model(algorithm["rl_module"])
+
+
+def check_arguments(key: str, settings: Mapping[str, Any], receiver: Callable[..., Any]) -> None:
+    """Check the values of settings that become keyword arguments of a function or class. Unknown names are left to the receiver.
+
+    Args:
+        key: The dotted path of the settings.
+        settings: Name to value.
+        receiver: What takes them.
+
+    Raises:
+        ConfigurationError: A value has not the type that the receiver declares for it.
+    """
+    declared = _annotations([receiver])
+    for name, value in settings.items():
+        _check_type(f"{key}.{name}", name, value, declared.get(name, Any))
+
+
+def _check_replay_buffer(settings: Mapping[str, Any]) -> None:
+    key = "algorithm.training.replay_buffer_config"
+    kinds = {
+        name: kind
+        for name, kind in vars(replay_buffers).items()
+        if isinstance(kind, type) and issubclass(kind, replay_buffers.EpisodeReplayBuffer) and not name.startswith("MultiAgent")
+    }
+    kind = settings.get("type")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ConfigurationError(f"{key}.type={kind!r}: must be one of {', '.join(sorted(kinds))}.")
+    if "capacity" not in settings:
+        raise ConfigurationError(f"{key}.capacity: this setting is missing.")
+    declared = {"type": str, "beta": float, **_annotations(list(kinds.values()))}
+    for name, value in settings.items():
+        if name not in declared:  # the buffers' constructors take anything
+            raise ConfigurationError(f"{key}.{name}: there is no such setting. There are: {', '.join(sorted(declared))}.")
+        _check_value(f"{key}.{name}", name, value, declared[name])
+
+
+def _check_model(settings: Mapping[str, Any]) -> None:
+    key = "algorithm.rl_module"
+    declared = typing.get_type_hints(DefaultModelConfig)
+    for name, value in settings.items():
+        if name not in declared:
+            raise ConfigurationError(f"{key}.{name}: RLlib's DefaultModelConfig has no such field. It has: {', '.join(sorted(declared))}.")
+        _check_value(f"{key}.{name}", name, value, declared[name])
+        find = get_activation_fn if name.endswith("_activation") else get_initializer_fn if name.endswith("_initializer") else None
+        if find is not None:
+            try:
+                find(value, framework="torch")
+            except ValueError:
+                kind = "activation in torch.nn" if find is get_activation_fn else "initializer in torch.nn.init"
+                raise ConfigurationError(f"{key}.{name}={value!r}: there is no such {kind}.") from None
+    for name, arguments in settings.items():
+        initializer = settings.get(name.removesuffix("_kwargs")) if name.endswith("_initializer_kwargs") else None
+        if initializer is not None and arguments is not None:
+            function = get_initializer_fn(initializer, framework="torch")
+            declared = _annotations([function])
+            for argument, value in arguments.items():
+                if argument not in declared:
+                    raise ConfigurationError(f"{key}.{name}.{argument}: {initializer} has no such argument.")
+                _check_value(f"{key}.{name}.{argument}", argument, value, declared[argument])
+
+
+def _check_value(key: str, name: str, value: Any, declared: Any, null: bool = True) -> None:
+    numbers = value
+    if name in _SCHEDULES and isinstance(value, list):
+        _check_schedule(key, value)
+        numbers = [v for _, v in value]
+    else:
+        _check_type(key, name, value, declared, null)
+    is_count = not any(isinstance(n, float) for n in _numbers(numbers))
+    allowed = _RANGES.get(name, _COUNT if is_count else Range())
+    for number in _numbers(numbers):
+        if isinstance(number, float) and math.isnan(number):
+            raise ConfigurationError(f"{key}={value}: is not a number.")
+        if number not in allowed:
+            raise ConfigurationError(f"{key}={value}: must be {allowed}.")
+
+
+def _check_schedule(key: str, schedule: list[Any]) -> None:
+    pairs = [p for p in schedule if isinstance(p, list) and len(p) == 2 and all(_is_number(n) for n in p)]
+    steps = [p[0] for p in pairs]
+    if len(pairs) < max(2, len(schedule)) or steps[0] != 0 or any(a >= b for a, b in itertools.pairwise(steps)):
+        raise ConfigurationError(
+            f"{key}={schedule}: must be a number or a schedule of two or more [env steps, value], the first at 0, in ascending order. "
+            "Try [[0, 1.0e-3], [50000, 0.0]]."
+        )
+
+
+def _check_type(key: str, name: str, value: Any, declared: Any, null: bool = True) -> None:
+    wanted = _TYPES.get(name, declared)
+    if (value is None and not null) or not _fits(value, wanted):
+        words = [w for w in _words(wanted, null) if name not in _SCHEDULES or w != "a list"] + ["a schedule"] * (name in _SCHEDULES)
+        raise ConfigurationError(f"{key}={value!r}: must be {' or '.join(words) or f'of type {wanted}'}.")
+
+
+def _fits(value: Any, declared: Any) -> bool:
+    adapter = _adapter(declared)
+    if adapter is None:
+        return True
+    try:
+        adapter.validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+@functools.cache
+def _adapter(declared: Any) -> TypeAdapter[Any] | None:
+    """None for what YAML cannot hold anyway: classes and functions that RLlib declares by a name of its own."""
+    try:
+        return TypeAdapter(declared)
+    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError):
+        return None
+
+
+def _annotations(receivers: list[Callable[..., Any]]) -> dict[str, Any]:
+    """Keyword arguments and what is declared for them; of several receivers, the first that declares a name."""
+    found: dict[str, Any] = {}
+    for receiver in receivers:
+        for name, parameter in inspect.signature(receiver).parameters.items():
+            if name not in ("self", "tensor") and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                annotation = parameter.annotation
+                found.setdefault(name, Any if annotation is parameter.empty or isinstance(annotation, str) else annotation)
+    return found
+
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", list: "a list", dict: "a mapping"}
+
+
+def _words(declared: Any, null: bool) -> list[str]:
+    """What a person calls a type."""
+    origin = typing.get_origin(declared)
+    if origin in (typing.Union, types.UnionType):
+        words = [word for part in typing.get_args(declared) for word in _words(part, null)]
+        return list(dict.fromkeys(words))
+    if origin is Literal:
+        return [str(option) for option in typing.get_args(declared)]
+    if declared is type(None):
+        return ["null"] if null else []
+    return [_WORDS[origin or declared]] if (origin or declared) in _WORDS else []
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    if _is_number(value):
+        yield value
+    elif isinstance(value, list):
+        for part in value:
+            yield from _numbers(part)

@@ -1,0 +1,259 @@
+"""From a composed configuration, one point of the search space and a seed to a trial. Pure."""
+
+import copy
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.schema import (
+    CheckpointSettings,
+    EnvSettings,
+    EvaluationSettings,
+    FaultSettings,
+    MeasurementSettings,
+    SuiteConfig,
+    parse,
+)
+
+GROUPS = ("algorithm", "env", "hardware")
+"""Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""
+
+Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
+"""Group choices (`{"algorithm": "dqn"}`) to the composed configuration, plain."""
+
+SHORT_NAMES = {
+    "train_batch_size_per_learner": "b",
+    "minibatch_size": "mb",
+    "num_epochs": "epochs",
+    "num_env_runners": "runners",
+    "num_envs_per_env_runner": "envs",
+    "num_learners": "learners",
+}
+"""What a run's name calls a setting, where its own name is too long."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a trial starts from that goes on with the weights of another one.
+
+    Attributes:
+        trial: The other one's `folder_name`, in the same study.
+        env_steps: Of the checkpoint that it starts from.
+        copied: Whether the other one's seed is another one.
+    """
+
+    trial: str
+    env_steps: int
+    copied: bool
+
+
+_NOT_HASHED = ("seed", "checkpoint", "faults", "repeat", "label", "rules", "phase", "exploratory")
+
+
+@dataclass(frozen=True)
+class TrialConfig:
+    """Everything that a trial's result depends on: the trial is a pure function of it.
+
+    Attributes:
+        algorithm: `conf/algorithm` resolved: `name`, `config_class` and the sections for RLlib's builder methods, where
+            `env_runners` and `learners` carry the final counts.
+        env: The environment.
+        seed: The user's replicate number; every stream of the trial is derived from it.
+        budget_env_steps: Env steps to sample.
+        report_every_env_steps: Spacing of the report grid, common to the study.
+        evaluation: How the policy is evaluated.
+        stop_at_target: Whether the trial ends when it first holds the env's target.
+        threads_per_process: Torch and BLAS threads of each process.
+        checkpoint: When the trial saves itself, its spacing settled. What is kept is not part of the hash.
+        faults: What the trial may survive. Not part of the hash: it does not change the result.
+        fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same weights, but for what torch itself rounds
+            by where an element lies, and the same metrics within rounding.
+        measurement: How its throughput is measured; None if it trains to its budget.
+        repeat: Which run of the same configuration and seed this is. Not part of the hash.
+        label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
+        rules: Setting of `training` to the rule that its number comes from. Not part of the hash: the number is.
+        phase: `fixed`, `throughput`, `search` or `confirm`. Not part of the hash.
+        exploratory: Whether others confirm what it found, so that conclusions rest on them. Not part of the hash.
+        start: Whose weights it starts from; None: from its seed's own.
+    """
+
+    algorithm: Mapping[str, Any]
+    env: EnvSettings
+    seed: int
+    budget_env_steps: int
+    report_every_env_steps: int
+    evaluation: EvaluationSettings
+    stop_at_target: bool
+    threads_per_process: int
+    checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
+    faults: FaultSettings = field(default_factory=FaultSettings)
+    fast: bool = False
+    measurement: MeasurementSettings | None = None
+    repeat: int = 0
+    label: str = ""
+    rules: Mapping[str, str] = field(default_factory=dict)
+    phase: str = "fixed"
+    exploratory: bool = False
+    start: Start | None = None
+
+    @property
+    def config_id(self) -> str:
+        """8 hexadecimal digits that are equal for two trials exactly if they differ in nothing but the seed."""
+        content = {k: v for k, v in self.to_mapping().items() if k not in _NOT_HASHED}
+        content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
+        if not self.fast:  # as it was before there was a choice
+            del content["fast"]
+        if self.measurement is None:
+            del content["measurement"]
+        if self.start is None:
+            del content["start"]
+        if self.env.backend == "gymnasium":
+            del content["env"]["backend"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+
+    @property
+    def name(self) -> str:
+        """The run's name: what differs first, the seed last, and which repeat if it is not the first."""
+        return f"{self.label} s={self.seed}" + (f" r={self.repeat}" if self.repeat else "")
+
+    @property
+    def folder_name(self) -> str:
+        """The name of its folder, unique within its study."""
+        readable = "".join(ch if ch.isalnum() or ch in "=.-" else "_" for ch in self.label)
+        return f"{readable[:60]}_{self.config_id}_s{self.seed}" + (f"_r{self.repeat}" if self.repeat else "")
+
+    @property
+    def total_train_batch_size(self) -> int:
+        """Env steps (for replay algorithms: transitions) of one training batch over all learners."""
+        per_learner = self.algorithm["training"]["train_batch_size_per_learner"]
+        return int(per_learner * max(1, self.algorithm["learners"]["num_learners"]))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As plain dictionaries, lists and scalars that JSON can hold; infinities as strings."""
+        return {name: _plain(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> "TrialConfig":
+        """The inverse of `to_mapping`; other keys are left out."""
+        known = {f.name for f in fields(cls)}
+        return cls(
+            **{
+                **{name: value for name, value in mapping.items() if name in known},
+                "algorithm": _unplain(mapping["algorithm"]),
+                "env": EnvSettings(**{**mapping["env"], "score_range": tuple(mapping["env"]["score_range"])}),
+                "evaluation": EvaluationSettings(**mapping["evaluation"]),
+                "checkpoint": CheckpointSettings(**mapping["checkpoint"]),
+                "faults": FaultSettings(**mapping["faults"]),
+                "measurement": MeasurementSettings(**measurement) if (measurement := mapping.get("measurement")) else None,
+                "start": Start(**start) if (start := mapping.get("start")) else None,
+            }
+        )
+
+
+def trial_config(
+    suite: SuiteConfig, seed: int, label: str, repeat: int = 0, rules: Mapping[str, str] | None = None, phase: str = "fixed"
+) -> TrialConfig:
+    """The trial of a configuration whose runner and learner counts are settled (`resources.settle`)."""
+    assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
+    return TrialConfig(
+        algorithm=suite.algorithm,
+        env=suite.env,
+        seed=seed,
+        budget_env_steps=suite.budget_env_steps,
+        report_every_env_steps=suite.report_every_env_steps,
+        evaluation=suite.evaluation,
+        stop_at_target=suite.stop_at_target,
+        threads_per_process=suite.hardware.threads_per_process,
+        checkpoint=suite.checkpoint,
+        faults=suite.faults,
+        fast=suite.fast,
+        measurement=suite.measurement,
+        repeat=repeat,
+        label=label,
+        rules=rules or {},
+        phase="throughput" if suite.measurement is not None else phase,
+    )
+
+
+def apply_point(config: Mapping[str, Any], point: Mapping[str, Any]) -> SuiteConfig:
+    """A composed configuration with one point of the space put in.
+
+    Args:
+        config: The composed configuration, plain.
+        point: Dotted path to value. Group choices are ignored: the configuration was composed with them.
+
+    Raises:
+        ConfigurationError: A path leads nowhere, or the result is invalid.
+    """
+    config = copy.deepcopy(dict(config))
+    for path, value in point.items():
+        if path in GROUPS:
+            continue
+        *parents, leaf = path.split(".")
+        node: Any = config
+        for parent in parents:
+            node = node.get(parent) if isinstance(node, dict) else None
+        if not isinstance(node, dict) or not parents:
+            raise ConfigurationError(
+                f"study.space: {path!r} leads to no setting. Its keys are dotted paths such as algorithm.training.lr, "
+                f"or one of the groups {', '.join(GROUPS)}."
+            )
+        node[leaf] = value
+    if "env.vectorize_mode" in point:  # an axis wins over the hardware profile
+        config["hardware"]["vectorize_mode"] = None
+    return parse(config)
+
+
+def label_of(point: Mapping[str, Any], default: str) -> str:
+    """A configuration in a few words: `lr=0.0003 b=4000`; `default` where nothing differs."""
+    parts = [
+        str(value) if path in GROUPS else f"{_short_name(path)}={_short_value(value)}" for path, value in sorted(point.items(), key=_order)
+    ]
+    return " ".join(parts) or default
+
+
+def _order(item: tuple[str, Any]) -> tuple[bool, str]:
+    return (item[0] not in GROUPS, "" if item[0].startswith("algorithm.training") else item[0])
+
+
+def _short_name(path: str) -> str:
+    leaf = path.rsplit(".", 1)[-1]
+    return SHORT_NAMES.get(leaf, leaf)
+
+
+def _short_value(value: Any) -> str:
+    if isinstance(value, float):
+        text = f"{value:.4g}"
+        if value and (abs(value) < 0.1 or abs(value) >= 1e4) and "e" not in text:
+            text = f"{value:.3e}"
+        mantissa, exponent_mark, exponent = text.partition("e")
+        if exponent_mark:  # 3.000e-04 -> 3e-4
+            return f"{float(mantissa):g}e{int(exponent)}"
+        return text
+    if isinstance(value, list | tuple):
+        return "x".join(_short_value(v) for v in value)
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+def _unplain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _unplain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_unplain(v) for v in value]
+    if value in ("inf", "-inf"):
+        return float(value)
+    return value

@@ -1,0 +1,37 @@
+"""What the analysis must know of a configuration beside its parameters, to say what holds it up."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import psutil
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+from experiments.config.schema import EnvSettings, HardwareSettings
+from experiments.planning.resources import Cluster
+from experiments.rllib.building import has_vector_entry_point, spaces
+
+
+def facts_of(config: AlgorithmConfig, env: EnvSettings, hardware: HardwareSettings, cluster: Cluster) -> dict[str, Any]:
+    """Facts under the names of `analysis.questions.diagnosis.Facts`, as JSON can hold them.
+
+    Args:
+        config: RLlib's, of the configuration.
+        env: Its environment.
+        hardware: Its profile.
+        cluster: What it runs on; its CPUs may be logical ones.
+    """
+    _, actions = spaces(env)
+    replay: Mapping[str, Any] = getattr(config, "replay_buffer_config", None) or {}
+    return {
+        "has_vector_entry_point": has_vector_entry_point(env),
+        "max_entropy": math.log(actions.n) if isinstance(actions, gym.spaces.Discrete) else None,
+        "action_dims": int(np.prod(actions.shape)) if isinstance(actions, gym.spaces.Box) else None,
+        "kl_target": getattr(config, "kl_target", None),
+        "replay_capacity": int(replay["capacity"]) if replay else None,
+        # Not what was declared: processes share the cores that there are.
+        "num_cpus": psutil.cpu_count() if hardware.address is None else int(cluster.num_cpus),
+        "num_gpus": cluster.num_gpus,
+    }

@@ -1,0 +1,225 @@
+"""What a trial needs, what the machine or cluster has, and what can never fit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ray
+from ray.tune import PlacementGroupFactory
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.lr_rules import rules_of, with_bases, with_rules
+from experiments.config.schema import HardwareSettings, SuiteConfig
+from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine's schedulable CPUs and GPUs."""
+
+    num_cpus: float
+    num_gpus: float
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The machines that a study may use; a single one where Ray is started here."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def num_cpus(self) -> float:
+        """CPUs of all nodes."""
+        return sum(node.num_cpus for node in self.nodes)
+
+    @property
+    def num_gpus(self) -> float:
+        """GPUs of all nodes."""
+        return sum(node.num_gpus for node in self.nodes)
+
+    def __str__(self) -> str:
+        where = "this machine" if len(self.nodes) == 1 else f"this cluster of {len(self.nodes)} nodes"
+        return f"{where} has {_count(self.num_cpus, 'CPU')} and {_count(self.num_gpus, 'GPU')}"
+
+
+def local_machine(hardware: HardwareSettings) -> Cluster:
+    """This machine as the study may use it: what was declared, else what Ray would detect, times `hardware.oversubscribe`."""
+    cpus = hardware.num_cpus if hardware.num_cpus is not None else ray._private.utils.get_num_cpus() * hardware.oversubscribe
+    gpus = hardware.num_gpus if hardware.num_gpus is not None else _local_gpus()
+    return Cluster((Node(cpus, gpus),))
+
+
+def joined_cluster() -> Cluster:
+    """The nodes of the Ray cluster that this process has joined."""
+    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return Cluster(tuple(Node(resources.get("CPU", 0), resources.get("GPU", 0)) for resources in alive))
+
+
+def _local_gpus() -> int:
+    from ray._private.accelerators import NvidiaGPUAcceleratorManager
+
+    return int(NvidiaGPUAcceleratorManager.get_current_node_num_accelerators())
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The processes of one trial."""
+
+    num_env_runners: int
+    num_envs_per_env_runner: int
+    num_learners: int
+    num_gpus_per_learner: float
+
+    @property
+    def total_envs(self) -> int:
+        """Environments that are stepped side by side."""
+        return max(1, self.num_env_runners) * self.num_envs_per_env_runner
+
+    def __str__(self) -> str:
+        sampling = (
+            f"{_count(self.num_env_runners, 'runner')} x {_count(self.num_envs_per_env_runner, 'env')}"
+            if self.num_env_runners
+            else f"{_count(self.num_envs_per_env_runner, 'env')} in the trial's own process"
+        )
+        learning = _count(self.num_learners, "learner") if self.num_learners else "learner in the trial's own process"
+        gpu = f" with {self.num_gpus_per_learner:g} GPU" + (" each" if self.num_learners > 1 else "") if self.num_gpus_per_learner else ""
+        return f"{sampling}, {learning}{gpu}"
+
+
+def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig:
+    """The configuration with every runner and learner count a number.
+
+    A count is, in this order: what `algorithm.env_runners` or `algorithm.learners` says, what the hardware profile says, what suits
+    the cluster.
+
+    Args:
+        suite: The configuration of one point.
+        cluster: What there is.
+        num_trials: Trials of the study, which share the cluster.
+
+    Returns:
+        The same with `algorithm.env_runners` and `algorithm.learners` complete, the environment vectorised as the hardware wants it, and
+        numbers in place of rules.
+
+    Raises:
+        ConfigurationError: The algorithm's settings are wrong; names the key.
+    """
+    rules = rules_of(suite.algorithm)
+    algorithm, hardware = with_bases(suite.algorithm, rules), suite.hardware
+    check_settings(algorithm)
+    runners, learners = dict(algorithm["env_runners"]), dict(algorithm["learners"])
+    wanted = {
+        name: own if own is not None else getattr(hardware, name)
+        for name, own in [
+            ("num_env_runners", runners.get("num_env_runners")),
+            ("num_envs_per_env_runner", runners.get("num_envs_per_env_runner")),
+            ("num_learners", learners.get("num_learners")),
+            ("num_gpus_per_learner", learners.get("num_gpus_per_learner")),
+        ]
+    }
+    layout = _fit(wanted, is_asynchronous(algorithm), hardware, cluster, num_trials)
+    if layout.num_gpus_per_learner > 1 and layout.num_gpus_per_learner % 1:
+        raise ConfigurationError(f"num_gpus_per_learner={layout.num_gpus_per_learner:g}: must be a whole number, or a fraction below 1.")
+    runners.update(num_env_runners=layout.num_env_runners, num_envs_per_env_runner=layout.num_envs_per_env_runner)
+    learners.update(num_learners=layout.num_learners, num_gpus_per_learner=layout.num_gpus_per_learner)
+    env, mode = suite.env, hardware.vectorize_mode
+    if mode is not None and (mode != "vector_entry_point" or has_vector_entry_point(env)):
+        env = replace(env, vectorize_mode=mode)
+    counted = {**algorithm, "env_runners": runners, "learners": learners}
+    return replace(suite, algorithm=with_rules(counted, rules), env=env)
+
+
+def layout_of(algorithm: Mapping[str, Any]) -> Layout:
+    """The processes of a trial whose counts are settled."""
+    runners, learners = algorithm["env_runners"], algorithm["learners"]
+    return Layout(
+        runners["num_env_runners"], runners["num_envs_per_env_runner"], learners["num_learners"], learners["num_gpus_per_learner"]
+    )
+
+
+def _fit(wanted: Mapping[str, Any], asynchronous: bool, hardware: HardwareSettings, cluster: Cluster, num_trials: int) -> Layout:
+    """Fill in what is None in `wanted`."""
+    least_cpus = 2 if asynchronous else 1
+    at_once = max(1, min(num_trials, int(cluster.num_cpus) // least_cpus, hardware.max_concurrent_trials or num_trials))
+    cpus = int(cluster.num_cpus) // at_once
+
+    gpus = wanted["num_gpus_per_learner"]
+    if hardware.num_gpus == 0:  # declared: every learner goes to the CPU
+        gpus = 0
+    elif gpus is None:
+        # Hundredths, rounded down, so that as many trials as there are CPUs for find their share.
+        gpus = min(1.0, int(100 * cluster.num_gpus / at_once) / 100)
+
+    learners = wanted["num_learners"]
+    if learners is None:
+        # An asynchronous learner gets a process of its own on the CPU where there is room beside main, learner and two runners:
+        # RLlib's advice for IMPALA and APPO. With one GPU it stays in the trial's process, which then holds the GPU.
+        learners = 1 if asynchronous and not gpus and cpus >= 4 else 0
+
+    runners, envs = wanted["num_env_runners"], wanted["num_envs_per_env_runner"]
+    if runners is None:
+        free = cpus - 1 - (learners if not gpus else 0)
+        runners = _largest_divisor(max(1, hardware.total_envs // (envs or 1)), free)
+        if runners == 1 and not asynchronous:
+            runners = 0  # one runner actor would only take turns with a synchronous learner
+    if envs is None:
+        envs = max(1, hardware.total_envs // max(1, runners))
+    return Layout(runners, envs, learners, gpus)
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    """The largest divisor of `number` that is at most `limit`, at least 1."""
+    return next(d for d in range(min(number, max(1, limit)), 0, -1) if number % d == 0)
+
+
+def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: str, num_env_runners: int = 0) -> None:
+    """Make sure that a trial can ever start: Ray would wait for ever.
+
+    Args:
+        request: The trial's.
+        cluster: What there is.
+        hardware_name: The profile's.
+        num_env_runners: How many of the request's bundles are runners'.
+
+    Raises:
+        ConfigurationError: The bundles cannot be placed, even on the empty cluster.
+    """
+    if trials_at_once(request, cluster, limit=1):
+        return
+    cpus, gpus = request.required_resources.get("CPU", 0), request.required_resources.get("GPU", 0)
+    widest = max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
+    split = "" if len(cluster.nodes) == 1 else f" in parts of up to {_count(widest[0], 'CPU')} and {_count(widest[1], 'GPU')}"
+    main, runners, others = request.bundles[:1], request.bundles[1 : 1 + num_env_runners], request.bundles[1 + num_env_runners :]
+    fewer = (PlacementGroupFactory([*main, *runners[:n], *others]) for n in range(num_env_runners - 1, 0, -1))
+    largest = next((len(r.bundles) - len(main) - len(others) for r in fewer if trials_at_once(r, cluster, limit=1)), 0)
+    hint = f" The largest number of env runners that fits is {largest}: num_env_runners={largest}." if largest else ""
+    raise ConfigurationError(
+        f"hardware={hardware_name} needs {_count(cpus, 'CPU')} and {_count(gpus, 'GPU')} per trial{split}; {cluster}.{hint} "
+        f"Try hardware=auto. To declare logical CPUs beyond the real ones: hardware.num_cpus={int(max(cpus, cluster.num_cpus))}"
+        + (" hardware.num_gpus=0" if gpus > cluster.num_gpus else "")
+        + "."
+    )
+
+
+def trials_at_once(request: PlacementGroupFactory, cluster: Cluster, limit: int) -> int:
+    """How many trials of one kind fit side by side, counted up to `limit`: first fit, largest bundle first, as Ray's PACK tries."""
+    free = [[node.num_cpus, node.num_gpus] for node in cluster.nodes]
+    bundles = sorted(((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles), key=lambda b: (b[1], b[0]), reverse=True)
+    for count in range(limit):
+        if not _place(bundles, free):
+            return count
+    return limit
+
+
+def _place(bundles: Sequence[tuple[float, float]], free: list[list[float]]) -> bool:
+    for cpus, gpus in bundles:
+        node = next((n for n in free if n[0] >= cpus - 1e-9 and n[1] >= gpus - 1e-9), None)
+        if node is None:
+            return False
+        node[0] -= cpus
+        node[1] -= gpus
+    return True
+
+
+def _count(number: float, what: str) -> str:
+    return f"{number:g} {what}" + ("" if number == 1 else "s")

@@ -1,0 +1,322 @@
+"""From a TrialConfig to RLlib's own AlgorithmConfig, through RLlib's builder methods. Pure.
+
+The builder methods reject unknown names; `update_from_dict` would not.
+"""
+
+import functools
+import importlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.impala import IMPALAConfig
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.tune import PlacementGroupFactory
+
+from experiments.config import rllib_settings
+from experiments.config.errors import ConfigurationError
+from experiments.config.schema import NAME, EnvSettings
+from experiments.config.trial_config import TrialConfig
+from experiments.envs import envpool
+from experiments.fast.off_policy import BUFFERS
+from experiments.fast.switch import make_fast
+from experiments.rllib.env_runner import EnvRunner, FastRunner
+from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
+from experiments.rllib.seeding import Role, process_seed
+
+_CHECKPOINT_BYTES = 100_000
+"""What RLlib writes of an algorithm beside its weights: configuration, metrics, counters. Measured, as the next three."""
+_TRANSITION_BYTES = 200
+_PRIORITY_BYTES = 100
+_FAST_TRANSITION_BYTES = 90  # with its priority
+
+
+def config_class(algorithm: Mapping[str, Any]) -> type[AlgorithmConfig]:
+    """The RLlib class that `algorithm.config_class` names.
+
+    Raises:
+        ConfigurationError: It cannot be imported or is not an AlgorithmConfig.
+    """
+    path = algorithm.get("config_class")
+    if not isinstance(path, str) or "." not in path:
+        raise ConfigurationError(f"algorithm.config_class={path!r}: must be the dotted path of an RLlib AlgorithmConfig.")
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, TypeError, ValueError):  # the last two: a path such as "..Class"
+        raise ConfigurationError(f"algorithm.config_class={path!r}: there is no such class.") from None
+    if not (isinstance(found, type) and issubclass(found, AlgorithmConfig) and found is not AlgorithmConfig):
+        raise ConfigurationError(f"algorithm.config_class={path!r}: is not an RLlib AlgorithmConfig.")
+    return found
+
+
+def is_asynchronous(algorithm: Mapping[str, Any]) -> bool:
+    """Whether the algorithm samples while it learns (IMPALA, APPO), and so needs a runner actor."""
+    return issubclass(config_class(algorithm), IMPALAConfig)
+
+
+def promises_bits(trial: TrialConfig) -> bool:
+    """Whether the same trial comes out the same to the bit, run after run, unless something fails."""
+    return not is_asynchronous(trial.algorithm) and trial.env.backend == "gymnasium"
+
+
+def on_policy_batch(algorithm: Mapping[str, Any]) -> int:
+    """Env steps of one training batch, which no report can be finer than; 0 for algorithms that replay.
+
+    Args:
+        algorithm: With its counts settled.
+    """
+    default = config_class(algorithm)()
+    if hasattr(default, "replay_buffer_config"):
+        return 0
+    per_learner = algorithm["training"].get("train_batch_size_per_learner", default.train_batch_size_per_learner)
+    return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"]))
+
+
+def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
+    """The RLlib configuration of a trial, validated by RLlib.
+
+    Args:
+        trial: The trial.
+
+    Returns:
+        A configuration that `build_algo()` takes. Evaluation is left out: the trial evaluates by itself
+        (`experiments/trial/evaluation.py`).
+
+    Raises:
+        ConfigurationError: RLlib refuses it, or a number is outside its range; names the key.
+    """
+    algorithm = trial.algorithm
+    check_settings(algorithm)
+    _check_counts(algorithm)
+    config = config_class(algorithm)()
+    for section in rllib_settings.BUILDERS:
+        try:
+            getattr(config, section)(**algorithm[section])
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ConfigurationError(f"algorithm.{section} of algorithm={algorithm['name']}: {_first_sentence(error)}") from error
+    config.rl_module(model_config=DefaultModelConfig(**algorithm["rl_module"]))
+    env, env_config, vectorize_mode = _environment(trial)
+    config.environment(
+        env=env,
+        env_config=env_config,
+        # NaN rewards and observations are caught by the trial itself; RLlib's checker would cost every step.
+        disable_env_checking=True,
+    )
+    if trial.fast:
+        make_fast(config)
+    runner = FastRunner if trial.fast else EnvRunner
+    config.env_runners(env_runner_cls=runner, gym_env_vectorize_mode=vectorize_mode, sample_timeout_s=None)
+    config.callbacks(
+        on_environment_created=functools.partial(seed_streams, seed=trial.seed, threads=trial.threads_per_process),
+        on_algorithm_init=functools.partial(seed_replay, seed=trial.seed),
+        on_episode_end=log_episode,
+    )
+    config.debugging(seed=process_seed(trial.seed, Role.ALGORITHM), log_level="WARN", log_sys_usage=False)
+    many_steps = hasattr(config, "replay_buffer_config") or isinstance(config, IMPALAConfig)  # an asynchronous one can be a fragment
+    if many_steps and trial.measurement is not None:
+        # The first samples of an asynchronous algorithm may take longer than a block.
+        config.reporting(min_time_s_per_iteration=trial.measurement.block_s / 2, min_sample_timesteps_per_iteration=1)
+    else:
+        # One result per report at the finest; one training step of an on-policy algorithm.
+        least = max(1, trial.report_every_env_steps // 4) if many_steps else 0
+        config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=least)
+    config.reporting(log_gradients=True)
+    # A fault ends the trial with its reason: RLlib's own restarts would change the result in silence.
+    config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
+    config.checkpointing(export_native_model_files=False)
+    _check_action_space(trial, config)
+    try:
+        config.validate()
+    except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
+        raise ConfigurationError(f"algorithm={algorithm['name']} env={trial.env.name}: {_first_sentence(error)}") from error
+    _check_sizes(trial, config)
+    return config
+
+
+def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
+    """What RLlib takes as `env`, `env_config` and `gym_env_vectorize_mode`."""
+    env = trial.env
+    if env.backend == "gymnasium":
+        return env.id, dict(env.env_config), env.vectorize_mode
+    if env.env_config:
+        raise ConfigurationError(f"env.env_config={env.env_config}: EnvPool's environments take none. Try env.backend=gymnasium.")
+    if reason := envpool.why_not(env.id):
+        raise ConfigurationError(f"env.backend=envpool: {reason}.")
+    settings = {"gym_id": env.id, "num_threads": trial.threads_per_process}
+    return f"{envpool.__name__}:{envpool.ID}", settings, "vector_entry_point"
+
+
+def check_settings(algorithm: Mapping[str, Any]) -> None:
+    """Check what an algorithm file says, before any count is settled.
+
+    Args:
+        algorithm: `conf/algorithm` resolved; counts may be None.
+
+    Raises:
+        ConfigurationError: A name, a class, a type or a number is wrong; names the key.
+    """
+    name = algorithm.get("name")
+    if not isinstance(name, str) or not re.match(NAME, name):
+        raise ConfigurationError(f"algorithm.name={name!r}: must be a word of letters, digits, '.', '_' and '-'.")
+    rllib_settings.check_settings(algorithm, config_class(algorithm))
+
+
+def _check_counts(algorithm: Mapping[str, Any]) -> None:
+    if is_asynchronous(algorithm) and algorithm["env_runners"]["num_env_runners"] < 1:
+        raise ConfigurationError(
+            f"algorithm.env_runners.num_env_runners=0: {algorithm['name']} samples while it learns and needs a runner actor. Try 1."
+        )
+
+
+def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
+    batch, minibatch = config.train_batch_size_per_learner, config.minibatch_size
+    if minibatch is not None and minibatch > batch:
+        raise ConfigurationError(
+            f"algorithm.training.minibatch_size={minibatch} is larger than the batch it is taken from: "
+            f"algorithm.training.train_batch_size_per_learner={batch}."
+        )
+    if (collected := on_policy_batch(trial.algorithm)) > trial.report_every_env_steps:
+        raise ConfigurationError(
+            f"report_every_env_steps={trial.report_every_env_steps} is finer than one training batch of "
+            f"{collected} env steps, so reports would be skipped. Try report_every_env_steps=null or a smaller batch."
+        )
+
+
+def _networks(trial: TrialConfig, config: AlgorithmConfig) -> torch.nn.Module:
+    """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations."""
+    try:
+        with torch.device("meta"):
+            spec = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(trial.env)})
+            built: torch.nn.Module = spec.build()
+    except Exception as error:  # RLlib and torch raise what they like
+        raise ConfigurationError(
+            f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build these networks: "
+            f"{_first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
+        ) from error
+    return built
+
+
+def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
+    """About how many bytes the last checkpoint of a trial takes: the largest one, since a replay buffer fills.
+
+    Raises:
+        ConfigurationError: RLlib cannot build the trial's networks.
+    """
+    weights = sum(p.nbytes for p in _networks(trial, config).state_dict().values())
+    size = _CHECKPOINT_BYTES + 3 * int(weights)  # Adam keeps two moments of each
+    if replay := getattr(config, "replay_buffer_config", None):
+        capacity = int(replay["capacity"])
+        step = sum(int(np.asarray(space.sample()).nbytes) for space in spaces(trial.env))
+        fast = trial.fast and replay["type"] in BUFFERS
+        size += min(capacity, trial.budget_env_steps) * (step + (_FAST_TRANSITION_BYTES if fast else _TRANSITION_BYTES))
+        size += capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) and not fast else 0
+    return size
+
+
+def has_vector_entry_point(env: EnvSettings) -> bool:
+    """Whether an environment brings a vector implementation of its own.
+
+    Raises:
+        ConfigurationError: It is not installed, or refuses its `env_config`.
+    """
+    return _made(replace(env, vectorize_mode="sync"))[3]
+
+
+def spaces(env: EnvSettings) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    """Observation and action space of an environment, by making it once.
+
+    Raises:
+        ConfigurationError: It is not installed, or refuses its `env_config`.
+    """
+    return _made(env)[:2]
+
+
+def longest_episode(env: EnvSettings) -> int | None:
+    """Env steps after which the environment's registration cuts an episode; None if it does not.
+
+    Raises:
+        ConfigurationError: It is not installed, or refuses its `env_config`.
+    """
+    return _made(env)[2]
+
+
+_Made = tuple[gym.Space[Any], gym.Space[Any], int | None, bool]
+"""Observation space, action space, longest episode, whether there is a vector implementation."""
+
+
+def _made(env: EnvSettings) -> _Made:
+    return _make_once(env.name, env.id, json.dumps(env.env_config, sort_keys=True), env.vectorize_mode, env.extra)
+
+
+@functools.lru_cache(maxsize=32)
+def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None) -> _Made:
+    settings = json.loads(env_config)
+    fix = f" Install it: pip install -e '.[{extra}]'." if extra else ""
+    module, _, plain_id = gym_id.rpartition(":")
+    try:
+        if ":" in gym_id:  # as gym.make does; here, to tell a wrong id from a wrong env_config
+            importlib.import_module(module)
+        spec = gym.registry.get(plain_id)  # not the made environment's: one that wraps another has that one's
+        if spec is not None and spec.entry_point is not None:
+            creator = spec.entry_point
+            receiver = gym.envs.registration.load_env_creator(creator) if isinstance(creator, str) else creator
+            rllib_settings.check_arguments("env.env_config", settings, receiver)
+        made: Any = gym.make(gym_id, **settings)
+    except ConfigurationError:
+        raise
+    except (gym.error.DependencyNotInstalled, ImportError) as error:
+        raise ConfigurationError(f"env={name}: env.id={gym_id} is not installed ({_first_sentence(error)}).{fix}") from error
+    except gym.error.Error as error:
+        raise ConfigurationError(f"env={name}: Gymnasium cannot make env.id={gym_id!r}: {_first_sentence(error)}{fix}") from error
+    except Exception as error:  # environments raise what they like
+        raise ConfigurationError(
+            f"env.env_config of env={name}: {_first_sentence(error)}. It is {settings}, for env.id={gym_id}."
+        ) from error
+    has_vector = (spec or made.spec).vector_entry_point is not None
+    found = made.observation_space, made.action_space, made.spec.max_episode_steps, has_vector
+    made.close()
+    if vectorize_mode == "vector_entry_point" and not has_vector:
+        raise ConfigurationError(
+            f"env.vectorize_mode={vectorize_mode}: {gym_id} brings no vector implementation of its own. Try env.vectorize_mode=sync."
+        )
+    if 0 in (made.observation_space.shape or ()):
+        raise ConfigurationError(
+            f"env.env_config of env={name}: its observations are empty, of shape {made.observation_space.shape}. It is {settings}."
+        )
+    return found
+
+
+def _check_action_space(trial: TrialConfig, config: AlgorithmConfig) -> None:
+    _, action_space = spaces(trial.env)
+    algorithm = trial.algorithm["name"]
+    family = {base.__name__ for base in type(config).__mro__}
+    discrete = isinstance(action_space, gym.spaces.Discrete)
+    if "SACConfig" in family and discrete:
+        raise ConfigurationError(
+            f"algorithm={algorithm} needs continuous actions, but env={trial.env.name} has {action_space}. "
+            "Try algorithm=ppo or algorithm=dqn, or env=pendulum."
+        )
+    if "DQNConfig" in family and "SACConfig" not in family and not discrete:
+        raise ConfigurationError(
+            f"algorithm={algorithm} needs discrete actions, but env={trial.env.name} has {action_space}. "
+            "Try algorithm=ppo or algorithm=sac, or env=cartpole."
+        )
+
+
+def _first_sentence(error: BaseException) -> str:
+    """RLlib's and Gymnasium's messages run over many lines; the first says what is wrong."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 400 else text[:397] + "..."
+
+
+def request_for(config: AlgorithmConfig) -> PlacementGroupFactory:
+    """What RLlib will ask Ray for: a bundle for the trial's process, one a runner, one a learner."""
+    return config.algo_class.default_resource_request(config)

@@ -1,0 +1,157 @@
+"""The state of an RLlib algorithm between two segments of a trial: saved, restored, and left behind.
+
+A trial is cut into segments at its checkpoints. Each segment starts from what a checkpoint holds and from nothing else: environments are
+reset, and every random stream is derived anew from the trial's seed and the segment's number (`begin_segment`). A trial that goes on
+after its checkpoint does the same as one that is resumed from it, so both train alike to the bit; episodes that are under way at a
+checkpoint are given up in both.
+
+RLlib's own checkpoint (`Algorithm.save_to_path`) leaves out the replay buffer and what learners keep beside modules and optimizers.
+"""
+
+import hashlib
+import pickle
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.schedules.scheduler import Scheduler
+
+from experiments.rllib.hooks import seed_process, seed_replay, seed_streams
+from experiments.rllib.seeding import Role, process_seed
+
+RLLIB = "algorithm"
+"""Folder of a checkpoint that RLlib's own `from_checkpoint` takes."""
+_BESIDE = "beside_rllib.pkl"
+
+_LEARNER_STATE = (
+    "curr_kl_coeffs_per_module",  # PPO, APPO: the adaptive KL coefficient
+    "curr_log_alpha",  # SAC: the temperature
+    "entropy_coeff_schedulers_per_module",  # PPO, IMPALA, APPO
+    "last_update_ts_by_mid",  # DQN, SAC: when the target network was last updated
+)
+
+
+def save(algorithm: Any, folder: Path) -> None:
+    """Save everything that the next segment starts from.
+
+    Args:
+        algorithm: Between two training iterations.
+        folder: Absolute, existing.
+
+    Raises:
+        OSError: The disk takes no more.
+    """
+    algorithm.save_to_path(folder / RLLIB)
+    beside = {
+        "learner": next(result.get() for result in algorithm.learner_group.foreach_learner(_learner_state)),
+        "replay": getattr(algorithm, "local_replay_buffer", None),
+    }
+    with (folder / _BESIDE).open("wb") as file:
+        pickle.dump(beside, file, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def restore(algorithm: Any, folder: Path) -> None:
+    """The inverse of `save`, on a newly built algorithm of the same trial. Pickles: load only your own."""
+    algorithm.restore_from_path(str(folder / RLLIB))
+    with (folder / _BESIDE).open("rb") as file:
+        beside = pickle.load(file)
+    algorithm.learner_group.foreach_learner(partial(_set_learner_state, state=beside["learner"]))
+    if beside["replay"] is not None:
+        algorithm.local_replay_buffer = beside["replay"]
+
+
+def take_over(algorithm: Any, folder: Path) -> None:
+    """As `restore`, from a trial with other settings: these stay the algorithm's own.
+
+    An optimizer's state has its learning rate in it, and would bring the other trial's along.
+    """
+    own = next(result.get() for result in algorithm.learner_group.foreach_learner(learning_rates))
+    restore(algorithm, folder)
+    algorithm.learner_group.foreach_learner(partial(_set_learning_rates, rates=own))
+
+
+def begin_segment(algorithm: Any, seed: int, threads: int, segment: int) -> None:
+    """Leave behind what no checkpoint holds: reset all environments, and derive all random streams anew.
+
+    Args:
+        algorithm: Between two training iterations.
+        seed: The trial's.
+        threads: Torch threads of a process.
+        segment: The number of the segment that begins, from 1.
+    """
+    algorithm.env_runner_group.sync_env_runner_states(
+        config=algorithm.config,
+        from_worker=algorithm.env_runner,
+        env_steps_sampled=algorithm.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0),
+        env_to_module=algorithm.env_to_module_connector,
+        module_to_env=algorithm.module_to_env_connector,
+    )
+    # In this order, as when the algorithm was built: a runner in the learner's process has the last word.
+    learner_seed = process_seed(seed, Role.ALGORITHM, segment=segment)
+    algorithm.learner_group.foreach_learner(partial(_seed_learner, seed=learner_seed))
+    seed_process(learner_seed)
+    seed_replay(seed=seed, algorithm=algorithm, segment=segment)
+    # Sent and awaited here: `sync_weights` drops what it should send while an earlier sync is under way, as right after the start.
+    weights = ray.put(algorithm.learner_group.get_state(components="learner/rl_module", inference_only=True)["learner"])
+    restart = partial(_restart_runner, seed=seed, threads=threads, segment=segment, weights=[weights])
+    algorithm.env_runner_group.foreach_env_runner(restart)
+
+
+def weights_digest(algorithm: Any) -> str:
+    """16 hexadecimal digits that are equal for two algorithms exactly if all weights are, to the bit."""
+    state = algorithm.learner_group.get_state(components="learner/rl_module")["learner"]["rl_module"]
+    digest = hashlib.sha256()
+    for module in sorted(state):
+        for name, weights in sorted(state[module].items()):
+            array = weights.detach().cpu().contiguous().numpy() if isinstance(weights, torch.Tensor) else weights
+            digest.update(f"{module}/{name}".encode())
+            digest.update(array.tobytes() if hasattr(array, "tobytes") else repr(array).encode())
+    return digest.hexdigest()[:16]
+
+
+def _learner_state(learner: Any) -> dict[str, dict[str, Any]]:
+    return {name: {m: _value(v) for m, v in getattr(learner, name).items()} for name in _LEARNER_STATE if hasattr(learner, name)}
+
+
+def _value(variable: Any) -> Any:
+    if isinstance(variable, Scheduler):
+        return _value(variable.get_current_value())
+    return variable.detach().cpu().clone() if isinstance(variable, torch.Tensor) else variable
+
+
+def _set_learner_state(learner: Any, state: dict[str, dict[str, Any]]) -> None:
+    for name, by_module in state.items():
+        variables = getattr(learner, name)
+        for module, value in by_module.items():
+            current = variables[module]
+            if isinstance(current, Scheduler):
+                if current.use_schedule:
+                    current._curr_value.data.copy_(value)
+            elif isinstance(current, torch.Tensor):
+                current.data.copy_(value)  # in place: the optimizer holds it
+            else:
+                variables[module] = value
+
+
+def learning_rates(learner: Any) -> dict[str, list[float]]:
+    """Optimizer to the learning rate of each of its groups of parameters, as they are now."""
+    return {name: [group["lr"] for group in optimizer.param_groups] for name, optimizer in learner._named_optimizers.items()}
+
+
+def _set_learning_rates(learner: Any, rates: dict[str, list[float]]) -> None:
+    for name, optimizer in learner._named_optimizers.items():
+        for group, rate in zip(optimizer.param_groups, rates[name], strict=True):
+            group["lr"] = rate
+
+
+def _seed_learner(learner: Any, seed: int) -> None:
+    seed_process(seed)
+
+
+def _restart_runner(runner: Any, seed: int, threads: int, segment: int, weights: list[ray.ObjectRef]) -> None:
+    runner.set_state(ray.get(weights[0]))
+    seed_streams(seed=seed, threads=threads, env_runner=runner, segment=segment)
+    runner._needs_initial_reset = True

@@ -1,0 +1,120 @@
+"""RLlib's env runner, and the fast one, with the reason where they fail."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tree
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+from experiments.config.errors import reason_of
+from experiments.fast.env_runner import FastEnvRunner, deferrable
+from experiments.metrics import NonFiniteError
+from experiments.rllib.runner_clock import RunnerClock
+
+
+class EnvRunnerError(RuntimeError):
+    """A runner failed; the message is the error's class and first line."""
+
+
+class _Observed:
+    """Says why it failed, and what it did with its time.
+
+    RLlib's ends its process without a word, and hides an environment's error behind an empty one.
+
+    Observations and rewards must be finite: a network's tanh, for one, turns an infinite observation into a number that looks well.
+    """
+
+    worker_index: int
+    num_env_steps_sampled_lifetime: int
+    metrics: Any
+
+    def __init__(self, **kwargs: Any) -> None:
+        try:
+            super().__init__(**kwargs)
+        except Exception as error:
+            raise EnvRunnerError(reason_of(error)) from error
+        self._clock = RunnerClock()
+        self._clock.attach(self.metrics)
+
+    def renew(self, **kwargs: Any) -> None:
+        """Become another runner in the same process.
+
+        Args:
+            **kwargs: As the constructor takes them.
+
+        Raises:
+            EnvRunnerError: The environment cannot be made, for one.
+        """
+        self.stop()  # type: ignore[attr-defined]  # RLlib's, beside this class
+        vars(self).clear()
+        type(self).__init__(self, **kwargs)
+
+    def sample(self, **kwargs: Any) -> Any:
+        """Sample, and measure it."""
+        with self._clock.sampling():
+            return super().sample(**kwargs)  # type: ignore[misc]  # RLlib's, beside this class
+
+    def get_metrics(self) -> Any:
+        """RLlib's, and the seconds since the last call."""
+        self._clock.log(self.metrics, self.worker_index)
+        return super().get_metrics()  # type: ignore[misc]
+
+    def see_seconds(self, env_step_s: float, inference_s: float) -> None:
+        """Count what the fast runner's steps took."""
+        self._clock.add(env_step_s, inference_s)
+
+    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `func` on this runner, for the trial's process.
+
+        Raises:
+            NonFiniteError: An environment gave a NaN or an infinity.
+            EnvRunnerError: Anything else failed. The runner's state cannot be relied on any more.
+        """
+        try:
+            return func(self, *args, **kwargs)
+        except NonFiniteError:
+            raise
+        except Exception as error:
+            # Not the error itself: it may be of a class that does not survive the way to another process.
+            raise EnvRunnerError(reason_of(error)) from error
+
+    def _try_env_reset(self, **kwargs: Any) -> Any:
+        observations, infos = super()._try_env_reset(**kwargs)  # type: ignore[misc]
+        self._check_finite("observation", observations)
+        return observations, infos
+
+    @deferrable  # a fast fragment is seen as a whole
+    def _try_env_step(self, actions: Any) -> Any:
+        try:
+            results = super()._try_env_step(actions)  # type: ignore[misc]
+        except RuntimeError as error:
+            raise (error.__cause__ or error) from None
+        self._check_finite("observation", results[0])
+        self._check_finite("reward", results[1])
+        return results
+
+    def see(self, observations: np.ndarray, rewards: np.ndarray) -> None:
+        """A fast fragment, [T, N, ...] and [T, N]."""
+        for what, values in (("observation", observations), ("reward", rewards)):
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                first_step = values[np.argwhere(~np.isfinite(values))[0][0]]
+                self._check_finite(what, first_step)
+
+    def _check_finite(self, what: str, values: Any) -> None:
+        """Make sure that an array, or each of a structure's, is finite; its first dimension is the environment."""
+        for array in (values,) if isinstance(values, np.ndarray) else tree.flatten(values):
+            if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all():
+                environment, *_ = np.argwhere(~np.isfinite(array))[0]
+                raise NonFiniteError(
+                    f"non-finite {what} of environment {environment} of runner {self.worker_index}, "
+                    f"after {self.num_env_steps_sampled_lifetime} env steps"
+                )
+
+
+class EnvRunner(_Observed, SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships no type information
+    """RLlib's own."""
+
+
+class FastRunner(_Observed, FastEnvRunner):
+    """The fast one: the same episodes."""

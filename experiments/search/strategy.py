@@ -1,0 +1,282 @@
+"""What a search runs next, given what it was told: pure, so that it can be replayed over a table of results.
+
+A strategy is a function of what began and what ended, in the order in which it was told. Whoever drives it (`trial_queue.py`) tells
+outcomes in the order of the trials' start, not of their end, so that the same search tomorrow runs the same trials.
+"""
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from typing_extensions import override
+
+from experiments.config.space import Point
+
+FIXED, SEARCH, CONFIRM = "fixed", "search", "confirm"
+"""Phases: what a search finds with its seeds is confirmed with others; a fixed design needs neither."""
+
+OBJECTIVES: Mapping[str, bool] = {
+    "score": True,
+    "auc": True,
+    "env_steps_to_target": False,
+    "seconds_to_target": False,
+    "train_s": False,
+    "env_steps_per_s": True,
+}
+"""What a search can aim at, a trial's `final/` metrics, and whether more is better."""
+OF_THE_CLOCK = frozenset({"seconds_to_target", "train_s", "env_steps_per_s"})
+"""Those of them that depend on what else the machine does."""
+NEED_A_TARGET = frozenset({"env_steps_to_target", "seconds_to_target"})
+TIE_BREAK = "auc"
+"""What ranks configurations whose objective is the same: many end at an environment's highest score."""
+
+FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
+"""How a trial of a search ends: with its whole budget, before that by a scheduler, or not at all."""
+
+
+class Signal(Enum):
+    """What a strategy says where it does not ask."""
+
+    WAIT = "it must be told an outcome first"
+    DONE = "it asks nothing more"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A trial that a strategy wants.
+
+    Attributes:
+        point: Its configuration.
+        seed: Its seed.
+        phase: `SEARCH` or `CONFIRM`.
+        note: What else the strategy must find again after a restart; plain values.
+    """
+
+    point: Point
+    seed: int
+    phase: str = SEARCH
+    note: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a trial came to.
+
+    Attributes:
+        status: `FINISHED`, `STOPPED` or `FAILED`.
+        values: Name of an objective to its value, as far as it is known.
+        env_steps: That it was trained.
+        seconds: That it took.
+        reason: Why it failed.
+    """
+
+    status: str
+    values: Mapping[str, float] = field(default_factory=dict)
+    env_steps: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+
+    def worth(self, objective: str) -> float:
+        """The objective's value, with its sign such that more is better; minus infinity where there is none."""
+        value = self.values.get(objective, math.nan)
+        if self.status == FAILED or not math.isfinite(value):
+            return -math.inf
+        return value if OBJECTIVES[objective] else -value
+
+
+def key_of(point: Point) -> str:
+    """The same text for the same point."""
+    return json.dumps(point, sort_keys=True, default=str)
+
+
+class Strategy(ABC):
+    """What to run next.
+
+    Attributes:
+        objectives: What it aims at, of `OBJECTIVES`; one, or two for a Pareto front.
+        asked: The trials that began, in order.
+        told: Index into `asked` to the outcome that it was told.
+    """
+
+    in_order = True
+    """Whether what it asks depends on outcomes, so that they must be told in a fixed order."""
+
+    def __init__(self, objectives: Sequence[str]) -> None:
+        self.objectives = tuple(objectives)
+        self.asked: list[Ask] = []
+        self.told: dict[int, Ended] = {}
+
+    @property
+    @abstractmethod
+    def most_trials(self) -> int:
+        """Trials that it will ask for at most."""
+
+    @abstractmethod
+    def choose(self) -> Ask | Signal:
+        """The next trial. Changes nothing that `began` does not change again."""
+
+    def began(self, ask: Ask) -> None:
+        """A trial that was chosen, now or before a restart, began."""
+        self.asked.append(ask)
+
+    def ended(self, index: int, outcome: Ended) -> None:
+        """A trial ended.
+
+        Args:
+            index: Into `asked`.
+            outcome: What it came to.
+        """
+        self.told[index] = outcome
+
+    def settle(self) -> None:  # noqa: B027  # most have nothing to do
+        """All that happened before a restart has been told."""
+
+    def worths(self) -> dict[str, list[tuple[float, ...]]]:
+        """Point, as `key_of` writes it, to what its trials came to by each objective and by `TIE_BREAK`; more is better."""
+        found: dict[str, list[tuple[float, ...]]] = {}
+        for index, outcome in sorted(self.told.items()):
+            by = (*(outcome.worth(o) for o in self.objectives), outcome.worth(TIE_BREAK))
+            found.setdefault(key_of(self.asked[index].point), []).append(by)
+        return found
+
+    def ranking(self) -> list[Point]:
+        """The points that were told of, best first, by the mean over their seeds. Those that failed on any seed come last.
+
+        With two objectives, points that no other one beats in both come first, and in each such front those of the best first objective.
+        """
+        points = {key_of(ask.point): ask.point for ask in self.asked}
+        means = {key: tuple(sum(column) / len(column) for column in zip(*rows, strict=True)) for key, rows in self.worths().items()}
+        if len(self.objectives) == 1:
+            return [points[key] for key in sorted(means, key=lambda k: means[k], reverse=True)]
+        ranked: list[str] = []
+        left = dict(means)
+        while left:
+            front = [k for k, m in left.items() if not any(_beats(other, m) for other in left.values())]
+            ranked += sorted(front, key=lambda k: means[k], reverse=True)
+            left = {k: m for k, m in left.items() if k not in front}
+        return [points[key] for key in ranked]
+
+
+def _beats(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    """Whether a is better than b in one objective, and worse in none."""
+    return a[:2] != b[:2] and a[0] >= b[0] and a[1] >= b[1]
+
+
+def next_seed(used: Collection[int], seeds: Sequence[int], start: int = 0) -> int | None:
+    """The first seed that was not used, from a place in the list on and around its end; None if all were."""
+    around = [seeds[(start + i) % len(seeds)] for i in range(len(seeds))]
+    return next((seed for seed in around if seed not in used), None)
+
+
+class Listed(Strategy):
+    """Every point with every seed, seed by seed: a grid, or random draws."""
+
+    in_order = False
+
+    def __init__(self, points: Sequence[Point], seeds: Sequence[int], objectives: Sequence[str], phase: str = SEARCH) -> None:
+        super().__init__(objectives)
+        self._asks = [Ask(point, seed, phase) for seed in seeds for point in points]
+
+    @property
+    @override
+    def most_trials(self) -> int:
+        return len(self._asks)
+
+    @override
+    def choose(self) -> Ask | Signal:
+        return self._asks[len(self.asked)] if len(self.asked) < len(self._asks) else Signal.DONE
+
+
+class Confirming(Strategy):
+    """Another strategy's best points, and the base point, with seeds that it never saw.
+
+    Attributes:
+        closed: Why the search was ended before it was done; empty if it was not.
+    """
+
+    def __init__(self, search: Strategy, base: Point, top: int, seeds: Sequence[int]) -> None:
+        """Confirm what a search finds.
+
+        Args:
+            search: What finds it.
+            base: The point that the study starts from; confirmed as well.
+            top: How many of the best points are confirmed.
+            seeds: That confirm; none that searches.
+        """
+        super().__init__(search.objectives)
+        self.search, self._base, self.top, self._seeds = search, base, top, tuple(seeds)
+        self.closed = ""
+        self._confirm: Listed | None = None
+        self._own: list[tuple[Strategy, int]] = []  # whose each trial is, and its index there
+
+    @property
+    @override
+    def in_order(self) -> bool:  # type: ignore[override]  # an attribute of others, which don't change
+        return self._confirm is None and self.search.in_order
+
+    @property
+    @override
+    def most_trials(self) -> int:
+        return self.search.most_trials + self.num_confirming
+
+    @property
+    def num_confirming(self) -> int:
+        """Trials that confirm, at most."""
+        return (self.top + 1) * len(self._seeds)
+
+    @property
+    def is_confirming(self) -> bool:
+        """Whether the search is over."""
+        return self._confirm is not None
+
+    def close(self, why: str) -> None:
+        """End the search now, and confirm what it found so far.
+
+        Args:
+            why: In words.
+        """
+        self.closed = self.closed or why
+
+    @override
+    def choose(self) -> Ask | Signal:
+        if self._confirm is None:
+            found = Signal.DONE if self.closed else self.search.choose()
+            if found is not Signal.DONE:
+                return found
+            if len(self.told) < len(self.asked):
+                return Signal.WAIT
+            self._begin_confirming()
+        assert self._confirm is not None
+        return self._confirm.choose()
+
+    def _begin_confirming(self) -> None:
+        best = [point for point in self.search.ranking() if key_of(point) in self._finite()]
+        chosen = {key_of(point): point for point in (*best[: self.top], self._base)}
+        self._confirm = Listed(list(chosen.values()) if best else [], self._seeds, self.objectives, CONFIRM)
+
+    def _finite(self) -> set[str]:
+        """Points of which something is known."""
+        return {key for key, rows in self.search.worths().items() if any(math.isfinite(row[0]) for row in rows)}
+
+    @override
+    def began(self, ask: Ask) -> None:
+        if ask.phase == CONFIRM and self._confirm is None:  # after a restart, when all of the search has been told
+            self._begin_confirming()
+        whose = self.search if self._confirm is None else self._confirm
+        self._own.append((whose, len(whose.asked)))
+        whose.began(ask)
+        super().began(ask)
+
+    @override
+    def ended(self, index: int, outcome: Ended) -> None:
+        whose, its_index = self._own[index]
+        whose.ended(its_index, outcome)
+        super().ended(index, outcome)
+
+    @override
+    def settle(self) -> None:
+        self.search.settle()

@@ -1,0 +1,1 @@
+"""A plan under Tune: driver, folder, interruption, watchdog, progress."""

@@ -1,0 +1,428 @@
+"""Builds and runs the Tuner of a checked plan."""
+
+import functools
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pandas as pd
+import psutil
+import ray
+from ray import tune
+from ray._private import ray_logging
+from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
+from ray.tune.logger import TBXLoggerCallback
+from ray.tune.schedulers import TrialScheduler
+from rich.console import Console
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.schema import Asha, HardwareSettings, Median
+from experiments.config.trial_config import TrialConfig
+from experiments.planning import resources
+from experiments.planning.plan import Plan
+from experiments.planning.search_plan import SearchPlan
+from experiments.rllib.building import promises_bits
+from experiments.search.strategy import Ended
+from experiments.search.trial_queue import Agenda
+from experiments.study.driver_callback import DriverCallback, config_of
+from experiments.study.early_stopping import EarlyStopping, rule_of
+from experiments.study.folder import StudyFolder
+from experiments.study.interruption import Interruption, StopOnRequest
+from experiments.study.outcomes import TrialOutcome, runs_of
+from experiments.study.process_reuse import ReuseUnlessWorn
+from experiments.study.progress import ProgressCallback
+from experiments.study.searcher import AgendaSearcher
+from experiments.study.watchdog import Watchdog
+from experiments.tracking.listener import INDEX_EXPERIMENT, STUDY_KEY, TrackingCallback, provenance_of
+from experiments.tracking.provenance_changes import changes
+from experiments.tracking.store import STUDY_FOLDER, Store, num_writers, store_uri
+from experiments.tracking.writer import Writer
+from experiments.trial.folder import Report, Restart
+from experiments.trial.measured import BUNDLES, MeasuredTrial
+from experiments.trial.resource_usage import this_process
+from experiments.trial.trainable import DRIVER, FOLDER, MEASURE_SYSTEM, REPRODUCIBLE, RESTARTS, RESUMED, TRIAL, WEIGHTS, Trial
+
+
+@dataclass(frozen=True)
+class StudyOutcome:
+    """What a study came to.
+
+    Attributes:
+        outcomes: One per trial of the plan.
+        runs: The same as the analysis' frame `runs`.
+        interrupted_by: What stopped it, if something did: the name of a signal, or that Ray is gone.
+        tune_hangs: Whether Tune did not end, since Ray is gone or a second signal came: this process had better end without Ray's consent.
+        folder: The study's own folder.
+        study_run: Its run in the experiment `studies`; None if MLflow never took it.
+        experiment_ids: Name to id, of `studies` and of the trials' experiment.
+        undelivered: Operations that MLflow did not take yet.
+        refused: Operations that MLflow will never take.
+        limit: Which one ended the study before it was done; empty if none did.
+    """
+
+    outcomes: tuple[TrialOutcome, ...]
+    runs: pd.DataFrame
+    interrupted_by: str | None
+    tune_hangs: bool
+    folder: Path
+    study_run: str | None
+    experiment_ids: dict[str, str]
+    undelivered: int
+    refused: int
+    limit: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """As the contract says: 0 all finished, 1 some failed, 128 + the signal's number if interrupted by one."""
+        signals = {number.name: number for number in signal.Signals}
+        if self.interrupted_by in signals:
+            return 128 + signals[self.interrupted_by]
+        return 0 if all(o.status in ("finished", "stopped") for o in self.outcomes) else 1
+
+
+def start_ray(hardware: HardwareSettings) -> None:
+    """Start Ray on this machine, or join the cluster at `hardware.address`.
+
+    Raises:
+        ConfigurationError: No cluster answers there.
+    """
+    quiet()
+    came: list[int] = []
+
+    def end(number: int, frame: FrameType | None = None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        _start_ray(hardware)  # with a handler of its own for SIGTERM, which exits with the signal's number
+    except SystemExit:
+        sys.exit(128 + signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:  # where an exception is lost: Python drops those that are raised in a callback
+        end(came[0])
+
+
+def cluster_of(hardware: HardwareSettings) -> resources.Cluster:
+    """The machines that a profile is for: the cluster at its address, which is joined, or this machine, where Ray is not started yet.
+
+    Raises:
+        ConfigurationError: No cluster answers there.
+    """
+    if hardware.address is None:
+        return resources.local_machine(hardware)
+    start_ray(hardware)
+    return resources.joined_cluster()
+
+
+def _start_ray(hardware: HardwareSettings) -> None:
+    threads = str(hardware.threads_per_process)
+    environment = {
+        "OMP_NUM_THREADS": threads,  # else Ray sets it to the CPUs of each actor
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "PYTHONHASHSEED": "0",
+        "PYTHONWARNINGS": "ignore::DeprecationWarning,ignore::UserWarning",
+    }
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if hardware.address is None:
+        num_cpus = int(resources.local_machine(hardware).num_cpus)
+        if num_cpus > (psutil.cpu_count() or 1):
+            environment["RAY_prestart_worker_first_driver"] = "0"  # else a process for each CPU that was declared, at once
+        os.environ.update(environment)  # inherited by Ray's processes
+        # Never join a cluster that happens to run here: its size was not checked.
+        ray.init(
+            address="local",
+            num_cpus=num_cpus,
+            num_gpus=hardware.num_gpus,
+            include_dashboard=False,
+            **common,
+        )
+        return
+    _check_address(hardware.address)
+    # Clusters ask for a token by default, and `ray start` leaves it in ~/.ray; ray.init() looks for it only when it starts Ray itself.
+    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    try:
+        # The cluster's other nodes need not have the suite installed, only Ray and what it trains with.
+        package = Path(__file__).resolve().parents[1]
+        modules = [str(package), str(package.parent / "analysis")]
+        ray.init(address=hardware.address, runtime_env={"env_vars": environment, "py_modules": modules}, **common)
+    except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(f"hardware.address={hardware.address}: no Ray cluster answers there ({error}).") from None
+
+
+def _check_address(address: str) -> None:
+    """Make sure that something listens at `host:port`: Ray would try for minutes.
+
+    Raises:
+        ConfigurationError: Nothing does.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():  # auto, local
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"hardware.address={address}: no Ray cluster answers there ({error}). Start one with `ray start --head`, "
+            "or leave hardware.address out to run on this machine."
+        ) from None
+
+
+def quiet() -> None:
+    """Keep from the terminal what a user can do nothing about; errors still pass."""
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    warnings.filterwarnings("ignore", module="gymnasium")
+    for name in ("ray", "ray.rllib", "ray.tune", "ray.train", "gymnasium", "mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # failed trials are reported by the suite, with their cause
+    ray_logging.stdout_deduplicator.skip_re = re.compile("A worker died")  # and so is this; the raylet's lines know no other switch
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # Tune's tables; the old output is silent at verbosity 0
+
+
+def run_study(plan: Plan, output_dir: Path, console: Console) -> StudyOutcome:
+    """Run every trial of a plan, in a new folder under `output_dir/studies`. Ray must be running.
+
+    Args:
+        plan: The checked study.
+        output_dir: Absolute.
+        console: Where progress is shown.
+
+    Returns:
+        How it went; failed trials don't raise.
+
+    Raises:
+        ConfigurationError: The folder cannot be written; nothing was started.
+    """
+    name = f"{plan.study}-{plan.algorithms}-{plan.envs}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+    folder = StudyFolder(output_dir / "studies" / name)
+    folder.create(plan)
+    return _run(plan, folder, output_dir, console, resumed=False)
+
+
+def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console) -> StudyOutcome:
+    """Go on with a study that was interrupted: what is finished stays, what is not goes on from its last checkpoint.
+
+    Args:
+        plan: As `folder` gives it.
+        folder: The study's, locked and checked.
+        output_dir: Absolute.
+        console: Where progress is shown.
+
+    Returns:
+        As `run_study`, over all executions.
+    """
+    now = provenance_of(plan)
+    if changed := changes(folder.began_with(now), now):
+        told = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        console.print(f"changed     since the study began: {told}. What goes on may not be the same to the bit.", highlight=False)
+    return _run(plan, folder, output_dir, console, resumed=True)
+
+
+def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, resumed: bool) -> StudyOutcome:
+    tracking = plan.suite.tracking
+    uri = store_uri(tracking, output_dir)
+    connect = functools.partial(Store, uri, output_dir / "mlartifacts", tracking.timeout_s)
+    outcomes, tune_ended = OutcomeCallback(plan), True
+    agenda: Agenda | None = None
+    searcher: AgendaSearcher | None = None
+    with Interruption() as interruption:
+        in_mlflow = _finished_in_mlflow(connect, plan, folder) if resumed else set()
+        writer = Writer(connect, num_writers(uri))
+        to_mlflow = TrackingCallback(plan, folder, writer, resumed)
+        to_mlflow.begin()
+        try:
+            with ProgressCallback(plan, console) as progress:
+                if isinstance(plan, SearchPlan):
+                    agenda = _agenda(plan, folder)
+                    searcher = AgendaSearcher(plan, agenda, folder, _warn(console))
+                for trial in plan.trials if resumed else ():
+                    reports, restarts = folder.trial(trial).reports(), folder.trial(trial).restarts()
+                    if reports and trial.folder_name not in in_mlflow:
+                        to_mlflow.deliver_earlier(trial, reports, len(restarts), _is_reproducible(trial, restarts))
+                    if reports:
+                        outcomes.take_earlier(trial, reports[-1], restarts)
+                        progress.take_earlier(trial, reports[-1])
+                        if searcher:
+                            searcher.take_earlier(trial, reports[-1])
+                for trial, ended_so in searcher.ended_earlier() if searcher else ():
+                    if trial.folder_name not in in_mlflow:
+                        to_mlflow.end_earlier(trial, ended_so)
+                    outcomes.take_ended(trial, ended_so)
+                    progress.take_ended(trial, ended_so.status)
+                left = [t for t in plan.trials if not outcomes.is_finished(t)]
+                callbacks = [outcomes, progress, to_mlflow, Watchdog(folder), *([TBXLoggerCallback()] if tracking.tensorboard else [])]
+                if searcher:
+                    callbacks.append(searcher.callback())
+                if (left or searcher) and not interruption.signals:
+                    stop = StopOnRequest()
+                    tune_ended = interruption.run(_tuner(plan, searcher or left, folder, callbacks, stop, resumed).fit, stop.asked.set)
+        finally:
+            ended = outcomes.outcomes()
+            unfinished = any(o.status == "interrupted" for o in ended)
+            runs = runs_of(plan.record(), ended)
+            failed = any(o.status == "failed" for o in ended)
+            limit = agenda.closed if agenda else ""
+            to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", runs, limit)
+            interruption.run(writer.close)
+            writer.close(wait_s=0)  # counts what is left, where that was cut short
+            folder.close()
+    study_run = writer.run_ids.get(STUDY_KEY)
+    interrupted_by = (interruption.reason or "Tune") if unfinished else None
+    to = dict(writer.experiment_ids)
+    left_over = writer.undelivered, writer.refused
+    return StudyOutcome(ended, runs, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit)
+
+
+def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyFolder) -> set[str]:
+    try:
+        return connect().finished_trials(INDEX_EXPERIMENT, {STUDY_FOLDER: str(folder.path)}, plan.experiment)
+    except Exception:  # noqa: BLE001  # whatever MLflow raises: all is delivered then, which changes nothing where it was before
+        return set()
+
+
+def _scheduler(plan: Plan, folder: StudyFolder) -> TrialScheduler:
+    settings = plan.suite.scheduler
+    if not isinstance(settings, Asha | Median):
+        return ReuseUnlessWorn()
+    earlier = [(trial, report) for trial in plan.trials for report in folder.trial(trial).reports()]
+    budget = max(c.suite.budget_env_steps for c in plan.possible)
+    return EarlyStopping(rule_of(settings, budget), sorted(earlier, key=lambda pair: pair[1].at_ms))
+
+
+def _agenda(plan: SearchPlan, folder: StudyFolder) -> Agenda:
+    agenda = Agenda(plan.strategy(folder.optuna_storage), plan.ahead, plan.limits(), folder.note)
+    agenda.replay(folder.events())
+    return agenda
+
+
+def _warn(console: Console) -> Callable[[str], None]:
+    return lambda line: console.print(line, style="yellow", highlight=False, soft_wrap=True)
+
+
+def _tuner(
+    plan: Plan,
+    source: Sequence[TrialConfig] | AgendaSearcher,
+    folder: StudyFolder,
+    callbacks: list[Any],
+    stop: tune.Stopper,
+    resumed: bool,
+) -> tune.Tuner:
+    """Tune's, of trials that are known, or of what a search asks for."""
+    suite = plan.suite
+    searching = isinstance(source, AgendaSearcher)
+    listed = {} if searching else {TRIAL: tune.grid_search([{**t.to_mapping(), FOLDER: str(folder.trial(t).path)} for t in source])}
+    # Of a search, the agenda knows how many trials may be under way, unless there is room for more than were asked for.
+    limit = None if searching and not suite.hardware.max_concurrent_trials else plan.concurrency
+    return tune.Tuner(
+        MeasuredTrial if plan.is_measured else Trial,
+        param_space={
+            **listed,
+            RESUMED: resumed,
+            # A measurement must know what else runs on the machine.
+            MEASURE_SYSTEM: suite.tracking.system_metrics or plan.is_measured,
+            DRIVER: this_process(),
+            BUNDLES: plan.bundles,
+        },
+        tune_config=TuneConfig(
+            reuse_actors=True,
+            scheduler=_scheduler(plan, folder),
+            max_concurrent_trials=limit,
+            search_alg=source if searching else None,
+            num_samples=-1 if searching else 1,
+            trial_name_creator=_trial_name,
+            trial_dirname_creator=_trial_name,
+        ),
+        run_config=RunConfig(
+            name="tune",
+            storage_path=str(folder.path),
+            callbacks=callbacks,
+            stop=stop,
+            verbose=0,
+            log_to_file=True,
+            # What raises within a trial, the trial sees to itself; Tune makes a new process where one died.
+            failure_config=FailureConfig(max_failures=suite.faults.max_restarts),
+            checkpoint_config=CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+        ),
+    )
+
+
+def _trial_name(trial: Any) -> str:
+    return config_of(trial).folder_name
+
+
+def _is_reproducible(trial: TrialConfig, restarts: Sequence[Restart]) -> bool:
+    return all(r.kind != "fault" for r in restarts) and promises_bits(trial)
+
+
+class OutcomeCallback(DriverCallback):
+    """How each trial of a plan ended, over all executions of the study."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._ended: dict[str, TrialOutcome] = {}
+
+    def _of(self, trial: TrialConfig) -> TrialOutcome:
+        started = TrialOutcome(
+            trial.label, trial.seed, "interrupted", repeat=trial.repeat, phase=trial.phase, exploratory=trial.exploratory
+        )
+        return self._ended.get(trial.folder_name, started)
+
+    def take_earlier(self, trial: TrialConfig, last: Report, restarts: Sequence[Restart]) -> None:
+        """Take in how a trial of an earlier execution ended, if it finished."""
+        if last.done:
+            self._finish(trial, last.metrics, last.weights, len(restarts), _is_reproducible(trial, restarts))
+
+    def take_ended(self, trial: TrialConfig, outcome: Ended) -> None:
+        """Take in how a search's trial of an earlier execution ended, where it did not finish: it is not tried again."""
+        self._ended[trial.folder_name] = replace(self._of(trial), status=outcome.status, failure=outcome.reason)
+
+    def is_finished(self, trial: TrialConfig) -> bool:
+        """Whether the trial has all its results."""
+        return self._of(trial).status == "finished"
+
+    def on_finish(self, trial: Any) -> None:
+        """Keep its final numbers."""
+        result = trial.last_result
+        self._finish(config_of(trial), result, result[WEIGHTS], result[RESTARTS], result[REPRODUCIBLE])
+
+    def on_failure(self, trial: Any, reason: str) -> None:
+        """Keep its reason."""
+        config = config_of(trial)
+        self._ended[config.folder_name] = replace(self._of(config), status="failed", failure=reason)
+
+    def on_early_stop(self, trial: Any) -> None:
+        """It has all that it will have."""
+        config, result = config_of(trial), trial.last_result
+        self._ended[config.folder_name] = replace(
+            self._of(config), status="stopped", restarts=result[RESTARTS], reproducible=result[REPRODUCIBLE]
+        )
+
+    def _finish(self, trial: TrialConfig, metrics: Mapping[str, Any], weights: str, restarts: int, reproducible: bool) -> None:
+        final = {k: float(v) for k, v in metrics.items() if k.startswith("final/")}
+        self._ended[trial.folder_name] = replace(
+            self._of(trial), status="finished", final=final, weights=weights, restarts=restarts, reproducible=reproducible
+        )
+
+    def outcomes(self) -> tuple[TrialOutcome, ...]:
+        """One per trial of the plan, in its order."""
+        return tuple(self._of(trial) for trial in self._plan.trials)

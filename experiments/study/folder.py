@@ -1,0 +1,251 @@
+"""A study's own folder: what survives its driver, and what a resume starts from."""
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import IO, Any
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.schema import HardwareSettings, SuiteConfig, parse
+from experiments.config.trial_config import TrialConfig, trial_config
+from experiments.planning.plan import Configuration, Plan, Resolver, concurrency_of
+from experiments.planning.resources import Cluster
+from experiments.planning.search_plan import SearchPlan
+from experiments.trial.folder import (
+    DamagedFileError,
+    TrialFolder,
+    add_line,
+    began_with,
+    check_checkpoint,
+    cut_torn_line,
+    locked,
+    read_lines,
+)
+
+STATE_FILE = "study.json"
+_EVENTS_FILE = "search.jsonl"
+"""What a search did, in order."""
+_LATER_FILE = "configurations.jsonl"
+"""Configurations that came up in a search."""
+_FORMAT = 1
+
+
+class StudyFolder:
+    """A study's own folder.
+
+    `study.json` has the plan, settled; `trials/<name>/` what each trial keeps; `tune/` what Tune and TensorBoard write. A search notes
+    what it does in `search.jsonl`, and Optuna has its study in `optuna.db`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+        self._unwritten: list[tuple[str, Mapping[str, Any]]] = []
+        self._kept: set[str] = set()
+
+    def trial(self, trial: TrialConfig) -> TrialFolder:
+        """A trial's own folder; it need not exist."""
+        return TrialFolder(self.path / "trials" / trial.folder_name)
+
+    def create(self, plan: Plan) -> None:
+        """Make the folder, with everything that a resume needs.
+
+        Raises:
+            ConfigurationError: The disk does not take it.
+        """
+        state: dict[str, Any] = {
+            "format": _FORMAT,
+            "suite": asdict(plan.suite),
+            "composed": copy.deepcopy(plan.composed),
+            "searched": plan.searched,
+            "configurations": [_saved(c) for c in plan.possible],
+        }
+        if isinstance(plan, SearchPlan):
+            state["search"] = {
+                "composed": [[dict(choice), dict(composed)] for choice, composed in copy.deepcopy(plan.resolver.composed).items()],
+                "side_by_side": plan.resolver.side_by_side,
+                "report_every_env_steps": plan.resolver.report_every_env_steps,
+                "base": plan.base,
+            }
+        for suite in (state["suite"], state["composed"], *(composed for _, composed in state.get("search", {}).get("composed", []))):
+            suite["tracking"] = {**suite["tracking"], "uri": None}  # it may hold a password; a resume is given it again
+        partial = self.path / f"{STATE_FILE}.partial"
+        try:
+            self.path.mkdir(parents=True)
+            with partial.open("w") as file:
+                json.dump(state, file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.rename(self.path / STATE_FILE)
+        except OSError as error:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise ConfigurationError(
+                f"output_dir: {error.filename or partial} cannot be written ({error.strerror}). Free some space, or choose another: "
+                "output_dir=/path."
+            ) from None
+        self.lock()
+
+    def began_with(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The provenance that the study began with; `now`, if it begins now."""
+        return began_with(self.path, now)
+
+    def lock(self) -> None:
+        """Keep other drivers away from the study, until this process ends or `close` is called.
+
+        Raises:
+            ConfigurationError: One is at work on it.
+        """
+        self._lock = (self.path / "lock").open("w")
+        if not locked(self._lock):
+            raise ConfigurationError(f"resume={self.path}: the study is still running, in another process. Interrupt that one first.")
+        for name in (_EVENTS_FILE, _LATER_FILE):
+            if (self.path / name).exists():
+                cut_torn_line(self.path / name)
+
+    def close(self) -> None:
+        """Let other drivers take up the study."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def hardware(self, address: str | None) -> HardwareSettings:
+        """The study's hardware profile, at another cluster if an address is given.
+
+        Raises:
+            ConfigurationError: The state is missing, damaged or of another version.
+        """
+        hardware = self._suite(self._state()["suite"]).hardware
+        return hardware if address is None else replace(hardware, address=address)
+
+    def _suite(self, saved: Mapping[str, Any]) -> SuiteConfig:
+        try:
+            return parse(saved)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{self.path / STATE_FILE}: is not of this version of the suite ({error}).") from None
+
+    def plan(self, cluster: Cluster, tracking: Any) -> Plan:
+        """The study's plan, as it was when the study began.
+
+        Args:
+            cluster: What there is to run on now.
+            tracking: The store to log to now; what is measured stays as it was.
+
+        Raises:
+            ConfigurationError: The state is missing, damaged, of another version, or does not fit the cluster. Nothing was changed.
+        """
+        state = self._state()
+        what = {name: state["suite"]["tracking"][name] for name in ("tensorboard", "system_metrics")}  # curves stay of one kind
+        suite = self._suite({**state["suite"], "tracking": {**asdict(tracking), **what}})
+        configurations = tuple(self._configuration(saved, cluster) for saved in state["configurations"])
+        searched, concurrency = tuple(state["searched"]), concurrency_of(suite, configurations, cluster)
+        if (search := state.get("search")) is None:
+            return Plan(suite, state["composed"], configurations, searched, cluster, concurrency)
+        composed = {tuple(sorted(choice.items())): settings for choice, settings in search["composed"]}
+        resolver = Resolver(composed, cluster, search["side_by_side"], search["report_every_env_steps"])
+        later = [self._configuration(saved, cluster) for saved in self._lines(_LATER_FILE)]
+        known = (*configurations, *later)
+        return SearchPlan(suite, state["composed"], [], searched, cluster, concurrency, resolver=resolver, known=known, base=search["base"])
+
+    def _configuration(self, saved: Mapping[str, Any], cluster: Cluster) -> Configuration:
+        settled = self._suite(saved["suite"])
+        config_id = trial_config(settled, 0, saved["label"]).config_id
+        if config_id != saved["config_id"]:
+            raise ConfigurationError(
+                f"{self.path / STATE_FILE}: {saved['label']!r} was configuration {saved['config_id']} and would be {config_id} "
+                "with this version of the suite. Resume with the version that began the study."
+            )
+        return Configuration.of(saved["label"], saved["point"], settled, cluster, saved.get("rules", {}))
+
+    @property
+    def optuna_storage(self) -> Path:
+        """Where Optuna keeps its study of the search."""
+        return self.path / "optuna.db"
+
+    def events(self) -> list[Mapping[str, Any]]:
+        """What a search has done so far, as it was noted.
+
+        Raises:
+            ConfigurationError: The file is damaged.
+        """
+        return self._lines(_EVENTS_FILE)
+
+    def _lines(self, name: str) -> list[Mapping[str, Any]]:
+        try:
+            return read_lines(self.path / name)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{self.path / name}: cannot be read ({error}), so the search cannot be resumed. Start it again."
+            ) from None
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Note what a search does. What a full disk does not take is kept in mind until it does."""
+        self._unwritten.append((_EVENTS_FILE, event))
+        self._write_lines()
+
+    def keep_configurations(self, plan: SearchPlan) -> None:
+        """Note the configurations that the plan did not know when the study began."""
+        known = {c.label for c in plan.known} | self._kept
+        for configuration in plan.configurations:
+            if configuration.label not in known:
+                self._kept.add(configuration.label)
+                self._unwritten.append((_LATER_FILE, _saved(configuration)))
+        self._write_lines()
+
+    def _write_lines(self) -> None:
+        with suppress(OSError):
+            while self._unwritten:
+                name, line = self._unwritten[0]
+                add_line(self.path / name, line)
+                self._unwritten.pop(0)
+
+    def standing(self, plan: Plan) -> str:
+        """How far the trials are, in a line.
+
+        Raises:
+            ConfigurationError: Something that an unfinished trial would go on from is damaged; the message names the file and the fix.
+        """
+        finished, going_on, grid = 0, 0, plan.report_every_env_steps
+        for trial in plan.trials:
+            folder = self.trial(trial)
+            try:
+                folder.restarts()
+                if any(report.done for report in folder.reports()):
+                    finished += 1
+                elif checkpoints := folder.checkpoints():
+                    check_checkpoint(checkpoints[-1])
+                    first = (trial.start.env_steps if trial.start else 0) + grid
+                    folder.check_reports(range(first, int(checkpoints[-1].name), grid))
+                    going_on += 1
+            except DamagedFileError as error:
+                raise ConfigurationError(str(error)) from None
+        anew = len(plan.trials) - finished - going_on
+        return f"resume      {finished} trials are finished, {going_on} go on from a checkpoint, {anew} start from the beginning"
+
+    def _state(self) -> Mapping[str, Any]:
+        path = self.path / STATE_FILE
+        try:
+            state = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise ConfigurationError(f"{path}: is missing, so the study cannot be resumed. Start it again.") from None
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"{path}: cannot be read ({error}), so the study cannot be resumed. Start it again.") from None
+        if not isinstance(state, dict) or state.get("format") != _FORMAT:
+            raise ConfigurationError(f"{path}: is not of this version of the suite. Resume with the version that began the study.")
+        return state
+
+
+def _saved(configuration: Configuration) -> dict[str, Any]:
+    suite = asdict(configuration.suite)
+    suite["tracking"]["uri"] = None  # it may hold a password; a resume is given it again
+    return {
+        "label": configuration.label,
+        "config_id": configuration.trial(0).config_id,
+        "point": configuration.point,
+        "suite": suite,
+        "rules": configuration.rules,
+    }

@@ -1,0 +1,308 @@
+"""What a person sees while a study runs, and at its end."""
+
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from analysis.document.wording import with_interval
+from experiments.config.trial_config import TrialConfig
+from experiments.planning.plan import Plan
+from experiments.planning.search_plan import SearchPlan
+from experiments.study.driver_callback import DriverCallback, config_of
+from experiments.study.outcomes import TrialOutcome
+from experiments.trial.folder import Report
+from experiments.trial.trainable import FAILURE, STEP, UNSAVED
+
+LOG_WIDTH = 140
+"""Columns of a log file."""
+LINE_EVERY_S = 15.0
+"""Spacing of progress lines where there is no terminal."""
+MOST_ROWS = 16
+MOST_LAYOUTS = 4
+"""Layouts of a study that are named before it starts; `dry_run=true` lists all."""
+MOST_OF_A_CAUSE = 3
+"""Failures of one cause that are shown as they happen."""
+
+
+@dataclass
+class _Row:
+    label: str
+    seed: int
+    work: int  # env steps to sample; where throughput is measured, 1
+    status: str = "starting"
+    done: int = 0  # of the work
+    env_steps: int = 0
+    return_mean: float = math.nan
+    env_steps_per_s: float = math.nan
+    changed: float = 0.0
+
+
+class ProgressCallback(DriverCallback):
+    """A live table on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        """Show `plan` on `console`."""
+        self._plan, self._console = plan, console
+        self._rows: dict[str, _Row] = {}
+        self._before: dict[str, int] = {}  # done by an earlier execution
+        self._causes: Counter[str] = Counter()
+        self._start = self._last_line = time.monotonic()
+        self._total = plan.num_trials if plan.is_measured else plan.total_env_steps
+        self._what = "work" if plan.is_measured else "env steps"
+        self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
+
+    def __enter__(self) -> "ProgressCallback":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def take_earlier(self, trial: TrialConfig, last: Report) -> None:
+        """A row for a trial that an earlier execution of the study began or finished."""
+        row = self._row(trial)
+        row.status = "finished" if last.done else "waiting"
+        row.env_steps = last.env_steps
+        so_far = 0 if self._plan.is_measured else last.env_steps - first_env_steps(trial)
+        row.done = self._before[trial.folder_name] = row.work if last.done else so_far
+        row.return_mean = last.metrics.get("final/score", last.metrics.get("eval/return_mean", math.nan))
+
+    def take_ended(self, trial: TrialConfig, status: str) -> None:
+        """A row for a trial that an earlier execution of a search ended without its whole budget."""
+        row = self._row(trial)
+        row.status, row.done = status, row.work
+        self._before[trial.folder_name] = row.work
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """A row for the trial."""
+        self._row(config_of(trial)).status = "starting"
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
+        """The row's newest numbers."""
+        row = self._row(config_of(trial))
+        if result[UNSAVED]:
+            self._console.print(Text(f"not saved: {row.label} seed {row.seed}: {result[UNSAVED]}", style="yellow"))
+        if FAILURE in result:
+            return
+        row.status, row.changed, row.env_steps = "running", time.monotonic(), max(row.env_steps, int(result[STEP]))
+        row.done = row.done if self._plan.is_measured else row.env_steps - first_env_steps(config_of(trial))
+        row.return_mean = result.get("eval/return_mean", row.return_mean)
+        row.env_steps_per_s = result["throughput/env_steps_per_s"]
+        self._line()
+
+    def on_finish(self, trial: Any) -> None:
+        """The row is finished."""
+        row = self._row(config_of(trial))
+        row.status, row.changed = "finished", time.monotonic()
+        row.return_mean = trial.last_result.get("final/score", row.return_mean)
+        row.env_steps_per_s = trial.last_result["final/env_steps_per_s"]
+        row.done = row.work
+
+    def on_early_stop(self, trial: Any) -> None:
+        """The row has all that it will have."""
+        row = self._row(config_of(trial))
+        row.status, row.changed, row.done = "stopped", time.monotonic(), row.work
+
+    def on_failure(self, trial: Any, reason: str) -> None:
+        """The row has failed: said at once, but a cause that hits many trials only for the first of them."""
+        row = self._row(config_of(trial))
+        row.status, row.changed = "failed", time.monotonic()
+        row.done = row.work  # nothing more will come of it
+        self._causes[reason] += 1
+        if self._causes[reason] <= MOST_OF_A_CAUSE:
+            more = "; more of the same are counted at the end" if self._causes[reason] == MOST_OF_A_CAUSE else ""
+            self._console.print(Text(f"failed: {row.label} seed {row.seed}: {reason}{more}", style="red"))
+
+    def _row(self, trial: TrialConfig) -> _Row:
+        work = 1 if self._plan.is_measured else trial.budget_env_steps - first_env_steps(trial)
+        new = _Row(trial.label, trial.seed, work, changed=time.monotonic())
+        return self._rows.setdefault(trial.folder_name, new)
+
+    def _line(self) -> None:
+        now = time.monotonic()
+        if self._live is None and now - self._last_line >= LINE_EVERY_S:
+            self._last_line = now
+            self._console.print(self._overall())
+
+    def _overall(self) -> str:
+        counts = Counter(row.status for row in self._rows.values())
+        done = sum(row.done for row in self._rows.values())
+        trials = self._plan.num_trials
+        failed = "".join(f", {counts[status]} {status}" for status in ("stopped", "failed") if counts[status])
+        return (
+            f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / self._total:.0f}% of the {self._what}, "
+            f"{duration(time.monotonic() - self._start)} so far{self._left(done)}"
+        )
+
+    def _left(self, done: int) -> str:
+        if done >= self._total:
+            return ""
+        new = done - sum(self._before.values())
+        if new < (self._total - sum(self._before.values())) / 100:
+            return ", time left not known yet"
+        rate = new / (time.monotonic() - self._start)
+        return f", about {duration((self._total - done) / rate)} left"
+
+    def _render(self) -> RenderableType:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in ("configuration", "seed", "status", "env steps", "return", "env steps/s"):
+            table.add_column(name, justify="left" if name in ("configuration", "status") else "right")
+        rows = sorted(self._rows.values(), key=lambda r: (r.status in ("finished", "stopped", "failed"), -r.changed))
+        for row in rows[:MOST_ROWS]:
+            style = {"finished": "green", "failed": "red"}.get(row.status, "")
+            table.add_row(
+                row.label,
+                str(row.seed),
+                Text(row.status, style=style),
+                f"{row.env_steps:,}" if self._plan.is_measured else f"{row.done:,}/{row.work:,}",
+                _number(row.return_mean, ".1f"),
+                _number(row.env_steps_per_s, ",.0f"),
+            )
+        done = sum(row.done for row in self._rows.values())
+        hidden = len(self._rows) - MOST_ROWS
+        more = [Text(f"and {hidden} more", style="dim")] if hidden > 0 else []
+        bar = Table.grid()  # a bar alone in a group would not end its line
+        bar.add_row(ProgressBar(total=self._total, completed=done, width=60))
+        return Group(table, *more, bar, Text(self._overall()))
+
+
+def console() -> Console:
+    """The terminal; a log file gets lines of a fixed width."""
+    return Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
+
+
+def first_env_steps(trial: TrialConfig) -> int:
+    """Env steps that a trial starts from: another one's, if it goes on with its weights."""
+    return trial.start.env_steps if trial.start else 0
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What a study is about to do."""
+    layouts = list(dict.fromkeys(f"{c.layout}" for c in plan.possible))
+    if len(layouts) > MOST_LAYOUTS:
+        layouts = [layouts[0], f"{len(layouts) - 2} others", layouts[-1]]
+    return [
+        f"study       {plan.study}: {plan.question}",
+        f"trials      {plan.summary()}",
+        f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
+        *(f"left out    {what}" for what in plan.left_out),
+        f"checkpoints {plan.checkpoints()}",
+        "throughput  "
+        + ("comparable: each trial runs alone" if plan.exclusive else "not comparable across studies: trials share the machine"),
+    ]
+
+
+def plan_table(plan: Plan) -> Table:
+    """The configurations of a plan."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    seeds = ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds))
+    if isinstance(plan, SearchPlan):
+        seeds = "by search"
+    for name in ("configuration", "id", "seeds", "env steps", "batch (env steps)", "CPUs", "GPUs"):
+        table.add_column(name, justify="left" if name in ("configuration", "id") else "right")
+    for c in plan.possible:
+        need = c.request.required_resources
+        table.add_row(
+            c.label,
+            c.trial(0).config_id,
+            seeds,
+            "-" if plan.is_measured else f"{c.suite.budget_env_steps:,}",
+            f"{c.batch_env_steps:,}",
+            f"{need.get('CPU', 0):g}",
+            f"{need.get('GPU', 0):g}",
+        )
+    return table
+
+
+def outcome_table(summary: pd.DataFrame, exclusive: bool) -> Table:
+    """The closing table.
+
+    Args:
+        summary: As `analysis.document.answer.closing_table` gives it.
+        exclusive: Whether each trial ran alone.
+    """
+    if (summary["phase"] == "throughput").all():
+        return _speed_table(summary)
+    table = Table(
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+        caption="score: interquartile mean over seeds; env steps to target: mean, seeds that never hold it counted with the budget (>=); "
+        "95% intervals; * cannot be told apart from the best" + ("" if exclusive else "; env steps/s with trials side by side"),
+        caption_justify="left",
+    )
+    for name in ("", "configuration", "seeds", "score", "at target", "env steps to target", "env steps/s"):
+        table.add_column(name, justify="left" if name in ("", "configuration") else "right", no_wrap=True)
+    for _, row in summary.iterrows():
+        at_target = not math.isnan(row["target"]) and row["num_seeds"]
+        steps = with_interval(row, "env_steps_to_target")
+        if not row["num_reached"]:
+            steps = f"not in {row['budget_env_steps']:,}"
+        elif row["num_reached"] < row["num_seeds"]:
+            steps = f">= {steps}"
+        table.add_row(
+            "*" if row["leader"] else "",
+            str(row["config"]),
+            f"{row['num_seeds']}/{row['num_planned']}",
+            # Text, since rich takes "[470.0, 490.2]" in a plain string for a style.
+            Text(with_interval(row, "score")),
+            f"{row['num_reached']}/{row['num_seeds']}" if at_target else "-",
+            Text(steps if at_target else "-"),
+            Text(with_interval(row, "env_steps_per_s")),
+            style="bold" if row["chosen"] else "",
+        )
+    return table
+
+
+def _speed_table(summary: pd.DataFrame) -> Table:
+    """The closing table of a study of throughput."""
+    caption = "geometric means over seeds, 95% intervals; * cannot be told apart from the fastest"
+    table = Table(box=None, header_style="bold", pad_edge=False, caption=caption, caption_justify="left")
+    for name in ("", "configuration", "seeds", "env steps/s", "trained steps/s"):
+        table.add_column(name, justify="left" if name in ("", "configuration") else "right", no_wrap=True)
+    for _, row in summary.iterrows():
+        speeds = [Text(with_interval(row, name)) for name in ("env_steps_per_s", "trained_steps_per_s")]
+        counts = f"{row['num_seeds']}/{row['num_planned']}"
+        table.add_row("*" if row["leader"] else "", str(row["config"]), counts, *speeds, style="bold" if row["chosen"] else "")
+    return table
+
+
+def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:
+    """What failed and why: one line per cause, not per trial."""
+    by_cause: dict[str, list[TrialOutcome]] = {}
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            by_cause.setdefault(outcome.failure, []).append(outcome)
+    lines = []
+    for cause, trials in by_cause.items():
+        named = ", ".join(f"{t.label} s={t.seed}" for t in trials[:3])
+        more = f" and {len(trials) - 3} more" if len(trials) > 3 else ""
+        lines.append(f"{len(trials)} failed: {cause}  ({named}{more})")
+    return lines
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 10 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _number(value: float, form: str) -> str:
+    return "" if math.isnan(value) else f"{value:{form}}"

@@ -1,0 +1,177 @@
+"""Reads single runs back from MLflow, to run them again."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.config.errors import ConfigurationError, first_line
+from experiments.metrics import depends_on_clock
+from experiments.tracking.provenance import without_passwords
+from experiments.tracking.store import Store, check_store
+from experiments.tracking.writer import STUDY_RUN
+
+CONFIG = "config.json"
+"""The artifact of a trial's run that holds its configuration and its provenance."""
+SCORE = "final/score"
+
+
+@dataclass(frozen=True)
+class LoggedTrial:
+    """A trial's run in MLflow.
+
+    Attributes:
+        run_id: MLflow's.
+        name: The run's name.
+        status: MLflow's: RUNNING, FINISHED, FAILED or KILLED.
+        experiment: Name of its experiment.
+        experiment_id: Of the same.
+        tags: By name.
+        config: config.json: the trial's configuration, and its provenance.
+        curves: Metric to env steps of the report to value, without the metrics that depend on the clock.
+    """
+
+    run_id: str
+    name: str
+    status: str
+    experiment: str
+    experiment_id: str
+    tags: Mapping[str, str]
+    config: Mapping[str, Any]
+    curves: Mapping[str, Mapping[int, float]]
+
+    @property
+    def last_env_steps(self) -> int:
+        """Env steps of the last report; 0 without any."""
+        return max((env_steps for curve in self.curves.values() for env_steps in curve), default=0)
+
+
+class Archive(Store):
+    """A store with the calls that read a trial's run."""
+
+    def __init__(self, uri: str, output_dir: Path, timeout_s: float) -> None:
+        """Connect.
+
+        Args:
+            uri: Tracking URI.
+            output_dir: Where artifacts of an embedded store go, in its folder `mlartifacts`.
+            timeout_s: For the first answer of a server.
+
+        Raises:
+            ConfigurationError: There is no such store, or it does not answer.
+        """
+        self._shown, self._beside = without_passwords(uri), None
+        if uri.startswith("sqlite:///"):
+            path = Path(uri.removeprefix("sqlite:///"))
+            if not path.is_file():
+                raise ConfigurationError(f"tracking_uri={uri}: there is no store. Run a study first (make study), or name its store.")
+            self._beside = path.parent
+        try:
+            check_store(uri, timeout_s)
+        except ConfigurationError as error:
+            raise ConfigurationError(str(error).replace("tracking.uri", "tracking_uri")) from None  # as it is called here
+        os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # one small file is not worth a bar
+        with self._readable_errors():
+            super().__init__(uri, output_dir / "mlartifacts", timeout_s)
+
+    def trial(self, run_id: str) -> LoggedTrial:
+        """The run of a trial.
+
+        Raises:
+            ConfigurationError: There is no such run, it is no trial's, or lacks its configuration.
+        """
+        with self._readable_errors(f"run={run_id}: there is no such run in {self._shown}. The page of a run in MLflow's UI shows its id."):
+            run = self._client.get_run(run_id)
+        tags = dict(run.data.tags)
+        if tags.get("kind") != "trial":
+            raise ConfigurationError(
+                f"run={run_id} is {'the run of a whole study' if tags.get('kind') == 'study' else 'no run of this suite'}, not of a trial. "
+                "Trials are the runs in the experiment <study>/<algorithm>-<env>; name one of them."
+            )
+        with self._readable_errors():
+            experiment = self._client.get_experiment(run.info.experiment_id)
+            curves = {name: self._curve(run_id, name) for name in run.data.metrics if not depends_on_clock(name)}
+        return LoggedTrial(
+            run_id=run_id,
+            name=run.info.run_name or "",
+            status=run.info.status,
+            experiment=experiment.name,
+            experiment_id=str(experiment.experiment_id),
+            tags=tags,
+            config=self._config(run_id),
+            curves=curves,
+        )
+
+    def trials_of(self, experiment: str, study_run: str) -> list[str]:
+        """Ids of the trials' runs of an execution of a study."""
+        with self._readable_errors():
+            return [run.info.run_id for run in self._of_study(self.experiment(experiment), study_run)]
+
+    def scores_of_other_seeds(self, trial: LoggedTrial) -> dict[int, float]:
+        """Seed to score, of the finished trials of the same configuration in the same study, without the trial's own seed."""
+        own = {"config_id": trial.tags.get("config_id"), "repeat": "0"}
+        with self._readable_errors():
+            runs = self._of_study(trial.experiment_id, trial.tags.get(STUDY_RUN, ""))
+        scores = {}
+        for run in runs:
+            tags = {"repeat": "0", **run.data.tags}
+            if run.info.status == "FINISHED" and SCORE in run.data.metrics and all(tags.get(k) == v for k, v in own.items()):
+                scores[int(tags["seed"])] = float(run.data.metrics[SCORE])
+        scores.pop(int(trial.tags["seed"]), None)
+        return scores
+
+    def _of_study(self, experiment_id: str, study_run: str) -> list[Any]:
+        found, token = [], None
+        while True:
+            page = self._client.search_runs([experiment_id], f"tags.{STUDY_RUN} = '{study_run}'", page_token=token)
+            found += page
+            token = page.token
+            if not token:
+                return found
+
+    def _curve(self, run_id: str, metric: str) -> dict[int, float]:
+        """Env steps to value; of a point that was logged twice, by a trial that was taken up again, the last."""
+        points = sorted(self._client.get_metric_history(run_id, metric), key=lambda point: point.timestamp)
+        return {int(point.step): float(point.value) for point in points}
+
+    def _config(self, run_id: str) -> dict[str, Any]:
+        """config.json of a run."""
+        text = self._text(run_id)
+        if text is None:
+            raise ConfigurationError(
+                f"run={run_id} has no {CONFIG}, which holds what to run again: restore the artifacts of {self._shown}, or name another run."
+            )
+        try:
+            config = json.loads(text)
+        except ValueError:
+            config = None
+        if not isinstance(config, dict):
+            raise ConfigurationError(f"run={run_id}: its {CONFIG} is damaged. Restore it, or name another run.")
+        return config
+
+    def _text(self, run_id: str) -> str | None:
+        from mlflow.exceptions import MlflowException
+
+        with tempfile.TemporaryDirectory() as folder, suppress(MlflowException, OSError):
+            return Path(self._client.download_artifacts(run_id, CONFIG, folder)).read_text(encoding="utf-8")
+        # Where the output folder was moved, the files still lie beside the store.
+        moved = self._beside.glob(f"mlartifacts/**/{run_id}/artifacts/{CONFIG}") if self._beside else iter(())
+        return next((path.read_text(encoding="utf-8") for path in moved), None)
+
+    @contextmanager
+    def _readable_errors(self, missing: str = "") -> Iterator[None]:
+        """Turn the store's errors into one that says what to do; `missing` is for what the store does not have."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            yield
+        except MlflowException as error:
+            if missing and error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                raise ConfigurationError(missing) from None
+            raise ConfigurationError(f"tracking_uri={self._shown} cannot be read: {first_line(error)}") from error
+        except OSError as error:
+            raise ConfigurationError(f"tracking_uri={self._shown} cannot be read: {first_line(error)}") from error

@@ -1,0 +1,1 @@
+"""One (configuration, seed): the Trainable, its folder, evaluation, throughput measurement, resource usage."""

@@ -1,0 +1,189 @@
+"""The report as a file, from hand-made studies; on a real study it is tested with the command line."""
+
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from analysis.load import Study
+from analysis.report import build, main
+from tests.support.study_frames import make_curves, make_runs, run_again, together, with_status
+
+GRID = {
+    "lr": {"x": 1e-3, "y": 1e-3, "z": 1e-2, "w": 1e-2},
+    "train_batch_size_total": {"x": 512, "y": 2000, "z": 512, "w": 2000},
+}
+
+
+def study_of(runs: pd.DataFrame, curves: pd.DataFrame | None = None, axes: Sequence[str] = ()) -> Study:
+    return Study(
+        name="hand",
+        experiment="hand/ppo-cartpole",
+        run_id="0123456789abcdef",
+        question="Which <b>one</b>?",
+        status="finished",
+        started=pd.Timestamp("2026-01-01", tz="UTC"),
+        axes=tuple(axes),
+        paths={axis: f"algorithm.training.{axis}" for axis in axes},
+        points={
+            str(c): {f"algorithm.training.{a}": runs.loc[runs["config"] == c, a].iloc[0] for a in axes} for c in runs["config"].unique()
+        },
+        facts={},
+        base="",
+        objectives=(),
+        seeds=tuple(sorted(runs["seed"].unique())),
+        repeats=1 + int(runs["repeat"].max()),
+        command="python experiments/run.py study=hand",
+        provenance={"commit": "abc123", "dirty": True, "versions": {"ray": "2.60.0"}, "host": {"cpu": "a CPU"}},
+        tracking_uri="sqlite:///nowhere.db",
+        runs=runs,
+        curves=make_curves(runs, {}) if curves is None else curves,
+    )
+
+
+class Page(HTMLParser):
+    """What a reader sees, and whether every tag is closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.images: list[str] = []
+        self.links: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "img":
+            self.images.append(dict(attrs)["src"] or "")
+            assert dict(attrs)["alt"]
+        self.links += [value for name, value in attrs if name in ("href", "src") and value and not value.startswith("data:")]
+        if tag not in ("img", "meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.texts))
+
+
+def learning(runs: pd.DataFrame) -> pd.DataFrame:
+    points = {
+        (str(row["config"]), int(row["seed"])): {
+            "eval/return_mean": [(50_000, 5.0, row["score"] / 2), (100_000, 10.0, row["score"])],
+            "progress/train_s": [(50_000, 5.0, 4.0), (100_000, 10.0, 8.0)],
+            **{f"throughput/{part}_share": [(50_000, 5.0, 0.25), (100_000, 10.0, 0.25)] for part in ("sample", "learn", "sync", "other")},
+        }
+        for _, row in runs[runs["status"] == "finished"].iterrows()
+    }
+    return make_curves(runs, points)
+
+
+def test_the_page_stands_alone_and_says_it_all() -> None:
+    scores = {"x": [300.0, 310.0, 305.0], "y": [400.0, 410.0, 405.0], "z": [480.0, 490.0, 485.0], "w": [100.0, 90.0, 95.0]}
+    runs = with_status(make_runs(scores, params=GRID, exclusive=False), "w", [2], "failed")
+    report = build(study_of(runs, learning(runs), ("lr", "train_batch_size_total")))
+    page = Page(report.html)
+    assert page.open == []
+    assert page.links == []  # nothing is loaded from elsewhere
+    assert len(page.images) == len(report.pictures) >= 8
+    assert all(b"<svg" in picture for picture in report.pictures.values())
+    for words in (
+        "Which <b>one</b>?",  # shown as written, not as a tag
+        "Use z.",
+        "algorithm.training.lr=0.01 algorithm.training.train_batch_size_total=512",
+        "study.name=hand-confirm 'seeds=[3,4,5,6,7]'",
+        "1 of 12 trials failed (out of memory): w s=2.",
+        "shared the machine",
+        "abc123 with uncommitted changes",
+        "2 of 3",
+    ):
+        assert words in page.text, words
+
+
+def test_the_same_study_gives_the_same_page() -> None:
+    runs = make_runs({"a": [480.0, 470.0], "b": [300.0, 320.0]})
+    first, second = (re.sub(r"Written .*? UTC", "", build(study_of(runs, learning(runs))).html) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("status", ["failed", "missing", "running"])
+def test_a_study_without_a_finished_trial_still_has_a_page(status: str) -> None:
+    runs = with_status(make_runs({"a": [1.0, 2.0]}), "a", [0, 1], status)
+    page = Page(build(study_of(runs)).html)
+    assert "No answer: no trial finished." in page.text
+    assert "2 of 2 trials" in page.text
+    assert page.images == []
+
+
+def test_one_seed_one_configuration_no_curves_and_no_target() -> None:
+    page = Page(build(study_of(make_runs({"a": [480.0]}, target=float("nan")))).html)
+    assert "a is the only configuration." in page.text
+    assert "reach the target" not in page.text.split("How the numbers come about")[0]
+
+
+def test_two_environments_have_sections_of_their_own() -> None:
+    runs = together(
+        make_runs({"a": [480.0, 481.0]}), make_runs({"c": [-80.0, -81.0]}, env="acrobot", target=-100.0, score_range=(-500.0, 0.0))
+    )
+    page = Page(build(study_of(runs, learning(runs))).html)
+    assert "Learning curves: cartpole" in page.text
+    assert "Learning curves: acrobot" in page.text
+    assert "all: interquartile mean 1.0" in page.text  # both solve their environment: 480 / 475 and 420 / 400
+    assert "2 environments, 2 seeds each" in page.text
+
+
+def test_a_study_with_repeats_says_whether_it_came_out_the_same() -> None:
+    once = make_runs({"ppo-cartpole": [400.0 + 7 * (i % 4) + i for i in range(10)]})
+    runs, curves = run_again(once, learning(once))
+    report = build(study_of(runs, curves))
+    page = Page(report.html)
+    same = (
+        "10 of 10 repeats are the same to the bit as the first run of their seed (ppo-cartpole, 10 seeds x 2 repeats; 40 logged values and"
+    )
+    assert same in page.text.split("Read with care")[0]
+    section = page.text.split("Will it come out the same?")[1].split("Learning curves")[0]
+    assert same in section
+    for measure in ("score", "area under the learning curve"):
+        assert f"Five seeds of ppo-cartpole against five others of its 10, by {measure}" in section
+    assert "1 configurations \u00d7 10 seeds \u00d7 2 repeats, 20 of 20 trials finished" in page.text
+    assert {"gaps-score.svg", "needed-score.svg", "gaps-auc.svg", "needed-auc.svg"} <= set(report.pictures)
+    assert page.open == []
+
+
+def test_without_repeats_there_is_no_such_section() -> None:
+    runs = make_runs({"a": [480.0, 470.0]})
+    text = Page(build(study_of(runs, learning(runs))).html).text
+    assert "come out the same" not in text
+    assert "repeat" not in text
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_repeats_of_which_none_could_be_compared_are_counted(failed: int) -> None:
+    once = make_runs({"a": [480.0, 470.0]})
+    runs, curves = run_again(once, learning(once))
+    runs.loc[runs["repeat"] == failed, ["status", "score"]] = ["failed", float("nan")]
+    text = Page(build(study_of(runs, curves)).html).text
+    assert "2 repeats could not be compared" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["stdy=lr_batch"], "Usage: python analysis/report.py [study=...]"),
+        (["lr_batch"], "Usage"),
+        (["tracking_uri=sqlite:////nowhere/mlflow.db"], "/nowhere/mlflow.db"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert message in said.err
+    assert said.err.count("\n") == 1

@@ -1,0 +1,248 @@
+import math
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.trial_config import TrialConfig, label_of
+from experiments.planning.resources import Cluster, Node, check_fits, trials_at_once
+from tests.support.suite import PlanOf
+
+SINGLE = "study.space={}"
+DISCRETE = ["cartpole", "acrobot", "mountaincar"]
+CONTINUOUS = ["mountaincar_continuous", "pendulum"]
+PAIRS = (
+    [(a, e) for a in ("ppo", "appo", "impala") for e in DISCRETE + CONTINUOUS]
+    + [("dqn", e) for e in DISCRETE]
+    + [("sac", e) for e in CONTINUOUS]
+)
+
+
+@pytest.mark.parametrize(("algorithm", "env"), PAIRS)
+def test_any_algorithm_composes_with_any_env_that_its_action_space_allows(plan_of: PlanOf, algorithm: str, env: str) -> None:
+    plan = plan_of(f"algorithm={algorithm}", f"env={env}", SINGLE)
+    assert plan.experiment == f"lr_batch/{algorithm}-{env}"
+    assert len(plan.trials) == 3
+
+
+@pytest.mark.parametrize(("algorithm", "env", "fix"), [("dqn", "pendulum", "algorithm=sac"), ("sac", "cartpole", "algorithm=dqn")])
+def test_a_wrong_pair_is_refused_with_the_fix(plan_of: PlanOf, algorithm: str, env: str, fix: str) -> None:
+    with pytest.raises(ConfigurationError, match=fix):
+        plan_of(f"algorithm={algorithm}", f"env={env}", SINGLE)
+
+
+@pytest.mark.parametrize(("env", "algorithm"), [("lunarlander", "ppo"), ("pong", "ppo"), ("halfcheetah", "sac")])
+def test_environments_of_the_extras_compose_and_step(plan_of: PlanOf, env: str, algorithm: str) -> None:
+    plan = plan_of(f"algorithm={algorithm}", f"env={env}", SINGLE)
+    settings = plan.trials[0].env
+    made = gym.make(settings.id, **settings.env_config)
+    observation, _ = made.reset(seed=0)
+    for _ in range(5):
+        assert made.observation_space.contains(observation)
+        observation, *_ = made.step(made.action_space.sample())
+    made.close()
+
+
+def test_an_env_that_is_not_installed_names_its_extra(plan_of: PlanOf) -> None:
+    with pytest.raises(ConfigurationError, match=r"pip install -e '\.\[box2d\]'"):
+        plan_of(SINGLE, "env=lunarlander", "env.id=no_such_simulator:Lander-v0")
+
+
+def test_the_default_study_spans_learning_rates_batches_and_seeds(plan_of: PlanOf) -> None:
+    plan = plan_of()
+    assert len(plan.configurations) >= 9
+    assert len(plan.seeds) >= 3
+    assert plan.suite.budget_env_steps == 60_000
+    assert plan.searched_params == ["log10_lr", "train_batch_size_total"]
+    assert plan.concurrency == 2
+
+
+def test_every_trial_of_a_configuration_has_its_id_and_no_other_has_it(plan_of: PlanOf) -> None:
+    plan = plan_of()
+    ids = {t.label: set() for t in plan.trials}
+    for trial in plan.trials:
+        ids[trial.label].add(trial.config_id)
+    assert all(len(found) == 1 for found in ids.values())
+    assert len(set.union(*ids.values())) == len(plan.configurations)
+
+
+def test_a_trial_survives_json(plan_of: PlanOf) -> None:
+    trial = plan_of(SINGLE).trials[0]
+    assert trial.algorithm["training"]["vf_clip_param"] == math.inf
+    assert TrialConfig.from_mapping(trial.to_mapping()) == trial
+
+
+def test_hardware_and_seeds_do_not_change_the_configuration_but_learning_settings_do(plan_of: PlanOf) -> None:
+    def config_id(*overrides: str) -> str:
+        return plan_of(SINGLE, *overrides).trials[0].config_id
+
+    same = config_id()
+    assert config_id("seeds=[5]", "hardware.max_concurrent_trials=1", "checkpoint.keep=3") == same
+    assert config_id("algorithm.training.lr=1e-5") != same
+    assert config_id("evaluation.final_episodes=7") != same
+
+
+def test_checkpoints_come_every_quarter_but_leave_room_for_two_episodes(plan_of: PlanOf) -> None:
+    def every(*overrides: str) -> int | None:
+        return plan_of("study.space={}", *overrides).trials[0].checkpoint.every_env_steps
+
+    assert every("env=acrobot") == 40_000  # a quarter of 150,000, on a grid of 5,000
+    assert every() == 16_000  # a quarter would be 15,000, two episodes of 500 in 16 environments are 16,000
+    assert every("study=smoke") == 4096  # the whole budget: no environment is reset on the way
+    assert every("checkpoint.every_env_steps=4000") == 4000
+    assert plan_of("study.space={}").trials[0].config_id != plan_of("study.space={}", "checkpoint.every_env_steps=4000").trials[0].config_id
+
+
+def test_repeats_are_trials_of_one_configuration_and_seed(plan_of: PlanOf) -> None:
+    plan = plan_of("repeats=2", "seeds=[3,4]", "study.space={}")
+    assert [(t.seed, t.repeat) for t in plan.trials] == [(3, 0), (4, 0), (3, 1), (4, 1)]
+    assert len({t.config_id for t in plan.trials}) == 1
+    assert len({t.folder_name for t in plan.trials}) == 4
+    assert plan.trials[-1].name.endswith("s=4 r=1")
+    assert "1 configuration x 2 seeds x 2 repeats = 4 trials, 240,000 env steps" in plan.summary()
+
+
+def test_auto_keeps_both_cores_busy_and_the_number_of_envs_fixed(plan_of: PlanOf) -> None:
+    two = plan_of()
+    assert (two.configurations[0].layout.num_env_runners, two.concurrency) == (0, 2)
+    big = plan_of("study.space={}", "seeds=[0,1]", cluster=Cluster((Node(32, 0),)))
+    assert big.configurations[0].layout.num_env_runners == 8
+    assert {p.configurations[0].layout.total_envs for p in (two, big)} == {16}
+    assert big.concurrency == 2
+
+
+def test_auto_gives_asynchronous_algorithms_a_runner_and_room_permitting_a_learner(plan_of: PlanOf) -> None:
+    small = plan_of("algorithm=impala", SINGLE).configurations[0].layout
+    assert (small.num_env_runners, small.num_envs_per_env_runner, small.num_learners) == (1, 16, 0)
+    big = plan_of("algorithm=impala", SINGLE, "seeds=[0]", cluster=Cluster((Node(8, 0),))).configurations[0].layout
+    assert (big.num_env_runners, big.num_envs_per_env_runner, big.num_learners) == (4, 4, 1)
+
+
+def test_fractions_of_a_gpu_pack_several_trials_on_one(plan_of: PlanOf) -> None:
+    machine = Cluster((Node(16, 1),))
+    plan = plan_of(SINGLE, "seeds=[0,1,2,3,4]", "hardware.num_gpus_per_learner=0.2", cluster=machine)
+    assert plan.concurrency == 5
+    assert plan_of(SINGLE, "seeds=[0,1,2,3]", cluster=machine).configurations[0].layout.num_gpus_per_learner == 0.25
+
+
+@pytest.mark.parametrize(
+    ("profile", "node", "runners", "envs", "learners", "gpus"),
+    [
+        ("laptop", Node(4, 0), 2, 2, 0, 0),
+        ("workstation", Node(16, 1), 8, 4, 0, 1),
+        ("small_cluster", Node(64, 4), 32, 4, 4, 1),
+        ("large_cluster", Node(128, 8), 100, 5, 8, 1),
+    ],
+)
+def test_profiles(plan_of: PlanOf, profile: str, node: Node, runners: int, envs: int, learners: int, gpus: float) -> None:
+    algorithm = "impala" if profile == "large_cluster" else "ppo"
+    layout = plan_of(SINGLE, f"hardware={profile}", f"algorithm={algorithm}", cluster=Cluster((node,))).configurations[0].layout
+    assert (layout.num_env_runners, layout.num_envs_per_env_runner, layout.num_learners, layout.num_gpus_per_learner) == (
+        runners,
+        envs,
+        learners,
+        gpus,
+    )
+
+
+def test_a_profile_that_cannot_fit_says_what_it_needs_what_there_is_and_what_to_try(plan_of: PlanOf) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        plan_of("hardware=workstation")
+    assert "needs 9 CPUs and 1 GPU per trial; this machine has 2 CPUs and 0 GPUs. Try hardware=auto." in str(refused.value)
+    assert "hardware.num_cpus=9 hardware.num_gpus=0" in str(refused.value)
+
+
+def test_declared_logical_cpus_make_a_profile_fit(plan_of: PlanOf) -> None:
+    plan = plan_of("hardware=workstation", "hardware.num_cpus=16", "hardware.num_gpus=0", cluster=Cluster((Node(16, 0),)))
+    assert plan.configurations[0].layout.num_gpus_per_learner == 0
+
+
+def test_a_bundle_wider_than_any_node_never_fits_though_the_sum_does(plan_of: PlanOf) -> None:
+    request = plan_of("hardware=workstation", SINGLE, cluster=Cluster((Node(16, 1),))).configurations[0].request
+    check_fits(request, Cluster((Node(5, 1), Node(5, 0))), "workstation")  # runners on both nodes
+    with pytest.raises(ConfigurationError, match="cluster of 9 nodes"):
+        check_fits(request, Cluster((Node(0, 1), *[Node(2, 0)] * 8)), "workstation")  # the GPU's node has no CPU
+    assert trials_at_once(request, Cluster((Node(20, 4),)), limit=9) == 2
+
+
+def test_an_algorithm_axis_composes_each_with_its_own_settings(plan_of: PlanOf) -> None:
+    plan = plan_of("study=algorithms", "env=cartpole")
+    assert [c.label for c in plan.configurations] == ["ppo", "dqn", "appo", "impala"]
+    assert plan.experiment == "algorithms/ppo+dqn+appo+impala-cartpole"
+    dqn = plan.configurations[1].suite.algorithm
+    assert dqn["config_class"].endswith("DQNConfig")
+
+
+def test_a_space_on_the_command_line_replaces_the_studys(plan_of: PlanOf) -> None:
+    plan = plan_of("study.space={algorithm.training.gamma:[0.9,0.99]}")
+    assert [c.label for c in plan.configurations] == ["gamma=0.9", "gamma=0.99"]
+
+
+def test_labels_are_short_and_put_what_differs_first() -> None:
+    point: dict[str, Any] = {"algorithm.env_runners.num_env_runners": 2, "algorithm.training.lr": 3e-4, "algorithm": "ppo"}
+    assert label_of(point, "x") == "ppo lr=3e-4 runners=2"
+    assert label_of({}, "ppo-cartpole") == "ppo-cartpole"
+
+
+def test_the_report_grid_is_as_wide_as_the_largest_batch_of_the_study(plan_of: PlanOf) -> None:
+    assert plan_of(SINGLE).report_every_env_steps == 4000
+    wide = plan_of("study.space={algorithm.training.train_batch_size_per_learner:[512,7000]}")
+    assert {t.report_every_env_steps for t in wide.trials} == {7500}  # the next divisor of 60000
+
+
+def test_resources_follow_the_runner_count_of_each_configuration(plan_of: PlanOf) -> None:
+    plan = plan_of("study.space={algorithm.env_runners.num_env_runners:[0,2]}", cluster=Cluster((Node(4, 0),)))
+    assert [c.request.required_resources["CPU"] for c in plan.configurations] == [1, 3]
+    assert plan.concurrency == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["algorithm.training.lr=nan", SINGLE], "algorithm.training.lr=nan: is not a number"),
+        (["algorithm.training.lr=-1", SINGLE], "algorithm.training.lr=-1: must be above 0"),
+        (["algorithm.training.lr=1e-3"], "has no effect, since the study varies"),
+        (["algorithm.training.lr=fast", SINGLE], "must be a number"),
+        (["algorithm.training.gamma=1.5", SINGLE], "between 0 and 1"),
+        (["algorithm.training.minibatch_size=9999", SINGLE], "minibatch_size"),
+        (["algorithm.training.train_batch_size_per_learner=5000", "report_every_env_steps=4000", SINGLE], "finer than one training batch"),
+        (["algorithm.training.train_batch_size_per_learner=70000", SINGLE], "less than one report of 70000"),
+        (["algorithm.env_runners.num_env_runners=-1", SINGLE], "num_env_runners=-1: must be 0 or more"),
+        (["hardware.num_env_runners=-1", SINGLE], "hardware.num_env_runners"),
+        (["algorithm=impala", "algorithm.env_runners.num_env_runners=0", SINGLE], "needs a runner actor"),
+        (["+algorithm.training.tau=1", SINGLE], r"algorithm.training.tau: algorithm=ppo has no such setting. There are: .*num_epochs"),
+        (["+algorithm.training.num_epoch=1", SINGLE], "num_epoch: algorithm=ppo has no such setting. Did you mean num_epochs"),
+        (["+algorithm.rl_module.bogus=1", SINGLE], r"algorithm.rl_module.bogus.*fcnet_hiddens"),
+        (["+algorithm.bogus={}", SINGLE], "algorithm.bogus: there is no such section"),
+        (["+bogus=1"], "bogus: there is no such setting"),
+        (["algorithm.config_class=os.system", SINGLE], "not an RLlib AlgorithmConfig"),
+        (["algorithm.config_class=no.such.Class", SINGLE], "there is no such class"),
+        (["env.vectorize_mode=parallel", SINGLE], "env.vectorize_mode"),
+        (["+env.env_config.colour=red", SINGLE], "env.env_config of env=cartpole"),
+        (["env.id=CartPole-v99", SINGLE], "CartPole-v99"),
+        (["seeds=[]"], "seeds is empty"),
+        (["seeds=[1,1]"], "names a seed twice"),
+        (["seeds=[-1]"], "seeds.0"),
+        (["seeds=[0.5]"], "seeds.0"),
+        (["budget_env_steps=0"], "budget_env_steps"),
+        (["budget_env_steps=999"], "less than one report"),
+        (["budget_env_steps=4000000", "report_every_env_steps=4000"], "points a curve"),
+        (["budget_env_steps=60001", "report_every_env_steps=4000"], "Try budget_env_steps=60000"),
+        (["evaluation.every_env_steps=5000"], "evaluation.every_env_steps=5000 is not a multiple"),
+        (["checkpoint.every_env_steps=5000"], "checkpoint.every_env_steps=5000 is not a multiple"),
+        (["stop_at_target=maybe"], "stop_at_target"),
+        (["study.name=a/b"], "study.name"),
+        (["search=random", "search.seed=null"], "search.seed"),
+        (["study.space={study.name:[a,b]}"], "setting of the study itself"),
+        (["study.space={algorithm.training.nest.lr:[1]}"], "leads to no setting"),
+        (["study.space={lr:[1e-3]}"], "leads to no setting"),
+        (["study.space={seeds:[1]}"], "setting of the study itself"),
+        (["study.space={algorithm.training.lr:[1e-3,1.00001e-3]}"], "rounded for display"),
+        (["repeats=9999999999"], r"repeats=9999999999 of \d+ seeds are more than 100,000 trials"),
+        (["repeats=20000", "study.space={algorithm.training.gamma:[0.9,0.99]}"], "trials, more than 100,000"),
+    ],
+)
+def test_bad_input_is_refused_with_its_key(plan_of: PlanOf, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        plan_of(*overrides)

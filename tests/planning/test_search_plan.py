@@ -1,0 +1,144 @@
+import re
+
+import pytest
+
+from experiments.config.errors import ConfigurationError
+from experiments.planning.plan import Plan
+from experiments.planning.search_plan import SearchPlan
+from experiments.search.strategy import CONFIRM, FINISHED, Ask, Ended
+from experiments.search.trial_queue import Agenda
+from tests.support.search_runs import run
+from tests.support.suite import ROOT, PlanOf
+
+ENDLESS = "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-5,high:1e-2},algorithm.training.num_epochs:[5,10]}"
+
+
+def searching(plan: Plan) -> SearchPlan:
+    assert isinstance(plan, SearchPlan)
+    return plan
+
+
+def test_a_grid_without_limits_is_known_beforehand(plan_of: PlanOf) -> None:
+    assert not isinstance(plan_of(), SearchPlan)
+    assert isinstance(plan_of("max_minutes=5"), SearchPlan)
+
+
+def test_a_race_over_the_default_study(plan_of: PlanOf) -> None:
+    plan = searching(plan_of("search=racing"))
+    assert len(plan.known) == 16  # the grid, and the base beside it
+    assert plan.num_trials == 23 + 4 * 5
+    assert "search=racing: 23 trials that search, then the 3 best and the base on 5 held-out seeds" in plan.summary()
+    assert plan.trials == [] and plan.record()["trials"] == []
+    assert plan.record()["base"] == "lr=3e-3 b=2048"
+
+
+def test_what_is_asked_for_becomes_trials_of_the_plan(plan_of: PlanOf) -> None:
+    plan = searching(plan_of("search=optuna", "search.num_samples=5", ENDLESS, "confirmation.top=1", "confirmation.seeds=[50]"))
+    agenda = Agenda(plan.strategy(), plan.ahead, plan.limits())
+
+    def outcome(ask: Ask) -> Ended:
+        trial = plan.take(ask)
+        assert trial.algorithm["training"]["lr"] == ask.point.get("algorithm.training.lr", 3e-3)
+        return Ended(FINISHED, {"score": trial.algorithm["training"]["lr"], "auc": 0.0}, trial.budget_env_steps, 1.0)
+
+    run(agenda, outcome)
+    assert [t.phase for t in plan.trials] == ["search"] * 5 + ["confirm"] * 2
+    assert len({t.folder_name for t in plan.trials}) == 7
+    best = max(plan.trials[:5], key=lambda t: t.algorithm["training"]["lr"])
+    assert plan.trials[5].config_id == best.config_id and plan.trials[5].seed == 50
+    assert {c["config"] for c in plan.record()["configurations"]} == {t.label for t in plan.trials}
+    assert [t["phase"] for t in plan.record()["trials"]] == [t.phase for t in plan.trials]
+
+
+def test_the_layout_follows_each_suggestion(plan_of: PlanOf) -> None:
+    space = "study.space={algorithm.env_runners.num_env_runners:[0,1]}"
+    plan = searching(plan_of("search=racing", space))
+    trials = [plan.take(Ask({"algorithm.env_runners.num_env_runners": n}, 0)) for n in (0, 1)]
+    assert [t.algorithm["env_runners"]["num_env_runners"] for t in trials] == [0, 1]
+    assert [c.request.required_resources["CPU"] for c in plan.configurations] == [1, 2]
+
+
+def test_a_generation_goes_on_from_its_parent_and_is_another_configuration(plan_of: PlanOf) -> None:
+    plan = searching(plan_of("scheduler=pbt", "scheduler.population=2", "scheduler.interval_env_steps=20000"))
+    agenda = Agenda(plan.strategy(), plan.ahead, plan.limits())
+    trials = []
+
+    def outcome(ask: Ask) -> Ended:
+        parent = ask.note.get("parent")
+        trials.append(plan.take(ask, None if parent is None else trials[parent]))
+        return Ended(FINISHED, {"score": float(ask.seed), "auc": 0.0}, ask.note.get("env_steps", 60_000))
+
+    asked = run(agenda, outcome, side_by_side=1)
+    assert [(t.seed, t.budget_env_steps, t.start.env_steps if t.start else 0) for t in trials[:6]] == [
+        (seed, 20_000 * (g + 1), 20_000 * g) for g in range(3) for seed in (0, 1)
+    ]
+    # The better of the two goes on as it is, the other one copies it.
+    assert [t.start.trial for t in trials[2:6] if t.start] == [trials[i].folder_name for i in (1, 1, 3, 3)]
+    assert [t.start.copied for t in trials[2:6] if t.start] == [True, False, True, False]
+    assert {t.checkpoint.every_env_steps for t in trials[:6]} == {20_000}
+    assert len({t.folder_name for t in trials}) == len(trials)
+    assert all(t.start is None and t.budget_env_steps == 60_000 for t, ask in zip(trials, asked, strict=True) if ask.phase == CONFIRM)
+    assert type(trials[2]).from_mapping(trials[2].to_mapping()) == trials[2]
+
+
+def test_a_grid_can_be_confirmed(plan_of: PlanOf) -> None:
+    plan = searching(plan_of("confirmation.always=true", "seeds=[0,1]"))
+    assert "search=grid: 30 trials, then the 3 best and the base on 5 held-out seeds" in plan.summary()
+    agenda = Agenda(plan.strategy(), plan.ahead, plan.limits())
+    run(agenda, lambda ask: Ended(FINISHED, {"score": 1.0, "auc": float(plan.take(ask).algorithm["training"]["lr"])}, 60_000))
+    assert [(t.phase, t.exploratory) for t in plan.trials[:30]] == [("fixed", True)] * 30
+    assert {(t.phase, t.exploratory) for t in plan.trials[30:]} == {("confirm", False)}
+
+
+def test_rules_that_meet_at_their_base_are_run_once(plan_of: PlanOf) -> None:
+    plan = searching(plan_of("study=lr_rules", "seeds=[0,1]"))
+    assert plan.num_trials == 2 * 10 + 4 * 5
+    run(
+        Agenda(plan.strategy(), plan.ahead, plan.limits()), lambda ask: Ended(FINISHED, {"score": 1.0, "auc": len(plan.take(ask).label)}, 1)
+    )
+    assert len({trial.folder_name for trial in plan.trials}) == len(plan.trials)
+    assert plan.record()["base"] == "lr=base b=2048"
+
+
+WRONG = {
+    ("search=optuna", "study.space={}"): "search=optuna needs a study.space",
+    ("search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-2,high:1e-4}}"): "low=0.01 must be below high",
+    ("search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:0,high:1e-2}}"): "loguniform needs low above 0",
+    ("search=optuna", "study.space={algorithm.training.lr:[]}"): "has no values",
+    ("search=optuna", "study.space={algorithm.training.momentum:{distribution:uniform,low:0,high:1}}"): "momentum",
+    ("search=racing", "study.space={algorithm.training.lr:{distribution:uniform,low:1e-4,high:1e-2}}"): "search.proposals=random",
+    ("search=optuna", "search.objective=[env_steps_to_target]", "env.target=null"): "env=cartpole has no target to reach",
+    ("search=optuna", "search.objective=[loss]"): "search.objective.0='loss'",
+    ("search=optuna", "search.objective=[train_s]"): "hardware.max_concurrent_trials=1",
+    ("search=racing", "search.objective=[score,auc]"): "search.objective",
+    ("search=racing", "scheduler=asha"): "a race compares trials of the same budget",
+    ("search=optuna", "scheduler=pbt"): "changes settings itself",
+    ("search=optuna", "repeats=2"): "a search runs each configuration and seed once",
+    ("search=optuna", "+measurement=throughput"): "experiments/autotune.py",
+    ("confirmation.always=true", "+measurement=throughput"): "confirmation.always=true searches by what trials learn",
+    ("search=optuna", "confirmation.seeds=[2,3]"): "the search uses 2 as well",
+    ("search=racing", "confirmation.seeds=[8,9]"): "the search uses 8 as well",
+    ("search=optuna", "confirmation.seeds=[]"): "confirmation.seeds is empty",
+    ("scheduler=asha", "scheduler.grace_env_steps=60000"): "leaves nothing to stop in budget_env_steps=60000",
+    ("scheduler=median", "scheduler.grace_env_steps=90000"): "scheduler.grace_env_steps=90000",
+    ("scheduler=asha", "scheduler.reduction_factor=1"): "scheduler.reduction_factor",
+    ("scheduler=pbt", "scheduler.population=1"): "scheduler.population=1",
+    ("scheduler=pbt", "scheduler.interval_env_steps=60000"): "scheduler.interval_env_steps=60000",
+    ("scheduler=pbt", "scheduler.interval_env_steps=5000", "report_every_env_steps=4000"): "Try scheduler.interval_env_steps=4000",
+    ("scheduler=pbt", "study.space={}"): "scheduler=pbt needs a study.space",
+    ("scheduler=pbt", "study.space={algorithm.env_runners.num_env_runners:[0,1]}"): "cannot change while a member trains",
+    ("scheduler=pbt", "stop_at_target=true"): "stop_at_target=true with scheduler=pbt",
+    ("search=optuna", "max_env_steps=1000"): "Try max_env_steps=600000",
+    ("search=optuna", "study.space={algorithm.training.lr:[{rule:sqrt,base_batch:2048}]}"): "a rule needs base_lr",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("overrides", WRONG, ids=" ".join)
+def test_what_cannot_be_searched_is_refused_with_the_fix(overrides: tuple[str, ...], plan_of: PlanOf) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(WRONG[overrides])):
+        plan_of(*overrides)
+
+
+@pytest.mark.parametrize("choice", [f"{group}={f.stem}" for group in ("search", "scheduler") for f in (ROOT / "conf" / group).glob("*")])
+def test_every_search_and_scheduler_of_conf_makes_a_plan(choice: str, plan_of: PlanOf) -> None:
+    assert plan_of(choice, "seeds=[0]").num_trials > 0

@@ -1,0 +1,256 @@
+import json
+from collections import Counter
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+
+from experiments.config.space import Point, parse_space
+from experiments.search.optuna_search import Suggested
+from experiments.search.racing import Racing
+from experiments.search.strategy import CONFIRM, FAILED, FINISHED, SEARCH, STOPPED, Ask, Confirming, Ended, Listed, Strategy, key_of
+from experiments.search.trial_queue import Agenda, Limits
+from tests.support.search_runs import run, scores
+
+LR, BATCH = "algorithm.training.lr", "algorithm.training.train_batch_size_per_learner"
+SPACE: dict[str, Any] = {LR: [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2], BATCH: [512, 1000, 2000, 4000]}
+GRID = [dict(zip(SPACE, values, strict=True)) for values in product(*SPACE.values())]
+BASE: Point = {LR: 1e-4, BATCH: 4000}
+SEEDS, HELD_OUT = tuple(range(10)), (1000, 1001, 1002)
+BUDGET = Limits(1000)
+
+
+def mean(point: Point) -> float:
+    """Best at a learning rate of 3e-3 and a batch of 1000."""
+    return 500.0 - 60 * (SPACE[LR].index(point[LR]) - 3) ** 2 - 30 * (SPACE[BATCH].index(point[BATCH]) - 1) ** 2
+
+
+def racing(max_trials: int | None = None) -> Strategy:
+    return Racing(Listed(GRID, [0], ["score"]), SEEDS, max_trials)
+
+
+def suggested(num_samples: int = 36, storage: Path | None = None, **more: Any) -> Strategy:
+    return Suggested(parse_space(SPACE), num_samples, SEEDS, ["score"], storage=storage, **more)
+
+
+SEARCHES: dict[str, Callable[[], Strategy]] = {
+    "grid": lambda: Listed(GRID, [0, 1], ["score"]),
+    "racing": racing,
+    "optuna": suggested,
+    "racing over optuna's": lambda: Racing(suggested(24), SEEDS, None),
+}
+each_search = pytest.mark.parametrize("name", SEARCHES)
+
+
+def confirming(search: Strategy) -> Confirming:
+    return Confirming(search, BASE, 3, HELD_OUT)
+
+
+@each_search
+def test_a_search_ends_with_its_best_and_the_base_on_seeds_that_it_never_saw(name: str) -> None:
+    strategy = confirming(SEARCHES[name]())
+    asked = run(Agenda(strategy, 3, BUDGET), scores(mean, 20.0))
+    phases = [ask.phase for ask in asked]
+    assert phases == sorted(phases, reverse=True)  # first the search, then the confirmation
+    confirmed = {key_of(ask.point) for ask in asked if ask.phase == CONFIRM}
+    assert confirmed == {key_of(p) for p in (*strategy.search.ranking()[:3], BASE)}
+    assert Counter(ask.seed for ask in asked if ask.phase == CONFIRM) == dict.fromkeys(HELD_OUT, len(confirmed))
+    assert not {ask.seed for ask in asked if ask.phase == SEARCH} & set(HELD_OUT)
+    assert len({(key_of(ask.point), ask.seed) for ask in asked}) == len(asked) <= strategy.most_trials
+
+
+@each_search
+def test_the_order_in_which_trials_end_changes_nothing(name: str) -> None:
+    asked = [run(Agenda(confirming(SEARCHES[name]()), 3, BUDGET), scores(mean, 50.0), ends=ends) for ends in range(3)]
+    assert asked[0] == asked[1] == asked[2]
+
+
+@each_search
+@pytest.mark.parametrize("killed_after", [1, 13, 30, 50])
+def test_a_search_that_is_killed_goes_on_as_if_it_had_not_been(name: str, killed_after: int, tmp_path: Path) -> None:
+    def make(storage: Path) -> Confirming:
+        stored = {"optuna": lambda: suggested(storage=storage), "racing over optuna's": lambda: Racing(suggested(24, storage), SEEDS, None)}
+        return confirming(stored.get(name, SEARCHES[name])())
+
+    noted: list[str] = []
+    before = Agenda(make(tmp_path / "killed.db"), 3, BUDGET, lambda event: noted.append(json.dumps(event)))
+    run(before, scores(mean, 50.0), most=killed_after)
+    after = Agenda(make(tmp_path / "killed.db"), 3, BUDGET)
+    after.replay([json.loads(line) for line in noted])
+    whole = run(Agenda(make(tmp_path / "whole.db"), 3, BUDGET), scores(mean, 50.0))
+    assert [(a.point, a.seed, a.phase) for a in run(after, scores(mean, 50.0), ends=1)] == [(a.point, a.seed, a.phase) for a in whole]
+
+
+def test_what_was_under_way_at_a_kill_comes_first_and_what_had_ended_does_not_come_again() -> None:
+    noted: list[Any] = []
+    before = Agenda(confirming(racing()), 3, BUDGET, noted.append)
+    first, second = before.next(), before.next()
+    before.ended(0, scores(mean, 1.0)(before.asked[0]))
+    after = Agenda(confirming(racing()), 3, BUDGET)
+    after.replay(noted)
+    after.ended(0, scores(mean, 1.0)(after.asked[0]))  # its folder has its results
+    assert (first, second) == (0, 1)
+    assert after.next() == 1
+    assert after.next() == 2
+
+
+def test_what_failed_is_tried_again_after_a_resume_unless_the_search_has_gone_on_from_there() -> None:
+    noted: list[Any] = []
+    fails = [True]
+
+    def outcome(ask: Ask) -> Ended:
+        return Ended(FAILED) if fails[0] and ask.seed in (0, HELD_OUT[1]) and ask.point[BATCH] == 1000 else scores(mean, 1.0)(ask)
+
+    first = run(Agenda(confirming(Listed(GRID, [0, 1], ["score"])), 3, BUDGET, noted.append), outcome)
+    fails[0] = False
+    after = Agenda(confirming(Listed(GRID, [0, 1], ["score"])), 3, BUDGET)
+    after.replay(noted)
+    again = []
+    while isinstance(index := after.next(), int):
+        again.append(after.asked[index])
+        after.ended(index, outcome(after.asked[index]))
+    assert again == [ask for ask in first if ask.phase == CONFIRM and ask.seed == HELD_OUT[1] and ask.point[BATCH] == 1000]
+
+
+def test_racing_spends_its_seeds_on_those_that_lead() -> None:
+    asked = run(Agenda(racing(), 3, BUDGET), scores(mean, 30.0))
+    seeds = Counter(key_of(ask.point) for ask in asked)
+    assert len(seeds) == len(GRID) and len(asked) == 36
+    best = sorted(GRID, key=mean, reverse=True)
+    assert sum(seeds[key_of(p)] for p in best[:4]) >= 8
+    assert all(seeds[key_of(p)] == 1 for p in best[-12:])
+
+
+def test_a_race_that_is_decided_ends() -> None:
+    """Two of three are clearly worse: a few seeds tell."""
+    points = [{LR: lr, BATCH: 1000} for lr in (3e-4, 3e-3, 3e-2)]
+    strategy = Racing(Listed(points, [0], ["score"]), SEEDS, 30)
+    asked = run(Agenda(strategy, 3, BUDGET), scores(mean, 2.0))
+    assert strategy.in_race == [{LR: 3e-3, BATCH: 1000}]
+    assert len(asked) < 15
+
+
+def test_the_best_is_seldom_dropped() -> None:
+    """Of configurations whose spreads differ tenfold, two of them equally good."""
+    points = [{LR: lr, BATCH: 512} for lr in range(8)]
+    means, spreads = [400.0, 400.0, 390.0, 350.0, 300.0, 100.0, 20.0, 10.0], [5.0, 50.0, 50.0, 80.0, 100.0, 50.0, 5.0, 1.0]
+    rng, dropped = np.random.default_rng(0), 0
+
+    def outcome(ask: Ask) -> Ended:
+        i = ask.point[LR]
+        return Ended(FINISHED, {"score": float(rng.normal(means[i], spreads[i])), "auc": 0.0}, 1000)
+
+    for _ in range(100):
+        race = Racing(Listed(points, [0], ["score"]), range(20), 60)
+        run(Agenda(race, 3, BUDGET), outcome)
+        dropped += any(p not in race.in_race for p in points[:2])
+    assert dropped <= 5 + 3 * 2  # 5% of 100, and three standard deviations
+
+
+def test_equal_ones_are_not_told_apart_and_the_cap_ends_the_race() -> None:
+    points = [{LR: lr, BATCH: 512} for lr in (1e-4, 1e-3, 1e-2)]
+    strategy = Racing(Listed(points, [0], ["score"]), SEEDS[:4], 100)
+    asked = run(Agenda(strategy, 3, BUDGET), lambda ask: Ended(FINISHED, {"score": 500.0, "auc": 400.0}, 1000))
+    assert len(asked) == 12
+    assert len(strategy.in_race) == 3
+
+
+@each_search
+def test_what_failed_or_is_not_finite_is_never_the_best(name: str) -> None:
+    def outcome(ask: Ask) -> Ended:
+        if ask.point[BATCH] == 1000:  # where the best one is
+            return Ended(FAILED) if ask.point[LR] > 1e-3 else Ended(FINISHED, {"score": float("nan")}, 1000)
+        return scores(mean, 10.0)(ask)
+
+    strategy = confirming(SEARCHES[name]())
+    asked = run(Agenda(strategy, 3, BUDGET), outcome)
+    assert {ask.point[BATCH] for ask in asked if ask.phase == CONFIRM} <= {512, 2000, 4000}
+
+
+def test_where_all_fails_there_is_nothing_to_confirm() -> None:
+    asked = run(Agenda(confirming(racing()), 3, BUDGET), lambda ask: Ended(FAILED))
+    assert len(asked) == len(GRID) and all(ask.phase == SEARCH for ask in asked)
+
+
+def test_optuna_is_told_of_every_trial_and_nothing_is_left_running(tmp_path: Path) -> None:
+    ends = {512: Ended(FAILED), 1000: Ended(FINISHED, {"score": float("inf")}, 1000), 2000: Ended(STOPPED, {"score": 30.0}, 250)}
+    strategy = suggested(30, tmp_path / "optuna.db")
+    asked = run(Agenda(strategy, 3, BUDGET), lambda ask: ends.get(ask.point[BATCH], scores(mean, 1.0)(ask)))
+    study = optuna.load_study(study_name="search", storage=f"sqlite:///{tmp_path / 'optuna.db'}")
+    told = dict(zip([4000, 2000, 1000, 512], ("COMPLETE", "PRUNED", "FAIL", "FAIL"), strict=True))
+    assert [t.state.name for t in study.trials] == [told[ask.point[BATCH]] for ask in asked]
+    assert study.best_trial.user_attrs["point"][BATCH] == 4000
+    assert [t.user_attrs["point"] for t in study.trials] == [ask.point for ask in asked]
+
+
+def test_a_point_that_has_had_all_seeds_is_not_run_again() -> None:
+    strategy = Suggested(parse_space({LR: [1e-4, 1e-3], BATCH: [512]}), 100, (0, 1, 2), ["score"])
+    asked = run(Agenda(strategy, 3, BUDGET), scores(lambda point: point[LR], 0.0))
+    assert len(asked) == len({(key_of(a.point), a.seed) for a in asked}) == 6
+
+
+def test_optuna_suggests_from_every_kind_of_axis_within_its_bounds_and_by_its_conditions() -> None:
+    space = {
+        "algorithm.training.use_kl_loss": [True, False],
+        "algorithm.training.kl_target": {
+            "distribution": "loguniform",
+            "low": 1e-3,
+            "high": 1e-1,
+            "when": {"algorithm.training.use_kl_loss": True},
+        },
+        "algorithm.training.num_epochs": {"distribution": "integers", "low": 2, "high": 9, "step": 3},
+        BATCH: {"distribution": "uniform", "low": 500, "high": 600, "integer": True},
+        "algorithm": ["ppo", "appo"],
+    }
+    strategy = Suggested(parse_space(space), 30, SEEDS, ["score"])
+    asked = run(Agenda(strategy, 3, BUDGET), lambda ask: Ended(FINISHED, {"score": 1.0, "auc": 1.0}, 1000))
+    for point in (ask.point for ask in asked):
+        assert ("algorithm.training.kl_target" in point) == point["algorithm.training.use_kl_loss"]
+        assert 1e-3 <= point.get("algorithm.training.kl_target", 1e-2) <= 1e-1
+        assert point["algorithm.training.num_epochs"] in (2, 5, 8)
+        assert 500 <= point[BATCH] <= 600 and isinstance(point[BATCH], int)
+        assert point["algorithm"] in ("ppo", "appo")
+    assert {ask.point["algorithm.training.use_kl_loss"] for ask in asked} == {True, False}
+
+
+def test_two_objectives_rank_by_pareto_fronts() -> None:
+    strategy = Listed([{"a": i} for i in range(4)], [0], ["score", "train_s"])
+    values = [(10.0, 5.0), (8.0, 1.0), (7.0, 2.0), (12.0, 9.0)]
+    run(Agenda(strategy, 3, BUDGET), lambda ask: Ended(FINISHED, dict(zip(("score", "train_s"), values[ask.point["a"]], strict=True)), 1))
+    assert strategy.ranking() == [{"a": 3}, {"a": 0}, {"a": 1}, {"a": 2}]
+
+
+def test_env_steps_are_kept_for_confirmation() -> None:
+    agenda = Agenda(confirming(racing()), 3, Limits(1000, max_env_steps=30_000))
+    asked = run(agenda, scores(mean, 30.0))
+    assert agenda.closed == "max_env_steps=30000"
+    assert len(asked) <= 30
+    assert sum(ask.phase == CONFIRM for ask in asked) == 12
+
+
+def test_a_limit_too_small_for_all_keeps_half_for_confirmation() -> None:
+    asked = run(Agenda(confirming(racing()), 3, Limits(1000, max_env_steps=10_000)), scores(mean, 30.0))
+    assert Counter(ask.phase for ask in asked) == {SEARCH: 5, CONFIRM: 5}
+
+
+def test_minutes_are_counted_over_a_kill() -> None:
+    now = [0.0]
+
+    def outcome(ask: Ask) -> Ended:
+        now[0] += 30.0
+        return Ended(FINISHED, {"score": mean(ask.point), "auc": 0.0}, 1000, 60.0)  # two at once
+
+    noted: list[Any] = []
+    limits = Limits(1000, max_minutes=20)
+    before = Agenda(confirming(racing()), 2, limits, noted.append, clock=lambda: now[0])
+    run(before, outcome, most=15)
+    after = Agenda(confirming(racing()), 2, limits, clock=lambda: now[0])
+    after.replay(noted)
+    asked = run(after, outcome)
+    assert now[0] / 60 <= 20.5
+    assert after.closed == "max_minutes=20"
+    assert Counter(ask.phase for ask in asked)[CONFIRM] == 12

@@ -1,0 +1,14 @@
+"""What tests share of the suite: its root, a small study, and the types of the fixtures."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from experiments.planning.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PlanOf = Callable[..., Plan]
+RunSuite = Callable[..., subprocess.CompletedProcess[str]]
+
+TINY = ("study=smoke", "budget_env_steps=2048", "report_every_env_steps=1024", "algorithm.training.train_batch_size_per_learner=512")

@@ -1,0 +1,156 @@
+"""Small environments with known behaviour, importable by Ray's workers: `tiny_envs:tiny/Count-v0`."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import psutil
+
+from tests.support.full_disk import fill, make_room
+
+
+class Count(gym.Env[Any, Any]):
+    """Episodes of `length` steps with reward 1 each. Shows the first uniform draw of its generator as the observation."""
+
+    def __init__(self, length: int = 5, nan_after: int | None = None, crash_after: int | None = None) -> None:
+        self.observation_space = gym.spaces.Box(-1e9, 1e9, (2,), np.float32)
+        self.action_space = gym.spaces.Discrete(2)
+        self._length, self._nan_after, self._crash_after = length, nan_after, crash_after
+        self._total = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        self._draw = float(self.np_random.uniform())
+        return np.array([self._draw, 0.0], np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        self._total += 1
+        if self._crash_after is not None and self._total > self._crash_after:
+            raise RuntimeError("the simulator crashed")
+        reward = float("nan") if self._nan_after is not None and self._total > self._nan_after else 1.0
+        return np.array([self._draw, self._steps], np.float32), reward, self._steps >= self._length, False, {}
+
+
+class Reach(gym.Env[Any, Any]):
+    """One step; the reward is the action itself: the best is the upper end of the Box."""
+
+    def __init__(self, high: float = 3.0) -> None:
+        self.observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+        self.action_space = gym.spaces.Box(-high, high, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(1, np.float32), float(action[0]), True, False, {}
+
+
+class Faulty(gym.Env[Any, Any]):
+    """Episodes of `length` steps, reward 1 for action 1 while the shown draw is above 1/2 and for action 0 below; and one fault.
+
+    Args:
+        length: Steps of an episode.
+        fault: What goes wrong: `raise`, `hang`, `hold` (a library that computes for ever and keeps Python's lock), `kill`, `full_disk`,
+            `nan_reward`, `inf_reward`, `large_reward`, `nan_observation`, `inf_observation`.
+        at: The step of an environment from which on it goes wrong.
+        once: A file: whoever makes it has the fault, in one step, and nobody after.
+        victim: What the name of the process begins with that `kill` kills, `ray::Trial` for example; by default the environment's own.
+        disk: The folder that `full_disk` fills.
+        leave: The bytes that it leaves.
+        room_at: The step from which on there is room again.
+        needs: A file without which the environment cannot be made.
+        trace: A folder with a file per fault and process, `<fault>-<pid>`, that grows by a byte with each step.
+    """
+
+    def __init__(
+        self,
+        length: int = 5,
+        fault: str | None = None,
+        at: int = 40,
+        once: str | None = None,
+        victim: str | None = None,
+        disk: str | None = None,
+        leave: int = 0,
+        room_at: int | None = None,
+        needs: str | None = None,
+        trace: str | None = None,
+    ) -> None:
+        if needs is not None and not Path(needs).exists():
+            raise RuntimeError("the simulator has no licence")
+        self.observation_space = gym.spaces.Box(-1e9, 1e9, (2,), np.float32)
+        self.action_space = gym.spaces.Discrete(2)
+        self._length, self._fault, self._at, self._once, self._victim = length, fault, at, once, victim
+        self._disk, self._leave, self._room_at, self._trace = disk, leave, room_at, trace
+        self._total = 0
+        self._filled = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        self._draw = float(self.np_random.uniform())
+        return np.array([self._draw, 0.0], np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self._trace is not None:
+            with (Path(self._trace) / f"{self._fault}-{os.getpid()}").open("ab") as file:
+                file.write(b".")
+        self._steps += 1
+        self._total += 1
+        observation = np.array([self._draw, self._steps], np.float32)
+        reward = float(int(action) == (self._draw > 0.5))
+        if self._fault is not None and self._total > self._at and self._is_first():
+            observation, reward = self._go_wrong(observation, reward)
+        if self._filled and self._total == self._room_at:
+            make_room(Path(self._disk))
+        return observation, reward, self._steps >= self._length, False, {}
+
+    def _is_first(self) -> bool:
+        if self._once is None:
+            return True
+        try:
+            Path(self._once).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def _go_wrong(self, observation: Any, reward: float) -> tuple[Any, float]:
+        match self._fault:
+            case "raise":
+                raise RuntimeError("the simulator crashed")
+            case "hang":
+                while True:
+                    time.sleep(60)
+            case "hold":
+                re.match("(a+)+b", "a" * 60)
+            case "kill":
+                siblings = psutil.Process().parent().children()
+                victims = [p.pid for p in siblings if p.name().startswith(self._victim)] if self._victim else [os.getpid()]
+                if not victims:
+                    raise RuntimeError(f"no {self._victim} among {[p.name() for p in siblings]}")
+                for pid in victims:
+                    os.kill(pid, signal.SIGKILL)
+            case "full_disk":
+                fill(Path(self._disk), self._leave)
+                self._filled = True
+            case "large_reward":
+                reward = 1e38
+            case "nan_reward" | "inf_reward":
+                reward = float(self._fault[:3])
+            case "nan_observation" | "inf_observation":
+                observation[1] = float(self._fault[:3])
+            case unknown:
+                raise ValueError(unknown)
+        return observation, reward
+
+
+gym.register("tiny/Count-v0", entry_point=Count, disable_env_checker=True)
+gym.register("tiny/Reach-v0", entry_point=Reach, disable_env_checker=True)
+gym.register("tiny/Faulty-v0", entry_point=Faulty, disable_env_checker=True)

@@ -1,0 +1,119 @@
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from experiments import autotune
+from experiments.autotune import MARK, Outcome, order, profile, profile_path
+from experiments.config.errors import ConfigurationError
+from experiments.planning.resources import Cluster, Node
+from experiments.search.contest import Ratio, Setting
+
+ROOT = Path(__file__).resolve().parents[2]
+START, FAST = Setting(0, 16, "sync"), Setting(4, 16, "async")
+MACHINE = Cluster((Node(2, 0),))
+
+
+def outcome(confirmation: Ratio | None) -> Outcome:
+    return Outcome(START, FAST if confirmation else START, confirmation, 1000.0)
+
+
+def test_a_confirmed_winner_is_the_profile() -> None:
+    found = outcome(Ratio(1.5, 1.2, 1.8, 10))
+    text = profile("mine", found, MACHINE, "ppo", "cartpole", "auto", num_cpus=5)
+    assert text.startswith(MARK)
+    assert "1.50 x [1.20, 1.80] hardware=auto (10 rounds, 95% interval)" in text
+    assert yaml.safe_load(text) == {
+        "defaults": ["auto"], "name": "mine", "num_cpus": 5, "num_env_runners": 4, "num_envs_per_env_runner": 16, "vectorize_mode": "async",
+    }  # fmt: skip
+    assert "1.50 x [1.20, 1.80] the start" in found.lines()[1]
+
+
+@pytest.mark.parametrize("confirmation", [None, Ratio(1.1, 0.9, 1.3, 10)])
+def test_a_winner_that_is_not_confirmed_is_not_written(confirmation: Ratio | None) -> None:
+    found = outcome(confirmation)
+    text = profile("mine", found, MACHINE, "ppo", "cartpole", "auto", num_cpus=None)
+    assert yaml.safe_load(text)["num_env_runners"] == START.num_env_runners
+    assert "num_cpus" not in text
+    assert "nothing faster than hardware=auto was found" in text
+    assert "nothing better was found" in found.lines()[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["minutes=0.1"], r"minutes=0.1: too short to mean anything. Try minutes=3"),
+        (["minutes=soon"], r"minutes=soon: must be a number"),
+        (["minutes=nan"], r"minutes=nan: too short"),
+        (["max_total_envs=0"], r"max_total_envs=0: must be a whole number, 1 or more"),
+        (["name=../x"], r"name=../x: must be a word"),
+        (["study=smoke"], r"study=smoke: autotune runs no study"),
+        (["ppo"], r"'ppo' is not understood. Usage: python experiments/autotune.py algorithm="),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        order(arguments)
+
+
+def test_what_is_not_its_own_goes_to_hydra() -> None:
+    found = order(["algorithm=appo", "env=acrobot", "minutes=1", "+algorithm.training.lr=0.1"])
+    assert found.overrides == ("algorithm=appo", "env=acrobot", "+algorithm.training.lr=0.1")
+    assert (found.minutes, found.max_total_envs, found.name) == (1.0, 64, None)
+
+
+def test_a_profile_of_somebody_elses_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match=r"name=laptop.*was not written by autotune"):
+        profile_path("laptop")
+    (tmp_path / "hardware").mkdir()
+    monkeypatch.setattr(autotune, "CONF", tmp_path)
+    profile_path("mine").write_text(f"{MARK} yesterday\n")
+    assert profile_path("mine").name == "mine.yaml"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["algorithm=nosuch"], "conf/algorithm has no file nosuch.yaml"),
+        (["env=synthetic", "env.env_config.step_cost_ms=0"], "step_cost_ms=0"),
+        (["algorithm=dqn", "env=pendulum"], "needs discrete actions"),
+    ],
+)
+def test_wrong_input_exits_with_2_and_writes_nothing(arguments: list[str], message: str, tmp_path: Path) -> None:
+    words = [sys.executable, "experiments/autotune.py", *arguments, "minutes=1", "name=never", f"output_dir={tmp_path}"]
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (ROOT / "conf" / "hardware" / "never.yaml").exists()
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.alone
+def test_it_writes_a_profile_that_composes(tmp_path: Path) -> None:
+    path = ROOT / "conf" / "hardware" / "test-autotune.yaml"
+    words = ["algorithm=ppo", "env=cartpole", "minutes=0.7", "name=test-autotune", f"output_dir={tmp_path}"]
+    try:
+        ended = subprocess.run(
+            [sys.executable, "experiments/autotune.py", *words], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        written = yaml.safe_load(path.read_text())
+        planned = subprocess.run(
+            [sys.executable, "experiments/run.py", "hardware=test-autotune", "dry_run=true", f"output_dir={tmp_path}"],
+            cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert planned.returncode == 0, planned.stderr
+        assert f"{written['num_envs_per_env_runner']} env" in planned.stdout
+        (record,) = (tmp_path / "autotune").glob("*.json")
+        found = json.loads(record.read_text())
+        assert found["tried"]
+        assert math.isfinite(found["start_speed"])
+        assert (written["num_env_runners"] == found["start"]["num_env_runners"]) or found["confirmation"]["low"] > 1
+    finally:
+        path.unlink(missing_ok=True)

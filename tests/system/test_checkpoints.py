@@ -1,0 +1,125 @@
+"""A trial that goes on from a checkpoint is the same to the bit as one that was never interrupted."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.config.trial_config import TrialConfig
+from experiments.metrics import METRICS, depends_on_clock
+from experiments.planning.resources import Cluster, Node
+from experiments.rllib.checkpoints import RLLIB
+from experiments.trial.trainable import FAILURE, FOLDER, REPRODUCIBLE, RESTARTS, STEP, TRIAL, WEIGHTS, Trial
+from tests.support.suite import PlanOf
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
+
+PPO = (
+    "budget_env_steps=4096",
+    "report_every_env_steps=512",
+    "algorithm.training.train_batch_size_per_learner=512",
+    "checkpoint.every_env_steps=1024",
+)
+SCHEDULES = ("algorithm.training.use_kl_loss=true", "++algorithm.training.entropy_coeff=[[0,0.1],[8000,0.0]]")
+REPLAY = ("report_every_env_steps=100", "checkpoint.every_env_steps=200", "algorithm.training.num_steps_sampled_before_learning_starts=100")
+TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
+RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
+
+
+def learned(result: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in result.items() if k in METRICS and not depends_on_clock(k)}
+
+
+def trial_in(config: TrialConfig, folder: Path) -> Trial:
+    return Trial({TRIAL: {**config.to_mapping(), FOLDER: str(folder)}})
+
+
+def uninterrupted(config: TrialConfig, folder: Path) -> Iterator[dict[str, Any]]:
+    trial = trial_in(config, folder)
+    try:
+        while True:
+            result = trial.train()
+            yield result
+            if result["done"]:
+                return
+    finally:
+        trial.cleanup()
+
+
+def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> Iterator[dict[str, Any]]:
+    """All results of a trial whose process is given up `times` times, each time after `after` reports."""
+    for left in reversed(range(times + 1)):
+        trial = trial_in(config, folder)
+        results = 0
+        try:
+            while not left or results < after:
+                result = trial.train()
+                results += 1
+                yield result
+                if result["done"]:
+                    return
+        finally:
+            trial._abandon()  # as a kill leaves it: nothing is saved
+            trial.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "settings"),
+    [
+        ("ppo", "cartpole", PPO),
+        pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.slow),
+        pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.slow),
+        ("dqn", "cartpole", ("budget_env_steps=600", *REPLAY)),
+        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.slow),
+        ("sac", "pendulum", ("budget_env_steps=600", *REPLAY)),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.slow),
+    ],
+)
+def test_an_interrupted_trial_is_the_same_to_the_bit(
+    plan_of: PlanOf, tmp_path: Path, algorithm: str, env: str, settings: tuple[str, ...]
+) -> None:
+    local = () if any("runners" in s for s in settings) else ("hardware.num_env_runners=0",)
+    common = ("study=smoke", "study.space={}", "seeds=[0]", f"algorithm={algorithm}", f"env={env}")
+    plan = plan_of(*common, *settings, *local, cluster=Cluster((Node(4, 0),)))
+    config = plan.trials[0]
+    whole = list(uninterrupted(config, tmp_path / "whole"))
+    pieces = list(interrupted(config, tmp_path / "pieces", after=3, times=2))
+    assert FAILURE not in whole[-1]
+    by_step = {result[STEP]: result for result in pieces}
+    assert len(pieces) > len(by_step) == len(whole)  # some of it was trained again
+    assert [learned(by_step[result[STEP]]) for result in whole] == [learned(result) for result in whole]
+    assert pieces[-1][WEIGHTS] == whole[-1][WEIGHTS]
+    assert (pieces[-1][RESTARTS], pieces[-1][REPRODUCIBLE]) == (2, True)
+    assert whole[-1]["progress/updates"] > 0
+    (checkpoint,) = (tmp_path / "whole" / "checkpoints").iterdir()
+    size = sum(p.stat().st_size for p in checkpoint.rglob("*"))
+    assert 0.5 < plan.configurations[0].checkpoint_bytes / size < 2  # as the plan announced
+
+
+def test_segments_differ_from_each_other_and_rllib_reads_the_checkpoint(plan_of: PlanOf, tmp_path: Path) -> None:
+    from ray.rllib.core.rl_module.rl_module import RLModule
+
+    config = plan_of("study=smoke", "study.space={}", "seeds=[0]", *PPO, "hardware.num_env_runners=0").trials[0]
+    trial = trial_in(config, tmp_path / "trial")
+    try:
+        first_seed = trial.train() and trial._algorithm.env_runner._seed
+        trial.train()
+        assert trial._algorithm.env_runner._seed != first_seed
+        (checkpoint,) = (tmp_path / "trial" / "checkpoints").iterdir()
+    finally:
+        trial.cleanup()
+    module = RLModule.from_checkpoint(checkpoint / RLLIB / "learner_group" / "learner" / "rl_module" / "default_policy")
+    assert sum(p.numel() for p in module.parameters()) > 1000
+
+
+def test_what_was_trained_again_and_came_out_differently_is_said(plan_of: PlanOf, tmp_path: Path) -> None:
+    config = plan_of("study=smoke", "study.space={}", "seeds=[0]", *PPO, "hardware.num_env_runners=0").trials[0]
+    pieces = interrupted(config, tmp_path / "trial", after=3, times=1)
+    for _ in range(3):
+        next(pieces)
+    reports = tmp_path / "trial" / "reports.jsonl"
+    lines = reports.read_text().splitlines(keepends=True)
+    assert '"learner/loss": ' in lines[2]
+    reports.write_text("".join(lines[:2]) + lines[2].replace('"learner/loss": ', '"learner/loss": 1'))
+    assert list(pieces)[-1][REPRODUCIBLE] is False

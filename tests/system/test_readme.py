@@ -1,0 +1,86 @@
+"""Every command in the README works as written."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.suite import ROOT
+
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.split("#")[0].strip()
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line.split("#")[0].strip()
+]
+SUITE = [c for c in COMMANDS if c.startswith("python experiments/") and c != "python experiments/run.py"]
+ANALYSIS = [c for c in COMMANDS if c.startswith("python analysis/")]
+QUICK = [c for c in SUITE if "dry_run" in c or "--cfg" in c]
+REAL = [c for c in SUITE if c not in QUICK]
+
+
+def run(command: str, *more: str) -> subprocess.CompletedProcess[str]:
+    _, *arguments = shlex.split(command)
+    return subprocess.run([sys.executable, *arguments, *more], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+
+
+@pytest.mark.parametrize("command", QUICK)
+def test_commands_that_start_nothing(command: str, tmp_path: Path) -> None:
+    done = run(command, *([] if "--cfg" in command else [f"output_dir={tmp_path}"]))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("command", REAL)
+def test_commands_that_run_a_study(command: str, tmp_path: Path) -> None:
+    done = run(command, f"output_dir={tmp_path}", f"report={str(command == REAL[0]).lower()}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for read in ANALYSIS if command == REAL[0] else []:
+        done = run(read, f"tracking_uri=sqlite:///{tmp_path}/mlflow.db")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert list(tmp_path.glob("reports/*.html"))
+
+
+def test_the_commands_of_the_analysis_read_a_study_that_a_command_before_runs() -> None:
+    assert ANALYSIS
+    assert all(shlex.split(read)[-1] in REAL[0] for read in ANALYSIS)
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("make ")])
+def test_make_targets_exist(command: str) -> None:
+    listed = subprocess.run(["make", "--dry-run", *shlex.split(command)[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert listed.returncode == 0, listed.stderr
+
+
+def test_the_ui_listens_on_this_machine_alone() -> None:
+    listed = subprocess.run(["make", "--dry-run", "ui"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "--host 127.0.0.1" in listed
+
+
+def test_every_command_is_covered() -> None:
+    covered = {*QUICK, *REAL, *ANALYSIS, "python experiments/run.py", *(c for c in COMMANDS if c.startswith("make "))}
+    assert set(COMMANDS) - covered == {"pip install torch==2.13.0 -r requirements.txt && pip install --no-deps -e ."}
+
+
+def test_files_that_the_readme_names_exist() -> None:
+    paths = re.findall(r"`((?:conf|experiments|analysis|docs|tests)/[\w/.-]+)`|\]\(((?!http)[\w/.-]+)\)", README)
+    missing = [p for pair in paths for p in pair if p and "<" not in p and not (ROOT / p).exists()]
+    assert not missing
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_instance")
+def test_the_lines_that_use_the_fast_parts_alone_train() -> None:
+    (lines,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "fast.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(lines, names)
+    result = names["algorithm"].train()
+    names["algorithm"].stop()
+    assert result["env_runners"]["num_env_steps_sampled_lifetime"] >= 4000
+    assert result["learners"]["default_policy"]["num_module_steps_trained"] >= 4000

@@ -1,0 +1,162 @@
+"""The command line, end to end."""
+
+import contextlib
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from analysis.document.answer import closing_table
+from analysis.document.wording import with_interval
+from analysis.load import load_study
+from tests.support.suite import TINY, RunSuite
+
+SMOKE = (*TINY, "tracking.tensorboard=true")
+
+
+def runs(out: Path, kind: str) -> list[tuple[str, str]]:
+    """(name, status) of the runs of a kind."""
+    with sqlite3.connect(out / "mlflow.db") as database:
+        return database.execute(
+            "SELECT name, status FROM runs JOIN tags USING (run_uuid) WHERE key = 'kind' AND value = ? ORDER BY 1",
+            [kind],
+        ).fetchall()
+
+
+@pytest.mark.ray
+def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, tmp_path: Path) -> None:
+    done = run_suite(*SMOKE, "report=true")
+    out = tmp_path / "out"
+    assert done.returncode == 0, done.stderr
+    assert runs(out, "trial") == [(f"gamma={g} s={s}", "FINISHED") for g in (0.98, 0.99) for s in (0, 1)]
+    assert [status for _, status in runs(out, "study")] == ["FINISHED"]
+    with sqlite3.connect(out / "mlflow.db") as database:
+        steps = database.execute("SELECT DISTINCT step FROM metrics WHERE key NOT LIKE 'best/%' ORDER BY 1").fetchall()
+        best = {key for (key,) in database.execute("SELECT key FROM metrics WHERE key LIKE 'best/%'")}
+        experiments = {name for (name,) in database.execute("SELECT name FROM experiments")}
+        views = {key for (key,) in database.execute("SELECT key FROM experiment_tags")}
+        points = database.execute("SELECT count(*) FROM metrics WHERE key = 'eval/return_mean'").fetchone()
+    assert steps == [(1024,), (2048,)]
+    assert points == (8,)
+    assert {"studies", "smoke/ppo-cartpole"} <= experiments
+    assert {f"mlflow.sharedViewState.{key}" for key in ("byconfig", "sweep", "time", "studies")} <= views
+    assert list(out.glob("studies/*/tune/*/events.out.tfevents.*"))
+    assert list(out.glob("mlartifacts/smoke/ppo-cartpole/*/artifacts/config.yaml"))
+    assert list(out.glob("mlartifacts/studies/*/artifacts/configurations.json"))
+    assert {p.name for p in out.iterdir()} <= {"mlflow.db", "mlflow.db-shm", "mlflow.db-wal", "mlartifacts", "reports", "studies"}
+    (report,) = out.glob("reports/smoke-ppo-cartpole-*.html")
+    (attached,) = out.glob("mlartifacts/studies/*/artifacts/report.html")
+    assert report.read_bytes() == attached.read_bytes()
+    assert list(out.glob("mlartifacts/studies/*/artifacts/figures/learning-env_steps.svg"))
+    assert {"best/score", "best/score_low", "best/env_steps_per_s", "best/num_seeds"} <= best
+    # The terminal, the report and whoever loads the study see the same numbers.
+    study = load_study("smoke", f"sqlite:///{out}/mlflow.db")
+    rows = closing_table(study.runs, study.axes)
+    for _, row in rows.iterrows():
+        assert re.search(rf"{row['config']} .*{re.escape(with_interval(row, 'score'))}", done.stdout)
+        assert f"<td>{row['score']:.1f}<small>" in report.read_text()
+    # What a person reads: a row per configuration with its seeds and interval, and the links; no library's chatter.
+    assert re.search(r"gamma=0.99 +2/2 +[\d.]+ \[-?[\d.,]+, [\d.,]+\]", done.stdout)
+    assert "viewStateShareKey=byconfig" in done.stdout
+    assert done.stderr == ""
+    assert not re.search(r"warning|deprecat", done.stdout, re.IGNORECASE)
+
+
+@pytest.mark.ray
+def test_a_failing_trial_leaves_the_others_and_its_reason(run_suite: RunSuite, tmp_path: Path) -> None:
+    axis = "study.space={env.env_config.crash_after:[null,50]}"
+    done = run_suite(*SMOKE, "env.id=tiny_envs:tiny/Count-v0", "env.vectorize_mode=sync", "seeds=[0]", axis)
+    assert done.returncode == 1, done.stderr
+    assert dict(runs(tmp_path / "out", "trial")) == {"crash_after=None s=0": "FINISHED", "crash_after=50 s=0": "FAILED"}
+    assert "1 failed: RuntimeError: the simulator crashed" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    with sqlite3.connect(tmp_path / "out" / "mlflow.db") as database:
+        assert database.execute("SELECT value FROM tags WHERE key = 'failure'").fetchall() == [("RuntimeError: the simulator crashed",)]
+
+
+def test_dry_run_prints_the_plan_and_starts_nothing(run_suite: RunSuite, tmp_path: Path) -> None:
+    done = run_suite("dry_run=true")
+    assert done.returncode == 0, done.stderr
+    assert "45 trials, 2,700,000 env steps" in done.stdout
+    assert re.search(r"lr=3e-3 b=2000 +[0-9a-f]{8}", done.stdout)
+    assert "time" in done.stdout
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["algorithm.training.lrr=1"], "lrr"),
+        (["algorithm=pppo"], "pppo"),
+        (["+new=1"], "new: there is no such setting"),
+        (["hardware=workstation", "hardware.num_cpus=2", "hardware.num_gpus=null"], "needs 9 CPUs and 1 GPU per trial"),
+        (["tracking=server", "tracking.uri=http://127.0.0.1:9"], "does not answer"),
+        (["tracking=server"], "tracking.uri"),
+        (["output_dir=/proc/none"], "cannot be written"),
+        (["hardware.address=127.0.0.1:9"], "hardware.address=127.0.0.1:9"),
+        (["study.space=5"], "study.space"),
+        (["--no-such-flag"], "--no-such-flag"),
+    ],
+)
+def test_bad_input_exits_with_2_one_message_and_leaves_nothing(
+    run_suite: RunSuite, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = run_suite(*arguments, timeout_s=100)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Error executing job" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_hydras_own_flags_work(run_suite: RunSuite) -> None:
+    printed = run_suite("--cfg", "job", "algorithm=sac", "env=pendulum")
+    assert printed.returncode == 0
+    assert "config_class: ray.rllib.algorithms.sac.SACConfig" in printed.stdout
+    assert "algorithm: appo" in run_suite("--help").stdout
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["algorithm=appo"], ["algorithm=impala"]])
+def test_smoke_runs_with_the_algorithms_that_the_readme_does_not_run(run_suite: RunSuite, tmp_path: Path, arguments: list[str]) -> None:
+    done = run_suite("study=smoke", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [status for _, status in runs(tmp_path / "out", "trial")] == ["FINISHED"] * 4
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_declared_logical_cpus_run_a_large_profile_on_a_small_machine(run_suite: RunSuite, tmp_path: Path) -> None:
+    done = run_suite(*TINY, "hardware=workstation", "hardware.num_cpus=16", "hardware.num_gpus=0", "seeds=[0]", "study.space={}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert runs(tmp_path / "out", "trial") == [("ppo-cartpole s=0", "FINISHED")]
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_study_joins_a_running_cluster(run_suite: RunSuite, tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ray_command = str(Path(sys.executable).with_name("ray"))
+    start = [ray_command, "start", "--head", f"--port={port}", "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"]
+    head = subprocess.Popen([*start, "--block"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(150):
+            time.sleep(0.2)
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+        time.sleep(2)  # the head listens before its node has joined
+        done = run_suite(*TINY, f"hardware.address=127.0.0.1:{port}", "seeds=[0]", "study.space={}")
+    finally:
+        head.terminate()  # with --block, Ray's processes end with it
+        head.wait(timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert runs(tmp_path / "out", "trial") == [("ppo-cartpole s=0", "FINISHED")]

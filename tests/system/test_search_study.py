@@ -1,0 +1,106 @@
+"""Searches that are killed and gone on with: real processes, real signals, the real command line."""
+
+import json
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from tests.system.test_resume import Driver, left_in, reports, run_id
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
+
+SMALL = (
+    "study=smoke",
+    "study.space={algorithm.training.lr:[1e-4,1e-3,1e-2]}",
+    "budget_env_steps=4096",
+    "report_every_env_steps=512",
+    "checkpoint.every_env_steps=1024",
+    "algorithm.training.train_batch_size_per_learner=256",
+    "evaluation.final_episodes=5",
+    "confirmation.top=1",
+    "confirmation.seeds=[70,71]",
+    "tracking.tensorboard=false",
+    "tracking.system_metrics=false",
+    "hardware.num_cpus=2",
+)
+SEARCHES = {
+    "racing": ("search=racing", "search.max_trials=6"),
+    "optuna": ("search=optuna", "search.num_samples=6"),
+    "asha": ("scheduler=asha", "scheduler.grace_env_steps=1024", "scheduler.reduction_factor=2"),
+    "pbt": ("scheduler=pbt", "scheduler.population=4", "scheduler.interval_env_steps=2048"),
+}
+
+
+def asked(out: Path) -> list[Any]:
+    """What the search asked for, in order."""
+    (journal,) = out.glob("studies/*/search.jsonl")
+    return [event["asked"] for line in journal.read_text().splitlines() if "asked" in (event := json.loads(line))]
+
+
+def suggestions(out: Path) -> list[Any]:
+    """Optuna's trials."""
+    (storage,) = out.glob("studies/*/optuna.db")
+    (study,) = optuna.get_all_study_names(f"sqlite:///{storage}")
+    return [
+        (t.number, t.state.name, t.params, t.values) for t in optuna.load_study(study_name=study, storage=f"sqlite:///{storage}").trials
+    ]
+
+
+def ended(out: Path) -> int:
+    """How many trials the search knows to have ended, early or not."""
+    return sum(journal.read_text().count('"ended": ') for journal in out.glob("studies/*/search.jsonl"))
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_that_is_killed_twice_goes_on_with_no_trial_lost_and_none_run_twice(name: str, tmp_path: Path) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    Driver(out, *SMALL, *SEARCHES[name]).until(lambda: ended(out) >= 2).kill()
+    before = asked(out)
+    Driver(out, f"resume={run_id(out, 'study')}").until(lambda: ended(out) >= 5).kill()
+    resumed = Driver(out, f"resume={run_id(out, 'study')}")
+    assert resumed.end() == 0
+    found = left_in(out / "mlflow.db")
+    assert asked(out)[: len(before)] == before
+    assert set(found.statuses.values()) == {"FINISHED"}
+    assert max(Counter(found.points).values()) == 1
+    assert len(found.statuses) - 1 == len(asked(out)) == len(reports(out))
+    confirmed = [tags for tags in found.tags.values() if tags["phase"] == "confirm"]
+    assert len(confirmed) == 4 and {tags["exploratory"] for tags in confirmed} == {"false"}
+    assert all(tags["exploratory"] == "true" for tags in found.tags.values() if tags["phase"] == "search")
+    if name != "asha":  # which stops by who came first
+        assert Driver(whole, *SMALL, *SEARCHES[name]).end() == 0
+        left = left_in(whole / "mlflow.db")
+        assert asked(out) == asked(whole)
+        assert found.learned == left.learned
+        assert found.weights == left.weights
+    if name == "optuna":
+        assert suggestions(out) == suggestions(whole)
+        assert {state for _, state, _, _ in suggestions(out)} == {"COMPLETE"}
+    with closing(sqlite3.connect(out / "mlflow.db")) as connection:
+        ((best,),) = connection.execute("SELECT value FROM tags WHERE key = 'best'")
+    assert best in resumed.stdout.split("answer      Use ")[1]
+
+
+def test_a_limit_ends_a_search_keeps_what_was_done_and_confirms_what_it_found(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    driver = Driver(out, *SMALL, "search=racing", f"max_env_steps={6 * 4096}")
+    assert driver.end() == 0
+    phases = Counter(ask["phase"] for ask in asked(out))
+    assert phases["search"] == 3 and 2 <= phases["confirm"] <= 3
+    assert f"limit       max_env_steps={6 * 4096} ended the study after {sum(phases.values())} trials" in driver.stdout
+    assert "answer      Use lr=" in driver.stdout
+
+
+def test_a_limited_grid_ends_with_whole_configurations_and_concludes_from_what_it_has(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    driver = Driver(out, *SMALL, f"max_env_steps={5 * 4096}", "seeds=[0,1]")
+    assert driver.end() == 0
+    assert [(ask["seed"], ask["phase"]) for ask in asked(out)] == [(seed, "fixed") for seed in (0, 0, 0, 1, 1)]
+    found = left_in(out / "mlflow.db")
+    assert {tags["exploratory"] for tags in found.tags.values()} == {"false"}
+    assert "answer      Use lr=" in driver.stdout

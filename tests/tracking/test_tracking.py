@@ -1,0 +1,537 @@
+import json
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.schema import TrackingSettings
+from experiments.config.trial_config import TrialConfig
+from experiments.search.strategy import FAILED, STOPPED, Ended
+from experiments.study.folder import StudyFolder
+from experiments.study.outcomes import TrialOutcome, runs_of
+from experiments.tracking import writer as writer_module
+from experiments.tracking.listener import TrackingCallback
+from experiments.tracking.provenance import without_passwords
+from experiments.tracking.store import MAX_VALUES, Store, StoreError, check_store, store_uri
+from experiments.tracking.writer import STUDY_RUN, Writer
+from experiments.trial.folder import Report
+from experiments.trial.trainable import AT_MS, REPRODUCIBLE, RESTARTS, STEP, TRIAL, UNSAVED
+from tests.support.suite import PlanOf
+
+
+class FlakyStore:
+    """A store that refuses its first calls."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures, self.calls = failures, []
+
+    def __getattr__(self, method: str) -> Any:
+        def call(*args: Any) -> str:
+            if self.failures > 0:
+                self.failures -= 1
+                raise ConnectionError("the server is away")
+            self.calls.append((method, args))
+            return f"run-{len(self.calls)}"
+
+        return call
+
+
+class SlowToOpen(FlakyStore):
+    """A store that makes no run before it is told to."""
+
+    def __init__(self, release: threading.Event) -> None:
+        super().__init__()
+        self.release = release
+
+    def create_run(self, *args: Any) -> str:
+        self.release.wait(10)
+        return "run"
+
+
+@pytest.fixture(autouse=True)
+def fast_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(writer_module, "GATHER_S", 0.05)
+
+
+@pytest.fixture(scope="module")
+def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made once: MLflow takes seconds to make its tables."""
+    path = tmp_path_factory.mktemp("store") / "new.db"
+    Store(f"sqlite:///{path}", path.parent, 5.0)
+    return path
+
+
+@pytest.fixture
+def store(new_database: Path, tmp_path: Path) -> Store:
+    shutil.copy(new_database, tmp_path / "mlflow.db")
+    return Store(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path / "artifacts", 5.0)
+
+
+def writer_to(store: Any, num_threads: int = 1) -> Writer:
+    return Writer(lambda: store, num_threads)
+
+
+def open_trial(writer: Writer, key: str = "trial", new: bool = True) -> None:
+    writer.put("open_run", key, "experiment", key, 10, {"kind": "trial", "trial_id": key}, ("trial_id",), new)
+
+
+def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database:
+        return database.execute(query).fetchall()
+
+
+def test_a_store_that_comes_back_loses_nothing_and_keeps_the_order() -> None:
+    flaky = FlakyStore(failures=3)
+    writer = writer_to(flaky)
+    open_trial(writer)
+    for step in range(5):
+        writer.put("log_metrics", "trial", {"x": 1.0}, step, 0)
+    writer.close(wait_s=5)
+    assert [step for method, args in flaky.calls if method == "log_rows" for _, step, _ in args[3]] == [0, 1, 2, 3, 4]
+    assert writer.undelivered == 0
+
+
+def test_a_run_whose_making_failed_is_looked_for_before_it_is_made_again() -> None:
+    flaky = FlakyStore(failures=1)
+    writer = writer_to(flaky)
+    open_trial(writer)
+    writer.put("finish", "trial", "FINISHED", 0)
+    writer.close(wait_s=5)
+    assert [method for method, _ in flaky.calls] == ["open_run", "finish", "remove_twins"]
+
+
+def test_a_new_run_is_made_at_once() -> None:
+    flaky = FlakyStore()
+    writer = writer_to(flaky)
+    open_trial(writer)
+    writer.put("finish", "trial", "FINISHED", 0)
+    writer.close(wait_s=5)
+    assert [method for method, _ in flaky.calls] == ["create_run", "finish"]
+
+
+def test_a_store_that_stays_away_ends_the_wait_and_the_missing_writes_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    writer = writer_to(FlakyStore(failures=10**9))
+    open_trial(writer)
+    writer.put("log_metrics", "trial", {"x": 1.0}, 4000, 7)
+    writer.close(wait_s=0.5)
+    assert writer.undelivered == 2
+    assert [r.getMessage() for r in caplog.records] == [
+        "MLflow does not take a write (the server is away); it is kept and tried again."
+    ]  # once, whatever the number of attempts
+
+
+def test_reports_that_wait_go_out_together_but_never_past_the_runs_end() -> None:
+    flaky = FlakyStore()
+    writer = writer_to(flaky)
+    for key in ("a", "b"):
+        open_trial(writer, key)
+    for step in range(3):
+        for key in ("a", "b"):
+            writer.put("log_metrics", key, {"x": 1.0}, step, 0)
+    writer.put("finish", "a", "FINISHED", 0)
+    writer.close(wait_s=5)
+    assert [method for method, args in flaky.calls if args[0] == writer.run_ids["a"]] == ["log_rows", "finish"]
+    assert [[step for _, step, _ in args[3]] for method, args in flaky.calls if method == "log_rows"] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_parameters_tags_and_reports_that_wait_go_out_in_one_call() -> None:
+    release = threading.Event()
+    slow = SlowToOpen(release)
+    writer = writer_to(slow)
+    open_trial(writer)
+    writer.put("log_params", "trial", {"lr": 1})
+    writer.put("set_tags", "trial", {"restarts": "0"})
+    writer.put("log_metrics", "trial", {"x": 1.0}, 5, 6)
+    writer.put("set_tags", "trial", {"restarts": "1"})
+    release.set()
+    writer.close(wait_s=5)
+    assert slow.calls == [("log_rows", ("run", [("lr", 1)], {"restarts": "1"}, [({"x": 1.0}, 5, 6)]))]
+
+
+def test_a_call_holds_whole_reports_and_no_more_values_than_mlflow_takes() -> None:
+    release = threading.Event()
+    slow = SlowToOpen(release)
+    writer = writer_to(slow)
+    open_trial(writer)
+    for step in range(100):
+        writer.put("log_metrics", "trial", {f"m{i}": 1.0 for i in range(30)}, step, 0)
+    release.set()
+    writer.close(wait_s=5)
+    calls = [args[3] for method, args in slow.calls if method == "log_rows"]
+    assert [len(reports) for reports in calls] == [33, 33, 33, 1]
+    assert MAX_VALUES == 1000
+
+
+def test_a_store_that_cannot_take_as_much_at_once_is_given_less() -> None:
+    class Weak(FlakyStore):
+        def log_rows(self, run_id: str, params: Any, tags: Any, reports: Any) -> None:
+            if len(reports) > 3:
+                raise TimeoutError("timed out")
+            self.calls.append(("log_rows", reports))
+
+    weak = Weak()
+    writer = writer_to(weak)
+    open_trial(writer)
+    for step in range(20):
+        writer.put("log_metrics", "trial", {"x": 1.0}, step, 0)
+    writer.close(wait_s=30)
+    assert [step for method, reports in weak.calls if method == "log_rows" for _, step, _ in reports] == list(range(20))
+
+
+def test_queueing_never_waits_for_the_store() -> None:
+    release = threading.Event()
+    writer = writer_to(SlowToOpen(release))
+    open_trial(writer)
+    for step in range(1000):
+        writer.put("log_metrics", "trial", {"x": 1.0}, step, 0)
+    assert not release.is_set()  # all were queued while the first was still on its way
+    release.set()
+    writer.close()
+
+
+def test_the_studys_run_is_there_before_its_trials_and_files_do_not_hold_up_reports() -> None:
+    calls: list[str] = []
+    told = threading.Event()
+
+    class Slow(FlakyStore):
+        def create_run(self, experiment: str, name: str, start_ms: int, tags: Mapping[str, str]) -> str:
+            calls.append(f"create {name} of {tags.get(STUDY_RUN)}")
+            return f"id-{name}"
+
+        def log_texts(self, run_id: str, texts: Mapping[str, str]) -> None:
+            told.wait(10)
+            calls.append("files")
+
+        def log_rows(self, run_id: str, params: Any, tags: Any, reports: Any) -> None:
+            calls.append("reports")
+            told.set()
+
+        def finish(self, run_id: str, status: str, end_ms: int) -> None:
+            calls.append("end")
+
+    writer = writer_to(Slow(), num_threads=4)
+    writer.put("open_run", "trial", "e", "trial", 0, {"trial_id": "trial", STUDY_RUN: "study"}, (STUDY_RUN, "trial_id"), True)
+    writer.put("log_texts", "trial", {"config.json": "{}"})
+    writer.put("log_metrics", "trial", {"x": 1.0}, 0, 0)
+    writer.put("finish", "trial", "FINISHED", 0)
+    writer.put("open_run", "study", "e", "study", 0, {}, (), True)
+    writer.close()
+    assert calls == ["create study of None", "create trial of id-study", "reports", "files", "end"]  # ended runs are whole
+
+
+def test_a_changed_parameter_is_refused_once_and_holds_up_nothing(store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    writer = writer_to(store)
+    open_trial(writer)
+    for lr in (1, 1, 2):
+        writer.put("log_params", "trial", {"lr": lr})
+    writer.put("log_params", "trial", {"lr": 3})
+    writer.put("set_tags", "trial", {"best": "yes"})
+    writer.close()
+    assert (writer.undelivered, writer.refused) == (0, 2)
+    assert rows(tmp_path, "SELECT value FROM params") == [("1",)]
+    assert rows(tmp_path, "SELECT value FROM tags WHERE key = 'best'") == [("yes",)]
+    (message,) = [r.getMessage() for r in caplog.records if r.name == writer_module.__name__]
+    assert "Changing param values is not allowed" in message
+
+
+def test_of_reports_that_go_out_together_only_the_bad_one_is_refused(store: Store, tmp_path: Path) -> None:
+    writer = writer_to(store)
+    open_trial(writer)
+    for step in range(5):
+        writer.put("log_metrics", "trial", {"bad name?" if step == 2 else "x": 1.0}, step, 0)
+    writer.put("finish", "trial", "FINISHED", 0)
+    writer.close()
+    assert (writer.undelivered, writer.refused) == (0, 1)
+    assert rows(tmp_path, "SELECT step FROM metrics ORDER BY step") == [(0,), (1,), (3,), (4,)]
+    assert rows(tmp_path, "SELECT status FROM runs") == [("FINISHED",)]
+
+
+def test_what_belongs_to_a_run_that_cannot_be_opened_is_refused_with_it(store: Store) -> None:
+    writer = writer_to(store)
+    writer.put("open_run", "study", "e", "study", 0, {"mlflow.runName": "another name"}, (), True)
+    writer.put("log_texts", "study", {"plan.json": "{}"})
+    writer.put("open_run", "trial", "e", "trial", 0, {STUDY_RUN: "study"}, (), True)
+    writer.put("log_metrics", "trial", {"x": 1.0}, 0, 0)
+    open_trial(writer, "other")
+    writer.close()
+    assert (writer.undelivered, writer.refused) == (0, 4)
+    assert list(writer.run_ids) == ["other"]
+
+
+def test_a_run_that_a_person_deletes_costs_its_own_writes_only(store: Store, tmp_path: Path) -> None:
+    writer = writer_to(store)
+    for key in ("deleted", "kept"):
+        open_trial(writer, key)
+    while len(writer.run_ids) < 2:
+        time.sleep(0.01)
+    store._client.delete_run(writer.run_ids["deleted"])
+    for key in ("deleted", "kept"):
+        writer.put("log_metrics", key, {"x": 1.0}, 0, 0)
+        writer.put("finish", key, "FINISHED", 0)
+    writer.close()
+    assert (writer.undelivered, writer.refused) == (0, 2)
+    assert rows(tmp_path, "SELECT name, status FROM runs ORDER BY name") == [("deleted", "RUNNING"), ("kept", "FINISHED")]
+
+
+def test_a_batch_of_which_some_points_are_there_adds_the_others(store: Store, tmp_path: Path) -> None:
+    run = store.create_run("study", "run", 0, {})
+    reports = [({"a": 1 / 3, "b": float(step)}, step, 100 + step) for step in range(6)]
+    for some in (reports[1:3], reports[2:5], reports, reports):
+        store.log_reports(run, some)
+    found = rows(tmp_path, "SELECT key, step, timestamp, value FROM metrics ORDER BY key, step")
+    assert found == [("a", s, 100 + s, 1 / 3) for s in range(6)] + [("b", s, 100 + s, float(s)) for s in range(6)]
+    assert rows(tmp_path, "SELECT key, value FROM latest_metrics ORDER BY key") == [("a", 1 / 3), ("b", 5.0)]
+
+
+@pytest.mark.parametrize("folder", ["/out/a", "/out/it's", '/out/"a"'])
+def test_a_run_that_is_opened_again_is_the_same_and_runs(folder: str, store: Store, tmp_path: Path) -> None:
+    tags = {"kind": "study", "study_folder": folder}
+    other = store.open_run("e", "other", 5, {"study_folder": "/out/b"}, ("study_folder",))
+    first = store.open_run("e", "name", 10, tags, ("study_folder",))
+    store.finish(first, "KILLED", 20)
+    assert store.open_run("e", "name", 30, tags, ("study_folder",)) == first != other
+    assert rows(tmp_path, "SELECT name, status, start_time FROM runs ORDER BY name") == [("name", "RUNNING", 10), ("other", "RUNNING", 5)]
+
+
+def test_a_table_that_is_logged_again_is_replaced_and_mlflow_finds_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")  # load_table looks there
+    run = store.create_run("study", "run", 0, {})
+    for score in (1.0, None):
+        store.log_table(run, {"config": ["a", "b"], "score": [2.0, score]}, "configurations.json")
+    experiment = store.experiment("study")
+    table = store._client.load_table(experiment, "configurations.json", [run])
+    assert table.astype(object).where(table.notna(), None).to_dict("list") == {"config": ["a", "b"], "score": [2.0, None]}
+    assert store._client.load_table(experiment, "configurations.json").equals(table)  # by the tag that the UI looks at
+
+
+def test_an_experiment_that_a_person_deleted_is_taken_out_of_the_bin(store: Store, tmp_path: Path) -> None:
+    store._client.delete_experiment(store.experiment("study"))
+    again = Store(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path / "artifacts", 5.0)
+    again.create_run("study", "run", 0, {})
+    assert rows(tmp_path, "SELECT name, lifecycle_stage FROM experiments WHERE name = 'study'") == [("study", "active")]
+
+
+def test_an_error_of_the_store_is_one_line_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=f"^{tmp_path}/file/mlflow.db: .*File exists"):
+        Store(f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}", tmp_path, 5.0)
+    away = Store("http://me:secret@127.0.0.1:9", tmp_path, 5.0)
+    with pytest.raises(StoreError, match=r"^http://\*\*\*@127.0.0.1:9: \[Errno \d+\] Connection refused$"):
+        away.create_run("e", "run", 0, {})
+
+
+def test_one_report_is_one_row_per_metric_at_the_same_step(store: Store, tmp_path: Path) -> None:
+    run = store.create_run("study/ppo-cartpole", "lr=1e-3 s=0", 0, {"kind": "trial"})
+    store.log_reports(run, [({"eval/return_mean": 1.0, "train/return_mean": 2.0}, 4000, 5)])
+    found = rows(tmp_path, "SELECT key, value, step FROM metrics ORDER BY key")
+    assert found == [("eval/return_mean", 1.0, 4000), ("train/return_mean", 2.0, 4000)]
+
+
+def test_an_open_reader_does_not_block_the_writer(store: Store, tmp_path: Path) -> None:
+    run = store.create_run("study", "run", 0, {})
+    store.log_reports(run, [({"a": 1.0}, 1, 0)])
+    reader = sqlite3.connect(tmp_path / "mlflow.db")
+    cursor = reader.execute("SELECT * FROM metrics")
+    cursor.fetchone()
+    store.log_reports(run, [({"a": 2.0}, 2, 0)])
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("http://127.0.0.1:9", "does not answer"),
+        ("file:///tmp/mlruns", "no longer supports folders"),
+        ("sqlite:///relative.db", "must be absolute"),
+        ("mlruns", "must be http"),
+    ],
+)
+def test_an_unusable_store_is_refused_with_the_fix(uri: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        check_store(uri, 1.0)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("not a database, but long enough to have a header of its own" * 10)
+    with pytest.raises(ConfigurationError, match="not a database"):
+        check_store(f"sqlite:///{tmp_path / 'mlflow.db'}", 1.0)
+
+
+def test_a_database_in_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"tracking\.uri=sqlite:///.*new\.db: cannot be written"):
+        check_store(f"sqlite:///{tmp_path}/file/new.db", 1.0)
+
+
+def test_the_embedded_store_is_under_the_output_folder(tmp_path: Path) -> None:
+    assert store_uri(TrackingSettings("sqlite"), tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def test_passwords_in_urls_are_not_recorded() -> None:
+    assert without_passwords("tracking.uri=https://me:secret@host:5000/x seeds=[0]") == "tracking.uri=https://***@host:5000/x seeds=[0]"
+    assert without_passwords("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
+
+
+class FakeTrial:
+    """As much of a Tune trial as the callback reads."""
+
+    def __init__(self, config: TrialConfig) -> None:
+        self.config = {TRIAL: config.to_mapping()}
+        self.last_result: Mapping[str, Any] = {}
+
+    def get_error(self) -> str | None:
+        return None
+
+
+def result_of(metrics: Mapping[str, Any], step: int, **more: Any) -> dict[str, Any]:
+    """A trial's result as Tune hands it on."""
+    common = {STEP: step, AT_MS: 1000 + step, RESTARTS: 0, REPRODUCIBLE: True, UNSAVED: "", "time_total_s": 3.0, "config": {}}
+    return {**common, **metrics, **more}
+
+
+class RecordingWriter:
+    """Keeps what is put."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[Any, ...]] = []
+
+    def put(self, *operation: Any) -> None:
+        self.operations.append(operation)
+
+    def of(self, method: str) -> list[tuple[Any, ...]]:
+        return [o for o in self.operations if o[0] == method]
+
+
+Recorded = tuple[TrackingCallback, RecordingWriter, FakeTrial]
+
+
+@pytest.fixture
+def recorded(plan_of: PlanOf, tmp_path: Path) -> Recorded:
+    plan, writer = plan_of(), RecordingWriter()
+    callback = TrackingCallback(plan, StudyFolder(tmp_path / "study"), writer)  # type: ignore[arg-type]
+    return callback, writer, FakeTrial(plan.trials[0])
+
+
+def interrupted(callback: TrackingCallback) -> Any:
+    return runs_of(callback.plan.record(), [TrialOutcome(t.label, t.seed, "interrupted") for t in callback.plan.trials])
+
+
+def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: Recorded) -> None:
+    callback, writer, trial = recorded
+    callback.on_trial_start(1, [], trial)
+    ((_, key, experiment, name, _, tags, identity, new),) = writer.of("open_run")
+    assert experiment == "lr_batch/ppo-cartpole"
+    assert name == "lr=3e-4 b=512 s=0"
+    assert {
+        "kind", "study", "algorithm", "env", "hardware", "config", "config_id", "seed", "phase", "exclusive", "exploratory", "trial_id",
+        "mlflow.source.name", "study_run",
+    } <= set(tags)  # fmt: skip
+    assert (tags["config"], tags["seed"], tags["exclusive"]) == ("lr=3e-4 b=512", "0", "false")
+    assert (identity, new) == (("study_run", "trial_id"), True)
+    assert tags["trial_id"] == key
+    params = writer.of("log_params")[0][2]
+    assert len(params) <= 25
+    assert params["lr"] == 3e-4
+    assert params["train_batch_size_total"] == 512
+
+
+def test_only_allow_listed_finite_metrics_are_logged_at_the_grid_step_and_the_moment_they_were_reported(recorded: Recorded) -> None:
+    callback, writer, trial = recorded
+    callback.on_trial_start(1, [], trial)
+    callback.on_trial_result(1, [], trial, result_of({"eval/return_mean": 5.0, "learner/loss": float("nan")}, 4000))
+    assert [o[2:] for o in writer.of("log_metrics")] == [({"eval/return_mean": 5.0}, 4000, 5000)]
+
+
+def test_a_report_that_a_restarted_trial_makes_again_is_logged_once(recorded: Recorded) -> None:
+    callback, writer, trial = recorded
+    callback.on_trial_start(1, [], trial)
+    for step in (1000, 2000, 1000, 2000, 3000):
+        callback.on_trial_result(1, [], trial, result_of({"eval/return_mean": 5.0}, step))
+    assert [o[3] for o in writer.of("log_metrics")] == [1000, 2000, 3000]
+
+
+def test_no_run_is_left_running(recorded: Recorded) -> None:
+    callback, writer, trial = recorded
+    done = FakeTrial(callback.plan.trials[1])
+    for started in (trial, done):
+        callback.on_trial_start(1, [], started)
+    done.last_result = result_of({}, 9000, done=True, weights="0123456789abcdef")
+    callback.on_trial_complete(1, [], done)
+    callback.end("KILLED", interrupted(callback))
+    first, second = (t.folder_name for t in callback.plan.trials[:2])
+    assert {o[1]: o[2] for o in writer.of("finish")} == {second: "FINISHED", first: "KILLED", "study": "KILLED"}
+    assert not writer.of("log_metrics")  # nothing finished: nothing is best
+
+
+def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(recorded: Recorded) -> None:
+    callback, writer, _ = recorded
+    final = {"final/score": 480.0, "final/auc": 300.0, "final/train_s": 9.0, "final/env_steps_per_s": 8000.0}
+    outcomes = [
+        TrialOutcome(
+            t.label,
+            t.seed,
+            "finished",
+            final={**final, "final/score": 480.0 + t.seed if t.label == "lr=1e-3 b=512" else 10.0 + t.seed},
+        )
+        for t in callback.plan.trials
+    ]
+    callback.end("FINISHED", runs_of(callback.plan.record(), outcomes))
+    logged = {o[0]: o for o in writer.operations}
+    assert "Use `lr=1e-3 b=512`" in logged["set_tags"][2]["mlflow.note.content"]
+    assert logged["set_tags"][2]["best"] == "lr=1e-3 b=512"
+    assert logged["log_metrics"][2]["best/score"] == 481.0
+    assert {len(cells) for cells in logged["log_table"][2].values()} == {15}
+    assert json.dumps(logged["log_table"][2], allow_nan=False, default=str)  # MLflow's table is JSON: no NaN
+
+
+def test_a_conclusion_that_fails_costs_the_study_nothing(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    callback, writer, trial = recorded
+    monkeypatch.setattr("analysis.document.answer.answers", lambda runs: 1 / 0)
+    callback.on_trial_start(1, [], trial)
+    callback.end("FINISHED", interrupted(callback))
+    assert [o[1:3] for o in writer.of("finish")] == [(callback.plan.trials[0].folder_name, "KILLED"), ("study", "FINISHED")]
+
+
+def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
+    plan = plan_of()
+    record = json.loads(json.dumps(plan.record()))
+    assert record["axes"] == {
+        "lr": "algorithm.training.lr",
+        "train_batch_size_total": "algorithm.training.train_batch_size_per_learner",
+    }
+    assert [c["config"] for c in record["configurations"]] == [c.label for c in plan.configurations]
+    assert record["configurations"][0]["point"] == {
+        "algorithm.training.lr": 3e-4,
+        "algorithm.training.train_batch_size_per_learner": 512,
+    }
+    assert (record["configurations"][0]["target"], record["configurations"][0]["score_range"]) == (475.0, [0.0, 500.0])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "said"),
+    [
+        (Ended(STOPPED, {"score": 9.0}, 4000), "FINISHED", {"stopped_at_env_steps": "4000"}),
+        (Ended(FAILED, reason="the simulator crashed"), "FAILED", {"failure": "the simulator crashed"}),
+    ],
+)
+def test_a_trial_that_an_earlier_execution_ended_before_its_budget_is_not_taken_for_interrupted(
+    recorded: Recorded, outcome: Ended, status: str, said: dict[str, str]
+) -> None:
+    callback, writer, _ = recorded
+    trial = callback.plan.trials[0]
+    report = Report(4000, 5000, {"eval/return_mean": 9.0}, done=False)
+    callback.deliver_earlier(trial, [report], restarts=0, reproducible=True)
+    callback.end_earlier(trial, outcome)
+    callback.end("FINISHED", interrupted(callback))
+    assert {o[1]: o[2] for o in writer.of("finish")} == {trial.folder_name: status, "study": "FINISHED"}
+    assert ("set_tags", trial.folder_name, said) in writer.operations

@@ -1,0 +1,96 @@
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tiny_envs  # noqa: F401  # registers the environments
+import torch
+
+from experiments.config.schema import EnvSettings
+from experiments.metrics import NonFiniteError
+from experiments.rllib.seeding import Role, stream_seeds
+from experiments.trial.evaluation import evaluate
+
+
+class Policy(torch.nn.Module):
+    """Stands where an RLModule does: a fixed function from observations to actions."""
+
+    def __init__(self, actions: Any) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1))
+        self.actions, self.seen = actions, []
+
+    def _forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
+        self.seen.append(batch["obs"].numpy().copy())
+        return {"actions": self.actions(batch["obs"])}
+
+
+def env(id: str, mode: Any = "sync", **env_config: Any) -> EnvSettings:
+    return EnvSettings("tiny", id, env_config, mode, 1000, 100, None, (None, None))
+
+
+def first_action(observations: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(len(observations), dtype=torch.int64)
+
+
+def test_each_env_seed_contributes_exactly_one_episode() -> None:
+    policy = Policy(first_action)
+    result = evaluate(policy, env("tiny_envs:tiny/Count-v0", length=7), [11, 12, 13], True, False)
+    assert result.returns.tolist() == [7, 7, 7]
+    assert result.lengths.tolist() == [7, 7, 7]
+    assert len(policy.seen) == 7
+
+
+def test_episodes_start_from_their_own_seeds() -> None:
+    policy = Policy(first_action)
+    evaluate(policy, env("tiny_envs:tiny/Count-v0"), [11, 12, 13], True, False)
+    expected = [np.float32(gym.make("tiny_envs:tiny/Count-v0").reset(seed=s)[0][0]) for s in (11, 12, 13)]
+    assert policy.seen[0][:, 0].tolist() == expected
+
+
+def test_more_episodes_than_envs_come_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.trial.evaluation.MAX_ENVS", 2)
+    result = evaluate(Policy(first_action), env("tiny_envs:tiny/Count-v0"), [1, 2, 3, 4, 5], True, False)
+    assert result.returns.shape == (5,)
+
+
+def test_actions_in_minus_one_to_one_are_stretched_to_the_box_or_clipped_as_rllib_would() -> None:
+    half = Policy(lambda obs: torch.full((len(obs), 1), 0.5))
+    assert evaluate(half, env("tiny_envs:tiny/Reach-v0", high=3.0), [1], True, False).returns.tolist() == [1.5]
+    beyond = Policy(lambda obs: torch.full((len(obs), 1), 9.0))
+    assert evaluate(beyond, env("tiny_envs:tiny/Reach-v0", high=3.0), [1], False, True).returns.tolist() == [3.0]
+
+
+def test_short_episodes_are_not_favoured() -> None:
+    # The pole falls sooner in some episodes than in others; each counts once, whichever ends first.
+    result = evaluate(Policy(first_action), env("CartPole-v1", "vector_entry_point"), stream_seeds(0, Role.EVALUATION, 30), True, False)
+    assert len(result.returns) == 30
+    assert len(set(result.lengths.tolist())) > 1
+    assert result.metrics()["eval/return_mean"] == pytest.approx(result.returns.mean())
+
+
+def test_the_same_seeds_give_the_same_returns_and_the_module_keeps_its_mode() -> None:
+    policy = Policy(lambda obs: (obs[:, 2] > 0).long())
+    policy.train()
+    settings = env("CartPole-v1", "vector_entry_point")
+    first, second = (evaluate(policy, settings, [5, 6, 7], True, False) for _ in range(2))
+    assert first.returns.tolist() == second.returns.tolist()
+    assert policy.training
+
+
+def test_an_episode_without_end_is_cut() -> None:
+    result = evaluate(Policy(first_action), env("tiny_envs:tiny/Count-v0", length=10**9), [1, 2], True, False, max_env_steps=30)
+    assert result.lengths.tolist() == [30, 30]
+    assert result.returns.tolist() == [30, 30]
+
+
+def test_a_policy_that_is_not_finite_has_no_score() -> None:
+    policy = Policy(first_action)
+    with torch.no_grad():
+        policy.scale.fill_(float("nan"))
+    with pytest.raises(NonFiniteError, match="weights scale"):
+        evaluate(policy, env("tiny_envs:tiny/Count-v0"), [1], True, False)
+    policy = Policy(first_action)
+    policy._forward_inference = lambda batch: {"action_dist_inputs": torch.tensor([[0.0, float("inf")]])}
+    with pytest.raises(NonFiniteError, match="outputs of the policy"):
+        evaluate(policy, env("tiny_envs:tiny/Count-v0"), [1], True, False)
