@@ -19,31 +19,29 @@ from ray.tune import PlacementGroupFactory, Trainable
 from experiments.config.errors import first_line, reason_of
 from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import FastOffPolicy
-from experiments.metrics import (
-    LEARNER_SECONDS,
-    EpisodeSums,
-    NonFiniteError,
-    PhaseClock,
-    TargetWatch,
-    TimeUse,
-    area_under_curve,
-    check_finite,
-    depends_on_clock,
-    gradient_steps,
-    learner_metrics,
-    runner_seconds,
-    training_shares,
-)
+from experiments.metrics import depends_on_clock
 from experiments.rllib import checkpoints as state
 from experiments.rllib.building import build_algorithm_config, is_asynchronous, promises_bits, request_for
+from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.hooks import EPISODES
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
+from experiments.rllib.results import (
+    LEARNER_SECONDS,
+    EpisodeSums,
+    NonFiniteError,
+    check_finite,
+    gradient_steps,
+    learner_metrics,
+    runner_seconds,
+)
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial import resource_usage as system
 from experiments.trial.evaluation import Evaluation, evaluate
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE, Report, Restart, TrialFolder, check_checkpoint
 from experiments.trial.resource_usage import Address, ProcessMonitor, own_memory_bytes, this_process
+from experiments.trial.target import TargetWatch, area_under_curve
+from experiments.trial.time_use import TimeUse
 
 STEP = "report_env_steps"
 """Key of a result: the point on the study's report grid."""

@@ -6,18 +6,10 @@ from typing import Any
 
 import pytest
 
-from experiments.metrics import (
-    METRICS,
-    EpisodeSums,
-    NonFiniteError,
-    PhaseClock,
-    TargetWatch,
-    area_under_curve,
-    check_finite,
-    gradient_steps,
-    learner_metrics,
-    training_shares,
-)
+from experiments.metrics import METRICS
+from experiments.rllib.clocks import PhaseClock, training_shares
+from experiments.rllib.results import EpisodeSums, NonFiniteError, check_finite, gradient_steps, learner_metrics
+from experiments.trial.target import TargetWatch, area_under_curve
 
 
 def test_train_return_is_the_mean_over_episodes_not_of_per_runner_means() -> None:
