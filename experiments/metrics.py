@@ -72,3 +72,7 @@ TIME_PARTS = tuple(name.removeprefix("time/").removesuffix("_share") for name in
 def depends_on_clock(metric: str) -> bool:
     """Whether a metric measures time or load, and so differs between two runs of one trial that are otherwise the same."""
     return metric.startswith(("system/", "throughput/", "time/")) or metric.endswith(("_s", "/seconds_to_target"))
+
+
+FINISHED, PRUNED, FAILED = "finished", "pruned", "failed"
+"""How a trial ends: with its whole budget, before that by an early-stopping rule, or for good with a reason."""

@@ -13,7 +13,7 @@ class TargetWatch:
     since: tuple[float, float] | None = None
     reached: tuple[float, float] | None = None
 
-    def see(self, return_mean: float, env_steps: float, train_s: float) -> bool:
+    def on_evaluation(self, return_mean: float, env_steps: float, train_s: float) -> bool:
         """Take in one evaluation.
 
         Returns:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import METRICS, depends_on_clock
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib.checkpoints import RLLIB
-from experiments.trial.trainable import FAILURE, FOLDER, REPRODUCIBLE, RESTARTS, STEP, TRIAL, WEIGHTS, Trial
+from experiments.trial.trainable import Trial
 from tests.support.suite import PlanOf
+from tests.support.trials import FAILURE, REPRODUCIBLE, RESTARTS, STEP, WEIGHTS, learned, step, with_folder
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
@@ -27,19 +27,15 @@ TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_
 RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
 
 
-def learned(result: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in result.items() if k in METRICS and not depends_on_clock(k)}
-
-
 def trial_in(config: TrialConfig, folder: Path) -> Trial:
-    return Trial({TRIAL: {**config.to_mapping(), FOLDER: str(folder)}})
+    return Trial(with_folder(config, folder))
 
 
 def uninterrupted(config: TrialConfig, folder: Path) -> Iterator[dict[str, Any]]:
     trial = trial_in(config, folder)
     try:
         while True:
-            result = trial.train()
+            result = step(trial)
             yield result
             if result["done"]:
                 return
@@ -54,7 +50,7 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         results = 0
         try:
             while not left or results < after:
-                result = trial.train()
+                result = step(trial)
                 results += 1
                 yield result
                 if result["done"]:
@@ -103,9 +99,9 @@ def test_segments_differ_from_each_other_and_rllib_reads_the_checkpoint(plan_of:
     config = plan_of("study=smoke", "study.space={}", "seeds=[0]", *PPO, "hardware.num_env_runners=0").trials[0]
     trial = trial_in(config, tmp_path / "trial")
     try:
-        first_seed = trial.train() and trial._algorithm.env_runner._seed
+        first_seed = trial.train() and trial._training.algorithm.env_runner._seed
         trial.train()
-        assert trial._algorithm.env_runner._seed != first_seed
+        assert trial._training.algorithm.env_runner._seed != first_seed
         (checkpoint,) = (tmp_path / "trial" / "checkpoints").iterdir()
     finally:
         trial.cleanup()
@@ -118,8 +114,9 @@ def test_what_was_trained_again_and_came_out_differently_is_said(plan_of: PlanOf
     pieces = interrupted(config, tmp_path / "trial", after=3, times=1)
     for _ in range(3):
         next(pieces)
-    reports = tmp_path / "trial" / "reports.jsonl"
+    reports = tmp_path / "trial" / "events.jsonl"
     lines = reports.read_text().splitlines(keepends=True)
-    assert '"learner/loss": ' in lines[2]
-    reports.write_text("".join(lines[:2]) + lines[2].replace('"learner/loss": ', '"learner/loss": 1'))
+    started, first, second, third = lines
+    assert '"learner/loss": ' in third
+    reports.write_text(started + first + second + third.replace('"learner/loss": ', '"learner/loss": 1'))
     assert list(pieces)[-1][REPRODUCIBLE] is False

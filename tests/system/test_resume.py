@@ -23,6 +23,7 @@ import psutil
 import pytest
 from rich.console import Console
 
+from analysis.document import conclusions
 from experiments.metrics import depends_on_clock
 from experiments.planning.resources import Cluster, Node
 from experiments.study.driver import resume_study, run_study
@@ -497,7 +498,7 @@ def test_failed_trials_are_tried_again_also_on_another_machine(tmp_path: Path, p
     plan = plan_of(*small, *faulty, "hardware.num_envs_per_env_runner=4", cluster=Cluster((Node(4, 0),)))
     licence.unlink()
     out = tmp_path / "out"
-    outcome = run_study(plan, out, Console(file=io.StringIO()))
+    outcome = run_study(plan, out, Console(file=io.StringIO()), conclusions)
     assert outcome.exit_code == 1
     failed = left_in(out / "mlflow.db")
     assert set(failed.statuses.values()) == {"FAILED"}
@@ -507,7 +508,7 @@ def test_failed_trials_are_tried_again_also_on_another_machine(tmp_path: Path, p
     folder.lock()
     assert folder.standing(plan).endswith("0 trials are finished, 0 go on from a checkpoint, 2 start from the beginning")
     smaller = folder.plan(Cluster((Node(1, 0),)), plan.suite.tracking)
-    assert resume_study(smaller, folder, out, Console(file=io.StringIO())).exit_code == 0
+    assert resume_study(smaller, folder, out, Console(file=io.StringIO()), conclusions).exit_code == 0
     found = left_in(out / "mlflow.db")
     assert set(found.statuses.values()) == {"FINISHED"}
     assert {tags["failure"] for tags in found.tags.values()} == {""}

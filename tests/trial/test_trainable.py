@@ -2,47 +2,26 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import ray
 
 from experiments.config.trial_config import Start, TrialConfig
-from experiments.metrics import METRICS, depends_on_clock
+from experiments.metrics import METRICS
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib.checkpoints import learning_rates, weights_digest
-from experiments.trial.trainable import FAILURE, FOLDER, MEASURE_SYSTEM, TRIAL, WEIGHTS, WORN, Trial
+from experiments.trial.events import Ended, Reported, Restarted, Started
+from experiments.trial.folder import TrialFolder
+from experiments.trial.trainable import EVENTS, MEASURE_SYSTEM, RECYCLE_PROCESS, TRIAL, Trial
 from tests.support.suite import TINY, PlanOf
+from tests.support.trials import COUNT, FAILURE, WEIGHTS, Make, learned, run, step, tiny, with_folder
+
+FINAL = {name for name in METRICS if name.startswith("final/")}
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
-
-COUNT = ("env.id=tiny_envs:tiny/Count-v0", "env.vectorize_mode=sync")
-
-Make = Callable[..., Trial]
-
-
-def run(trial: Trial) -> list[dict[str, Any]]:
-    reports = [trial.train()]
-    while not reports[-1]["done"]:
-        reports.append(trial.train())
-    return reports
-
-
-def learned(report: dict[str, Any]) -> dict[str, Any]:
-    """What must not depend on the clock."""
-    return {k: v for k, v in report.items() if k in METRICS and not depends_on_clock(k)}
-
-
-def tiny(plan_of: PlanOf, *overrides: str) -> TrialConfig:
-    # On two CPUs a trial samples in its own process, so that trials of one test do not compete for runners.
-    return plan_of(*TINY, "seeds=[0]", "study.space={}", *overrides).trials[0]
-
-
-def with_folder(config: TrialConfig, folder: Path) -> dict[str, Any]:
-    return {TRIAL: {**config.to_mapping(), FOLDER: str(folder)}}
 
 
 @pytest.fixture
@@ -84,11 +63,11 @@ def test_what_is_watched_leaves_the_fast_parts_fast_and_is_there_without_them(pl
     last = {}
     for fast in (True, False):
         trial = make(tiny(plan_of, f"fast={str(fast).lower()}"))
-        reports = [trial.train()]
+        reports = [step(trial)]
         if fast:
-            assert trial._algorithm.learner_group._learner._said == set()  # nothing made it fall back to RLlib's updates
-            assert trial._algorithm.env_runner._said == set()
-        reports.append(trial.train())
+            assert trial._training.algorithm.learner_group._learner._said == set()  # nothing made it fall back to RLlib's updates
+            assert trial._training.algorithm.env_runner._said == set()
+        reports.append(step(trial))
         last[fast] = reports[-1]
     assert last[True]["learner/kl"] > 0
     assert last[True]["learner/kl"] == pytest.approx(last[False]["learner/kl"], rel=1e-4)
@@ -103,9 +82,9 @@ def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one
     first.reset_config(with_folder(config, tmp_path / "reused"))
     assert [learned(r) for r in run(first)] == once
     actor = ray.remote(num_cpus=1)(Trial).remote(with_folder(config, tmp_path / "fresh"))
-    fresh = [learned(ray.get(actor.train.remote())) for _ in once]
+    fresh = [event for _ in once for event in ray.get(actor.train.remote())[EVENTS] if isinstance(event, Reported)]
     ray.kill(actor)
-    assert fresh == once
+    assert [learned(dict(event.metrics)) for event in fresh] == [{k: v for k, v in of.items() if k not in FINAL} for of in once]
 
 
 @pytest.mark.parametrize(("algorithm", "env"), [("dqn", "cartpole"), ("sac", "pendulum")])
@@ -153,7 +132,7 @@ def test_fast_parts_give_the_results_of_rllibs_own(plan_of: PlanOf, make: Make, 
 
 def test_seeds_differ(plan_of: PlanOf, make: Make) -> None:
     plan = plan_of(*TINY, "seeds=[0,1]", "study.space={}")
-    first, second = (learned(make(t).train()) for t in plan.trials)
+    first, second = (learned(step(make(t))) for t in plan.trials)
     assert first != second
 
 
@@ -169,7 +148,7 @@ def test_real_runners_environments_have_streams_of_their_own_in_every_segment(pl
         trial = make(plan_of(*TINY, "study.space={}", *COUNT, *two_by_four, cluster=Cluster((Node(4, 0),))).trials[0])
         for _ in range(2):  # as many episodes in each segment: equal streams would show equal draws
             trial.step()
-            per_runner = trial._algorithm.env_runner_group.foreach_env_runner(
+            per_runner = trial._training.algorithm.env_runner_group.foreach_env_runner(
                 lambda runner: [env.unwrapped._draw for env in runner.env.unwrapped.envs], local_env_runner=False
             )
             draws += [value for runner in per_runner for value in runner]
@@ -195,7 +174,7 @@ def test_a_nan_reward_fails_the_trial_with_its_place(plan_of: PlanOf, make: Make
     trial = make(tiny(plan_of, *COUNT, "+env.env_config.nan_after=40"))
     last = run(trial)[-1]
     assert re.fullmatch(r"NonFiniteError: non-finite .* after \d+ env steps", last[FAILURE])
-    assert last[WORN]
+    assert last[RECYCLE_PROCESS]
 
 
 @pytest.mark.parametrize(
@@ -207,13 +186,13 @@ def test_a_fault_in_the_midst_of_lean_steps_fails_the_trial_with_its_reason(plan
     assert re.fullmatch(reason, run(make(config))[-1][FAILURE])
 
 
-def test_a_process_that_grew_too_much_is_worn(plan_of: PlanOf, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_grew_too_much_is_recycled(plan_of: PlanOf, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = make(tiny(plan_of))
-    assert not run(trial)[-1][WORN]
+    assert not run(trial)[-1][RECYCLE_PROCESS]
     trial.reset_config({TRIAL: trial.config[TRIAL], MEASURE_SYSTEM: False})  # in the same process
-    assert not trial.step()[WORN]
+    assert not trial.step()[RECYCLE_PROCESS]
     monkeypatch.setattr("experiments.trial.trainable._MOST_GROWTH", -(2**40))
-    assert trial.step()[WORN]
+    assert trial.step()[RECYCLE_PROCESS]
 
 
 def test_a_trial_stops_early_at_the_target_only_if_asked(plan_of: PlanOf, make: Make) -> None:
@@ -234,17 +213,17 @@ def test_a_checkpoint_holds_the_policy_and_the_counters(plan_of: PlanOf, make: M
     config = tiny(plan_of, "budget_env_steps=3072")
     trial = make(config)
     trial.train()
-    before = trial.train()
+    before = step(trial)
     saved = tmp_path / "checkpoint"
     saved.mkdir()
     trial.save_checkpoint(str(saved))
     restored = make(config)
     restored.load_checkpoint(str(saved))
-    after = restored.train()
+    after = step(restored)
     assert after["done"]
     assert after["progress/env_steps"] > before["progress/env_steps"]
     assert after["progress/train_s"] > before["progress/train_s"]
-    assert len(restored._curve) == 3
+    assert len(restored._training.counters.curve) == 3
 
 
 @pytest.mark.parametrize("algorithm", ["impala", "appo"])
@@ -262,7 +241,7 @@ def test_a_trial_that_was_set_up_and_never_stepped_leaves_no_trace(plan_of: Plan
     reports = run(make(config, folder=folder))
     assert {r["restarts"] for r in reports} == {0}
     unused.cleanup()
-    assert not (folder / "restarts.jsonl").exists()
+    assert not [event for event in TrialFolder(folder).log.all() if isinstance(event, Restarted)]
 
 
 @pytest.mark.parametrize("overrides", [("algorithm=ppo",), ("algorithm=sac", "env=pendulum", "hardware.num_env_runners=0")], ids=" ".join)
@@ -276,10 +255,48 @@ def test_a_trial_that_takes_over_another_ones_weights_keeps_its_own_settings(
     assert child.config_id != replace(child, start=None).config_id
     trial = make(child, folder=tmp_path / child.folder_name)
     trial._start()
-    assert weights_digest(trial._algorithm) == ended[WEIGHTS]
+    assert weights_digest(trial._training.algorithm) == ended[WEIGHTS]
     reports = run(trial)
     assert [r["report_env_steps"] for r in reports] == [3072, 4096]
     assert reports[0]["progress/env_steps"] > ended["progress/env_steps"]
     assert name != "lr" or [r["learner/lr"] for r in reports] == pytest.approx([1e-6, 1e-6])
-    rates = next(r.get() for r in trial._algorithm.learner_group.foreach_learner(learning_rates))
+    rates = next(r.get() for r in trial._training.algorithm.learner_group.foreach_learner(learning_rates))
     assert any(rate == pytest.approx(1e-6) for of_one in rates.values() for rate in of_one)
+
+
+def test_a_trial_whose_log_holds_its_end_is_over_whoever_asks_it_to_go_on(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+    config, folder = tiny(plan_of), tmp_path / "folder"
+    first = make(config, folder=folder)
+    ended = run(first)[-1]
+    first.cleanup()  # its last message is lost
+    log = TrialFolder(folder).log.all()
+    again = make(config, folder=folder).train()
+    assert (again["done"], again[EVENTS]) == (True, [])
+    assert TrialFolder(folder).log.all() == log
+    end = log[-1]
+    assert isinstance(end, Ended)
+    assert (end.env_steps, end.metrics["final/score"], end.weights) == (config.budget_env_steps, ended["final/score"], ended[WEIGHTS])
+
+
+def test_a_trial_that_was_killed_between_its_last_report_and_its_end_ends_with_the_same(
+    plan_of: PlanOf, make: Make, tmp_path: Path
+) -> None:
+    config, folder = tiny(plan_of), tmp_path / "folder"
+    first = make(config, folder=folder)
+    ended = run(first)[-1]
+    first.cleanup()
+    path = folder / "events.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    last = run(make(config, folder=folder))[-1]
+    assert (last["report_env_steps"], last["final/score"], last[WEIGHTS]) == (config.budget_env_steps, ended["final/score"], ended[WEIGHTS])
+
+
+def test_a_process_whose_trial_another_one_has_taken_up_gives_it_up(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+    config, folder = tiny(plan_of), tmp_path / "folder"
+    trial = make(config, folder=folder)
+    step(trial)
+    log = TrialFolder(folder).log
+    log.new()
+    log.add(Started())
+    assert step(trial)["done"]
+    assert [event.attempt for event in TrialFolder(folder).log.all()] == [1, 1, 2]
