@@ -578,8 +578,8 @@ def test_what_hydra_cannot_read_is_refused(override: str) -> None:
         ("study.space={algorithm.training.lr:[fast]}", "algorithm.training.lr"),
     ],
 )
-def test_the_command_exits_with_2_and_one_message(run_suite: RunSuite, tmp_path: Path, override: str, key: str) -> None:
-    done = run_suite("study=smoke", override, timeout_s=100)
+def test_the_command_exits_with_2_and_one_message(suite_here: RunSuite, tmp_path: Path, override: str, key: str) -> None:
+    done = suite_here("study=smoke", override)
     assert done.returncode == 2
     assert key in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
