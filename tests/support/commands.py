@@ -62,7 +62,7 @@ def _kept_process(argv: list[str], with_ray: bool) -> Iterator[None]:
         mock.patch.object(sys, "argv", argv),
         mock.patch.dict(os.environ),
         mock.patch.object(ray, "init", start),
-        mock.patch.object(ray, "shutdown", lambda: None),
+        mock.patch.object(ray, "shutdown"),
         contextlib.chdir(ROOT),
     ):
         try:
