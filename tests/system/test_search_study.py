@@ -10,7 +10,8 @@ from typing import Any
 import optuna
 import pytest
 
-from tests.system.test_resume import Driver, left_in, reports, run_id
+from tests.support.driver import Driver
+from tests.support.outputs import left_in, reports, run_id
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
