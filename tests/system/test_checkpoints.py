@@ -22,7 +22,13 @@ PPO = (
     "checkpoint.every_env_steps=1024",
 )
 SCHEDULES = ("algorithm.training.use_kl_loss=true", "++algorithm.training.entropy_coeff=[[0,0.1],[8000,0.0]]")
-REPLAY = ("report_every_env_steps=100", "checkpoint.every_env_steps=200", "algorithm.training.num_steps_sampled_before_learning_starts=100")
+REPLAY = (
+    "report_every_env_steps=100",
+    "checkpoint.every_env_steps=200",
+    "algorithm.training.num_steps_sampled_before_learning_starts=100",
+    "evaluation.episodes=2",
+    "evaluation.final_episodes=2",
+)
 TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
 RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
 
@@ -71,9 +77,10 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.slow),
         pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.slow),
         ("dqn", "cartpole", ("budget_env_steps=600", *REPLAY)),
-        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.slow),
+        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.nightly),
+        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
         ("sac", "pendulum", ("budget_env_steps=600", *REPLAY)),
-        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.slow),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
     ],
 )
 def test_an_interrupted_trial_is_the_same_to_the_bit(

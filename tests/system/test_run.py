@@ -133,7 +133,7 @@ def test_hydras_own_flags_work(suite_here: RunSuite) -> None:
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["algorithm=appo"], ["algorithm=impala"]])
+@pytest.mark.parametrize("arguments", [["algorithm=appo"], pytest.param(["algorithm=impala"], marks=pytest.mark.nightly)])
 def test_smoke_runs_with_the_algorithms_that_the_readme_does_not_run(run_suite: RunSuite, tmp_path: Path, arguments: list[str]) -> None:
     done = run_suite("study=smoke", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -141,7 +141,7 @@ def test_smoke_runs_with_the_algorithms_that_the_readme_does_not_run(run_suite: 
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_declared_logical_cpus_run_a_large_profile_on_a_small_machine(run_suite: RunSuite, tmp_path: Path) -> None:
     done = run_suite(*TINY, "hardware=workstation", "hardware.num_cpus=16", "hardware.num_gpus=0", "seeds=[0]", "study.space={}")
     assert done.returncode == 0, done.stdout + done.stderr
