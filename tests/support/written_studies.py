@@ -16,8 +16,9 @@ from experiments.tracking.store import SERVER_THREADS, Store
 from experiments.tracking.writer import STUDY_RUN, Writer
 
 INDEX = "studies"
-REPORTS = 40
-METRICS = 30
+REPORTS = 20
+HALF = REPORTS // 2
+METRICS = 10
 
 
 def at_ms(trial: int, report: int) -> int:

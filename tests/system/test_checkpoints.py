@@ -16,8 +16,10 @@ from tests.support.suite import PlanOf
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
 PPO = (
-    "budget_env_steps=4096",
+    "budget_env_steps=3072",
     "report_every_env_steps=512",
+    "evaluation.episodes=2",
+    "evaluation.final_episodes=2",
     "algorithm.training.train_batch_size_per_learner=512",
     "checkpoint.every_env_steps=1024",
 )
@@ -75,11 +77,11 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
     [
         ("ppo", "cartpole", PPO),
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.slow),
-        pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.slow),
+        pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.nightly),
         ("dqn", "cartpole", ("budget_env_steps=600", *REPLAY)),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
-        ("sac", "pendulum", ("budget_env_steps=600", *REPLAY)),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
     ],
 )

@@ -39,7 +39,7 @@ SEARCHES = {
 }
 STOPPING_EARLY = ("asha", "median")
 """They stop by who came first."""
-NIGHTLY = ("racing", "median", "pbt")
+NIGHTLY = ("racing", "optuna", "median", "pbt")
 
 
 def asked(out: Path) -> list[Any]:

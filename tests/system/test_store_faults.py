@@ -13,6 +13,7 @@ from experiments.tracking.store import Store
 from experiments.tracking.writer import Writer
 from tests.support.full_disk import fill, make_room, on_small_disk
 from tests.support.written_studies import (
+    HALF,
     METRICS,
     REPORTS,
     assert_complete,
@@ -50,7 +51,7 @@ def test_a_database_that_another_process_locks_for_30_s_loses_nothing_even_at_th
     database = tmp_path / "mlflow.db"
     writer = writer_to(f"sqlite:///{database}", tmp_path)
     open_study(writer, "locked", 3)
-    put_reports(writer, 3, range(20))
+    put_reports(writer, 3, range(HALF))
     eventually(lambda: len(writer.run_ids) == 4)
     code = (
         "import sqlite3, sys, time; c = sqlite3.connect(sys.argv[1], timeout=60); c.execute('BEGIN EXCLUSIVE'); "
@@ -59,7 +60,7 @@ def test_a_database_that_another_process_locks_for_30_s_loses_nothing_even_at_th
     with subprocess.Popen([sys.executable, "-c", code, str(database)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
-        put_reports(writer, 3, range(20, REPORTS))
+        put_reports(writer, 3, range(HALF, REPORTS))
         end_study(writer, 3)
         writer.close()
         assert holder.poll() == 0  # the end waited for it
@@ -74,7 +75,7 @@ def test_a_database_that_another_process_locks_for_30_s_loses_nothing_even_at_th
     "full",
     [
         "the database's",
-        "the artifacts'",
+        pytest.param("the artifacts'", marks=pytest.mark.slow),
         pytest.param("a new database's", marks=pytest.mark.slow),
         pytest.param("the temporary files'", marks=pytest.mark.slow),
     ],
@@ -103,13 +104,13 @@ def write_to_full_disk(full: str, folder: Path, disk: Path) -> None:
     writer = Writer(lambda: Store(f"sqlite:///{database}", artifacts, 30.0))
     if full != "a new database's":
         open_study(writer, "full", 2)
-        put_reports(writer, 2, range(20))
+        put_reports(writer, 2, range(HALF))
         eventually(lambda: len(writer.run_ids) == 3 and not writer._lanes)
     fill(disk)
     if full == "a new database's":
         open_study(writer, "full", 2)
-        put_reports(writer, 2, range(20))
-    put_reports(writer, 2, range(20, REPORTS))
+        put_reports(writer, 2, range(HALF))
+    put_reports(writer, 2, range(HALF, REPORTS))
     writer.put("log_table", "study", {"config": ["a"] * 1000}, "configurations.json")
     eventually(lambda: len(messages) == 1)
     named = {"the database's": database, "a new database's": database, "the artifacts'": artifacts, "the temporary files'": disk}[full]
@@ -118,7 +119,7 @@ def write_to_full_disk(full: str, folder: Path, disk: Path) -> None:
     if full != "a new database's":  # earlier results can be read, by another process
         count = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM metrics').fetchone()[0])"
         rows = int(subprocess.run([sys.executable, "-c", count, str(database)], capture_output=True, text=True, check=True).stdout)
-        assert rows >= 2 * 20 * METRICS
+        assert rows >= 2 * HALF * METRICS
     if "database" not in full:  # and rows do not wait for files
         eventually(lambda: list(writer._lanes) == [("study", True)])
     make_room(disk)

@@ -18,6 +18,7 @@ from experiments.tracking import writer as writer_module
 from experiments.tracking.store import SERVER_THREADS, check_store
 from tests.support.mlflow_server import Proxy, Server, free_port
 from tests.support.written_studies import (
+    HALF,
     REPORTS,
     assert_complete,
     assert_same_name_complete,
@@ -70,10 +71,10 @@ def test_a_study_that_is_delivered_again_changes_nothing_on_a_server(server: Ser
 def test_a_server_that_is_killed_and_comes_back_loses_no_point(server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     writer = writer_to(server.uri, tmp_path)
     open_study(writer, "killed", 3)
-    put_reports(writer, 3, range(20))
+    put_reports(writer, 3, range(HALF))
     eventually(lambda: len(writer.run_ids) == 4)
     server.kill()
-    put_reports(writer, 3, range(20, REPORTS))
+    put_reports(writer, 3, range(HALF, REPORTS))
     end_study(writer, 3)
     eventually(lambda: len(warnings_of(caplog)) == 1)
     time.sleep(3 * writer_module.RETRY_S)  # more attempts, of which nothing is said
@@ -126,6 +127,7 @@ def test_a_server_that_never_comes_back_costs_a_bounded_wait_and_what_is_missing
     assert_complete(server.database, server.artifacts, "later")
 
 
+@pytest.mark.slow
 def test_a_server_that_takes_connections_and_never_answers_does_not_keep_the_process_alive(silent_server: str, tmp_path: Path) -> None:
     code = f"from tests.system import test_tracking_faults as t; t.write_to_silence({silent_server!r}, t.Path({str(tmp_path)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -161,6 +163,7 @@ def test_a_server_that_works_is_accepted_at_the_start(server: Server) -> None:
     check_store(server.uri, 30.0)
 
 
+@pytest.mark.slow
 def test_two_studies_that_start_at_the_same_moment_on_one_server_both_complete_and_do_not_mix(server: Server, tmp_path: Path) -> None:
     start_together(server.uri, tmp_path)
     for study in ("first", "second"):

@@ -71,6 +71,7 @@ def test_seeds_differ(plan_of: PlanOf, make: Make) -> None:
     assert first != second
 
 
+@pytest.mark.slow
 def test_real_runners_environments_have_streams_of_their_own_in_every_segment(plan_of: PlanOf, make: Make) -> None:
     draws: list[float] = []
     two_by_four = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4", "checkpoint.every_env_steps=1024")
