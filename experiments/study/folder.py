@@ -204,7 +204,7 @@ class StudyFolder:
         Raises:
             ConfigurationError: Something that an unfinished trial would go on from is damaged; the message names the file and the fix.
         """
-        finished = going_on = 0
+        finished, going_on, grid = 0, 0, plan.report_every_env_steps
         for trial in plan.trials:
             folder = self.trial(trial)
             try:
@@ -213,6 +213,8 @@ class StudyFolder:
                     finished += 1
                 elif checkpoints := folder.checkpoints():
                     check_checkpoint(checkpoints[-1])
+                    first = (trial.start.env_steps if trial.start else 0) + grid
+                    folder.check_reports(events, range(first, int(checkpoints[-1].name), grid))
                     going_on += 1
             except DamagedFileError as error:
                 raise ConfigurationError(str(error)) from None

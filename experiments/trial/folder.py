@@ -8,17 +8,19 @@ import fcntl
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from experiments.trial.event_log import DamagedFileError, EventLog, JsonLines
+from experiments.trial.events import Event, reports
 
 STATE_FILE = "trial_state.json"
 """File of a checkpoint: the trial's counters."""
 TRIAL_FILE = "trial.json"
 """File of a checkpoint: the TrialConfig."""
+LOG_FILE = "events.jsonl"
 _SIZES_FILE = "complete.json"
 _LOCK_WAIT_S = 90.0
 
@@ -28,7 +30,7 @@ class TrialFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.log = EventLog(JsonLines(path / "events.jsonl"))
+        self.log = EventLog(JsonLines(path / LOG_FILE))
         self._lock: IO[str] | None = None
         self._next_heartbeat = 0.0
 
@@ -65,6 +67,18 @@ class TrialFolder:
             return (self.path / "heartbeat").stat().st_mtime
         except FileNotFoundError:
             return None
+
+    def check_reports(self, events: Sequence[Event], expected: Iterable[int]) -> None:
+        """Make sure that the reports at some env steps are among the events of the log.
+
+        Raises:
+            DamagedFileError: One is not.
+        """
+        if missing := set(expected) - {report.env_steps for report in reports(events)}:
+            raise DamagedFileError(
+                f"{self.path / LOG_FILE}: lacks the report at {min(missing)} env steps, and the trial has a checkpoint beyond. "
+                f"Remove the folder {self.path} to run its trial again."
+            )
 
     def began_with(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
         """The provenance that the trial began with; `now`, if it begins now."""

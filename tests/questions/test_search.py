@@ -11,7 +11,7 @@ from analysis.document.notebooks import confirmations, record
 from analysis.questions.decision import decide
 from analysis.questions.search import how_many, progress, sentences, spent, winners_curse
 from analysis.report import Report, build
-from tests.document.test_report import Page, learning, study_of
+from tests.support.report_pages import Page, learning, study_of
 from tests.support.study_frames import BUDGET, GENERATION, HELD_OUT, make_curves, make_population, make_search, with_status
 
 NAN = float("nan")

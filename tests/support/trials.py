@@ -12,6 +12,17 @@ from tests.support.suite import TINY, PlanOf
 
 COUNT = ("env.id=tiny_envs:tiny/Count-v0", "env.vectorize_mode=sync")
 
+REPLAY = (
+    "study=smoke",
+    "budget_env_steps=400",
+    "report_every_env_steps=100",
+    "checkpoint.every_env_steps=200",
+    "evaluation.episodes=2",
+    "evaluation.final_episodes=2",
+    "algorithm.training.num_steps_sampled_before_learning_starts=100",
+)
+"""Algorithms that learn from a replay buffer, and soon."""
+
 STEP, WEIGHTS, FAILURE, RESTARTS, REPRODUCIBLE = "report_env_steps", "weights", "failure", "restarts", "reproducible"
 """Keys of what a trial says in a step, beside its metrics."""
 
@@ -46,7 +57,8 @@ def learned(said: dict[str, Any]) -> dict[str, Any]:
 
 def tiny(plan_of: PlanOf, *overrides: str) -> TrialConfig:
     # On two CPUs a trial samples in its own process, so that trials of one test do not compete for runners.
-    return plan_of(*TINY, "seeds=[0]", "study.space={}", *overrides).trials[0]
+    few = ("evaluation.episodes=2", "evaluation.final_episodes=2")
+    return plan_of(*TINY, "seeds=[0]", "study.space={}", *few, *overrides).trials[0]
 
 
 def with_folder(config: TrialConfig, folder: Path) -> dict[str, Any]:

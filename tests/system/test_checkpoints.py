@@ -16,13 +16,21 @@ from tests.support.trials import FAILURE, REPRODUCIBLE, RESTARTS, STEP, WEIGHTS,
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
 PPO = (
-    "budget_env_steps=4096",
+    "budget_env_steps=3072",
     "report_every_env_steps=512",
+    "evaluation.episodes=2",
+    "evaluation.final_episodes=2",
     "algorithm.training.train_batch_size_per_learner=512",
     "checkpoint.every_env_steps=1024",
 )
 SCHEDULES = ("algorithm.training.use_kl_loss=true", "++algorithm.training.entropy_coeff=[[0,0.1],[8000,0.0]]")
-REPLAY = ("report_every_env_steps=100", "checkpoint.every_env_steps=200", "algorithm.training.num_steps_sampled_before_learning_starts=100")
+REPLAY = (
+    "report_every_env_steps=100",
+    "checkpoint.every_env_steps=200",
+    "algorithm.training.num_steps_sampled_before_learning_starts=100",
+    "evaluation.episodes=2",
+    "evaluation.final_episodes=2",
+)
 TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
 RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
 
@@ -65,11 +73,12 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
     [
         ("ppo", "cartpole", PPO),
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.slow),
-        pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.slow),
+        pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.nightly),
         ("dqn", "cartpole", ("budget_env_steps=600", *REPLAY)),
-        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.slow),
-        ("sac", "pendulum", ("budget_env_steps=600", *REPLAY)),
-        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.slow),
+        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.nightly),
+        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
     ],
 )
 def test_an_interrupted_trial_is_the_same_to_the_bit(
@@ -99,8 +108,8 @@ def test_segments_differ_from_each_other_and_rllib_reads_the_checkpoint(plan_of:
     config = plan_of("study=smoke", "study.space={}", "seeds=[0]", *PPO, "hardware.num_env_runners=0").trials[0]
     trial = trial_in(config, tmp_path / "trial")
     try:
-        first_seed = trial.train() and trial._training.algorithm.env_runner._seed
-        trial.train()
+        first_seed = step(trial) and trial._training.algorithm.env_runner._seed
+        step(trial)
         assert trial._training.algorithm.env_runner._seed != first_seed
         (checkpoint,) = (tmp_path / "trial" / "checkpoints").iterdir()
     finally:

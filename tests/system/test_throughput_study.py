@@ -100,6 +100,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) 
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 class TestAStudyThatRan:
     def test_every_trial_has_a_throughput_and_no_score(self, measured: Study) -> None:
         assert [o.status for o in measured.outcome.outcomes] == ["finished"] * 4
