@@ -33,7 +33,7 @@ from experiments.search.contest import Bounds, Ratio, Setting, contest, neighbou
 
 if TYPE_CHECKING:  # Ray is imported once the command line is known to be good: it takes seconds
     from experiments.config.trial_config import TrialConfig
-    from experiments.planning.plan import Configuration
+    from experiments.planning.configuration import Configuration
     from experiments.planning.resources import Cluster
 
 HELP = """\
@@ -305,12 +305,12 @@ class _Tuner:
             deadline: On the monotonic clock.
             say: Takes a line for the terminal.
         """
-        from experiments.planning.plan import make_plan
+        from experiments.planning.plan import plan_study
         from experiments.rllib.building import has_vector_entry_point, is_asynchronous
 
         self._composed, self._cluster, self._deadline, self._say = composed, cluster, deadline, say
         self._began = time.monotonic()
-        first = make_plan(lambda _: composed, cluster).configurations[0]
+        first = plan_study(parse(composed), lambda _: composed, cluster).configurations[0]
         layout, env = first.layout, first.suite.env
         self.start = Setting(layout.num_env_runners, layout.num_envs_per_env_runner, env.vectorize_mode)
         modes = ("sync", "async", *(["vector_entry_point"] if has_vector_entry_point(env) else []))
@@ -334,7 +334,7 @@ class _Tuner:
 
     def _configuration(self, setting: Setting) -> "Configuration":
         """A setting, ready to run, however many CPUs it takes."""
-        from experiments.planning.plan import make_plan
+        from experiments.planning.plan import plan_study
         from experiments.planning.resources import Cluster, Node
 
         hardware = {
@@ -346,7 +346,7 @@ class _Tuner:
         algorithm = dict(self._composed["algorithm"])
         algorithm["env_runners"] = {**algorithm["env_runners"], "num_env_runners": None, "num_envs_per_env_runner": None}
         composed = {**self._composed, "hardware": hardware, "algorithm": algorithm}
-        return make_plan(lambda _: composed, Cluster((Node(10_000, self._cluster.num_gpus),))).configurations[0]
+        return plan_study(parse(composed), lambda _: composed, Cluster((Node(10_000, self._cluster.num_gpus),))).configurations[0]
 
     def _contender(self, setting: Setting) -> _Contender:
         return _Contender(self._configuration(setting).trial(seed=0))

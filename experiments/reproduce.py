@@ -119,6 +119,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
     import ray
 
     from experiments.config.schema import HardwareSettings
+    from experiments.planning.terminal import plan_lines
     from experiments.rllib.building import promises_bits
     from experiments.study import progress
     from experiments.study.driver import cluster_of, quiet, run_study, start_ray
@@ -128,7 +129,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
     hardware = HardwareSettings(first.tags.get("hardware", "recorded"), address, threads_per_process=trial.threads_per_process)
     try:
         plan = plan_again(trial, first, hardware, cluster_of(hardware), tracking_uri, output_dir)
-        for line in progress.plan_lines(plan):
+        for line in plan_lines(plan):
             console.print(line, highlight=False, soft_wrap=True)
         if not ray.is_initialized():
             start_ray(plan.suite.hardware)
@@ -203,7 +204,8 @@ def plan_again(
     Raises:
         ConfigurationError: Its environment is not installed, or its processes do not fit.
     """
-    from experiments.planning.plan import make_plan
+    from experiments.config.schema import parse
+    from experiments.planning.plan import plan_study
     from experiments.planning.resources import local_machine
 
     own = (
@@ -232,7 +234,7 @@ def plan_again(
             "study": {"name": STUDY, "question": f"Does {first.name} of {first.experiment}, run {first.run_id}, come out the same?"},
             "output_dir": str(output_dir),
         }
-        plan = make_plan(lambda choices: composed, cluster)
+        plan = plan_study(parse(composed), lambda choices: composed, cluster)
     except ConfigurationError as error:
         raise ConfigurationError(f"run={first.run_id} cannot be run again here. {error}") from None
     (configuration,) = plan.configurations

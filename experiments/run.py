@@ -97,7 +97,8 @@ def run(compose: Compose) -> int:
 
     import ray
 
-    from experiments.planning.search_plan import plan_study
+    from experiments.planning import terminal
+    from experiments.planning.plan import plan_study
     from experiments.study import progress
     from experiments.study.driver import cluster_of, quiet, resume_study, run_study, start_ray
     from experiments.study.folder import StudyFolder
@@ -111,14 +112,16 @@ def run(compose: Compose) -> int:
         cluster = cluster_of(hardware)
         if folder is not None:
             folder.lock()  # before its trials' files are looked at
-        plan = plan_study(compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)
-        for line in progress.plan_lines(plan):
+        plan = plan_study(suite, compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)
+        for line in terminal.plan_lines(plan):
             console.print(line, highlight=False, soft_wrap=True)
         if folder is not None:
             console.print(folder.standing(plan), highlight=False, soft_wrap=True)
         if suite.dry_run:
-            console.print(progress.plan_table(plan))
-            console.print(_estimate(plan, uri, output_dir), highlight=False, soft_wrap=True)
+            console.print(terminal.plan_table(plan))
+            known = not uri.startswith("sqlite") or Path(uri.removeprefix("sqlite:///")).exists()
+            store = Store(uri, output_dir / "mlartifacts", suite.tracking.timeout_s) if known else None
+            console.print(terminal.time_line(plan, store.past_speed if store else None), highlight=False, soft_wrap=True)
             return 0
         if not ray.is_initialized():
             start_ray(hardware)
@@ -172,31 +175,6 @@ def _report(outcome: Any, uri: str, output_dir: Path) -> str:
         again = f"python analysis/report.py study={outcome.study_run} tracking_uri={without_passwords(uri)}"
         return f"report      none: {type(error).__name__}: {first_line(error)}. Try again: {again}"
     return f"report      {path}" + (f" (not in MLflow: {problem})" if problem else "")
-
-
-def _estimate(plan: Any, uri: str, output_dir: Path) -> str:
-    """How long the study will take, from what has run before."""
-    from experiments.study.progress import duration
-
-    if (how := plan.suite.measurement) is not None:
-        runners = sum(c.layout.num_env_runners for c in plan.configurations) * len(plan.seeds) * plan.repeats
-        least = len(plan.trials) * (how.warmup_s + how.seconds)
-        return f"time        at least {duration(least)} of measuring, and the start of {runners} runner processes, a few seconds each"
-    database = Path(uri.removeprefix("sqlite:///"))
-    if uri.startswith("sqlite") and not database.exists():
-        return "time        unknown: nothing has run with this store yet"
-    store = Store(uri, output_dir / "mlartifacts", plan.suite.tracking.timeout_s)
-    seconds, env_steps = 0.0, 0
-    for c in plan.possible:
-        speed = store.past_speed(c.suite.algorithm["name"], c.suite.env.name)
-        if speed is None:
-            return f"time        unknown: no {c.suite.algorithm['name']} trial on {c.suite.env.name} has run with this store yet"
-        seconds += c.suite.budget_env_steps / speed
-        env_steps += c.suite.budget_env_steps
-    seconds *= plan.total_env_steps / env_steps / plan.concurrency
-    if plan.suite.max_minutes is not None:
-        seconds = min(seconds, 60 * plan.suite.max_minutes)
-    return f"time        about {duration(seconds)}, at the median speed of earlier trials in this store"
 
 
 def resume_command(suite: SuiteConfig, outcome: Any) -> str:

@@ -151,7 +151,7 @@ class CheckpointSettings:
 
     Attributes:
         every_env_steps: Spacing of the checkpoints, a multiple of the report grid; `None` lets the suite choose
-            (`plan.settle_checkpoints`). Environments are reset at each, so it is part of what a result depends on.
+            (`resolver.with_checkpoint_spacing`). Environments are reset at each, so it is part of what a result depends on.
         keep: Checkpoints kept of each trial, the newest ones.
         keep_best: Whether the one with the highest evaluation return is kept as well.
     """
@@ -590,7 +590,7 @@ def parse(config: Mapping[str, Any]) -> SuiteConfig:
 
 
 def with_report_grid(suite: SuiteConfig, report_every_env_steps: int) -> SuiteConfig:
-    """The same with its report grid settled.
+    """The same with its report grid.
 
     Raises:
         ConfigurationError: Something else does not fit that grid.

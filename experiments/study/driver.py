@@ -32,7 +32,9 @@ from experiments.config.schema import Asha, HardwareSettings, Median
 from experiments.config.trial_config import TrialConfig
 from experiments.planning import resources
 from experiments.planning.plan import Plan
-from experiments.planning.search_plan import SearchPlan
+from experiments.planning.record import plan_record
+from experiments.planning.search_design import SearchDesign
+from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import promises_bits
 from experiments.search.strategy import Ended
 from experiments.search.trial_queue import Agenda
@@ -242,20 +244,21 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, re
     tracking = plan.suite.tracking
     uri = store_uri(tracking, output_dir)
     connect = functools.partial(Store, uri, output_dir / "mlartifacts", tracking.timeout_s)
-    outcomes, tune_ended = OutcomeCallback(plan), True
+    trials = StudyTrials(plan)
+    outcomes, tune_ended = OutcomeCallback(trials), True
     agenda: Agenda | None = None
     searcher: AgendaSearcher | None = None
     with Interruption() as interruption:
         in_mlflow = _finished_in_mlflow(connect, plan, folder) if resumed else set()
         writer = Writer(connect, num_writers(uri))
-        to_mlflow = TrackingCallback(plan, folder, writer, resumed)
+        to_mlflow = TrackingCallback(trials, folder, writer, resumed)
         to_mlflow.begin()
         try:
             with ProgressCallback(plan, console) as progress:
-                if isinstance(plan, SearchPlan):
-                    agenda = _agenda(plan, folder)
-                    searcher = AgendaSearcher(plan, agenda, folder, _warn(console))
-                for trial in plan.trials if resumed else ():
+                if plan.search:
+                    agenda = _agenda(plan, plan.search, folder)
+                    searcher = AgendaSearcher(trials, agenda, folder, _warn(console))
+                for trial in trials.trials if resumed else ():
                     reports, restarts = folder.trial(trial).reports(), folder.trial(trial).restarts()
                     if reports and trial.folder_name not in in_mlflow:
                         to_mlflow.deliver_earlier(trial, reports, len(restarts), _is_reproducible(trial, restarts))
@@ -269,17 +272,17 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, re
                         to_mlflow.end_earlier(trial, ended_so)
                     outcomes.take_ended(trial, ended_so)
                     progress.take_ended(trial, ended_so.status)
-                left = [t for t in plan.trials if not outcomes.is_finished(t)]
+                left = [t for t in trials.trials if not outcomes.is_finished(t)]
                 callbacks = [outcomes, progress, to_mlflow, Watchdog(folder), *([TBXLoggerCallback()] if tracking.tensorboard else [])]
                 if searcher:
                     callbacks.append(searcher.callback())
                 if (left or searcher) and not interruption.signals:
                     stop = StopOnRequest()
-                    tune_ended = interruption.run(_tuner(plan, searcher or left, folder, callbacks, stop, resumed).fit, stop.asked.set)
+                    tune_ended = interruption.run(_tuner(trials, searcher or left, folder, callbacks, stop, resumed).fit, stop.asked.set)
         finally:
             ended = outcomes.outcomes()
             unfinished = any(o.status == "interrupted" for o in ended)
-            runs = runs_of(plan.record(), ended)
+            runs = runs_of(plan_record(trials), ended)
             failed = any(o.status == "failed" for o in ended)
             limit = agenda.closed if agenda else ""
             to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", runs, limit)
@@ -300,17 +303,17 @@ def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyF
         return set()
 
 
-def _scheduler(plan: Plan, folder: StudyFolder) -> TrialScheduler:
-    settings = plan.suite.scheduler
+def _scheduler(trials: StudyTrials, folder: StudyFolder) -> TrialScheduler:
+    settings = trials.plan.suite.scheduler
     if not isinstance(settings, Asha | Median):
         return ReuseUnlessWorn()
-    earlier = [(trial, report) for trial in plan.trials for report in folder.trial(trial).reports()]
-    budget = max(c.suite.budget_env_steps for c in plan.possible)
+    earlier = [(trial, report) for trial in trials.trials for report in folder.trial(trial).reports()]
+    budget = max(c.suite.budget_env_steps for c in trials.plan.configurations)
     return EarlyStopping(rule_of(settings, budget), sorted(earlier, key=lambda pair: pair[1].at_ms))
 
 
-def _agenda(plan: SearchPlan, folder: StudyFolder) -> Agenda:
-    agenda = Agenda(plan.strategy(folder.optuna_storage), plan.ahead, plan.limits(), folder.note)
+def _agenda(plan: Plan, search: SearchDesign, folder: StudyFolder) -> Agenda:
+    agenda = Agenda(search.strategy(folder.optuna_storage), plan.ahead, search.limits(), folder.note)
     agenda.replay(folder.events())
     return agenda
 
@@ -320,7 +323,7 @@ def _warn(console: Console) -> Callable[[str], None]:
 
 
 def _tuner(
-    plan: Plan,
+    trials: StudyTrials,
     source: Sequence[TrialConfig] | AgendaSearcher,
     folder: StudyFolder,
     callbacks: list[Any],
@@ -328,7 +331,7 @@ def _tuner(
     resumed: bool,
 ) -> tune.Tuner:
     """Tune's, of trials that are known, or of what a search asks for."""
-    suite = plan.suite
+    plan, suite = trials.plan, trials.plan.suite
     searching = isinstance(source, AgendaSearcher)
     listed = {} if searching else {TRIAL: tune.grid_search([{**t.to_mapping(), FOLDER: str(folder.trial(t).path)} for t in source])}
     # Of a search, the agenda knows how many trials may be under way, unless there is room for more than were asked for.
@@ -345,7 +348,7 @@ def _tuner(
         },
         tune_config=TuneConfig(
             reuse_actors=True,
-            scheduler=_scheduler(plan, folder),
+            scheduler=_scheduler(trials, folder),
             max_concurrent_trials=limit,
             search_alg=source if searching else None,
             num_samples=-1 if searching else 1,
@@ -377,8 +380,8 @@ def _is_reproducible(trial: TrialConfig, restarts: Sequence[Restart]) -> bool:
 class OutcomeCallback(DriverCallback):
     """How each trial of a plan ended, over all executions of the study."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, trials: StudyTrials) -> None:
+        self._trials = trials
         self._ended: dict[str, TrialOutcome] = {}
 
     def _of(self, trial: TrialConfig) -> TrialOutcome:
@@ -425,4 +428,4 @@ class OutcomeCallback(DriverCallback):
 
     def outcomes(self) -> tuple[TrialOutcome, ...]:
         """One per trial of the plan, in its order."""
-        return tuple(self._of(trial) for trial in self._plan.trials)
+        return tuple(self._of(trial) for trial in self._trials.trials)

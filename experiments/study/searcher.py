@@ -7,7 +7,7 @@ from ray.tune.search import Searcher
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
-from experiments.planning.search_plan import SearchPlan
+from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import FAILED, FINISHED, STOPPED, Ended, Signal
 from experiments.search.trial_queue import Agenda
 from experiments.study.driver_callback import DriverCallback, config_of
@@ -19,17 +19,17 @@ from experiments.trial.trainable import FOLDER, STEP, TRIAL
 class AgendaSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type information
     """Tune's side: a new trial whenever Tune has room for one."""
 
-    def __init__(self, plan: SearchPlan, agenda: Agenda, folder: StudyFolder, refused: Callable[[str], None]) -> None:
+    def __init__(self, trials: StudyTrials, agenda: Agenda, folder: StudyFolder, refused: Callable[[str], None]) -> None:
         """Ask an agenda.
 
         Args:
-            plan: Grows with what is asked for.
+            trials: The study's, which what is asked for joins.
             agenda: The search's.
             folder: The study's.
             refused: Told of a configuration that cannot be run, in a line.
         """
         super().__init__()
-        self._plan, self._agenda, self._folder, self._refused = plan, agenda, folder, refused
+        self._of_study, self._agenda, self._folder, self._refused = trials, agenda, folder, refused
         self._trials: dict[int, TrialConfig] = {}
         for index in range(len(agenda.asked)):
             self._take(index)
@@ -57,12 +57,12 @@ class AgendaSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type info
         ask = self._agenda.asked[index]
         try:
             parent = ask.note.get("parent")
-            self._trials[index] = self._plan.take(ask, None if parent is None else self._trials[parent])
+            self._trials[index] = self._of_study.take(ask, None if parent is None else self._trials[parent])
         except ConfigurationError as error:
             self._refused(f"left out: {ask.point}: {error}")
             self._agenda.ended(index, Ended(FAILED, reason=str(error)))
             return None
-        self._folder.keep_configurations(self._plan)
+        self._folder.keep_configurations(self._of_study)
         return self._trials[index]
 
     def ended_earlier(self) -> list[tuple[TrialConfig, Ended]]:

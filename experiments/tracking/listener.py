@@ -15,7 +15,9 @@ from experiments.config.errors import first_line
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import METRICS
 from experiments.planning.plan import Plan
-from experiments.planning.search_plan import SearchPlan
+from experiments.planning.record import plan_record, searched_params, study_params, trial_params
+from experiments.planning.terminal import summary
+from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import promises_bits
 from experiments.search.strategy import STOPPED, Ended
 from experiments.study.driver_callback import DriverCallback, config_of
@@ -42,7 +44,7 @@ class TrackingCallback(DriverCallback):
     earlier execution may not have delivered.
     """
 
-    plan: Plan
+    trials: StudyTrials
     folder: StudyFolder
     writer: Writer
     resumed: bool = False
@@ -52,6 +54,11 @@ class TrackingCallback(DriverCallback):
     told: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)  # of the trials that are running
 
+    @property
+    def plan(self) -> Plan:
+        """The study's."""
+        return self.trials.plan
+
     def begin(self) -> None:
         """Make or find the study's experiments, its run and its views."""
         plan, now = self.plan, _now_ms()
@@ -59,7 +66,7 @@ class TrackingCallback(DriverCallback):
             self.writer.put("experiment", experiment)
         self.writer.put("set_views", INDEX_EXPERIMENT, views.studies_view())
         self._set_views()
-        params = plan.study_params()
+        params = study_params(plan)
         # Tags, since a resume may find another machine, and parameters never change.
         here = {"exclusive": _word(plan.exclusive), **{name: str(params.pop(name)) for name in ("concurrency", "cluster")}}
         tags = {
@@ -70,7 +77,7 @@ class TrackingCallback(DriverCallback):
             "hardware": plan.hardware,
             **here,
             STUDY_FOLDER: str(self.folder.path),
-            "mlflow.note.content": f"**Question.** {plan.question}\n\n**Trials.** {plan.summary()}",
+            "mlflow.note.content": f"**Question.** {plan.question}\n\n**Trials.** {summary(plan)}",
             **_source_tags(),
         }
         self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (STUDY_FOLDER,), not self.resumed)
@@ -79,15 +86,15 @@ class TrackingCallback(DriverCallback):
             self.writer.put("set_tags", STUDY_KEY, here)
         texts = {
             "config.yaml": provenance.without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)),
-            "plan.json": json.dumps(plan.record(), indent=1),
+            "plan.json": json.dumps(plan_record(self.trials), indent=1),
             "provenance.json": json.dumps(self.folder.began_with(provenance_of(plan)), indent=1),
             **provenance.files(),
         }
         self.writer.put("log_texts", STUDY_KEY, texts)
 
     def _set_views(self) -> None:
-        labels, exploratory = [c.label for c in self.plan.configurations], self.plan.suite.scheduler.name != "fifo"
-        found = views.shared_views(self.plan.searched_params, labels, exploratory)
+        labels, exploratory = [c.label for c in self.trials.configurations], self.plan.suite.scheduler.name != "fifo"
+        found = views.shared_views(searched_params(self.plan), labels, exploratory)
         self.writer.put("set_views", self.plan.experiment, found)
 
     def deliver_earlier(self, config: TrialConfig, reports: Sequence[Report], restarts: int, reproducible: bool) -> None:
@@ -142,7 +149,7 @@ class TrackingCallback(DriverCallback):
         }
         identity = (STUDY_RUN, "trial_id")
         self.writer.put("open_run", key, self.plan.experiment, config.name, _now_ms(), tags, identity, not self.resumed)
-        self.writer.put("log_params", key, self.plan.trial_params(config))
+        self.writer.put("log_params", key, trial_params(self.plan, config))
         resolved, now = config.to_mapping(), provenance_of(self.plan)
         began_with = self.folder.trial(config).began_with(now)
         texts = {
@@ -211,10 +218,10 @@ class TrackingCallback(DriverCallback):
         from analysis.questions.diagnosis import facts_of, tags
 
         config, curves = self.configs.pop(key), self.curves.pop(key, {})
-        planned = {**self.plan.trial_params(config), "exclusive": self.plan.exclusive, "target": config.env.target}
+        planned = {**trial_params(self.plan, config), "exclusive": self.plan.exclusive, "target": config.env.target}
         score = curves.get("final/score", [(0.0, None)])[-1][1]
         try:
-            found = tags(curves, facts_of({**planned, "score": score}, self.plan.facts[config.label]))
+            found = tags(curves, facts_of({**planned, "score": score}, self.trials.configuration_of(config).facts))
         except Exception as error:  # noqa: BLE001  # what the trial logged is safe, whatever is said of it
             logger.warning("%s: no diagnosis (%s: %s).", config.name, type(error).__name__, first_line(error))
             return
@@ -230,10 +237,10 @@ class TrackingCallback(DriverCallback):
         """
         for key in sorted(self.open_keys):
             self._end(key, "KILLED")
-        if isinstance(self.plan, SearchPlan):  # which has grown since
+        if self.plan.search:  # which has grown since
             self._set_views()
             self.writer.put("set_tags", STUDY_KEY, {"limit": limit})
-            self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(self.plan.record(), indent=1)})
+            self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(plan_record(self.trials), indent=1)})
         try:
             self._conclude(runs)
         except Exception as error:  # noqa: BLE001  # what the trials logged is safe, whatever becomes of the conclusions
@@ -246,7 +253,7 @@ class TrackingCallback(DriverCallback):
         if runs.empty:
             return
         found = answers(runs)
-        table = closing_table(runs, list(self.plan.record()["axes"]))
+        table = closing_table(runs, [axis.name for axis in self.plan.axes])
         note = "\n\n".join([f"**Question.** {self.plan.question}", *(f"**Answer.** {a.markdown()}" for a in found)])
         chosen = ", ".join(a.decision.chosen for a in found if a.decision.chosen)
         self.writer.put("set_tags", STUDY_KEY, {"mlflow.note.content": note, "best": chosen})

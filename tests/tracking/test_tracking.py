@@ -13,6 +13,8 @@ import pytest
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import TrackingSettings
 from experiments.config.trial_config import TrialConfig
+from experiments.planning.record import plan_record
+from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import FAILED, STOPPED, Ended
 from experiments.study.folder import StudyFolder
 from experiments.study.outcomes import TrialOutcome, runs_of
@@ -418,12 +420,12 @@ Recorded = tuple[TrackingCallback, RecordingWriter, FakeTrial]
 @pytest.fixture
 def recorded(plan_of: PlanOf, tmp_path: Path) -> Recorded:
     plan, writer = plan_of(), RecordingWriter()
-    callback = TrackingCallback(plan, StudyFolder(tmp_path / "study"), writer)  # type: ignore[arg-type]
+    callback = TrackingCallback(StudyTrials(plan), StudyFolder(tmp_path / "study"), writer)  # type: ignore[arg-type]
     return callback, writer, FakeTrial(plan.trials[0])
 
 
 def interrupted(callback: TrackingCallback) -> Any:
-    return runs_of(callback.plan.record(), [TrialOutcome(t.label, t.seed, "interrupted") for t in callback.plan.trials])
+    return runs_of(plan_record(callback.trials), [TrialOutcome(t.label, t.seed, "interrupted") for t in callback.plan.trials])
 
 
 def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: Recorded) -> None:
@@ -485,7 +487,7 @@ def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(record
         )
         for t in callback.plan.trials
     ]
-    callback.end("FINISHED", runs_of(callback.plan.record(), outcomes))
+    callback.end("FINISHED", runs_of(plan_record(callback.trials), outcomes))
     logged = {o[0]: o for o in writer.operations}
     assert "Use `lr=1e-3 b=512`" in logged["set_tags"][2]["mlflow.note.content"]
     assert logged["set_tags"][2]["best"] == "lr=1e-3 b=512"
@@ -504,7 +506,7 @@ def test_a_conclusion_that_fails_costs_the_study_nothing(recorded: Recorded, mon
 
 def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
     plan = plan_of()
-    record = json.loads(json.dumps(plan.record()))
+    record = json.loads(json.dumps(plan_record(StudyTrials(plan))))
     assert record["axes"] == {
         "lr": "algorithm.training.lr",
         "train_batch_size_total": "algorithm.training.train_batch_size_per_learner",
