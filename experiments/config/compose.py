@@ -12,13 +12,11 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 import conf
-from experiments.config.errors import ConfigurationError
+from experiments.config.errors import INVALID, ConfigurationError
 from experiments.config.space import starts_from, value_at
 from experiments.config.trial_config import Compose
 
 CONF = Path(conf.__file__).parent
-INVALID = 2
-"""Exit code: nothing was started."""
 
 _show_traceback = "HYDRA_FULL_ERROR" in os.environ
 
