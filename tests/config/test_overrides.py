@@ -23,7 +23,7 @@ from ray.rllib.algorithms.impala import impala_learner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils import replay_buffers
 
-from experiments.config.compose import check_axes_are_free, composer, split_space
+from experiments.config.compose import check_axes_are_free, check_resume, composer, split_space
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import parse
 from experiments.config.trial_config import TrialConfig
@@ -31,7 +31,7 @@ from experiments.planning import resources
 from experiments.planning.plan import plan_study
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib.building import build_algorithm_config, spaces
-from experiments.run import check_resume, run
+from experiments.run import run
 from tests.support.suite import ROOT, RunSuite
 
 Values = st.SearchStrategy[Any]
