@@ -21,7 +21,8 @@ from analysis.stats.seeds import leaders, share_interval
 from benchmarks.harness import Report, Table, command_line
 from benchmarks.search_table import DATA
 from experiments.config.compose import CONF, composer, split_space
-from experiments.config.schema import Asha, parse
+from experiments.config.schema import parse
+from experiments.config.search_settings import Asha
 from experiments.config.space import Point, parse_space
 from experiments.planning.plan import plan_study
 from experiments.planning.resources import Cluster, Node

@@ -19,8 +19,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.compose import CONF, check_choices, composer, refuse
 from experiments.config.errors import ConfigurationError
+from experiments.config.fields import NAME
 from experiments.config.output_dir import check_writable
-from experiments.config.schema import NAME, parse
+from experiments.config.schema import parse
 from experiments.study.hardware_profile import profile, profile_path
 
 HELP = """\

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.schema import MAX_TRIALS, SuiteConfig
+from experiments.config.fields import MAX_TRIALS
+from experiments.config.schema import SuiteConfig
 from experiments.config.space import Point, base_point, corners, group_choices, points
 from experiments.config.trial_config import VECTORIZE_MODE, Compose, TrialConfig
 from experiments.planning.axes import SearchedAxis

@@ -10,7 +10,8 @@ import numpy as np
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import is_rule
-from experiments.config.schema import OptunaSearch, Pbt, RacingSearch, SuiteConfig, searching_seeds
+from experiments.config.schema import SuiteConfig
+from experiments.config.search_settings import OptunaSearch, Pbt, RacingSearch, searching_seeds
 from experiments.config.space import Choice, Point, parse_space, points
 from experiments.config.trial_config import TRAINING
 from experiments.planning.configuration import Configuration

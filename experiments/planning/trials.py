@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from experiments.config.schema import Fifo
+from experiments.config.search_settings import Fifo
 from experiments.config.trial_config import Start, TrialConfig
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan

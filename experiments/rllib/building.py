@@ -22,7 +22,8 @@ from ray.tune import PlacementGroupFactory
 
 from experiments.config import rllib_settings
 from experiments.config.errors import ConfigurationError
-from experiments.config.schema import NAME, EnvSettings
+from experiments.config.fields import NAME
+from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.envs import envpool
 from experiments.fast.off_policy import BUFFERS

@@ -28,7 +28,8 @@ from ray.tune.schedulers import TrialScheduler
 from rich.console import Console
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.schema import Asha, HardwareSettings, Median
+from experiments.config.schema import HardwareSettings
+from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
 from experiments.planning import resources
 from experiments.planning.plan import Plan

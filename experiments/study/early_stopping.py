@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, TrialScheduler
 
-from experiments.config.schema import Asha, Median
+from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
 from experiments.search.strategy import SEARCH
 from experiments.study.driver_callback import STOPPED_EARLY, config_of

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from ray.tune.schedulers import TrialScheduler
 
-from experiments.config.schema import Asha, Median
+from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
 from experiments.study.driver_callback import STOPPED_EARLY
 from experiments.study.early_stopping import RETURN, EarlyStopping, rule_of
