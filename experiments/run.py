@@ -62,7 +62,7 @@ def run(compose: Compose) -> int:
     Raises:
         ConfigurationError: Anything is wrong; nothing was started.
     """
-    suite = parse(compose({}))  # our own knobs first: it takes milliseconds, Ray's imports take seconds
+    suite = parse(compose({}))  # the suite's own settings first: it takes milliseconds, Ray's imports take seconds
     output_dir = Path(suite.output_dir).expanduser().absolute()
     if suite.resume is None:
         points(suite.study.space, suite.search)

@@ -1,4 +1,4 @@
-"""Our own knobs as frozen dataclasses with range checks.
+"""The suite's own settings as frozen dataclasses with range checks.
 
 RLlib's settings are not restated here: the sections of `conf/algorithm` stay plain mappings and are checked by RLlib's own builder
 methods (`experiments/rllib/building.py`).
@@ -35,7 +35,7 @@ class EnvSettings:
         vectorize_mode: How RLlib vectorises it: `sync`, `async` or `vector_entry_point`.
         budget_env_steps: Env steps a trial may sample, by default.
         report_every_env_steps: Spacing of the common report grid, by default.
-        target: The return at which the environment counts as solved; `None` if nobody agreed on one.
+        target: The return at which the environment counts as solved; `None` if there is no agreed one.
         score_range: Lowest and highest possible return, where they are known.
         extra: The optional-dependency group of this project that installs it; `None` if the core does.
         backend: What trials train on: Gymnasium's environment, or EnvPool's of the same id. Evaluations are Gymnasium's.

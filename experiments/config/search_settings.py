@@ -59,7 +59,7 @@ class OptunaSearch:
 
 @dataclass(frozen=True, config=STRICT)
 class RacingSearch:
-    """One seed for every configuration, more for those that lead, until they are told apart.
+    """One seed for every configuration, more for those that lead, until they are significantly different.
 
     Attributes:
         proposals: What races: the `grid`, so many `random` draws, or what `optuna` suggests.

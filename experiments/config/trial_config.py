@@ -158,24 +158,19 @@ class TrialConfig:
         )
 
 
+SHARED = tuple(f.name for f in fields(TrialConfig) if f.name in {own.name for own in fields(SuiteConfig)})
+"""What a trial takes from the settings of its configuration as it is there."""
+
+
 def trial_config(
     suite: SuiteConfig, seed: int, label: str, repeat: int = 0, rules: Mapping[str, str] | None = None, phase: str = "fixed"
 ) -> TrialConfig:
     """The trial of a configuration whose runner and learner counts are numbers (`resources.with_counts`)."""
     assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
     return TrialConfig(
-        algorithm=suite.algorithm,
-        env=suite.env,
+        **{name: getattr(suite, name) for name in SHARED},
         seed=seed,
-        budget_env_steps=suite.budget_env_steps,
-        report_every_env_steps=suite.report_every_env_steps,
-        evaluation=suite.evaluation,
-        stop_at_target=suite.stop_at_target,
         threads_per_process=suite.hardware.threads_per_process,
-        checkpoint=suite.checkpoint,
-        faults=suite.faults,
-        fast=suite.fast,
-        measurement=suite.measurement,
         repeat=repeat,
         label=label,
         rules=rules or {},

@@ -73,7 +73,7 @@ class SearchDesign:
 
     @cached_property
     def outline(self) -> Strategy:
-        """A strategy that nobody runs: what it may come to."""
+        """A strategy that is not run, to count what it may ask for."""
         return self.strategy()
 
     def limits(self) -> Limits:

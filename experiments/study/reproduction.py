@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.schema import HardwareSettings, parse
-from experiments.config.trial_config import TrialConfig
+from experiments.config.trial_config import SHARED, TrialConfig
 from experiments.planning.plan import Plan, plan_study
 from experiments.planning.resources import Cluster, local_machine
 from experiments.rllib.building import build_algorithm_config, is_asynchronous, request_for
@@ -14,9 +14,6 @@ from experiments.tracking.archive import LoggedTrial
 
 STUDY = "reproduce"
 """The study that the second run belongs to."""
-
-_OF_A_TRIAL = ("seed", "repeat", "label", "rules", "phase", "exploratory", "start", "threads_per_process")
-"""Fields that a trial has for itself; all others it shares with its study."""
 
 
 def recorded_trial(first: LoggedTrial) -> TrialConfig:
@@ -75,7 +72,7 @@ def plan_again(
             hardware = replace(hardware, num_cpus=cpus)
             cluster = local_machine(hardware)
         composed = {
-            **{key: value for key, value in asdict(trial).items() if key not in _OF_A_TRIAL},
+            **{key: value for key, value in asdict(trial).items() if key in SHARED},
             "seeds": [trial.seed],
             "repeats": 1,
             "hardware": asdict(hardware),
