@@ -19,7 +19,7 @@ from typing import Any
 from ray.tune import TuneConfig
 
 from experiments import run
-from experiments.planning import search_plan
+from experiments.planning import plan as planning
 from experiments.study import driver as study
 from experiments.study.tune import DriverCallback
 from experiments.tracking.store import Store
@@ -92,7 +92,7 @@ def main() -> None:
     arguments = parser.parse_args()
     marks["imports.end"] = time.time()
     _put(study, "Writer", MeasuredWriter)
-    for module, name in ((search_plan, "plan_study"), (study, "start_ray"), (study, "run_study")):
+    for module, name in ((planning, "plan_study"), (study, "start_ray"), (study, "run_study")):
         _put(module, name, _marked(name, getattr(module, name)))
     if "reuse_actors" in arguments.without:
         _put(study, "TuneConfig", _without_reuse)

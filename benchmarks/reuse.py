@@ -10,8 +10,8 @@ import ray
 
 from benchmarks.harness import ROOT, Report, Table, against, command_line, ratios, spread
 from experiments.config.compose import composer, split_space
-from experiments.config.schema import HardwareSettings
-from experiments.planning.plan import make_plan
+from experiments.config.schema import HardwareSettings, parse
+from experiments.planning.plan import plan_study
 from experiments.planning.resources import Cluster, Node
 from experiments.study.driver import start_ray
 from experiments.trial.trainable import FOLDER, MEASURE_SYSTEM, TRIAL, Trial
@@ -32,7 +32,8 @@ def measure(quick: bool) -> Report:
     repeats = 1 if quick else 5
     with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         overrides, _ = split_space(OVERRIDES)
-        trial = make_plan(composer(hydra.compose("config", overrides=overrides), OVERRIDES), Cluster((Node(2, 0),))).trials[0]
+        compose = composer(hydra.compose("config", overrides=overrides), OVERRIDES)
+        trial = plan_study(parse(compose({})), compose, Cluster((Node(2, 0),))).trials[0]
     start_ray(HardwareSettings("benchmark", num_cpus=2, num_gpus=0))
     fresh, reused = [], []
     try:

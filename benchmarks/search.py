@@ -20,11 +20,13 @@ from analysis.stats.seeds import leaders, share_interval
 from benchmarks.harness import Report, Table, command_line
 from benchmarks.search_table import DATA
 from experiments.config.compose import CONF, composer, split_space
-from experiments.config.schema import Asha
+from experiments.config.schema import parse
+from experiments.config.search_settings import Asha
 from experiments.config.space import Point, parse_space
 from experiments.metrics import FINISHED, PRUNED
+from experiments.planning.plan import plan_study
 from experiments.planning.resources import Cluster, Node
-from experiments.planning.search_plan import SearchPlan, plan_study
+from experiments.planning.trials import StudyTrials
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
 from experiments.search.strategy import CONFIRM, Ask, Confirming, Listed, Outcome, Signal, Strategy, key_of
@@ -252,19 +254,21 @@ def suggestion_s(num: int) -> list[float]:
     )
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         composed = hydra.compose("config", overrides=split_space(overrides)[0])
-        plan = plan_study(composer(composed, overrides), Cluster((Node(2, 0),)))
-    assert isinstance(plan, SearchPlan)
+        compose = composer(composed, overrides)
+        plan = plan_study(parse(compose({})), compose, Cluster((Node(2, 0),)))
+    assert plan.search
+    trials = StudyTrials(plan)
     rng, seconds = np.random.default_rng(0), []
     with tempfile.TemporaryDirectory(prefix="benchmark-") as scratch:
         folder = StudyFolder(Path(scratch) / "study")
         folder.create(plan)
-        queue = TrialQueue(plan.strategy(folder.optuna_storage), plan.ahead, plan.limits(), folder.note)
+        queue = TrialQueue(plan.search.strategy(folder.optuna_storage), plan.ahead, plan.search.limits(), folder.note)
         for _ in range(num):
             start = time.perf_counter()
             index = queue.ask()
             assert isinstance(index, int)
-            plan.take(queue.asked[index])
-            folder.keep_configurations(plan)
+            trials.take(queue.asked[index])
+            folder.keep_configurations(trials)
             queue.tell(index, Outcome(FINISHED, {"score": float(rng.random()), "auc": 0.0}, 60_000, 1.0))
             seconds.append(time.perf_counter() - start)
         folder.close()

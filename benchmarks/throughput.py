@@ -16,9 +16,9 @@ from scipy import stats
 from analysis.load import load_study
 from benchmarks.harness import Report, Table, Usage, against, command_line, run
 from experiments.config.compose import CONF, composer
-from experiments.config.schema import HardwareSettings
+from experiments.config.schema import HardwareSettings, parse
 from experiments.fast.env_runner import FastEnvRunner
-from experiments.planning.plan import make_plan
+from experiments.planning.plan import plan_study
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib.building import build_algorithm_config
 from experiments.rllib.clocks import PhaseClock
@@ -149,7 +149,7 @@ def _cost(overrides: list[str], most: int) -> Ratio:
         given = ["+measurement=throughput", *overrides]
         composed = composer(hydra.compose("config", overrides=given), given)({})
     composed = {**composed, "study": {**composed["study"], "space": {}}}
-    trial = make_plan(lambda _: composed, Cluster((Node(1, 0),))).configurations[0].trial(0)
+    trial = plan_study(parse(composed), lambda _: composed, Cluster((Node(1, 0),))).configurations[0].trial(0)
     plain = build_algorithm_config(trial)
     plain.env_runners(env_runner_cls=_Unobserved)
     sides = [_Side(build_algorithm_config(trial), measured=True), _Side(plain, measured=False)]

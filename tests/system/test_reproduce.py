@@ -21,7 +21,9 @@ from experiments.config.schema import HardwareSettings
 from experiments.config.trial_config import Start, TrialConfig
 from experiments.metrics import METRICS, depends_on_clock
 from experiments.planning.resources import Cluster, Node
-from experiments.reproduce import conclude, main, plan_again, recorded_trial
+from experiments.reproduce import main
+from experiments.study.reproduction import plan_again, recorded_trial
+from experiments.study.verdict import conclude
 from experiments.tracking import provenance
 from experiments.tracking.archive import Archive, LoggedTrial
 from experiments.tracking.provenance_changes import Change, changes

@@ -1,72 +1,81 @@
 import re
+from pathlib import Path
 
 import pytest
 
 from experiments.config.errors import ConfigurationError
 from experiments.metrics import FINISHED
 from experiments.planning.plan import Plan
-from experiments.planning.search_plan import SearchPlan
+from experiments.planning.record import plan_record
+from experiments.planning.terminal import summary
+from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import CONFIRM, Ask, Outcome
 from experiments.search.trial_queue import TrialQueue
+from experiments.study.folder import StudyFolder
 from tests.support.search_runs import run
 from tests.support.suite import ROOT, PlanOf
 
 ENDLESS = "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-5,high:1e-2},algorithm.training.num_epochs:[5,10]}"
 
 
-def searching(plan: Plan) -> SearchPlan:
-    assert isinstance(plan, SearchPlan)
-    return plan
+def searching(plan: Plan) -> tuple[Plan, StudyTrials]:
+    assert plan.search is not None
+    return plan, StudyTrials(plan)
+
+
+def queue_of(plan: Plan) -> TrialQueue:
+    assert plan.search is not None
+    return TrialQueue(plan.search.strategy(), plan.ahead, plan.search.limits())
 
 
 def test_a_grid_without_limits_is_known_beforehand(plan_of: PlanOf) -> None:
-    assert not isinstance(plan_of(), SearchPlan)
-    assert isinstance(plan_of("max_minutes=5"), SearchPlan)
+    assert plan_of().search is None
+    assert plan_of("max_minutes=5").search is not None
 
 
 def test_a_race_over_the_default_study(plan_of: PlanOf) -> None:
-    plan = searching(plan_of("search=racing"))
-    assert len(plan.known) == 16  # the grid, and the base beside it
+    plan, study = searching(plan_of("search=racing"))
+    assert len(plan.configurations) == 16  # the grid, and the base beside it
     assert plan.num_trials == 23 + 4 * 5
-    assert "search=racing: 23 trials that search, then the 3 best and the base on 5 held-out seeds" in plan.summary()
-    assert plan.trials == [] and plan.record()["trials"] == []
-    assert plan.record()["base"] == "lr=3e-3 b=2048"
+    assert "search=racing: 23 trials that search, then the 3 best and the base on 5 held-out seeds" in summary(plan)
+    assert study.trials == [] and plan_record(study)["trials"] == []
+    assert plan_record(study)["base"] == "lr=3e-3 b=2048"
 
 
 def test_what_is_asked_for_becomes_trials_of_the_plan(plan_of: PlanOf) -> None:
-    plan = searching(plan_of("search=optuna", "search.num_samples=5", ENDLESS, "confirmation.top=1", "confirmation.seeds=[50]"))
-    queue = TrialQueue(plan.strategy(), plan.ahead, plan.limits())
+    plan, study = searching(plan_of("search=optuna", "search.num_samples=5", ENDLESS, "confirmation.top=1", "confirmation.seeds=[50]"))
+    queue = queue_of(plan)
 
     def outcome(ask: Ask) -> Outcome:
-        trial = plan.take(ask)
+        trial = study.take(ask)
         assert trial.algorithm["training"]["lr"] == ask.point.get("algorithm.training.lr", 3e-3)
         return Outcome(FINISHED, {"score": trial.algorithm["training"]["lr"], "auc": 0.0}, trial.budget_env_steps, 1.0)
 
     run(queue, outcome)
-    assert [t.phase for t in plan.trials] == ["search"] * 5 + ["confirm"] * 2
-    assert len({t.folder_name for t in plan.trials}) == 7
-    best = max(plan.trials[:5], key=lambda t: t.algorithm["training"]["lr"])
-    assert plan.trials[5].config_id == best.config_id and plan.trials[5].seed == 50
-    assert {c["config"] for c in plan.record()["configurations"]} == {t.label for t in plan.trials}
-    assert [t["phase"] for t in plan.record()["trials"]] == [t.phase for t in plan.trials]
+    assert [t.phase for t in study.trials] == ["search"] * 5 + ["confirm"] * 2
+    assert len({t.folder_name for t in study.trials}) == 7
+    best = max(study.trials[:5], key=lambda t: t.algorithm["training"]["lr"])
+    assert study.trials[5].config_id == best.config_id and study.trials[5].seed == 50
+    assert {c["config"] for c in plan_record(study)["configurations"]} == {t.label for t in study.trials}
+    assert [t["phase"] for t in plan_record(study)["trials"]] == [t.phase for t in study.trials]
 
 
 def test_the_layout_follows_each_suggestion(plan_of: PlanOf) -> None:
     space = "study.space={algorithm.env_runners.num_env_runners:[0,1]}"
-    plan = searching(plan_of("search=racing", space))
-    trials = [plan.take(Ask({"algorithm.env_runners.num_env_runners": n}, 0)) for n in (0, 1)]
+    _, study = searching(plan_of("search=racing", space))
+    trials = [study.take(Ask({"algorithm.env_runners.num_env_runners": n}, 0)) for n in (0, 1)]
     assert [t.algorithm["env_runners"]["num_env_runners"] for t in trials] == [0, 1]
-    assert [c.request.required_resources["CPU"] for c in plan.configurations] == [1, 2]
+    assert [c.request.required_resources["CPU"] for c in study.configurations] == [1, 2]
 
 
 def test_a_generation_goes_on_from_its_parent_and_is_another_configuration(plan_of: PlanOf) -> None:
-    plan = searching(plan_of("scheduler=pbt", "scheduler.population=2", "scheduler.interval_env_steps=20000"))
-    queue = TrialQueue(plan.strategy(), plan.ahead, plan.limits())
+    plan, study = searching(plan_of("scheduler=pbt", "scheduler.population=2", "scheduler.interval_env_steps=20000"))
+    queue = queue_of(plan)
     trials = []
 
     def outcome(ask: Ask) -> Outcome:
         parent = ask.note.get("parent")
-        trials.append(plan.take(ask, None if parent is None else trials[parent]))
+        trials.append(study.take(ask, None if parent is None else trials[parent]))
         return Outcome(FINISHED, {"score": float(ask.seed), "auc": 0.0}, ask.note.get("env_steps", 60_000))
 
     asked = run(queue, outcome, side_by_side=1)
@@ -82,24 +91,34 @@ def test_a_generation_goes_on_from_its_parent_and_is_another_configuration(plan_
     assert type(trials[2]).from_mapping(trials[2].to_mapping()) == trials[2]
 
 
+def test_a_search_comes_back_from_its_folder_with_the_configurations_that_came_up(plan_of: PlanOf, tmp_path: Path) -> None:
+    plan, study = searching(plan_of("scheduler=pbt", "scheduler.population=2"))
+    folder = StudyFolder(tmp_path / "study")
+    folder.create(plan)
+    run(queue_of(plan), lambda ask: Outcome(FINISHED, {"score": float(len(study.take(ask).label)), "auc": 0.0}, 1))
+    folder.keep_configurations(study)
+    folder.close()
+    again, of_again = searching(folder.plan(plan.cluster, plan.suite.tracking))
+    assert {c.label: c for c in again.configurations} == {c.label: c for c in (*plan.configurations, *study.configurations)}
+    run(queue_of(again), lambda ask: Outcome(FINISHED, {"score": float(len(of_again.take(ask).label)), "auc": 0.0}, 1))
+    assert of_again.trials == study.trials
+
+
 def test_a_grid_can_be_confirmed(plan_of: PlanOf) -> None:
-    plan = searching(plan_of("confirmation.always=true", "seeds=[0,1]"))
-    assert "search=grid: 30 trials, then the 3 best and the base on 5 held-out seeds" in plan.summary()
-    queue = TrialQueue(plan.strategy(), plan.ahead, plan.limits())
-    run(queue, lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": float(plan.take(ask).algorithm["training"]["lr"])}, 60_000))
-    assert [(t.phase, t.exploratory) for t in plan.trials[:30]] == [("fixed", True)] * 30
-    assert {(t.phase, t.exploratory) for t in plan.trials[30:]} == {("confirm", False)}
+    plan, study = searching(plan_of("confirmation.always=true", "seeds=[0,1]"))
+    assert "search=grid: 30 trials, then the 3 best and the base on 5 held-out seeds" in summary(plan)
+    queue = queue_of(plan)
+    run(queue, lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": float(study.take(ask).algorithm["training"]["lr"])}, 60_000))
+    assert [(t.phase, t.exploratory) for t in study.trials[:30]] == [("fixed", True)] * 30
+    assert {(t.phase, t.exploratory) for t in study.trials[30:]} == {("confirm", False)}
 
 
 def test_rules_that_meet_at_their_base_are_run_once(plan_of: PlanOf) -> None:
-    plan = searching(plan_of("study=lr_rules", "seeds=[0,1]"))
+    plan, study = searching(plan_of("study=lr_rules", "seeds=[0,1]"))
     assert plan.num_trials == 2 * 10 + 4 * 5
-    run(
-        TrialQueue(plan.strategy(), plan.ahead, plan.limits()),
-        lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": len(plan.take(ask).label)}, 1),
-    )
-    assert len({trial.folder_name for trial in plan.trials}) == len(plan.trials)
-    assert plan.record()["base"] == "lr=base b=2048"
+    run(queue_of(plan), lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": len(study.take(ask).label)}, 1))
+    assert len({trial.folder_name for trial in study.trials}) == len(study.trials)
+    assert plan_record(study)["base"] == "lr=base b=2048"
 
 
 WRONG = {
