@@ -198,7 +198,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
         if isinstance(algorithm, FastOffPolicy):
-            algorithm.see_seconds = self._clock.add
+            algorithm.on_seconds = self._clock.add
         self._has_kl = bool(getattr(config, "use_kl_loss", False))
         self._epochs = (config.num_epochs or 1) if config.minibatch_size is not None else 1
         self._minibatches = config.minibatch_size is not None

@@ -338,7 +338,7 @@ def test_the_error_of_an_environment_is_that_of_rllib() -> None:
 
 def test_whoever_looks_at_a_fragment_sees_all_of_it_before_the_module_does() -> None:
     class Looking(FastEnvRunner):
-        def see(self, observations: np.ndarray, rewards: np.ndarray) -> None:
+        def on_steps(self, observations: np.ndarray, rewards: np.ndarray) -> None:
             assert np.isfinite(observations).all(), "non-finite"
 
     class Spoilt(Spaces):

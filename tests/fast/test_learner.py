@@ -27,9 +27,11 @@ from ray.rllib.evaluation.postprocessing import Postprocessing
 from ray.rllib.utils.metrics.stats import StatsBase
 from ray.rllib.utils.postprocessing.value_predictions import compute_value_targets
 
-from experiments.fast.backprop import DefaultNetworks, PolicyGradient
 from experiments.fast.env_runner import FastEnvRunner
-from experiments.fast.learner import FastPPOTorchLearner, value_targets
+from experiments.fast.learner import FastPPOTorchLearner
+from experiments.fast.networks.ppo import DefaultNetworks
+from experiments.fast.ppo.batch import value_targets
+from experiments.fast.ppo.gradient import PolicyGradient
 from experiments.metrics import MINIBATCH_MEANS
 from experiments.rllib.learner import average_over_minibatches
 
@@ -172,7 +174,7 @@ def assert_same_updates(config: PPOConfig, batches: Sequence[list[SingleAgentEpi
         now = np.random.get_state()[1:3]
         assert np.array_equal(state[0][0], now[0]) and state[0][1] == now[1]
         assert torch.equal(state[1], torch.get_rng_state())
-    assert not fast._said
+    assert not fast._logged_reasons
     return stock, fast
 
 
@@ -329,7 +331,7 @@ def test_gradients_that_are_not_finite_are_treated_as_by_rllib(flag: bool, clip:
             assert all(same(mine[name], its[name]) for name in its)
     if not flag:
         assert not all(torch.equal(one, other) for one, other in zip(before, stock.module[DEFAULT_MODULE_ID].parameters(), strict=True))
-    assert not fast._said
+    assert not fast._logged_reasons
 
 
 @pytest.mark.parametrize("clip", [0.5, None])
@@ -403,7 +405,7 @@ def test_gradients_by_hand_are_those_of_autograd(kind: Any, entropy_coeff: Any, 
     block = {Columns.ACTIONS: actions, Columns.ACTION_LOGP: logp, Columns.ACTION_DIST_INPUTS: before, "advantages": advantages}
     weights = torch.where(torch.rand(rows, generator=generator) < 0.9, 1 / rows, 0.0)
     by_hand, by_autograd = (PolicyGradient(kind, kind, 0.2, entropy_coeff) for _ in range(2))
-    by_autograd._gradient, by_autograd._of_before = by_autograd._any, lambda dist_inputs: {"before": dist_inputs}
+    by_autograd._gradient, by_autograd._before_columns = by_autograd._any, lambda dist_inputs: {"before": dist_inputs}
     found, expected = (p(now, p.columns(block, weights, weights * 0.2 if kl else None)) for p in (by_hand, by_autograd))
     different = ~(torch.eq(found, expected) | (found.isnan() & expected.isnan()))
     assert by_hand._gradient != by_autograd._gradient
@@ -489,7 +491,7 @@ def test_means_over_minibatches_are_those_of_what_rllib_logs(env: str, kl: bool)
         theirs, ours = update(stock, episodes, number, **how), update(fast, episodes, number, **how)
         assert len([path for path in values(theirs) if MINIBATCH_MEANS in path]) >= 6
         assert_same_results(ours, theirs)
-    assert not fast._said
+    assert not fast._logged_reasons
 
 
 def test_means_over_minibatches_are_kept_where_an_update_is_rllibs() -> None:
@@ -499,7 +501,7 @@ def test_means_over_minibatches_are_kept_where_an_update_is_rllibs() -> None:
         average_over_minibatches(learner)
     for number, episodes in enumerate(batches_of(config)):
         assert_same_results(update(fast, episodes, number), update(stock, episodes, number))
-    assert fast._said
+    assert fast._logged_reasons
 
 
 def test_all_minibatches_but_the_last_are_shown_before_it_is_logged() -> None:
@@ -603,7 +605,7 @@ def test_what_a_subclass_does_before_and_after_is_done() -> None:
         ours = update(fast, episodes, number)
         assert {"/before", "/after"} <= set(values(ours))
         assert_same_results(ours, update(stock, episodes, number))
-    assert not fast._said
+    assert not fast._logged_reasons
 
 
 def assert_left_to_rllib(config: PPOConfig, reason: str, change: Callable[[Any], None] = lambda learner: None) -> None:
@@ -614,7 +616,7 @@ def assert_left_to_rllib(config: PPOConfig, reason: str, change: Callable[[Any],
         assert reason in fast.why_stock(episodes)
         assert_same_results(update(fast, episodes, number), update(stock, episodes, number))
         assert_same_learners(fast, stock)
-    assert len(fast._said) == 1
+    assert len(fast._logged_reasons) == 1
 
 
 def test_modules_with_a_memory_are_left_to_rllib() -> None:
@@ -727,7 +729,7 @@ def test_batches_are_left_to_rllib() -> None:
             np.random.seed(number)
             learner.update(batch=copy.deepcopy(batch), timesteps={}, **UPDATE)
         assert_same_learners(fast, stock)
-    assert fast._said == {"something else to learn from than episodes"}
+    assert fast._logged_reasons == {"something else to learn from than episodes"}
 
 
 def test_an_update_from_nothing_fails_as_in_rllib() -> None:

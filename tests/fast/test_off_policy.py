@@ -24,11 +24,11 @@ from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 from ray.tune.registry import register_env
 
 from experiments.fast.env_runner import FastEnvRunner, deferrable
+from experiments.fast.networks.q import QNetworks
 from experiments.fast.off_policy import FastDQN, FastSAC
 from experiments.fast.q_learner import FastDQNTorchLearner, FastSACTorchLearner
-from experiments.fast.q_networks import QNetworks
 from experiments.fast.replay import FastPrioritizedEpisodeReplayBuffer
-from experiments.fast.stepping import Stretch, why_not
+from experiments.fast.stepping import DirectSampler, why_stock
 from experiments.fast.switch import make_fast
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -279,12 +279,12 @@ def by_number(ids: list[str], seen: dict[str, int]) -> list[int]:
 def test_env_steps_are_those_of_rllibs_runner(make: Any, size: int, envs: int) -> None:
     config = make(True, envs=envs)
     fast, stock = runner_of(FastEnvRunner, config), runner_of(SingleAgentEnvRunner, config)
-    assert why_not(fast) is None
+    assert why_stock(fast) is None
     ours: dict[str, int] = {}
     theirs: dict[str, int] = {}
     number = 0
     for stretch_length in (40, 3, 1, 260 // size // envs):
-        stretch = Stretch(fast)
+        stretch = DirectSampler(fast)
         for _ in range(stretch_length):
             number += 1
             scramble(stock, number)
@@ -345,7 +345,7 @@ def test_episodes_that_end_are_told_of_with_all_that_rllib_has_in_them() -> None
                 runner.sample(num_timesteps=2)
         else:
             for length in (100, 350):
-                stretch = Stretch(runner)
+                stretch = DirectSampler(runner)
                 for _ in range(length):
                     stretch.sample(2)
                 stretch.finish()
@@ -375,9 +375,9 @@ def test_runners_that_need_rllibs_way_are_left_to_it() -> None:
     def on_sample_end(**kwargs: Any) -> None:
         pass
 
-    assert "FastEnvRunner" in str(why_not(runner_of(SingleAgentEnvRunner, dqn(True))))
-    assert why_not(runner_of(FastEnvRunner, dqn(True).callbacks(on_sample_end=on_sample_end))) == "an on_sample_end callback"
-    assert why_not(runner_of(FastEnvRunner, dqn(True).callbacks(on_episode_step=on_sample_end))) == "an on_episode_step callback"
+    assert "FastEnvRunner" in str(why_stock(runner_of(SingleAgentEnvRunner, dqn(True))))
+    assert why_stock(runner_of(FastEnvRunner, dqn(True).callbacks(on_sample_end=on_sample_end))) == "an on_sample_end callback"
+    assert why_stock(runner_of(FastEnvRunner, dqn(True).callbacks(on_episode_step=on_sample_end))) == "an on_episode_step callback"
 
 
 # The algorithms.
@@ -432,7 +432,7 @@ def test_training_is_that_of_rllib_with_all_its_results(name: str) -> None:
     (stock, expected), (fast, found) = train(make(False), iterations), train(make(True), iterations)
     try:
         assert fast.why_stock() is None
-        assert why_not(fast.env_runner) is None
+        assert why_stock(fast.env_runner) is None
         same(weights(fast), weights(stock))
         same(fast.env_runner.module.get_state(), stock.env_runner.module.get_state())
         assert fast.local_replay_buffer.rng.bit_generator.state == stock.local_replay_buffer.rng.bit_generator.state

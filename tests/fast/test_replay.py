@@ -14,7 +14,8 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.replay_buffers.episode_replay_buffer import EpisodeReplayBuffer
 from ray.rllib.utils.replay_buffers.prioritized_episode_buffer import PrioritizedEpisodeReplayBuffer
 
-from experiments.fast.replay import Chunk, FastEpisodeReplayBuffer, FastPrioritizedEpisodeReplayBuffer
+from experiments.fast.replay import FastEpisodeReplayBuffer, FastPrioritizedEpisodeReplayBuffer
+from experiments.fast.transitions.rows import Chunk
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
