@@ -139,16 +139,7 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
         for env_index, episode in fragment.ended:
             if not ongoing[env_index].is_reset:
                 last[env_index] = SingleAgentEpisode(episode.id_, observations=[episode.observations.data[-1]])
-        self._cached_to_module = self._env_to_module(
-            episodes=last,
-            batch={},
-            explore=explore,
-            rl_module=self.module,
-            shared_data=self._shared_data,
-            metrics=self.metrics,
-            metrics_prefix_key=(ENV_TO_MODULE_CONNECTOR,),
-            **fragment.last_step(),
-        )
+        self.prepare_module(last, explore, fragment.last_step())
         done = ended + self._end(fragment)
         self._done_episodes_for_metrics.extend(done)
         chunks = [episode for episode in ongoing if episode.t > 0]
@@ -186,6 +177,25 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
             env_step_s: Seconds in the environments.
             inference_s: Seconds in the policy.
         """
+
+    def prepare_module(self, episodes: list[SingleAgentEpisode], explore: bool, last_step: dict[str, Any]) -> None:
+        """Make the module's next input by RLlib's own pipeline.
+
+        Args:
+            episodes: One for each environment, as of the last step.
+            explore: Whether the next actions are sampled.
+            last_step: What else RLlib passes to the pipeline: the last step's columns.
+        """
+        self._cached_to_module = self._env_to_module(
+            episodes=episodes,
+            batch={},
+            explore=explore,
+            rl_module=self.module,
+            shared_data=self._shared_data,
+            metrics=self.metrics,
+            metrics_prefix_key=(ENV_TO_MODULE_CONNECTOR,),
+            **last_step,
+        )
 
     def handle_failed_step(self, error: Exception) -> Any:
         """Handle the error of a step as RLlib does: raise it, or make new environments and return ENV_STEP_FAILURE."""

@@ -205,7 +205,7 @@ class Fragment:
         episode._last_added_infos = infos[-1]
 
     def last_step(self) -> dict[str, Any]:
-        """The arguments that RLlib passes to the env-to-module pipeline beside the episodes."""
+        """The columns of the last step, which RLlib passes to the env-to-module pipeline beside the episodes."""
         return {
             Columns.OBS: unbatch(self._observations[-1]),
             Columns.ACTIONS: unbatch(self._actions[-1]),

@@ -19,7 +19,6 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from ray.rllib.utils.metrics import (
     ENV_STEP_TIMER,
-    ENV_TO_MODULE_CONNECTOR,
     RLMODULE_INFERENCE_TIMER,
     SAMPLE_TIMER,
     TIME_BETWEEN_SAMPLING,
@@ -276,7 +275,6 @@ class DirectSampler:
             self._runner.module.train()
 
     def _prepare_module(self) -> None:
-        """Make the module's next input by RLlib's own pipeline."""
         runner = self._runner
         observations, actions, rewards, terminated, truncated, infos = self._last
         episodes = [
@@ -284,18 +282,12 @@ class DirectSampler:
             episode if episode.is_reset else SingleAgentEpisode(observations=[observations[index]])
             for index, episode in enumerate(runner._ongoing_episodes)
         ]
-        runner._cached_to_module = runner._env_to_module(
-            episodes=episodes,
-            batch={},
-            explore=self._explore,
-            rl_module=runner.module,
-            shared_data=runner._shared_data,
-            metrics=runner.metrics,
-            metrics_prefix_key=(ENV_TO_MODULE_CONNECTOR,),
-            obs=unbatch(observations),
-            actions=unbatch(actions),
-            rewards=rewards,
-            infos=infos or [{} for _ in episodes],
-            terminateds=terminated,
-            truncateds=truncated,
-        )
+        last_step = {
+            Columns.OBS: unbatch(observations),
+            Columns.ACTIONS: unbatch(actions),
+            Columns.REWARDS: rewards,
+            Columns.INFOS: infos or [{} for _ in episodes],
+            Columns.TERMINATEDS: terminated,
+            Columns.TRUNCATEDS: truncated,
+        }
+        runner.prepare_module(episodes, self._explore, last_step)
