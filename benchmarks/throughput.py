@@ -43,7 +43,7 @@ class _Unobserved(FastRunner):
     def get_metrics(self) -> Any:
         return FastEnvRunner.get_metrics(self)
 
-    def see_seconds(self, env_step_s: float, inference_s: float) -> None:
+    def on_step_seconds(self, env_step_s: float, inference_s: float) -> None:
         pass
 
 
