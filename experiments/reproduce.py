@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.stats.curves import CurveComparison, Judgement, Verdict, compare_curves, judge
+from analysis.stats.curves import CurveComparison, compare_curves
+from analysis.stats.verdict import Judgement, Verdict, judge
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.config.trial_config import TrialConfig

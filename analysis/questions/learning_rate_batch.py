@@ -2,7 +2,7 @@
 
 Curves of a measure against the learning rate are described by a Gaussian process in log10(learning rate), not by a parabola: measured
 curves rise slowly, are flat on top where the score saturates, and fall off a cliff where training diverges. Parabolas and cubics
-through such curves gave intervals that were too narrow (`benchmarks/calibration_scaling.py` measures the coverage).
+through such curves gave intervals that were too narrow (`benchmarks/calibration/learning_rate_batch.py` measures the coverage).
 
 Larger is better within this module: env steps to target enter as minus their log10. A run that never reached the target counts at
 its budget; a run that diverged (failed on a non-finite value) counts as the worst value of the study; other runs without a value
@@ -22,7 +22,8 @@ from scipy.interpolate import CubicSpline
 from analysis import AnalysisError
 from analysis.document.wording import WORDS
 from analysis.questions.convergence import replicates
-from analysis.stats.seeds import CONFIDENCE, Array, moderated_intervals
+from analysis.stats.interval import CONFIDENCE, Array
+from analysis.stats.moderated import moderated_intervals
 
 RULES: Mapping[str, float] = {"constant": 0.0, "square root": 0.5, "linear": 1.0}
 """Exponents of the rules by which people scale the learning rate with the batch (Krizhevsky 2014; Malladi et al. 2205.10287; Goyal et

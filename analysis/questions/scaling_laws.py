@@ -10,7 +10,7 @@ Errors of speeds are factors, so everything is fitted to logarithms. A measureme
 
 Blocks (passes over all counts) may be faster or slower as a whole. Machines have kinks, at the number of cores say, which neither law has:
 the misfit is a random walk over the logarithm of the count, whose step is estimated along with the law. Intervals are posterior quantiles,
-averaged over both laws by how well each describes the data. `benchmarks/laws_calibration.py` measures what they cover.
+averaged over both laws by how well each describes the data. `benchmarks/calibration/scaling_laws.py` measures what they cover.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ import pandas as pd
 from scipy import special, stats
 
 from analysis import AnalysisError
-from analysis.stats.seeds import CONFIDENCE, Array
+from analysis.stats.interval import CONFIDENCE, Array
 
 LAWS: Mapping[str, str] = {"amdahl": "Amdahl's law", "usl": "the Universal Scalability Law"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from analysis import AnalysisError
 from analysis.questions.learning_rate_batch import RULES, batch_tradeoff, best_learning_rates, exponent, slices
-from benchmarks.calibration_scaling import CURVES, GRIDS, best_lr_coverage, critical_batch_coverage, exponent_coverage, frame
+from benchmarks.calibration.learning_rate_batch import CURVES, GRIDS, best_lr_coverage, critical_batch_coverage, exponent_coverage, frame
 
 LRS, BATCHES = GRIDS["5 x 3"]
 

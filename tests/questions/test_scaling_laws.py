@@ -11,7 +11,7 @@ from pandas.testing import assert_frame_equal
 
 from analysis import AnalysisError
 from analysis.questions.scaling_laws import HeldOut, ScalingFit, fit, hold_out
-from benchmarks.laws_calibration import COUNTS, KINKED, LAM, LAWFUL, Truth, coverage, kinked, law, simulate
+from benchmarks.calibration.scaling_laws import COUNTS, KINKED, LAM, LAWFUL, Truth, coverage, kinked, law, simulate
 
 COUNTS_TO_16 = (1, 2, 4, 8, 16)
 

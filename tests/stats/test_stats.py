@@ -1,3 +1,4 @@
+from dataclasses import astuple
 from itertools import product
 
 import numpy as np
@@ -9,22 +10,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 
-from analysis.stats.seeds import (
-    Estimates,
-    bootstrap_intervals,
-    holm,
-    iqm,
-    leaders,
-    moderated_intervals,
-    optimality_gap,
-    p_values,
-    paired_differences,
-    probability_of_improvement,
-    seeds_needed,
-    share_interval,
-    stratified_bootstrap,
-)
-from benchmarks.calibration import SHAPES, coverage, false_alarms, improvement_coverage
+from analysis.stats.aggregates import iqm, optimality_gap
+from analysis.stats.bootstrap import bootstrap_intervals, stratified_bootstrap
+from analysis.stats.comparisons import holm, leaders, p_values, probability_of_improvement, seeds_needed
+from analysis.stats.interval import Interval
+from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
+from analysis.stats.shares import share_interval
+from benchmarks.calibration.seeds import SHAPES, coverage, false_alarms, improvement_coverage
 
 Z = 1.959964
 
@@ -64,8 +56,8 @@ def test_iqm_optimality_gap_and_probability_of_improvement_equal_rliable(shape: 
     scores, others = np.minimum(500, np.round(rng.normal(470, 40, (2, *shape))))
     assert iqm(scores) == pytest.approx(metrics.aggregate_iqm(scores))
     assert optimality_gap(scores, 475) == pytest.approx(metrics.aggregate_optimality_gap(scores, 475))
-    found = probability_of_improvement(scores[:, 0], others[:, 0])[0]
-    assert found == pytest.approx(metrics.probability_of_improvement(scores[:, :1], others[:, :1]))
+    found = probability_of_improvement(scores[:, 0], others[:, 0])
+    assert found.estimate == pytest.approx(metrics.probability_of_improvement(scores[:, :1], others[:, :1]))
 
 
 @pytest.mark.parametrize("num_seeds", [2, 3, 10])
@@ -207,11 +199,11 @@ def test_that_many_seeds_see_the_difference_in_four_of_five_studies() -> None:
 
 def test_probability_of_improvement_by_hand() -> None:
     # 3 beats 1 and 2, 2 beats 1 and ties with 2: (2 + 1 + 0.5) / 4.
-    assert probability_of_improvement(np.array([3.0, 2]), np.array([1.0, 2]))[0] == 3.5 / 4
+    assert probability_of_improvement(np.array([3.0, 2]), np.array([1.0, 2])).estimate == 3.5 / 4
 
 
 def test_ends_of_the_probability_of_improvement_solve_newcombes_equation() -> None:
-    estimate, low, high = probability_of_improvement(np.array([1.0, 5, 6, 9]), np.array([2.0, 3, 4, 7, 8]))
+    estimate, low, high = astuple(probability_of_improvement(np.array([1.0, 5, 6, 9]), np.array([2.0, 3, 4, 7, 8])))
     assert estimate == (0 + 3 + 3 + 5) / 20
     for theta in (low, high):
         spread = 1 + 3.5 * ((1 - theta) / (2 - theta) + theta / (1 + theta))  # (4 + 5) / 2 - 1
@@ -219,7 +211,7 @@ def test_ends_of_the_probability_of_improvement_solve_newcombes_equation() -> No
 
 
 def test_three_seeds_without_overlap_are_no_proof_of_a_certain_improvement() -> None:
-    estimate, low, high = probability_of_improvement(np.array([4.0, 5, 6]), np.array([1.0, 2, 3]))
+    estimate, low, high = astuple(probability_of_improvement(np.array([4.0, 5, 6]), np.array([1.0, 2, 3])))
     assert (estimate, high) == (1, 1)
     # 1 - theta = z^2 theta (1 + 2 ((1 - theta) / (2 - theta) + theta / (1 + theta))) / 9, whose right side is 0.498 at theta = 0.5.
     assert low == pytest.approx(0.501, abs=1e-3)
@@ -240,9 +232,9 @@ def test_bootstrap_redraws_within_strata_only() -> None:
         return draws.mean(axis=1)
 
     rng = np.random.default_rng(0)
-    assert stratified_bootstrap([np.zeros(3), np.full(5, 8.0)], mean, rng) == (5, 5, 5)  # 5 of 8 values are 8, in every redraw
+    assert stratified_bootstrap([np.zeros(3), np.full(5, 8.0)], mean, rng) == Interval(5, 5, 5)  # 5 of 8 values are 8, in every redraw
     # Two seeds, 0 and 1: a mean of 0, 0.5 or 1 with chances 1/4, 1/2 and 1/4.
-    assert stratified_bootstrap([np.array([0.0, 1])], mean, rng) == (0.5, 0, 1)
+    assert stratified_bootstrap([np.array([0.0, 1])], mean, rng) == Interval(0.5, 0, 1)
 
 
 def test_bootstrap_of_many_samples_equals_that_of_each() -> None:
@@ -252,8 +244,8 @@ def test_bootstrap_of_many_samples_equals_that_of_each() -> None:
         for index in np.ndindex(3, 2):
             rng = np.random.default_rng(2)
             alone = stratified_bootstrap([samples[index]], lambda draws, of=of_rows: of(draws, axis=1), rng, reps=4000)
-            assert estimate[index] == pytest.approx(alone[0])
-            assert_allclose([low[index], high[index]], alone[1:], atol=0.1 * (alone[2] - alone[1]))
+            assert estimate[index] == pytest.approx(alone.estimate)
+            assert_allclose([low[index], high[index]], [alone.low, alone.high], atol=0.1 * (alone.high - alone.low))
 
 
 def test_the_generator_determines_the_bootstrap() -> None:
@@ -351,8 +343,8 @@ def test_correction_never_lowers_a_p_value_nor_changes_their_order(p: np.ndarray
 @few
 @given(samples=pairs_of_studies)
 def test_an_improvement_one_way_is_a_loss_the_other_way(samples: tuple[np.ndarray, np.ndarray]) -> None:
-    estimate, low, high = probability_of_improvement(*samples)
-    back = probability_of_improvement(*samples[::-1])
+    estimate, low, high = astuple(probability_of_improvement(*samples))
+    back = astuple(probability_of_improvement(*samples[::-1]))
     assert 0 <= low <= estimate <= high <= 1
     assert_allclose(back, [1 - estimate, 1 - high, 1 - low], atol=1e-6)
 
