@@ -7,12 +7,10 @@ grows towards high learning rates, where single seeds collapse. Batches differ i
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from analysis.questions.learning_rate_batch import batch_tradeoff, best_learning_rates, exponent
-
-Array = npt.NDArray[np.float64]
+from analysis.stats.interval import Array
 
 GRIDS: dict[str, tuple[tuple[float, ...], tuple[int, ...]]] = {
     "5 x 3": ((3e-4, 1e-3, 3e-3, 1e-2, 3e-2), (512, 2000, 4000)),
@@ -185,9 +183,10 @@ def critical_batch_coverage(
         log_steps = np.log(emin * (1 + size / critical))[:, None] + 1.2 * away**2
         steps = np.exp(log_steps[..., None] + scatter * rng.standard_normal((*away.shape, num_seeds)))
         found = batch_tradeoff(frame(lrs, batches, np.where(steps > BUDGET_ENV_STEPS, np.nan, steps), "env_steps_to_target"), rng)
-        if found.critical_batch == found.critical_batch:  # fewer than three batches may reach the target: no fit
-            hits.append(found.critical_batch_low <= critical <= found.critical_batch_high)
-            widths.append(found.critical_batch_high / found.critical_batch_low)
+        low, high = found.critical_batch.low, found.critical_batch.high
+        if low == low:  # fewer than three batches may reach the target: no fit
+            hits.append(low <= critical <= high)
+            widths.append(high / low)
     return _coverage(hits, widths)
 
 

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from analysis.questions.scaling_laws import ScalingFit, fit, hold_out
 from benchmarks.support.harness import Report, Table, say
-
-Array = npt.NDArray[np.float64]
 
 COUNTS: Mapping[str, tuple[int, ...]] = {"1 2 4 8": (1, 2, 4, 8), "1 2 3 4 6 8": (1, 2, 3, 4, 6, 8), "1 2 4 8 16": (1, 2, 4, 8, 16)}
 NUM_BLOCKS = 3
@@ -191,7 +188,7 @@ def _check(
     """Whether the intervals of one fit hold the truth."""
     if truth.lawful:
         for name, value in (("lam", LAM), ("sigma", truth.sigma), ("kappa", truth.kappa), ("knee", truth.knee), ("peak", truth.peak)):
-            low, high = getattr(found, f"{name}_low"), getattr(found, f"{name}_high")
+            low, high = getattr(found, name).low, getattr(found, name).high
             beyond = 10 * counts[-1]  # out of sight: both are then infinite
             hits[name].append(bool(low <= value * (1 + 1e-9) and (value <= high * (1 + 1e-9) or (value > beyond and high == np.inf))))
     between_counts = [(a + b) / 2 for a, b in pairwise(counts[1:])]
