@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import pandas as pd
@@ -429,7 +429,7 @@ def _marks(fit: scaling_laws.ScalingFit) -> pd.DataFrame:
     """Where the curve's knee and peak are."""
     places = []
     for kind in ("knee", "peak"):
-        num, low, high = (getattr(fit, f"{kind}{end}") for end in ("", "_low", "_high"))
+        num, low, high = astuple(getattr(fit, kind))
         speed = float(fit.predict([num])["env_steps_per_s"].iloc[0]) if np.isfinite(num) else np.nan
         places.append({"kind": kind, "num": num, "num_low": low, "num_high": high, "env_steps_per_s": speed})
     return pd.DataFrame(places)
@@ -444,11 +444,11 @@ _TRADEOFF = (
 def _tradeoff(found: learning_rate_batch.Tradeoff) -> Axes:
     return batch_tradeoff.plot(
         found.batches,
-        found.smin,
-        found.emin,
-        found.critical_batch,
-        found.critical_batch_low,
-        found.critical_batch_high,
+        found.smin.estimate,
+        found.emin.estimate,
+        found.critical_batch.estimate,
+        found.critical_batch.low,
+        found.critical_batch.high,
         no_fit=found.sentence,
     )
 

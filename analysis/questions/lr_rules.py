@@ -9,7 +9,9 @@ import pandas as pd
 from analysis.document.wording import FORMS, WORDS
 from analysis.plots.text import setting
 from analysis.questions.convergence import by_seed, conclusive
-from analysis.stats.seeds import CONFIDENCE, holm, p_values, paired_differences
+from analysis.stats.comparisons import holm, p_values
+from analysis.stats.interval import CONFIDENCE
+from analysis.stats.moderated import paired_differences
 
 RULE, BATCH = "lr_rule", "train_batch_size_total"
 AT_BASE = "base"

@@ -8,7 +8,8 @@ import pandas as pd
 from analysis.document.wording import FORMS, WORDS, code, with_interval
 from analysis.plots.text import setting
 from analysis.questions.convergence import conclusive, pairwise, summarise
-from analysis.stats.seeds import CONFIDENCE, holm
+from analysis.stats.comparisons import holm
+from analysis.stats.interval import CONFIDENCE
 
 RUNNERS, ENVS = "num_env_runners", "num_envs_per_env_runner"
 

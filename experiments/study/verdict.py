@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from analysis.stats.curves import CurveComparison, Judgement, Verdict, compare_curves, judge
+from analysis.stats.curves import CurveComparison, compare_curves
+from analysis.stats.verdict import Judgement, Verdict, judge
 from experiments.tracking.archive import SCORE, LoggedTrial
 from experiments.tracking.provenance_changes import Change, changes
 

@@ -7,8 +7,8 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.fast.learner import FastPPOTorchLearner
-from experiments.metrics import MINIBATCH_MEANS
 from experiments.rllib.learner import average_over_minibatches
+from experiments.rllib.results import MINIBATCH_MEANS
 from tests.support.fast_ppo import (
     UPDATE,
     assert_same_results,
