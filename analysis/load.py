@@ -40,6 +40,8 @@ _NAMED_AT_MOST = 12
 """Studies that an error names."""
 _OLD_NAMES = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
 """RLlib's name to the parameter's, where they differ: for studies from before plan.json."""
+_OLD_ASYNCHRONOUS, _OLD_REPLAYING = ("impala", "appo"), ("dqn", "sac")
+"""The algorithms that there were before a study recorded what its own does."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +59,7 @@ class Study:
         paths: Axis to its dotted configuration path: `{"lr": "algorithm.training.lr", ...}`.
         points: Configuration to what it sets: `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`; empty if the study did not
             record it.
-        facts: Configuration to what `diagnosis.Facts` wants beside its parameters; empty if the study did not record it.
+        facts: Configuration to what `diagnosis.Facts` wants beside its parameters, as far as the study recorded it.
         base: Configuration that a search starts from, and confirms beside what it found; "" in other studies.
         objectives: What a search aims at, columns of `runs`.
         seeds: Planned; of a search, those that it may use.
@@ -208,7 +210,7 @@ def load_study(
         axes=tuple(plan["axes"]),
         paths=dict(plan["axes"]),
         points={entry["config"]: entry["point"] for entry in plan["configurations"] if "point" in entry},
-        facts={entry["config"]: entry["facts"] for entry in plan["configurations"] if "facts" in entry},
+        facts=_facts(plan, runs),
         base=str(plan.get("base", "")),
         objectives=tuple(plan.get("objectives", ())),
         seeds=tuple(plan["seeds"]),
@@ -297,6 +299,16 @@ def _plan(text: str | None, own: Run, trials: Sequence[Run]) -> dict[str, Any]:
         "axes": {axis: path for axis, path in axes.items() if axis in params},
         "exclusive": own.tags.get("exclusive") == "true",
         "configurations": [_as_planned(trial) for trial in first_of.values()],
+    }
+
+
+def _facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """`Study.facts`; of studies that did not record what their algorithms do, by the names that these had."""
+    recorded = {entry["config"]: entry.get("facts", {}) for entry in plan["configurations"]}
+    names = dict(zip(runs["config"].astype(str), runs["algorithm"], strict=True))
+    return {
+        config: {"asynchronous": name in _OLD_ASYNCHRONOUS, "replays": name in _OLD_REPLAYING, **recorded.get(config, {})}
+        for config, name in names.items()
     }
 
 

@@ -195,11 +195,12 @@ def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
         return []
     parts = []
     for env, of_env in study.runs.groupby("env", observed=True, sort=False):
-        for within, runs in scaling.slices(of_env):
+        for within, runs in scaling.slices(of_env, study.axes):
             label = " ".join(word for word in (str(env) if study.runs["env"].nunique() > 1 else "", within) if word)
             try:
                 best, exponent = scaling.best_learning_rates(runs, rng), scaling.exponent(runs)
-                parts.append(LrBatch(label, runs, best, exponent, scaling.batch_tradeoff(runs, rng)))
+                replays = any(study.facts[config]["replays"] for config in runs["config"].unique())
+                parts.append(LrBatch(label, runs, best, exponent, scaling.batch_tradeoff(runs, rng, replays)))
             except AnalysisError as error:
                 say(f"{label}: {error}" if label else error)
     return parts

@@ -207,6 +207,7 @@ class _Figures:
         self.packed = not bool(runs["exclusive"].all())
         self.picked = bool((runs["phase"] == "confirm").all())
         """Whether a search picked the few configurations, which are no grid."""
+        self.replays = any(study.facts.get(config, {}).get("replays", False) for config in runs["config"].unique())
         self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts)
         self.highlight = list(self.table["config"].astype(str))[:6]
 
@@ -270,11 +271,11 @@ class _Figures:
                     ax = score_heatmap.plot(self.summary, value, x=pair[0], y=pair[1], packed=self.packed and "seconds" in value)
                     figures.append(self._drawn(f"heatmap-{value}", _figure(ax), what, T_INTERVAL))
         if grid:
-            for label, part in learning_rate_batch.slices(self.runs, lr, batch):
+            for label, part in learning_rate_batch.slices(self.runs, self.axes, lr, batch):
                 within = f"With {label}: " if label else ""
                 try:
                     found, p = learning_rate_batch.best_learning_rates(part, self.rng), learning_rate_batch.exponent(part)
-                    tradeoff = learning_rate_batch.batch_tradeoff(part, self.rng)
+                    tradeoff = learning_rate_batch.batch_tradeoff(part, self.rng, self.replays)
                 except AnalysisError as error:
                     sentences.append(f"{within}{error}")
                     continue

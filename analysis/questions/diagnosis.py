@@ -44,7 +44,6 @@ MANY_ENVS = 32
 """Per runner: a policy network of usual size gains little from more observations at once."""
 BUSY_GPU_PERCENT = 80.0
 """Above it a GPU is well used, as practical guides have it."""
-_ASYNCHRONOUS, _REPLAYING, _EPOCHS = frozenset({"impala", "appo"}), frozenset({"dqn", "sac"}), frozenset({"ppo"})
 
 COLLAPSED = 0.05
 """Of the largest entropy that the action space allows: of two actions, the other is then taken 6 times in 1000."""
@@ -75,7 +74,6 @@ class Facts:
     """What is known of a trial beside what it logged.
 
     Attributes:
-        algorithm: Its name: ppo, appo, impala, dqn, sac.
         num_env_runners: 0: the trial's own process samples.
         num_envs_per_env_runner: Environments of each.
         num_learners: 0: the trial's own process learns.
@@ -89,11 +87,12 @@ class Facts:
         action_dims: Of a Box. None: discrete or unknown.
         target: The environment's, a return; None if it has none.
         score: Of the final evaluation; None if unknown.
+        asynchronous: Whether the algorithm samples while it learns.
+        replays: Whether it learns from a replay buffer.
         kl_target: Of the algorithm; None for RLlib's default.
         replay_capacity: Env steps that its replay buffer holds; None if it has none, or is unknown.
     """
 
-    algorithm: str
     num_env_runners: int
     num_envs_per_env_runner: int
     num_learners: int = 0
@@ -107,8 +106,15 @@ class Facts:
     action_dims: int | None = None
     target: float | None = None
     score: float | None = None
+    asynchronous: bool = False
+    replays: bool = False
     kl_target: float | None = None
     replay_capacity: int | None = None
+
+    @property
+    def on_policy(self) -> bool:
+        """Whether the algorithm learns from what its newest policy sampled, and samples nothing meanwhile."""
+        return not self.asynchronous and not self.replays
 
     @property
     def env_processes(self) -> bool:
@@ -281,7 +287,7 @@ def _while_sampling(machine_percent: float | None, wall: Mapping[str, float], fa
     evaluates and reports. What is left of the mean is the sampling's.
     """
     aside = sum(wall[part] for part in ("learn", "evaluation", "logging"))
-    if machine_percent is None or facts.num_cpus is None or not facts.num_env_runners or facts.algorithm in _ASYNCHRONOUS:
+    if machine_percent is None or facts.num_cpus is None or not facts.num_env_runners or facts.asynchronous:
         return machine_percent
     if aside >= 1 - BALANCED_WITHIN:
         return None  # next to nothing is sampling
@@ -323,14 +329,14 @@ class _Time:
         if not too_many or load.runner_share is None:
             return False
         sampling = sum(self.parts[part] for part in ("env_step", "inference", "connectors", "waiting"))
-        if facts.algorithm in _ASYNCHRONOUS:  # its shares are the learner's, and runners always sample
+        if facts.asynchronous:  # its shares are the learner's, and runners always sample
             sampling = 1.0
         return (1 - load.runner_share) * sampling > MUCH_WITHOUT_A_CORE
 
     @property
     def step_ms(self) -> float | None:
         """Milliseconds of a runner per env step; None for asynchronous algorithms, whose shares are the learner's."""
-        if not self.load.rate or self.facts.algorithm in _ASYNCHRONOUS:
+        if not self.load.rate or self.facts.asynchronous:
             return None
         return 1000 * self.parts["env_step"] * max(1, self.facts.num_env_runners) / self.load.rate
 
@@ -391,7 +397,7 @@ def _for_env(time: _Time, facts: Facts) -> str:
             )
     if facts.vectorize_mode in ("sync", "async") and facts.has_vector_entry_point:
         advice.append("The environment steps all of a runner's at once itself: env.vectorize_mode=vector_entry_point.")
-    if time.parts["waiting"] >= MUCH_WAITING_SHARE and facts.algorithm in _EPOCHS:
+    if time.parts["waiting"] >= MUCH_WAITING_SHARE and facts.on_policy:
         advice.append("algorithm=appo does not wait for the slowest runner.")
     if not load.has_free_core:
         what_it_takes = "." if advice else ": it takes a faster simulator, or more cores."
@@ -412,19 +418,18 @@ def _for_inference(time: _Time, facts: Facts) -> str:
 
 def _for_transfer(time: _Time, facts: Facts) -> str:
     runners, envs, advice = facts.num_env_runners, facts.num_envs_per_env_runner, []
-    asynchronous = facts.algorithm in _ASYNCHRONOUS
     if runners > 1:
         advice.append(
             "Fewer runners with more environments each send the same steps in fewer pieces: "
             f"algorithm.env_runners.num_env_runners={runners // 2} algorithm.env_runners.num_envs_per_env_runner={2 * envs}."
         )
-    if 1 <= runners <= 2 and not asynchronous:
+    if 1 <= runners <= 2 and not facts.asynchronous:
         advice.append("Without remote runners no sample is sent at all: algorithm.env_runners.num_env_runners=0.")
-    if asynchronous:
+    if facts.asynchronous:
         advice.append("Longer fragments cost less a step (algorithm.env_runners.rollout_fragment_length).")
         if time.parts["sync"] > time.parts["transfer"]:
             advice.append("Weights can go out less often, at the price of staleness: algorithm.training.broadcast_interval.")
-    elif runners and facts.algorithm not in _REPLAYING:
+    elif runners and not facts.replays:
         advice.append("A larger batch has fewer rounds: algorithm.training.train_batch_size_per_learner (with its learning rate).")
     return " ".join(advice)
 
@@ -440,12 +445,12 @@ def _for_learner(time: _Time, facts: Facts) -> str:
             advice.append(f"A GPU is free for another learner: algorithm.learners.num_learners={max(1, facts.num_learners) + 1}.")
     elif facts.num_gpus >= 1:
         advice.append("A GPU is there and not used: algorithm.learners.num_gpus_per_learner=1.")
-    if facts.algorithm in _EPOCHS:
+    if facts.on_policy:
         advice.append(
             "Larger minibatches take fewer steps (algorithm.training.minibatch_size), fewer epochs use each batch less often "
             "(algorithm.training.num_epochs): both change learning, so compare scores."
         )
-    if facts.algorithm in _REPLAYING:
+    if facts.replays:
         advice.append("Fewer updates per env step: a lower algorithm.training.training_intensity. It changes learning, so compare scores.")
     if facts.num_gpus_per_learner == 0 and facts.num_gpus < 1 and load.idle_cores is not None and load.has_free_core:
         more = max(1, facts.num_learners) + 1
@@ -487,7 +492,7 @@ def _starved(time: _Time, facts: Facts) -> Bottleneck:
         advice.append("A process per environment is too many: env.vectorize_mode=sync, or fewer environments.")
     elif facts.num_env_runners > 1:
         # A synchronous algorithm learns while its runners rest.
-        learning = max(1, facts.num_learners) if facts.algorithm in _ASYNCHRONOUS else 0
+        learning = max(1, facts.num_learners) if facts.asynchronous else 0
         # If nothing else took the cores, a runner less at least.
         fewer = max(1, min(facts.num_env_runners - (0 if advice else 1), cores - learning))
         envs = -(-facts.num_env_runners * facts.num_envs_per_env_runner // fewer)
@@ -634,7 +639,7 @@ def _staleness(curves: Series) -> Signal | None:
 def _memory(curves: Series, facts: Facts) -> Signal | None:
     """A trend since the first quarter that is significant, large, and in every third alike: what levels off is a cache that fills."""
     steps, mib = _after(*_points(curves, "system/memory_mib"), 0.25)
-    if facts.algorithm in _REPLAYING:  # a buffer that fills is no leak
+    if facts.replays:  # a buffer that fills is no leak
         if facts.replay_capacity is None:
             return None
         steps, mib = steps[steps > facts.replay_capacity], mib[steps > facts.replay_capacity]
@@ -867,7 +872,7 @@ def facts_of(row: Mapping[Any, Any], known: Mapping[str, Any]) -> Facts:
         known: Others, which win.
     """
     counted = ("num_env_runners", "num_envs_per_env_runner", "num_learners")
-    names = ("algorithm", *counted, "num_gpus_per_learner", "vectorize_mode", "exclusive", "target", "score", "kl_target")
+    names = (*counted, "num_gpus_per_learner", "vectorize_mode", "exclusive", "target", "score", "kl_target")
     given = {name: row[name] for name in names if name in row and not pd.isna(row[name])}
     counts = {name: int(given[name]) for name in counted if name in given}
     defaults = {"num_env_runners": 0, "num_envs_per_env_runner": 1}

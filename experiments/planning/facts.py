@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 import psutil
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.impala import IMPALAConfig
 
 from experiments.config.schema import EnvSettings, HardwareSettings
 from experiments.planning.resources import Cluster
@@ -29,6 +30,9 @@ def facts_of(config: AlgorithmConfig, env: EnvSettings, hardware: HardwareSettin
         "has_vector_entry_point": has_vector_entry_point(env),
         "max_entropy": math.log(actions.n) if isinstance(actions, gym.spaces.Discrete) else None,
         "action_dims": int(np.prod(actions.shape)) if isinstance(actions, gym.spaces.Box) else None,
+        # Of its class: an algorithm may have any name.
+        "asynchronous": isinstance(config, IMPALAConfig),
+        "replays": hasattr(config, "replay_buffer_config"),
         "kl_target": getattr(config, "kl_target", None),
         "replay_capacity": int(replay["capacity"]) if replay else None,
         # Not what was declared: processes share the cores that there are.

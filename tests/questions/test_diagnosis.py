@@ -34,9 +34,7 @@ from tests.support.study_frames import make_curves, make_runs
 
 Curves = dict[str, list[tuple[float, float]]]
 
-LAPTOP = Facts(
-    "ppo", num_env_runners=2, num_envs_per_env_runner=4, vectorize_mode="sync", num_cpus=8, max_entropy=math.log(2), target=475.0
-)
+LAPTOP = Facts(num_env_runners=2, num_envs_per_env_runner=4, vectorize_mode="sync", num_cpus=8, max_entropy=math.log(2), target=475.0)
 IDLE = {"system/machine_cpu_percent": 30.0, "system/runner_cpu_share": 0.98, "throughput/env_steps_per_s": 1000.0}
 FULL = {"system/machine_cpu_percent": 99.0, "system/other_cpu_percent": 1.0, "system/runner_cpu_share": 0.4}
 
@@ -108,7 +106,7 @@ def test_processes_that_wait_for_a_core_are_starved() -> None:
     assert (found.name, found.share) == (STARVED, pytest.approx(0.6))
     assert "17 processes share 8 cores, which are busy 100% while runners sample; runners have one in 40%" in found.evidence
     assert "num_env_runners=8 algorithm.env_runners.num_envs_per_env_runner=2." in found.advice
-    impala = of(FULL, facts(algorithm="impala", num_env_runners=16, num_envs_per_env_runner=1), env_step=0.9)
+    impala = of(FULL, facts(asynchronous=True, num_env_runners=16, num_envs_per_env_runner=1), env_step=0.9)
     assert "num_env_runners=7 algorithm.env_runners.num_envs_per_env_runner=3." in impala.advice  # a core for the learner
 
 
@@ -167,7 +165,7 @@ def test_runners_that_lack_a_core_while_they_hardly_sample_are_not_what_holds_it
     found = of(busy, facts(num_cpus=2), **shares)
     assert found.name == TRANSFER
     assert "; other programs take 0.8 cores." in found.evidence
-    impala = of(busy, facts(algorithm="impala", num_cpus=2), **shares)  # its runners sample all the time
+    impala = of(busy, facts(asynchronous=True, num_cpus=2), **shares)  # its runners sample all the time
     assert impala.name == STARVED
 
 
@@ -228,7 +226,7 @@ def test_advice_for_inference_grows_the_vector_until_it_is_large() -> None:
 def test_advice_for_transfer_depends_on_the_algorithm() -> None:
     assert "num_env_runners=1 algorithm.env_runners.num_envs_per_env_runner=8" in of(transfer=0.9).advice
     assert "num_env_runners=0." in of(transfer=0.9).advice
-    impala = of(of_trial=facts(algorithm="impala"), transfer=0.2, sync=0.7).advice
+    impala = of(of_trial=facts(asynchronous=True), transfer=0.2, sync=0.7).advice
     assert "broadcast_interval" in impala
     assert "num_env_runners=0." not in impala
 
@@ -242,7 +240,7 @@ def test_advice_for_the_learner_depends_on_the_hardware_and_the_algorithm() -> N
     assert "the GPU is busy 30% of the time" in idle_gpu.evidence
     assert "Larger minibatches fill it" in idle_gpu.advice
     assert "fill it" not in of({**IDLE, "system/gpu_percent": 95.0}, on_gpu, learn=0.9).advice
-    assert "training_intensity" in of(of_trial=facts(algorithm="dqn"), learn=0.9).advice
+    assert "training_intensity" in of(of_trial=facts(replays=True), learn=0.9).advice
     assert "num_learners=2" in of(learn=0.9).advice
     full = of({**IDLE, "system/machine_cpu_percent": 97.0}, learn=0.9).advice
     assert "num_learners" not in full
@@ -410,9 +408,9 @@ def test_memory_that_levels_off_or_jumps_once_is_no_leak() -> None:
 
 def test_a_replay_buffer_that_fills_is_no_leak() -> None:
     values = {"system/memory_mib": 500.0 + 10 * np.arange(40)}
-    assert found_in(values, facts(algorithm="dqn")) == []
-    assert found_in(values, facts(algorithm="dqn", replay_capacity=150_000)) == []
-    assert found_in(values, facts(algorithm="dqn", replay_capacity=40_000)) == ["memory_growth"]
+    assert found_in(values, facts(replays=True)) == []
+    assert found_in(values, facts(replays=True, replay_capacity=150_000)) == []
+    assert found_in(values, facts(replays=True, replay_capacity=40_000)) == ["memory_growth"]
 
 
 def test_throughput_before_learning_begins_does_not_count() -> None:
@@ -496,6 +494,20 @@ def test_every_trial_of_a_study_has_a_row(study: tuple[pd.DataFrame, pd.DataFram
     assert table["health"].tolist() == ["ok"] * 4 + ["staleness", "too short to tell"]
     assert "num_env_runners=2." in table["advice"][0]
     assert of_study(runs.assign(run_id=pd.NA), curves.iloc[:0]).empty
+
+
+def test_an_algorithm_of_any_name_is_what_its_study_recorded(study: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    runs, curves = study
+    mine = runs.assign(algorithm="my_impala")
+    crowd = {**FULL, "system/machine_cpu_percent": 92.0}  # of which a synchronous algorithm's learner would have a part
+    full = {m: [(1000 * i, i, v) for i in range(1, 13)] for m, v in crowd.items()}
+    curves = pd.concat([curves, make_curves(mine, {("two", 0): full})], ignore_index=True).astype({"run_id": curves["run_id"].dtype})
+    facts = {"num_cpus": 2, "num_env_runners": 8}
+    recorded = {"two": {**facts, "asynchronous": True, "replays": False}}
+    assert of_study(mine, curves, recorded)["bottleneck"][3] == STARVED
+    assert of_study(mine, curves, {"two": {**facts, "replays": True, "replay_capacity": 1000}})["advice"][4].startswith(
+        "Fewer updates per env step"
+    )
 
 
 def test_seeds_are_counted_and_the_middle_one_speaks(study: tuple[pd.DataFrame, pd.DataFrame]) -> None:

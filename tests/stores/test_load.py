@@ -448,6 +448,19 @@ def test_a_study_from_before_repeats_has_one_run_of_each_seed(uri: str) -> None:
     assert study.runs["reproducible"].isna().all() and str(study.runs["reproducible"].dtype) == "boolean"
 
 
+def test_what_an_algorithm_does_is_recorded_and_of_older_studies_told_by_its_name(copied: Callable[[], Written], tmp_path: Path) -> None:
+    written = copied()
+    old, new = ({**planned(config, 0.1), "algorithm": name} for config, name in (("old", "impala"), ("new", "my_impala")))
+    new["facts"] = {"asynchronous": True, "replays": False, "num_cpus": 8}
+    study = written.study("mixed", "mixed/impala-cartpole", START_MS, {**PLAN, "study": "mixed", "configurations": [old, new]})
+    written.trial(study, "mixed/impala-cartpole", "old", 0, algorithm="impala")
+    found = load_study("mixed", uri_of(tmp_path)).facts
+    assert found == {"old": {"asynchronous": True, "replays": False}, "new": {"asynchronous": True, "replays": False, "num_cpus": 8}}
+    bare = written.study("bare", "bare/dqn-cartpole", START_MS)
+    written.trial(bare, "bare/dqn-cartpole", "only", 0, algorithm="dqn")
+    assert load_study("bare", uri_of(tmp_path)).facts == {"only": {"asynchronous": False, "replays": True}}
+
+
 def test_only_the_metrics_that_are_asked_for_are_read(uri: str) -> None:
     curves = load_study("lr", uri, metrics=["train/return_mean"]).curves
     assert curves["value"].tolist() == [5.0]
