@@ -26,10 +26,11 @@ from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, caveats, closing_table, recommended_command, without_episodes
 from analysis.document.command_line import settings_of
 from analysis.document.sections import across, by_env
-from analysis.document.wording import FORMS
 from analysis.load import Study, load_study
 from analysis.questions.convergence import SPEEDS, concluding, is_measured
+from analysis.questions.labels import FORMS
 from analysis.questions.search import seeds_named, spent
+from analysis.stores.attach import attach
 
 SEED = 0
 """Of the draws behind a report: the same study gives the same report."""
@@ -151,8 +152,6 @@ def publish(study: Study, path: Path) -> tuple[Report, str]:
     Returns:
         The report, and why MLflow does not have it; empty if it does.
     """
-    from experiments.tracking.report import attach
-
     report = build(study)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report.html, encoding="utf-8")

@@ -25,10 +25,10 @@ from experiments.config.output_dir import check_writable
 from experiments.config.schema import SuiteConfig, parse
 from experiments.config.space import points
 from experiments.config.trial_config import Compose
+from experiments.metrics import INDEX_EXPERIMENT, Tag
 from experiments.tracking import views
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import STUDY_FOLDER, Store, check_store, store_uri
-from experiments.tracking.writer import STUDY_RUN
+from experiments.tracking.store import Store, check_store, store_uri
 
 STORE_WAIT_S = 10.0
 """How long a server may take to say where a study's folder is."""
@@ -143,7 +143,7 @@ def run(compose: Compose) -> int:
 def _conclusions(outcome: Any, exclusive: bool) -> list[Any]:
     """The closing table and the answers; why there are none, if they cannot be drawn."""
     from analysis.document.answer import answers, closing_table
-    from experiments.study.progress import outcome_table
+    from analysis.document.terminal import outcome_table
 
     if outcome.runs.empty:
         return ["answer      none: no trial has started"]
@@ -228,8 +228,8 @@ def _folder_of(resume: str, uri: str, output_dir: Path) -> Path:
     if uri.startswith("sqlite") and not database.exists():
         raise ConfigurationError(f"resume={resume}: there is no store {database}. Name the study's: output_dir=/path, or tracking.uri=...")
     store = Store(uri, output_dir / "mlartifacts", STORE_WAIT_S)
-    found = store.tag_of(resume, STUDY_FOLDER)
-    if found is None and (study_run := store.tag_of(resume, STUDY_RUN)):
+    found = store.tag_of(resume, Tag.STUDY_FOLDER)
+    if found is None and (study_run := store.tag_of(resume, Tag.STUDY_RUN)):
         raise ConfigurationError(f"resume={resume}: is the run of a trial. Name its study's: resume={study_run}.")
     if found is None:
         raise ConfigurationError(
@@ -243,8 +243,6 @@ def _folder_of(resume: str, uri: str, output_dir: Path) -> Path:
 
 def _where(plan: Any, outcome: Any, uri: str, resume: str) -> list[str]:
     """Where the results are and how to open them."""
-    from experiments.tracking.listener import INDEX_EXPERIMENT
-
     lines = []
     if outcome.limit:
         lines.append(f"limit       {outcome.limit} ended the study after {len(outcome.outcomes)} trials, of which all results are kept")

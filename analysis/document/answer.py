@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.document.wording import code, named, trials_named, with_interval
+from analysis.document.repeats import sameness
 from analysis.questions.convergence import MEASURES, concluding, is_measured, replicates, summarise
 from analysis.questions.decision import Decision, decide
-from analysis.questions.repeats import sameness
+from analysis.questions.labels import code, named, trials_named, with_interval
 from analysis.stats.seeds import share_interval
 
 FEW_SEEDS = 5

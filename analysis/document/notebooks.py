@@ -20,12 +20,13 @@ from matplotlib.figure import Figure
 
 from analysis import AnalysisError
 from analysis.document.answer import answers, recommended_command
-from analysis.document.sections import Section, by_env
-from analysis.document.wording import code, named, with_interval
+from analysis.document.parts import Section
+from analysis.document.sections import by_env
 from analysis.load import Study
 from analysis.plots.text import rate, readable
 from analysis.questions import learning_rate_batch as scaling
 from analysis.questions import throughput
+from analysis.questions.labels import code, named, with_interval
 from analysis.questions.search import seeds_named
 
 FOLDER = Path(__file__).resolve().parent.parent

@@ -20,8 +20,8 @@ from scipy import special
 from scipy.interpolate import CubicSpline
 
 from analysis import AnalysisError
-from analysis.document.wording import WORDS
 from analysis.questions.convergence import replicates
+from analysis.questions.labels import WORDS
 from analysis.stats.seeds import CONFIDENCE, Array, moderated_intervals
 
 RULES: Mapping[str, float] = {"constant": 0.0, "square root": 0.5, "linear": 1.0}

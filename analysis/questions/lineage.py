@@ -6,7 +6,7 @@ checkpoint of its parent, and a member is known by its seed.
 
 import pandas as pd
 
-from analysis.document.wording import FORMS, code
+from analysis.questions.labels import FORMS, code
 
 _GENERATION = r" g=(\d+)$"
 _ENDED = ("finished", "failed")

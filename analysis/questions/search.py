@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.document.wording import FORMS, WORDS, code, with_interval
 from analysis.questions.convergence import by_seed, conclusive, replicates
+from analysis.questions.labels import FORMS, WORDS, code, with_interval
 from analysis.questions.lineage import is_population, lineage, settings
 from analysis.stats.seeds import moderated_intervals
 

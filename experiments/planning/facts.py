@@ -16,7 +16,7 @@ from experiments.rllib.building import has_vector_entry_point, spaces
 
 
 def facts_of(config: AlgorithmConfig, env: EnvSettings, hardware: HardwareSettings, cluster: Cluster) -> dict[str, Any]:
-    """Facts under the names of `analysis.questions.diagnosis.Facts`, as JSON can hold them.
+    """Facts under the names of `analysis.questions.facts.Facts`, as JSON can hold them.
 
     Args:
         config: RLlib's, of the configuration.

@@ -30,6 +30,7 @@ from rich.console import Console
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import Asha, HardwareSettings, Median
 from experiments.config.trial_config import TrialConfig
+from experiments.metrics import INDEX_EXPERIMENT, Tag
 from experiments.planning import resources
 from experiments.planning.plan import Plan
 from experiments.planning.search_plan import SearchPlan
@@ -45,9 +46,9 @@ from experiments.study.process_reuse import ReuseUnlessWorn
 from experiments.study.progress import ProgressCallback
 from experiments.study.searcher import AgendaSearcher
 from experiments.study.watchdog import Watchdog
-from experiments.tracking.listener import INDEX_EXPERIMENT, STUDY_KEY, TrackingCallback, provenance_of
+from experiments.tracking.listener import STUDY_KEY, TrackingCallback, provenance_of
 from experiments.tracking.provenance_changes import changes
-from experiments.tracking.store import STUDY_FOLDER, Store, num_writers, store_uri
+from experiments.tracking.store import Store, num_writers, store_uri
 from experiments.tracking.writer import Writer
 from experiments.trial.folder import Report, Restart
 from experiments.trial.measured import BUNDLES, MeasuredTrial
@@ -295,7 +296,7 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, re
 
 def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyFolder) -> set[str]:
     try:
-        return connect().finished_trials(INDEX_EXPERIMENT, {STUDY_FOLDER: str(folder.path)}, plan.experiment)
+        return connect().finished_trials(INDEX_EXPERIMENT, {Tag.STUDY_FOLDER: str(folder.path)}, plan.experiment)
     except Exception:  # noqa: BLE001  # whatever MLflow raises: all is delivered then, which changes nothing where it was before
         return set()
 

@@ -13,7 +13,7 @@ import yaml
 
 from experiments.config.errors import first_line
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import METRICS
+from experiments.metrics import INDEX_EXPERIMENT, METRICS, Tag
 from experiments.planning.plan import Plan
 from experiments.planning.search_plan import SearchPlan
 from experiments.rllib.building import promises_bits
@@ -21,13 +21,9 @@ from experiments.search.strategy import STOPPED, Ended
 from experiments.study.driver_callback import DriverCallback, config_of
 from experiments.study.folder import StudyFolder
 from experiments.tracking import provenance, views
-from experiments.tracking.store import STUDY_FOLDER
-from experiments.tracking.writer import STUDY_RUN, Writer
+from experiments.tracking.writer import Writer
 from experiments.trial.folder import Report
 from experiments.trial.trainable import AT_MS, FAILURE, REPRODUCIBLE, RESTARTS, STEP, UNSAVED, WEIGHTS
-
-INDEX_EXPERIMENT = "studies"
-"""The MLflow experiment with a run per execution of a study."""
 
 STUDY_KEY = "study"
 
@@ -61,19 +57,19 @@ class TrackingCallback(DriverCallback):
         self._set_views()
         params = plan.study_params()
         # Tags, since a resume may find another machine, and parameters never change.
-        here = {"exclusive": _word(plan.exclusive), **{name: str(params.pop(name)) for name in ("concurrency", "cluster")}}
+        here = {Tag.EXCLUSIVE: _word(plan.exclusive), **{name: str(params.pop(name)) for name in ("concurrency", "cluster")}}
         tags = {
-            "kind": "study",
-            "study": plan.study,
-            "algorithm": plan.algorithms,
-            "env": plan.envs,
-            "hardware": plan.hardware,
+            Tag.KIND: "study",
+            Tag.STUDY: plan.study,
+            Tag.ALGORITHM: plan.algorithms,
+            Tag.ENV: plan.envs,
+            Tag.HARDWARE: plan.hardware,
             **here,
-            STUDY_FOLDER: str(self.folder.path),
-            "mlflow.note.content": f"**Question.** {plan.question}\n\n**Trials.** {plan.summary()}",
+            Tag.STUDY_FOLDER: str(self.folder.path),
+            Tag.NOTE: f"**Question.** {plan.question}\n\n**Trials.** {plan.summary()}",
             **_source_tags(),
         }
-        self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (STUDY_FOLDER,), not self.resumed)
+        self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (Tag.STUDY_FOLDER,), not self.resumed)
         self.writer.put("log_params", STUDY_KEY, params)
         if self.resumed:
             self.writer.put("set_tags", STUDY_KEY, here)
@@ -98,7 +94,7 @@ class TrackingCallback(DriverCallback):
         for report in reports:
             self._put_report(key, report.metrics, report.env_steps, report.at_ms)
         if reports and reports[-1].done:
-            self.writer.put("set_tags", key, {"weights": reports[-1].weights})
+            self.writer.put("set_tags", key, {Tag.WEIGHTS: reports[-1].weights})
             self._end(key, "FINISHED")
 
     def end_earlier(self, config: TrialConfig, outcome: Ended) -> None:
@@ -113,7 +109,7 @@ class TrackingCallback(DriverCallback):
         """Make or find the trial's run."""
         self._open(config_of(trial))
         if self.resumed and not self.plan.exclusive:  # whatever it was before
-            self.writer.put("set_tags", config_of(trial).folder_name, {"exclusive": "false"})
+            self.writer.put("set_tags", config_of(trial).folder_name, {Tag.EXCLUSIVE: "false"})
 
     def _open(self, config: TrialConfig) -> None:
         key = config.folder_name
@@ -123,24 +119,24 @@ class TrackingCallback(DriverCallback):
         self.configs[key] = config
         self.open_keys.add(key)
         tags = {
-            "kind": "trial",
-            "study": self.plan.study,
-            "algorithm": config.algorithm["name"],
-            "env": config.env.name,
-            "hardware": self.plan.hardware,
-            "config": config.label,
-            "config_id": config.config_id,
-            "seed": str(config.seed),
-            "repeat": str(config.repeat),
-            "phase": config.phase,
-            "exclusive": _word(self.plan.exclusive),
-            "exploratory": _word(config.exploratory),
-            "trial_id": key,
-            **({"parent": config.start.trial, "copied": _word(config.start.copied)} if config.start else {}),
-            STUDY_RUN: STUDY_KEY,
+            Tag.KIND: "trial",
+            Tag.STUDY: self.plan.study,
+            Tag.ALGORITHM: config.algorithm["name"],
+            Tag.ENV: config.env.name,
+            Tag.HARDWARE: self.plan.hardware,
+            Tag.CONFIG: config.label,
+            Tag.CONFIG_ID: config.config_id,
+            Tag.SEED: str(config.seed),
+            Tag.REPEAT: str(config.repeat),
+            Tag.PHASE: config.phase,
+            Tag.EXCLUSIVE: _word(self.plan.exclusive),
+            Tag.EXPLORATORY: _word(config.exploratory),
+            Tag.TRIAL_ID: key,
+            **({Tag.PARENT: config.start.trial, Tag.COPIED: _word(config.start.copied)} if config.start else {}),
+            Tag.STUDY_RUN: STUDY_KEY,
             **_source_tags(),
         }
-        identity = (STUDY_RUN, "trial_id")
+        identity = (Tag.STUDY_RUN, Tag.TRIAL_ID)
         self.writer.put("open_run", key, self.plan.experiment, config.name, _now_ms(), tags, identity, not self.resumed)
         self.writer.put("log_params", key, self.plan.trial_params(config))
         resolved, now = config.to_mapping(), provenance_of(self.plan)
@@ -160,7 +156,7 @@ class TrackingCallback(DriverCallback):
             self._put_report(key, result, int(result[STEP]), int(result[AT_MS]))
         self._tell(key, result[RESTARTS], result[REPRODUCIBLE])
         if result[UNSAVED]:
-            self.writer.put("set_tags", key, {"unsaved": result[UNSAVED][:500]})
+            self.writer.put("set_tags", key, {Tag.UNSAVED: result[UNSAVED][:500]})
 
     def _put_report(self, key: str, metrics: Mapping[str, Any], step: int, at_ms: int) -> None:
         if step <= self.last_steps[key]:
@@ -174,13 +170,13 @@ class TrackingCallback(DriverCallback):
     def _tell(self, key: str, restarts: int, reproducible: bool) -> None:
         if self.told.get(key) != (restarts, reproducible):
             self.told[key] = restarts, reproducible
-            self.writer.put("set_tags", key, {"restarts": str(restarts), "reproducible": _word(reproducible)})
+            self.writer.put("set_tags", key, {Tag.RESTARTS: str(restarts), Tag.REPRODUCIBLE: _word(reproducible)})
 
     def on_finish(self, trial: Any) -> None:
         """End the run of a finished trial."""
         key = config_of(trial).folder_name
-        tags = {"weights": trial.last_result[WEIGHTS]}
-        self.writer.put("set_tags", key, {**tags, "failure": ""} if self.resumed else tags)
+        tags = {Tag.WEIGHTS: trial.last_result[WEIGHTS]}
+        self.writer.put("set_tags", key, {**tags, Tag.FAILURE: ""} if self.resumed else tags)
         self._end(key, "FINISHED")
 
     def on_early_stop(self, trial: Any) -> None:
@@ -193,11 +189,11 @@ class TrackingCallback(DriverCallback):
         self._failed(config_of(trial).folder_name, reason)
 
     def _stopped(self, key: str, env_steps: int) -> None:
-        self.writer.put("set_tags", key, {"stopped_at_env_steps": str(env_steps)})
+        self.writer.put("set_tags", key, {Tag.STOPPED_AT: str(env_steps)})
         self._end(key, "FINISHED")
 
     def _failed(self, key: str, reason: str) -> None:
-        self.writer.put("set_tags", key, {"failure": reason})
+        self.writer.put("set_tags", key, {Tag.FAILURE: reason})
         self._end(key, "FAILED")
 
     def _end(self, key: str, status: str) -> None:
@@ -232,7 +228,7 @@ class TrackingCallback(DriverCallback):
             self._end(key, "KILLED")
         if isinstance(self.plan, SearchPlan):  # which has grown since
             self._set_views()
-            self.writer.put("set_tags", STUDY_KEY, {"limit": limit})
+            self.writer.put("set_tags", STUDY_KEY, {Tag.LIMIT: limit})
             self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(self.plan.record(), indent=1)})
         try:
             self._conclude(runs)
@@ -249,7 +245,7 @@ class TrackingCallback(DriverCallback):
         table = closing_table(runs, list(self.plan.record()["axes"]))
         note = "\n\n".join([f"**Question.** {self.plan.question}", *(f"**Answer.** {a.markdown()}" for a in found)])
         chosen = ", ".join(a.decision.chosen for a in found if a.decision.chosen)
-        self.writer.put("set_tags", STUDY_KEY, {"mlflow.note.content": note, "best": chosen})
+        self.writer.put("set_tags", STUDY_KEY, {Tag.NOTE: note, Tag.BEST: chosen})
         self.writer.put("log_table", STUDY_KEY, table.astype(object).where(table.notna(), None).to_dict("list"), "configurations.json")
         if len(found) == 1 and found[0].decision.chosen:
             self.writer.put("log_metrics", STUDY_KEY, best_metrics(table), 0, _now_ms())
@@ -261,10 +257,10 @@ def provenance_of(plan: Plan) -> dict[str, Any]:
 
 
 def _source_tags() -> dict[str, str]:
-    tags = {"mlflow.source.name": provenance.command_line()[:500], "mlflow.source.type": "LOCAL"}
+    tags = {Tag.COMMAND: provenance.command_line()[:500], "mlflow.source.type": "LOCAL"}
     git = provenance.git_state()
     if git.commit:
-        tags["mlflow.source.git.commit"] = git.commit
+        tags[Tag.COMMIT] = git.commit
         tags["git_dirty"] = _word(bool(git.dirty_diff))
     return tags
 

@@ -23,9 +23,12 @@ from pandas.testing import assert_frame_equal
 from analysis import AnalysisError
 from analysis.load import CURVE_METRICS, load_study
 from analysis.stores import server as server_module
+from analysis.stores.address import without_password
+from analysis.stores.attach import attach
 from analysis.stores.cache import CACHE_DIR
 from analysis.stores.records import Run
 from analysis.stores.server import ServerStore
+from analysis.stores.sqlite import SqliteStore
 from experiments.tracking.store import Store
 
 START_MS = 1_800_000_000_000
@@ -659,6 +662,37 @@ def test_a_file_that_is_no_store_of_mlflow_is_refused(content: str, tmp_path: Pa
             database.execute("CREATE TABLE runs (run_uuid TEXT)")
     with pytest.raises(AnalysisError, match="cannot be read as an MLflow store"):
         load_study(None, uri_of(tmp_path))
+
+
+def test_a_report_and_its_figures_are_attached_to_the_studys_run(copied: Callable[[], Written], tmp_path: Path) -> None:
+    written = copied()
+    study = written.study("reported", "reported/ppo-cartpole", START_MS)
+    assert attach("<p>It works.</p>", {"seeds.svg": b"<svg/>"}, study, uri_of(tmp_path)) == ""
+    (run,) = SqliteStore(tmp_path / "mlflow.db").runs("studies")
+    assert SqliteStore(tmp_path / "mlflow.db").text(run, "report.html") == "<p>It works.</p>"
+    assert SqliteStore(tmp_path / "mlflow.db").text(run, "figures/seeds.svg") == "<svg/>"
+
+
+def test_a_store_that_does_not_take_a_report_says_why_without_its_password(copied: Callable[[], Written], tmp_path: Path) -> None:
+    copied()
+    assert "Run with id=none not found" in attach("", {}, "none", uri_of(tmp_path))
+    refused = attach("", {}, "none", "http://me:secret@127.0.0.1:9")
+    assert refused.startswith("http://***@127.0.0.1:9: ") and "refused" in refused and "secret" not in refused
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("http://me:secret@host:5000/path", "http://***@host:5000/path"),
+        ("https://token@host", "https://***@host"),
+        ("http://me:se@cret@host", "http://***@host"),
+        ("http://host:5000", "http://host:5000"),
+        ("sqlite:////a/b@c.db", "sqlite:////a/b@c.db"),
+        ("mlflow.db", "mlflow.db"),
+    ],
+)
+def test_an_address_is_shown_without_its_credentials(uri: str, shown: str) -> None:
+    assert without_password(uri) == shown
 
 
 @pytest.mark.parametrize("uri", ["outputs/mlflow.db", "postgresql://me:secret@host/mlflow", "file:///mlruns"])

@@ -5,9 +5,10 @@ import pytest
 from rich.console import Console
 
 from analysis.document.answer import closing_table
+from analysis.document.terminal import outcome_table
 from experiments.planning.plan import Plan
 from experiments.study.outcomes import TrialOutcome, runs_of
-from experiments.study.progress import ProgressCallback, duration, failures, outcome_table, plan_table
+from experiments.study.progress import ProgressCallback, duration, failures, plan_table
 from tests.support.suite import PlanOf
 
 

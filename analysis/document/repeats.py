@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analysis.document.wording import FORMS, WORDS, code, named, trials_named
+from analysis.questions.labels import FORMS, WORDS, code, named, trials_named
 from analysis.questions.reproducibility import bit_exactness, repeat_differences
 
 GROUP = 5
