@@ -16,9 +16,9 @@ from analysis import AnalysisError
 from analysis.questions.labels import trials_named
 from analysis.stores.address import without_password
 from analysis.stores.cache import default_folder
-from analysis.stores.records import Points, Run, Store
-from analysis.stores.server import ServerStore
-from analysis.stores.sqlite import SqliteStore
+from analysis.stores.records import Points, Reader, Run
+from analysis.stores.server import ServerReader
+from analysis.stores.sqlite import SqliteReader
 from experiments.metrics import INDEX_EXPERIMENT, METRICS, Tag
 
 FINAL = {name.removeprefix("final/"): name for name in METRICS if name.startswith("final/")}
@@ -142,6 +142,10 @@ class Study:
         columns = ["run_id", "config", "seed", "repeat", "status", "failure"]
         return self.runs.loc[self.runs["status"] != "finished", columns].reset_index(drop=True)
 
+    def replays(self, runs: pd.DataFrame) -> bool:
+        """Whether an algorithm of some of its runs learns from a replay buffer."""
+        return any(self.facts.get(config, {}).get("replays", False) for config in runs["config"].unique())
+
     def gaps(self) -> list[str]:
         """The trials that did not finish, a sentence for each cause: `2 of 45 trials failed (out of memory): lr=0.03 b=512 s=1, ...`."""
         words = {
@@ -165,7 +169,7 @@ def load_study(
 ) -> Study:
     """Read a study.
 
-    Reading never writes to the store and never holds up a study that is running. What a tracking server gives is kept in a local cache,
+    Reading never writes to the store and never blocks a study that is running. What a tracking server gives is kept in a local cache,
     which notices when there is more to read.
 
     Args:
@@ -236,12 +240,12 @@ def _embedded_store() -> str:
     return f"sqlite:///{found / 'outputs' / 'mlflow.db'}"
 
 
-def _open(uri: str, cache_dir: Path) -> Store:
+def _open(uri: str, cache_dir: Path) -> Reader:
     scheme = urlparse(uri).scheme
     if scheme in ("http", "https"):
-        return ServerStore(uri, cache_dir)
+        return ServerReader(uri, cache_dir)
     if uri.startswith("sqlite:///"):
-        return SqliteStore(Path(uri.removeprefix("sqlite:///")))
+        return SqliteReader(Path(uri.removeprefix("sqlite:///")))
     raise AnalysisError(
         f"tracking_uri={without_password(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: for any other store, start "
         "`mlflow server` on it and name the server."

@@ -171,10 +171,11 @@ def comparison(part: Part) -> Section:
         for name in ("config_a", "config_b"):
             pairs[name] = pd.Categorical(pairs[name], categories=best_first, ordered=True)
         measure = {"score": "a higher score", "env_steps_to_target": "fewer env steps to target"}[part.decision.measure]
-        what = f"The chance that a run of the row's configuration has {measure} than one of the column's; framed: told apart (Holm, 5%)."
+        what = f"The chance that a run of the row's configuration has {measure} than one of the column's; "
+        what += "framed: significantly different (Holm, 5%)."
         what += f" The best {MOST_IN_MATRIX}." if len(part.decision.order) > MOST_IN_MATRIX else ""
         figures.append(part.drawn("improvement", figure_of(improvement_matrix.plot(pairs)), what, ""))
-    return Section("comparison", "Who beats whom", (), tuple(figures))
+    return Section("comparison", "Pairwise comparisons", (), tuple(figures))
 
 
 def same_learning(part: Part) -> Section:

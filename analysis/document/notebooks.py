@@ -21,13 +21,13 @@ from matplotlib.figure import Figure
 from analysis import AnalysisError
 from analysis.document.answer import answers, recommended_command
 from analysis.document.parts import Section
+from analysis.document.search import seeds_named
 from analysis.document.sections import by_env
 from analysis.load import Study
 from analysis.plots.text import rate, readable
 from analysis.questions import learning_rate_batch as scaling
 from analysis.questions import throughput
 from analysis.questions.labels import code, named, with_interval
-from analysis.questions.search import seeds_named
 
 FOLDER = Path(__file__).resolve().parent.parent
 DPI = 110
@@ -200,8 +200,7 @@ def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
             label = " ".join(word for word in (str(env) if study.runs["env"].nunique() > 1 else "", within) if word)
             try:
                 best, exponent = scaling.best_learning_rates(runs, rng), scaling.exponent(runs)
-                replays = any(study.facts[config]["replays"] for config in runs["config"].unique())
-                parts.append(LrBatch(label, runs, best, exponent, scaling.batch_tradeoff(runs, rng, replays)))
+                parts.append(LrBatch(label, runs, best, exponent, scaling.batch_tradeoff(runs, rng, study.replays(runs))))
             except AnalysisError as error:
                 say(f"{label}: {error}" if label else error)
     return parts

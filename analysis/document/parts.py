@@ -63,7 +63,7 @@ class Part:
         self.packed = not bool(runs["exclusive"].all())
         self.picked = bool((runs["phase"] == "confirm").all())
         """Whether a search picked the few configurations, which are no grid."""
-        self.replays = any(study.facts.get(config, {}).get("replays", False) for config in runs["config"].unique())
+        self.replays = study.replays(runs)
         self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts)
         self.highlight = list(self.table["config"].astype(str))[:6]
 

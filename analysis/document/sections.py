@@ -5,13 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.document import learning, speed
-from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
+from analysis.document import learning, search, speed
+from analysis.document.parts import Part, Section
 from analysis.load import Study
-from analysis.plots import lineage as family
-from analysis.plots import search_confirmed, search_progress, style
-from analysis.questions import convergence, lineage
-from analysis.questions import search as search_results
+from analysis.questions import convergence
+from analysis.questions.labels import interval_of, shown
+from analysis.questions.lineage import is_population
 
 
 def by_env(study: Study, rng: np.random.Generator) -> dict[str, list[Section]]:
@@ -40,7 +39,7 @@ def across(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) ->
     words = {"iqm": "interquartile mean", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
     sentences = []
     for row in found.to_dict("records"):
-        numbers = [f"{w} {row[m]:.2f} [{row[f'{m}_low']:.2f}, {row[f'{m}_high']:.2f}]" for m, w in words.items()]
+        numbers = [f"{word} {shown(interval_of(row, measure), '.2f')}" for measure, word in words.items()]
         sentences.append(
             f"`{row['setting']}`: {', '.join(numbers)}; {row['num_envs']} environments, {row['num_seeds']} seeds each or more."
         )
@@ -61,8 +60,8 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
         The sections that have something to show. Those of a search come first; all others rest on the trials that confirm what it found.
         Where a fixed design was confirmed, what compares its settings rests on its own trials.
     """
-    first = [_search(study, runs)] if runs["exploratory"].any() else []
-    first += [_lineage(study, runs)] if lineage.is_population(runs) else []
+    first = [search.search(study, runs)] if runs["exploratory"].any() else []
+    first += [search.lineage(study, runs)] if is_population(runs) else []
     design, runs = convergence.design(runs), convergence.concluding(runs)
     if not (convergence.replicates(runs)["status"] == "finished").any():
         return first
@@ -84,41 +83,3 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
             speed.health(part),
         ]
     return [*first, *(section for section in found if section.figures or section.sentences)]
-
-
-def _search(study: Study, runs: pd.DataFrame) -> Section:
-    """What a search found on an environment."""
-    sentences = search_results.sentences(runs, study.curves, study.base, study.objectives)
-    return Section("search", "What the search found", tuple(sentences), tuple(_search_figures(study, runs)))
-
-
-def _search_figures(study: Study, runs: pd.DataFrame) -> list[Drawn]:
-    progress, confirmed = search_results.progress(runs, study.curves), search_results.winners_curse(runs, study.base)
-    target = float(runs["target"].iloc[0])
-    ax = search_progress.plot(progress, confirmed, None if np.isnan(target) else target)
-    members = lineage.is_population(runs)
-    seeds = runs[runs["exploratory"].astype(bool)].groupby("config", observed=True)["seed"].nunique()
-    known = confirmed.loc[confirmed["num_seeds"] > 0, "num_seeds"]
-    each = "a generation of a member each" if members else f"{search_results.how_many(seeds, 'seed')} per configuration"
-    what = f"What the trials of the search came to ({each}), against the env steps spent by then"
-    if known.empty:
-        return [Drawn("search-progress", figure_of(ax), f"{what}. {style.caption(study.name, seeds, '')}")]
-    caption = style.caption(study.name, known, T_INTERVAL)
-    curse = "The winner's curse: mean score in the search, over the seeds that finished there, against mean score on held-out seeds."
-    if members:
-        curse = (
-            "Mean score of the members that ended with a configuration, whose weights may have gone through others, against mean score "
-            "from scratch with this configuration alone, on held-out seeds."
-        )
-    return [
-        Drawn("search-progress", figure_of(ax), f"{what}; at the right, what was confirmed on held-out seeds. {caption}"),
-        Drawn("search-confirmed", figure_of(search_confirmed.plot(confirmed)), f"{curse} {caption}"),
-    ]
-
-
-def _lineage(study: Study, runs: pd.DataFrame) -> Section:
-    """How the members of a population came to what they are."""
-    tree = lineage.lineage(runs)
-    caption = f"What each member came to, generation by generation. Study {study.name}; a seed per member; no intervals."
-    drawn = Drawn("lineage", figure_of(family.plot(tree)), caption)
-    return Section("lineage", "Who was copied from whom", tuple(lineage.sentences(tree)), (drawn,))

@@ -23,7 +23,7 @@ def outcome_table(summary: pd.DataFrame, exclusive: bool) -> Table:
         header_style="bold",
         pad_edge=False,
         caption="score: interquartile mean over seeds; env steps to target: mean, seeds that never hold it counted with the budget (>=); "
-        "95% intervals; * cannot be told apart from the best" + ("" if exclusive else "; env steps/s with trials side by side"),
+        "95% intervals; * not significantly different from the best" + ("" if exclusive else "; env steps/s with trials side by side"),
         caption_justify="left",
     )
     for name in ("", "configuration", "seeds", "score", "at target", "env steps to target", "env steps/s"):
@@ -51,7 +51,7 @@ def outcome_table(summary: pd.DataFrame, exclusive: bool) -> Table:
 
 def _speed_table(summary: pd.DataFrame) -> Table:
     """The closing table of a study of throughput."""
-    caption = "geometric means over seeds, 95% intervals; * cannot be told apart from the fastest"
+    caption = "geometric means over seeds, 95% intervals; * not significantly different from the fastest"
     table = Table(box=None, header_style="bold", pad_edge=False, caption=caption, caption_justify="left")
     for name in ("", "configuration", "seeds", "env steps/s", "trained steps/s"):
         table.add_column(name, justify="left" if name in ("", "configuration") else "right", no_wrap=True)

@@ -8,7 +8,7 @@ import pandas as pd
 from analysis.plots.text import setting
 from analysis.questions.bottleneck import UNKNOWN
 from analysis.questions.diagnosis import by_configuration
-from analysis.questions.health import Signal
+from analysis.questions.health import HealthSignal
 from analysis.questions.labels import code, named, trials_named
 
 
@@ -23,7 +23,7 @@ def within(settings: Mapping[str, object]) -> str:
 
 
 def limits_sentence(table: pd.DataFrame, counts: Mapping[int, str], units: str) -> str:
-    """What holds configurations up that differ in a count alone: a sentence; "" if that is unknown.
+    """The bottlenecks of configurations that differ in a count alone: a sentence; "" if that is unknown.
 
     Args:
         table: As `of_study` gives it.
@@ -40,7 +40,7 @@ def limits_sentence(table: pd.DataFrame, counts: Mapping[int, str], units: str) 
     if all(name == UNKNOWN for name, _ in found):
         return ""
     told = ", ".join(f"{name} with {' and '.join(', '.join(map(str, those)).rsplit(', ', 1))}" for name, those in found)
-    return f"What holds it up as {units} are added: {told}."
+    return f"The bottleneck as {units} are added: {told}."
 
 
 def bottleneck_sentences(table: pd.DataFrame) -> list[str]:
@@ -84,5 +84,5 @@ def health_sentences(table: pd.DataFrame) -> list[str]:
     return found
 
 
-def _signal(signals: Sequence[Signal], key: str, harmless: bool) -> Signal | None:
+def _signal(signals: Sequence[HealthSignal], key: str, harmless: bool) -> HealthSignal | None:
     return next((signal for signal in signals if signal.key == key and signal.harmless == harmless), None)

@@ -38,7 +38,7 @@ BUSY_GPU_PERCENT = 80.0
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What holds a run up.
+    """What limits the speed of a trial.
 
     Attributes:
         name: env-bound, inference-bound, transfer-bound, learner-bound, starved, balanced, or unknown: too little was logged.
@@ -60,7 +60,7 @@ class Bottleneck:
 
 
 def bottleneck(shares: Mapping[str, float], facts: Facts, measured: Mapping[str, float] | None = None) -> Bottleneck:
-    """Name what holds a run up.
+    """Name what limits the speed of a trial.
 
     The rules, in this order:
 

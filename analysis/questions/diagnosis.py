@@ -10,11 +10,11 @@ import pandas as pd
 
 from analysis.questions.bottleneck import UNKNOWN, Bottleneck, bottleneck
 from analysis.questions.facts import Facts
-from analysis.questions.health import Series, Signal, health, health_tag, points_of
+from analysis.questions.health import HealthSignal, Series, health, health_tag, points_of
 from experiments.metrics import TIME_PARTS
 
 
-def diagnose(curves: Series, facts: Facts) -> tuple[Bottleneck, list[Signal]]:
+def diagnose(curves: Series, facts: Facts) -> tuple[Bottleneck, list[HealthSignal]]:
     """Bottleneck and health of one run.
 
     Args:

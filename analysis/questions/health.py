@@ -44,7 +44,7 @@ FEWEST = {"entropy": 3, "kl": 5, "explosion": 6, "staleness": 3, "memory": 12, "
 
 
 @dataclass(frozen=True)
-class Signal:
+class HealthSignal:
     """Something about a run's health.
 
     Attributes:
@@ -60,7 +60,7 @@ class Signal:
     harmless: bool = False
 
 
-def health(curves: Series, facts: Facts) -> list[Signal]:
+def health(curves: Series, facts: Facts) -> list[HealthSignal]:
     """What the health signals of a run say; empty if all is well, or too little was logged to say.
 
     Args:
@@ -74,7 +74,7 @@ def health(curves: Series, facts: Facts) -> list[Signal]:
     return [signal for signal in (*found, _memory(curves, facts), _throughput(curves)) if signal is not None]
 
 
-def _entropy(curves: Series, facts: Facts) -> Signal | None:
+def _entropy(curves: Series, facts: Facts) -> HealthSignal | None:
     """Below `COLLAPSED` of the largest in the last three reports at least, or in the last third of them where the actions are unknown."""
     steps, nats = points_of(curves, "learner/entropy")
     if len(nats) < FEWEST["entropy"]:
@@ -102,10 +102,10 @@ def _entropy(curves: Series, facts: Facts) -> Signal | None:
         sentence += f". The return is at its target ({score:.4g}), so the policy is sure for a reason"
     elif score is not None:
         sentence += f", with a return of {score:.4g} below the target of {facts.target:g}: it stopped exploring"
-    return Signal("entropy_collapse", f"{sentence}.", since, harmless=solved or facts.target is None)
+    return HealthSignal("entropy_collapse", f"{sentence}.", since, harmless=solved or facts.target is None)
 
 
-def _kl(curves: Series, facts: Facts) -> Signal | None:
+def _kl(curves: Series, facts: Facts) -> HealthSignal | None:
     """Above `KL_HIGH` times the target in more than half of the reports, or below `KL_LOW` times in all of the last half, unsolved."""
     steps, nats = points_of(curves, "learner/kl")
     steps, nats = _after(steps, nats, 0.25)
@@ -114,7 +114,7 @@ def _kl(curves: Series, facts: Facts) -> Signal | None:
     target = facts.kl_target or KL_TARGET
     high = nats > KL_HIGH * target
     if high.mean() > 0.5:
-        return Signal(
+        return HealthSignal(
             "kl_out_of_range",
             f"KL between updates is {np.median(nats):.2g} nats, and above {KL_HIGH * target:.2g} (twice its target) in "
             f"{percent(high.mean())} of reports: updates go too far. A lower learning rate or fewer epochs shorten them.",
@@ -124,7 +124,7 @@ def _kl(curves: Series, facts: Facts) -> Signal | None:
     score = _score(curves, facts)
     unsolved = facts.target is not None and score is not None and score < facts.target
     if unsolved and (nats[half:] < KL_LOW * target).all():
-        return Signal(
+        return HealthSignal(
             "kl_out_of_range",
             f"KL between updates is {np.median(nats[half:]):.1g} nats, below {KL_LOW * target:.1g}, with a return of {score:.4g} below its "
             "target: updates hardly change the policy.",
@@ -133,21 +133,21 @@ def _kl(curves: Series, facts: Facts) -> Signal | None:
     return None
 
 
-def _value_loss(curves: Series) -> Signal | None:
+def _value_loss(curves: Series) -> HealthSignal | None:
     """Beyond `EXPLODED` times its usual level and the square of every return seen: the value is then off by more than there is."""
     largest = _largest_return(curves)
     scale = None if largest is None else largest * largest
     return _explosion(curves, "learner/value_loss", "exploding_value_loss", "value loss", scale)
 
 
-def _grad_norm(curves: Series) -> Signal | None:
+def _grad_norm(curves: Series) -> HealthSignal | None:
     """Beyond `EXPLODED` times its usual level and ten times every return seen: where rewards are found late, gradients grow late."""
     largest = _largest_return(curves)
     scale = None if largest is None else 10 * largest
     return _explosion(curves, "learner/grad_norm", "exploding_grad_norm", "gradient norm", scale)
 
 
-def _explosion(curves: Series, metric: str, key: str, words: str, scale: float | None) -> Signal | None:
+def _explosion(curves: Series, metric: str, key: str, words: str, scale: float | None) -> HealthSignal | None:
     """Two reports running, or the last one, far above the level.
 
     The level is the larger of the running median and the median of the first reports: a loss that has fallen to 1e-5 may jump to where it
@@ -167,7 +167,7 @@ def _explosion(curves: Series, metric: str, key: str, words: str, scale: float |
         return None
     first = int(np.argmax(twice))
     peak = float(values[first:].max())
-    return Signal(
+    return HealthSignal(
         key,
         f"The {words} exploded at {steps[first]:,.0f} env steps: from about {level[first]:.3g} to {peak:.3g}. "
         "A lower learning rate, gradient clipping or scaled rewards hold it.",
@@ -175,12 +175,12 @@ def _explosion(curves: Series, metric: str, key: str, words: str, scale: float |
     )
 
 
-def _staleness(curves: Series) -> Signal | None:
+def _staleness(curves: Series) -> HealthSignal | None:
     """Above `STALE` in the median of the reports after the first."""
     steps, updates = _after(*points_of(curves, "learner/staleness_updates"), 0.0, skip=1)
     if len(updates) < FEWEST["staleness"] or np.median(updates) <= STALE:
         return None
-    return Signal(
+    return HealthSignal(
         "staleness",
         f"Samples are {np.median(updates):.3g} updates old when they are learned from (last report: {updates[-1]:.3g}); "
         f"up to {STALE:g} is usual. Weights sent more often (algorithm.training.broadcast_interval=1), fewer runners or shorter fragments "
@@ -189,7 +189,7 @@ def _staleness(curves: Series) -> Signal | None:
     )
 
 
-def _memory(curves: Series, facts: Facts) -> Signal | None:
+def _memory(curves: Series, facts: Facts) -> HealthSignal | None:
     """A trend since the first quarter that is significant, large, and in every third alike: what levels off is a cache that fills."""
     steps, mib = _after(*points_of(curves, "system/memory_mib"), 0.25)
     if facts.replays:  # a buffer that fills is no leak
@@ -205,7 +205,7 @@ def _memory(curves: Series, facts: Facts) -> Signal | None:
     thirds = zip(np.array_split(steps, 3), np.array_split(mib, 3), strict=True)
     if min(_slope(x, y) for x, y in thirds) < 0.3 * slope:
         return None
-    return Signal(
+    return HealthSignal(
         "memory_growth",
         f"Memory grows by {slope * 1e6:,.0f} MiB per million env steps and does not level off: {mib[0]:,.0f} MiB after warm-up, "
         f"{mib[-1]:,.0f} MiB at the end.",
@@ -213,7 +213,7 @@ def _memory(curves: Series, facts: Facts) -> Signal | None:
     )
 
 
-def _throughput(curves: Series) -> Signal | None:
+def _throughput(curves: Series) -> HealthSignal | None:
     """A median of the last third of reports below that of the first by `SLOWED`, beyond the noise, once learning began.
 
     Beyond the noise is a significant falling trend, or a step: a difference of `STEPPED` standard deviations within the thirds, which
@@ -237,11 +237,11 @@ def _throughput(curves: Series) -> Signal | None:
     before, after = other[at < steps[third]], other[at >= steps[-third]]
     if len(before) and len(after) and np.median(after) - np.median(before) >= 20:
         cores = f"{np.median(before) / 100:.1f} to {np.median(after) / 100:.1f} cores"
-        return Signal("throughput_decay", f"{sentence}; other programs went from {cores}.", int(steps[-third]))
-    return Signal("throughput_decay", f"{sentence}.", int(steps[-third]))
+        return HealthSignal("throughput_decay", f"{sentence}; other programs went from {cores}.", int(steps[-third]))
+    return HealthSignal("throughput_decay", f"{sentence}.", int(steps[-third]))
 
 
-def health_tag(signals: Sequence[Signal], curves: Series) -> str:
+def health_tag(signals: Sequence[HealthSignal], curves: Series) -> str:
     """`ok`, the keys of the signals that are warnings, or that there is too little to say.
 
     Args:

@@ -1,11 +1,12 @@
-"""What measures, configurations and trials are called in a sentence or a table's cell. Light to import."""
+"""What measures, configurations and trials are called in a sentence or a table's cell."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
+
+from analysis.stats.interval import Interval
 
 MOST_NAMED = 4
 """Configurations named in a sentence."""
@@ -48,7 +49,7 @@ def named(configs: Sequence[str]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def trials_named(trials: "pd.DataFrame") -> str:
+def trials_named(trials: pd.DataFrame) -> str:
     """Trials as their runs are named: `lr=1e-3 s=0, lr=1e-3 s=2 r=1 and 3 more`.
 
     Args:
@@ -65,17 +66,24 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}%"
 
 
-def with_interval(row: Mapping[str, Any], measure: str, form: str = "") -> str:
+def interval_of(row: Mapping[str, Any], name: str) -> Interval:
+    """A number of a frame's row with its interval: the columns `name`, `name_low` and `name_high`."""
+    return Interval(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))
+
+
+def shown(found: Interval, form: str) -> str:
     """`480.1 [470.0, 490.2]`; without brackets where there is no interval, a dash where there is no number.
 
     Args:
-        row: Has `<measure>`, `<measure>_low` and `<measure>_high`.
-        measure: A column.
-        form: How numbers are written; the measure's own by default.
+        found: The number and its interval.
+        form: How numbers are written.
     """
-    values = [float(row[f"{measure}{end}"]) for end in ("", "_low", "_high")]
-    if math.isnan(values[0]):
+    if math.isnan(found.estimate):
         return "-"
-    form = form or FORMS[measure]
-    numbers = [f"{v:{form}}" for v in values]
-    return numbers[0] if math.isnan(values[1]) else f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
+    ends = "" if math.isnan(found.low) else f" [{found.low:{form}}, {found.high:{form}}]"
+    return f"{found.estimate:{form}}{ends}"
+
+
+def with_interval(row: Mapping[str, Any], measure: str) -> str:
+    """A measure of a frame's row, as `shown` writes it."""
+    return shown(interval_of(row, measure), FORMS[measure])

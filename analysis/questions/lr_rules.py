@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.questions.convergence import by_seed, conclusive
-from analysis.questions.labels import FORMS, WORDS
+from analysis.questions.labels import FORMS, WORDS, interval_of, shown
 from analysis.stats.seeds import CONFIDENCE, holm, p_values, paired_differences
 
 RULE, BATCH = "lr_rule", "train_batch_size_total"
@@ -148,8 +148,7 @@ def _sentence(measure: str, pairs: pd.DataFrame, to_base: pd.DataFrame, rejected
 
 
 def _difference(row: "pd.Series | dict[str, float]", measure: str, signed: bool = False) -> str:
-    form = ("+" if signed else "") + FORMS[measure]
-    return f"{row['difference']:{form}} [{row['difference_low']:{form}}, {row['difference_high']:{form}}]"
+    return shown(interval_of(row, "difference"), ("+" if signed else "") + FORMS[measure])
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.questions.convergence import conclusive, pairwise, summarise
-from analysis.questions.labels import FORMS, WORDS, code, with_interval
+from analysis.questions.labels import FORMS, WORDS, code, interval_of, shown, with_interval
 from analysis.stats.seeds import CONFIDENCE, holm
 
 RUNNERS, ENVS = "num_env_runners", "num_envs_per_env_runner"
@@ -66,14 +66,16 @@ def _compared(runs: pd.DataFrame, finished: pd.DataFrame) -> str:
         told = pairs[pairs["p_adjusted"] < 1 - CONFIDENCE]
         largest = (
             f"the largest difference in {WORDS[measure]}, between {code(widest['config_a'])} and {code(widest['config_b'])}, is "
-            f"{with_interval(widest, 'difference', FORMS[measure])} over {int(widest['num_seeds'])} seeds"
+            f"{shown(interval_of(widest, 'difference'), FORMS[measure])} over {int(widest['num_seeds'])} seeds"
         )
         verdict = (
-            f"no two are told apart: {largest}" if told.empty else f"{len(told)} of {len(pairs)} pairs are told apart (Holm, 5%): {largest}"
+            f"no two are significantly different: {largest}"
+            if told.empty
+            else f"{len(told)} of {len(pairs)} pairs are significantly different (Holm, 5%): {largest}"
         )
         sentences.append(f"By {WORDS[measure]}, {verdict}.")
     if not sentences:
-        return f"Whether {', '.join(map(str, counts))} env runners learn alike cannot be told from a single seed each."
+        return f"Whether {', '.join(map(str, counts))} env runners learn alike cannot be tested with a single seed each."
     speeds = summarise(runs).set_index("config")
     slow, fast = speeds.loc[speeds["env_steps_per_s"].idxmin()], speeds.loc[speeds["env_steps_per_s"].idxmax()]
     speed = f"Throughput ranges from {with_interval(slow, 'env_steps_per_s')} env steps/s ({code(slow.name)}) to "

@@ -38,7 +38,7 @@ SHOW_PROGRESS_AFTER_S = 1.0
 _BULK = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
 
 
-class ServerStore:
+class ServerReader:
     """An MLflow tracking server, and the points of it that are kept on this machine."""
 
     def __init__(self, uri: str, cache_dir: Path) -> None:
@@ -58,7 +58,7 @@ class ServerStore:
         self._experiment("Default", max_retries=0, timeout=FIRST_ANSWER_S)
 
     def runs(self, experiment: str, tag: tuple[str, str] | None = None) -> list[Run]:
-        """See `Store.runs`."""
+        """See `Reader.runs`."""
         found = self._experiment(experiment)
         if found is None or found["lifecycle_stage"] != "active":
             return []
@@ -74,7 +74,7 @@ class ServerStore:
             query["page_token"] = page["next_page_token"]
 
     def text(self, run: Run, name: str) -> str | None:
-        """See `Store.text`."""
+        """See `Reader.text`."""
         answer = self._request("GET", "/get-artifact", params={"run_id": run.run_id, "path": name})
         if answer.status_code == 404:
             return None
@@ -82,7 +82,7 @@ class ServerStore:
         return str(answer.content.decode("utf-8"))
 
     def points(self, study_run: str, runs: Sequence[Run], metrics: Sequence[str]) -> Points:
-        """See `Store.points`."""
+        """See `Reader.points`."""
         cache = PointCache(self._cache_dir, self._uri, study_run)
         parts: dict[str, list[Points]] = {}
         wanted: list[tuple[str, list[int]]] = []

@@ -11,8 +11,8 @@ def test_a_part_of_a_study_is_named_by_its_settings() -> None:
 def test_a_count_that_grows_is_told_by_what_holds_it_up() -> None:
     table = of_study(*diagnosed_study(), num_cpus=8)
     sentence = limits_sentence(table, {8: "two", 1: "one", 2: "one", 4: "two", 3: "one"}, "env runners")
-    assert sentence == "What holds it up as env runners are added: env-bound with 1, 2 and 3, learner-bound with 4 and 8."
-    assert limits_sentence(table, {1: "one"}, "learners") == "What holds it up as learners are added: env-bound with 1."
+    assert sentence == "The bottleneck as env runners are added: env-bound with 1, 2 and 3, learner-bound with 4 and 8."
+    assert limits_sentence(table, {1: "one"}, "learners") == "The bottleneck as learners are added: env-bound with 1."
     assert limits_sentence(table.iloc[:0], {1: "one", 2: "two"}, "env runners") == ""
 
 

@@ -23,14 +23,14 @@ MORE = dict.fromkeys(FIXED, 4)
 def test_learning_that_stays_the_same_is_bounded_by_an_interval() -> None:
     ((_, found),) = same_learning(study(FIXED), AXES)
     assert "1, 2, 4 env runners, 16 environments in all" in found
-    assert "By area under the learning curve, no two are told apart: the largest difference" in found
+    assert "By area under the learning curve, no two are significantly different: the largest difference" in found
     assert "over 5 seeds" in found
     assert "`runners=4`" in found
 
 
 def test_learning_that_changes_is_told() -> None:
     ((_, found),) = same_learning(study(FIXED, shift=100), AXES)
-    assert "2 of 3 pairs are told apart (Holm, 5%)" in found
+    assert "2 of 3 pairs are significantly different (Holm, 5%)" in found
 
 
 def test_the_other_reading_is_called_by_its_name() -> None:
@@ -47,7 +47,7 @@ def test_throughput_is_compared_only_where_trials_ran_alone() -> None:
 def test_single_seeds_tell_nothing() -> None:
     runs = study(FIXED)
     ((_, found),) = same_learning(runs[runs["seed"] == 0], AXES)
-    assert "cannot be told from a single seed each" in found
+    assert "cannot be tested with a single seed each" in found
 
 
 def test_a_study_of_something_else_has_nothing_to_say() -> None:
