@@ -7,7 +7,7 @@ the held-out seeds alone. Scores are means over seeds here, not interquartile me
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import by_seed, conclusive, replicates
+from analysis.questions.convergence import bounds_of, by_seed, conclusive, replicates
 from analysis.questions.lineage import is_population, lineage, settings
 from analysis.stats.interval import Interval
 from analysis.stats.seeds import moderated_intervals
@@ -38,7 +38,7 @@ def winners_curse(runs: pd.DataFrame, base: str = "") -> pd.DataFrame:
     of_search = found[(found["status"] == "finished") & np.isfinite(found["score"].astype(float))].groupby("config", observed=True)["score"]
     configs = list(dict.fromkeys(confirming["config"]))
     matrix = by_seed(conclusive(runs), "score").reindex(index=configs, columns=confirming["seed"].unique())
-    estimates = moderated_intervals(matrix.to_numpy(), "mean", _bounds(runs))
+    estimates = moderated_intervals(matrix.to_numpy(), "mean", bounds_of("score", runs))
     table = pd.DataFrame(
         {
             "config": pd.Categorical(configs, categories=runs["config"].cat.categories, ordered=True),
@@ -146,9 +146,3 @@ def _trials(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     end = reported.fillna(trials["budget_env_steps"].where(scored, trials["start_env_steps"]))
     stopped = (trials["status"] == "finished") & ~scored & trials["exploratory"] & (end < trials["budget_env_steps"])
     return trials.assign(env_steps=end - trials["start_env_steps"], outcome=trials["status"].mask(stopped, STOPPED))
-
-
-def _bounds(runs: pd.DataFrame) -> tuple[float, float]:
-    """The lowest and the highest possible score."""
-    low, high = (float(runs[f"score_range_{end}"].iloc[0]) for end in ("low", "high"))
-    return (-np.inf if np.isnan(low) else low, np.inf if np.isnan(high) else high)
