@@ -17,7 +17,7 @@ import pytest
 
 from analysis.stores.cache import CACHE_DIR
 from experiments.tracking.store import Store
-from tests.support.written_studies import Written, uri_of, write_studies
+from tests.support.stored_studies import Written, uri_of, write_studies
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from analysis.load import CURVE_METRICS, load_study
-from tests.support.written_studies import PLAN, START_MS, Written, planned, uri_of
+from tests.support.stored_studies import PLAN, START_MS, Written, planned, uri_of
 
 
 def test_every_planned_trial_is_a_row_in_plan_order(uri: str, written: Written) -> None:

@@ -17,7 +17,7 @@ from analysis.load import load_study
 from analysis.stores import server as server_module
 from analysis.stores.records import Run
 from analysis.stores.server import ServerReader
-from tests.support.written_studies import MORE_THAN_ONE_ANSWER, START_MS, Written, insert_points, uri_of
+from tests.support.stored_studies import MORE_THAN_ONE_ANSWER, START_MS, Written, insert_points, uri_of
 
 # Reading leaves the store as it is.
 

@@ -17,7 +17,7 @@ from analysis.load import load_study
 from analysis.stores.address import without_password
 from analysis.stores.attach import attach
 from analysis.stores.sqlite import SqliteReader
-from tests.support.written_studies import PLAN, START_MS, Written, uri_of
+from tests.support.stored_studies import PLAN, START_MS, Written, uri_of
 
 
 def test_near_misses_of_an_unknown_study_are_listed(uri: str) -> None:
