@@ -17,7 +17,7 @@ study: $(VENV)/study ## Install what is missing and run the default study; ARGS=
 	$(BIN)/python experiments/run.py $(ARGS)
 
 .PHONY: test
-test: $(VENV)/dev ## Install what is missing and run the tests, two files at a time; ARGS="-m slow" runs the long ones
+test: $(VENV)/dev ## Install what is missing and run the tests, two files at a time; ARGS="-m nightly" runs those before a release
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 .PHONY: check

@@ -21,7 +21,7 @@ from ray.tune import TuneConfig
 from experiments import run
 from experiments.planning import search_plan
 from experiments.study import driver as study
-from experiments.study.driver_callback import DriverCallback
+from experiments.study.tune import DriverCallback
 from experiments.tracking.store import Store
 from experiments.tracking.writer import Operation, Writer
 
@@ -102,7 +102,7 @@ def main() -> None:
         from benchmarks.unsafe import UnsafeTrial
 
         _put(study, "Trial", UnsafeTrial)
-        _put(study, "Watchdog", lambda folder: DriverCallback())
+        _put(study, "Watchdog", lambda folder, stream: DriverCallback())
     if arguments.stub:
         from benchmarks.stub import StubTrial
 

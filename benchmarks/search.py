@@ -14,7 +14,6 @@ from typing import Any
 import hydra
 import numpy as np
 import pandas as pd
-from ray.tune.schedulers import TrialScheduler
 
 from analysis.questions.decision import decide
 from analysis.stats.seeds import leaders, share_interval
@@ -23,13 +22,14 @@ from benchmarks.search_table import DATA
 from experiments.config.compose import CONF, composer, split_space
 from experiments.config.schema import Asha
 from experiments.config.space import Point, parse_space
+from experiments.metrics import FINISHED, PRUNED
 from experiments.planning.resources import Cluster, Node
 from experiments.planning.search_plan import SearchPlan, plan_study
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
-from experiments.search.strategy import CONFIRM, FINISHED, STOPPED, Ask, Confirming, Ended, Listed, Signal, Strategy, key_of
-from experiments.search.trial_queue import Agenda, Limits
-from experiments.study.early_stopping import RETURN, EarlyStopping, rule_of
+from experiments.search.strategy import CONFIRM, Ask, Confirming, Listed, Outcome, Signal, Strategy, key_of
+from experiments.search.trial_queue import Limits, TrialQueue
+from experiments.study.early_stopping import EarlyStopping, rule_of
 from experiments.study.folder import StudyFolder
 
 REPLAYS, QUICK_REPLAYS = 400, 4
@@ -119,21 +119,21 @@ class Replay:
 
     def run(self, strategy: Strategy, scheduler: EarlyStopping | None = None) -> None:
         """Run a search to its end, trials side by side, each report in turn."""
-        agenda = Agenda(strategy, SIDE_BY_SIDE + 1, Limits(self.grid.budget_env_steps))
+        queue = TrialQueue(strategy, SIDE_BY_SIDE + 1, Limits(self.grid.budget_env_steps))
         running: dict[int, _Running] = {}
         while True:
-            while len(running) < SIDE_BY_SIDE and isinstance(index := agenda.next(), int):
-                running[index] = _Running(agenda.asked[index], self.row(agenda.asked[index]), self.grid.budget_env_steps)
+            while len(running) < SIDE_BY_SIDE and isinstance(index := queue.ask(), int):
+                running[index] = _Running(queue.asked[index], self.row(queue.asked[index]), self.grid.budget_env_steps)
             if not running:
-                assert agenda.next() is Signal.DONE
+                assert queue.ask() is Signal.DONE
                 return
             for index, trial in list(running.items()):
                 if (outcome := trial.step(scheduler)) is not None:
                     del running[index]
-                    agenda.ended(index, outcome)
+                    queue.tell(index, outcome)
                     self._note(trial.ask, trial.row, outcome)
 
-    def _note(self, ask: Ask, row: dict[str, Any], outcome: Ended) -> None:
+    def _note(self, ask: Ask, row: dict[str, Any], outcome: Outcome) -> None:
         self.env_steps += outcome.env_steps
         self.env_steps_searching += outcome.env_steps if ask.phase != CONFIRM else 0
         key = key_of(ask.point)
@@ -155,17 +155,17 @@ class _Running:
         self._returns = [float(value) for value in str(row["returns"]).split()]
         self._every, self._reports = budget_env_steps // len(self._returns), 0
 
-    def step(self, scheduler: EarlyStopping | None) -> Ended | None:
+    def step(self, scheduler: EarlyStopping | None) -> Outcome | None:
         """One report; how it ended, if it did."""
         reports = len(self._returns) if scheduler is None or self.ask.phase == CONFIRM else self._reports + 1
         self._reports, env_steps = reports, reports * self._every
         value = self._returns[reports - 1]
         if reports == len(self._returns):
             values = {name: float(self.row[name]) for name in ("score", "auc")}
-            return Ended(FINISHED, values, env_steps)
+            return Outcome(FINISHED, values, env_steps)
         name = f"{key_of(self.ask.point)} {self.ask.seed}"
-        if scheduler is not None and scheduler.look(name, env_steps, {RETURN: value}) == TrialScheduler.STOP:
-            return Ended(STOPPED, {"score": value}, env_steps)
+        if scheduler is not None and scheduler.on_report(name, env_steps, value):
+            return Outcome(PRUNED, {"score": value}, env_steps)
         return None
 
 
@@ -258,14 +258,14 @@ def suggestion_s(num: int) -> list[float]:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as scratch:
         folder = StudyFolder(Path(scratch) / "study")
         folder.create(plan)
-        agenda = Agenda(plan.strategy(folder.optuna_storage), plan.ahead, plan.limits(), folder.note)
+        queue = TrialQueue(plan.strategy(folder.optuna_storage), plan.ahead, plan.limits(), folder.note)
         for _ in range(num):
             start = time.perf_counter()
-            index = agenda.next()
+            index = queue.ask()
             assert isinstance(index, int)
-            plan.take(agenda.asked[index])
+            plan.take(queue.asked[index])
             folder.keep_configurations(plan)
-            agenda.ended(index, Ended(FINISHED, {"score": float(rng.random()), "auc": 0.0}, 60_000, 1.0))
+            queue.tell(index, Outcome(FINISHED, {"score": float(rng.random()), "auc": 0.0}, 60_000, 1.0))
             seconds.append(time.perf_counter() - start)
         folder.close()
     return seconds

@@ -18,15 +18,17 @@ from benchmarks.harness import Report, Table, Usage, against, command_line, run
 from experiments.config.compose import CONF, composer
 from experiments.config.schema import HardwareSettings
 from experiments.fast.env_runner import FastEnvRunner
-from experiments.metrics import PhaseClock, TimeUse, runner_seconds
 from experiments.planning.plan import make_plan
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib.building import build_algorithm_config
+from experiments.rllib.clocks import PhaseClock
 from experiments.rllib.env_runner import FastRunner
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
+from experiments.rllib.results import runner_seconds
 from experiments.search.contest import Ratio, ratio, rounds
 from experiments.study.driver import start_ray
 from experiments.trial.resource_usage import DRIVER, ProcessMonitor, this_process
+from experiments.trial.time_use import TimeUse
 
 TARGET = 0.01
 ROUNDS = 100

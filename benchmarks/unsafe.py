@@ -1,19 +1,36 @@
 """The suite's trial without what makes it safe: no checkpoints, no segments, no signs of life, no deterministic kernels."""
 
+from collections.abc import Sequence
+
 import torch
 
-from experiments.trial.folder import Report, TrialFolder
+from experiments.trial.event_log import EventLog
+from experiments.trial.events import Event
+from experiments.trial.folder import TrialFolder
 from experiments.trial.trainable import Trial
+from experiments.trial.training import Training
+
+
+class _ForgetfulLog(EventLog):
+    """A log that keeps nothing."""
+
+    def add(self, event: Event, attempt: int | None = None) -> list[Event]:
+        """Not kept."""
+        return [event]
 
 
 class _Forgetful(TrialFolder):
     """A folder that keeps nothing."""
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """No sign of life."""
 
-    def add_report(self, report: Report) -> None:
-        """Not kept."""
+
+class _UnsafeTraining(Training):
+    """Training in one segment."""
+
+    def begin_segment(self) -> None:
+        """None begins."""
 
 
 class UnsafeTrial(Trial):
@@ -21,11 +38,11 @@ class UnsafeTrial(Trial):
 
     def _start(self) -> None:
         self._folder.__class__ = _Forgetful
+        self._folder.log.__class__ = _ForgetfulLog
         super()._start()
+        assert self._training is not None
+        self._training.__class__ = _UnsafeTraining
         torch.use_deterministic_algorithms(False)  # RLlib turns it on where there is a seed
 
-    def _save(self, report: Report) -> None:
-        pass
-
-    def _begin_segment(self) -> None:
+    def _save(self, events: Sequence[Event]) -> None:
         pass

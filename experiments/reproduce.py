@@ -118,6 +118,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
 
     import ray
 
+    from analysis.document import conclusions
     from experiments.config.schema import HardwareSettings
     from experiments.rllib.building import promises_bits
     from experiments.study import progress
@@ -132,7 +133,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
             console.print(line, highlight=False, soft_wrap=True)
         if not ray.is_initialized():
             start_ray(plan.suite.hardware)
-        outcome = run_study(plan, output_dir, console)
+        outcome = run_study(plan, output_dir, console, conclusions)
     finally:
         ray.shutdown()
     second = _second(archive, plan, outcome)

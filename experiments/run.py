@@ -97,6 +97,7 @@ def run(compose: Compose) -> int:
 
     import ray
 
+    from analysis.document import conclusions
     from experiments.planning.search_plan import plan_study
     from experiments.study import progress
     from experiments.study.driver import cluster_of, quiet, resume_study, run_study, start_ray
@@ -122,7 +123,11 @@ def run(compose: Compose) -> int:
             return 0
         if not ray.is_initialized():
             start_ray(hardware)
-        outcome = run_study(plan, output_dir, console) if folder is None else resume_study(plan, folder, output_dir, console)
+        outcome = (
+            run_study(plan, output_dir, console, conclusions)
+            if folder is None
+            else resume_study(plan, folder, output_dir, console, conclusions)
+        )
     finally:
         if outcome is None or not outcome.tune_hangs:
             ray.shutdown()

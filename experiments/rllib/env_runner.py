@@ -9,7 +9,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.config.errors import reason_of
 from experiments.fast.env_runner import FastEnvRunner, deferrable
-from experiments.metrics import NonFiniteError
+from experiments.rllib.results import NonFiniteError
 from experiments.rllib.runner_clock import RunnerClock
 
 

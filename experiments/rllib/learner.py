@@ -7,7 +7,8 @@ from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.core.columns import Columns
 from ray.rllib.utils.metrics import ALL_MODULES
 
-from experiments.metrics import LAST_KL, LEARNER_KEYS, LEARNER_SECONDS, LEARNER_THREAD_TIMER, MINIBATCH_MEANS, sum_blocks
+from experiments.rllib.clocks import LEARNER_THREAD_TIMER, sum_blocks
+from experiments.rllib.results import LAST_KL, LEARNER_KEYS, LEARNER_SECONDS, MINIBATCH_MEANS
 
 
 def average_over_minibatches(learner: Any) -> None:

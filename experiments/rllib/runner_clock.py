@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
-from experiments.metrics import RUNNER_SECONDS, RUNNER_TIMERS, RunnerSeconds, sum_blocks
+from experiments.rllib.clocks import RUNNER_TIMERS, sum_blocks
+from experiments.rllib.results import RUNNER_SECONDS, RunnerSeconds
 
 
 class RunnerClock:

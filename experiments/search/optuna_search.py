@@ -13,7 +13,8 @@ from sqlalchemy import event
 from typing_extensions import override
 
 from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there
-from experiments.search.strategy import FAILED, STOPPED, Ask, Ended, Signal, Strategy, key_of, next_seed
+from experiments.metrics import FAILED, PRUNED
+from experiments.search.strategy import Ask, Outcome, Signal, Strategy, key_of, next_seed
 
 SamplerName = Literal["tpe", "gp", "random"]
 STORAGE_FILE = "optuna.db"
@@ -71,7 +72,7 @@ class Suggested(Strategy):
         )
         self._next = len(self._study.get_trials(deepcopy=False))  # number of the next suggestion
         if storage is not None:
-            self._study.set_metric_names([name if Ended(STOPPED, {name: 1.0}).worth(name) > 0 else f"-{name}" for name in objectives])
+            self._study.set_metric_names([name if Outcome(PRUNED, {name: 1.0}).worth(name) > 0 else f"-{name}" for name in objectives])
 
     @property
     @override
@@ -79,7 +80,7 @@ class Suggested(Strategy):
         return self._num_samples
 
     @override
-    def choose(self) -> Ask | Signal:
+    def ask(self) -> Ask | Signal:
         if len(self.asked) >= self._num_samples:
             return Signal.DONE
         for _ in range(MOST_REPEATS):
@@ -115,18 +116,18 @@ class Suggested(Strategy):
             self._study.tell(trial, state=TrialState.FAIL)
 
     @override
-    def began(self, ask: Ask) -> None:
-        super().began(ask)
+    def start(self, ask: Ask) -> None:
+        super().start(ask)
         self._numbers.append(ask.note[_NUMBER])
         self._used.setdefault(key_of(ask.point), []).append(ask.seed)
 
     @override
-    def ended(self, index: int, outcome: Ended) -> None:
-        super().ended(index, outcome)
+    def tell(self, index: int, outcome: Outcome) -> None:
+        super().tell(index, outcome)
         number, worths = self._numbers[index], [outcome.worth(o) for o in self.objectives]
         if outcome.status == FAILED or not all(map(math.isfinite, worths)):
             self._study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
-        elif outcome.status == STOPPED and len(worths) == 1:
+        elif outcome.status == PRUNED and len(worths) == 1:
             self._prune(number, worths[0], outcome.env_steps)
         else:
             self._study.tell(number, worths, skip_if_finished=True)
@@ -138,7 +139,7 @@ class Suggested(Strategy):
             self._study.tell(number, state=TrialState.PRUNED)
 
     @override
-    def settle(self) -> None:
+    def resume(self) -> None:
         """Of suggestions that no trial was made of before the driver was killed, nothing will come."""
         for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING, TrialState.WAITING)):
             if trial.number not in self._numbers:

@@ -13,7 +13,7 @@ import numpy as np
 from typing_extensions import override
 
 from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there
-from experiments.search.strategy import TIE_BREAK, Ask, Ended, Signal, Strategy
+from experiments.search.strategy import TIE_BREAK, Ask, Outcome, Signal, Strategy
 
 FACTORS = (0.8, 1.2)
 """By which a setting from a range is moved (Jaderberg et al. 2017, section 4.1)."""
@@ -57,7 +57,7 @@ class Population(Strategy):
         return len(self._first) * len(self._ends)
 
     @override
-    def choose(self) -> Ask | Signal:
+    def ask(self) -> Ask | Signal:
         generation, member = divmod(len(self.asked), len(self._first))
         if generation == len(self._ends):
             return Signal.DONE
@@ -65,10 +65,10 @@ class Population(Strategy):
         if generation == 0:
             return Ask(self._first[member], self._seeds[member], note={"generation": 0, "until": end, "env_steps": end})
         before = range(len(self.asked) - member - len(self._first), len(self.asked) - member)
-        if any(index not in self.told for index in before):
+        if any(index not in self.outcomes for index in before):
             return Signal.WAIT
         parent, point = self._descent(generation, list(before))[member]
-        if not math.isfinite(self.told[parent].worth("score")):  # all have failed
+        if not math.isfinite(self.outcomes[parent].worth("score")):  # all have failed
             return Signal.DONE
         start = self._ends[generation - 1]
         lineage = {"parent": parent, "from": start, "copied": parent != before[member]}
@@ -77,10 +77,10 @@ class Population(Strategy):
     def _descent(self, generation: int, before: Sequence[int]) -> list[tuple[int, Point]]:
         """Of each member its parent and its point in a generation, from the indices of the generation before."""
         rng = np.random.default_rng([self._seed, generation])
-        best_first = sorted(before, key=lambda i: (self.told[i].worth("score"), self.told[i].worth(TIE_BREAK)), reverse=True)
+        best_first = sorted(before, key=lambda i: (self.outcomes[i].worth("score"), self.outcomes[i].worth(TIE_BREAK)), reverse=True)
         best = best_first[: self._num_replaced]
         worst = {i for i in best_first[-self._num_replaced :] if i not in best}
-        worst |= {i for i in before if not math.isfinite(self.told[i].worth("score"))}
+        worst |= {i for i in before if not math.isfinite(self.outcomes[i].worth("score"))}
         found = []
         for index in before:
             parent = int(rng.choice(best)) if index in worst else index
@@ -100,13 +100,13 @@ class Population(Strategy):
     def ranking(self) -> list[Point]:
         """The points of the last generation that was told of as a whole, best first."""
         size = len(self._first)
-        whole = [g for g in range(len(self._ends)) if all(i in self.told for i in range(g * size, (g + 1) * size))]
+        whole = [g for g in range(len(self._ends)) if all(i in self.outcomes for i in range(g * size, (g + 1) * size))]
         if not whole:
             return super().ranking()
         last = range(whole[-1] * size, (whole[-1] + 1) * size)
 
         def worth(index: int) -> tuple[float, float]:
-            outcome: Ended = self.told[index]
+            outcome: Outcome = self.outcomes[index]
             return outcome.worth("score"), outcome.worth(TIE_BREAK)
 
         ranked = [self.asked[i].point for i in sorted(last, key=worth, reverse=True)]

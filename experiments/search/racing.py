@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from analysis.stats.seeds import PRIOR_DF
 from experiments.config.space import Point
-from experiments.search.strategy import TIE_BREAK, Ask, Ended, Signal, Strategy, key_of, next_seed
+from experiments.search.strategy import TIE_BREAK, Ask, Outcome, Signal, Strategy, key_of, next_seed
 
 RISK = 0.05
 """That the configuration which is best on average is dropped, in all looks together."""
@@ -93,8 +93,8 @@ class Racing(Strategy):
         return [point for point in super().ranking() if key_of(point) in left]
 
     @override
-    def choose(self) -> Ask | Signal:
-        proposed = self._proposals.choose()
+    def ask(self) -> Ask | Signal:
+        proposed = self._proposals.ask()
         if proposed is not Signal.DONE:
             return proposed
         known = [arm for arm in self._arms.values() if arm.worths]
@@ -138,26 +138,26 @@ class Racing(Strategy):
         return (sum((len(arm.worths) - 1) * arm.variance for arm in several) / df, float(df)) if df else (0.0, 0.0)
 
     @override
-    def began(self, ask: Ask) -> None:
+    def start(self, ask: Ask) -> None:
         if not ask.note.get(_RACE):
             self._of_proposals[len(self.asked)] = len(self._proposals.asked)
-            self._proposals.began(ask)
+            self._proposals.start(ask)
         arm = self._arms.setdefault(key_of(ask.point), _Arm(ask.point, [], []))
         arm.seeds.append(ask.seed)
-        super().began(ask)
+        super().start(ask)
 
     @override
-    def ended(self, index: int, outcome: Ended) -> None:
-        super().ended(index, outcome)
+    def tell(self, index: int, outcome: Outcome) -> None:
+        super().tell(index, outcome)
         if index in self._of_proposals:
-            self._proposals.ended(self._of_proposals[index], outcome)
+            self._proposals.tell(self._of_proposals[index], outcome)
         arm = self._arms[key_of(self.asked[index].point)]
         arm.worths.append((outcome.worth(self.objectives[0]), outcome.worth(TIE_BREAK)))
         self._drop()
 
     @override
-    def settle(self) -> None:
-        self._proposals.settle()
+    def resume(self) -> None:
+        self._proposals.resume()
 
     def _drop(self) -> None:
         """Take out whatever is told apart from the leader, and whatever failed."""

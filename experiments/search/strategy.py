@@ -1,6 +1,6 @@
 """What a search runs next, given what it was told: pure, so that it can be replayed over a table of results.
 
-A strategy is a function of what began and what ended, in the order in which it was told. Whoever drives it (`trial_queue.py`) tells
+A strategy is a function of what it was told, in the order in which it was told. Whoever drives it (`trial_queue.py`) tells
 outcomes in the order of the trials' start, not of their end, so that the same search tomorrow runs the same trials.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 from typing_extensions import override
 
 from experiments.config.space import Point
+from experiments.metrics import FAILED
 
 FIXED, SEARCH, CONFIRM = "fixed", "search", "confirm"
 """Phases: what a search finds with its seeds is confirmed with others; a fixed design needs neither."""
@@ -33,9 +34,6 @@ OF_THE_CLOCK = frozenset({"seconds_to_target", "train_s", "env_steps_per_s"})
 NEED_A_TARGET = frozenset({"env_steps_to_target", "seconds_to_target"})
 TIE_BREAK = "auc"
 """What ranks configurations whose objective is the same: many end at an environment's highest score."""
-
-FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
-"""How a trial of a search ends: with its whole budget, before that by a scheduler, or not at all."""
 
 
 class Signal(Enum):
@@ -63,11 +61,11 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Ended:
+class Outcome:
     """What a trial came to.
 
     Attributes:
-        status: `FINISHED`, `STOPPED` or `FAILED`.
+        status: `FINISHED`, `PRUNED` or `FAILED`.
         values: Name of an objective to its value, as far as it is known.
         env_steps: That it was trained.
         seconds: That it took.
@@ -108,7 +106,7 @@ class Strategy(ABC):
     def __init__(self, objectives: Sequence[str]) -> None:
         self.objectives = tuple(objectives)
         self.asked: list[Ask] = []
-        self.told: dict[int, Ended] = {}
+        self.outcomes: dict[int, Outcome] = {}
 
     @property
     @abstractmethod
@@ -116,29 +114,29 @@ class Strategy(ABC):
         """Trials that it will ask for at most."""
 
     @abstractmethod
-    def choose(self) -> Ask | Signal:
+    def ask(self) -> Ask | Signal:
         """The next trial. Changes nothing that `began` does not change again."""
 
-    def began(self, ask: Ask) -> None:
+    def start(self, ask: Ask) -> None:
         """A trial that was chosen, now or before a restart, began."""
         self.asked.append(ask)
 
-    def ended(self, index: int, outcome: Ended) -> None:
+    def tell(self, index: int, outcome: Outcome) -> None:
         """A trial ended.
 
         Args:
             index: Into `asked`.
             outcome: What it came to.
         """
-        self.told[index] = outcome
+        self.outcomes[index] = outcome
 
-    def settle(self) -> None:  # noqa: B027  # most have nothing to do
+    def resume(self) -> None:  # noqa: B027  # most have nothing to do
         """All that happened before a restart has been told."""
 
     def worths(self) -> dict[str, list[tuple[float, ...]]]:
         """Point, as `key_of` writes it, to what its trials came to by each objective and by `TIE_BREAK`; more is better."""
         found: dict[str, list[tuple[float, ...]]] = {}
-        for index, outcome in sorted(self.told.items()):
+        for index, outcome in sorted(self.outcomes.items()):
             by = (*(outcome.worth(o) for o in self.objectives), outcome.worth(TIE_BREAK))
             found.setdefault(key_of(self.asked[index].point), []).append(by)
         return found
@@ -187,7 +185,7 @@ class Listed(Strategy):
         return len(self._asks)
 
     @override
-    def choose(self) -> Ask | Signal:
+    def ask(self) -> Ask | Signal:
         return self._asks[len(self.asked)] if len(self.asked) < len(self._asks) else Signal.DONE
 
 
@@ -242,16 +240,16 @@ class Confirming(Strategy):
         self.closed = self.closed or why
 
     @override
-    def choose(self) -> Ask | Signal:
+    def ask(self) -> Ask | Signal:
         if self._confirm is None:
-            found = Signal.DONE if self.closed else self.search.choose()
+            found = Signal.DONE if self.closed else self.search.ask()
             if found is not Signal.DONE:
                 return found
-            if len(self.told) < len(self.asked):
+            if len(self.outcomes) < len(self.asked):
                 return Signal.WAIT
             self._begin_confirming()
         assert self._confirm is not None
-        return self._confirm.choose()
+        return self._confirm.ask()
 
     def _begin_confirming(self) -> None:
         best = [point for point in self.search.ranking() if key_of(point) in self._finite()]
@@ -263,20 +261,20 @@ class Confirming(Strategy):
         return {key for key, rows in self.search.worths().items() if any(math.isfinite(row[0]) for row in rows)}
 
     @override
-    def began(self, ask: Ask) -> None:
+    def start(self, ask: Ask) -> None:
         if ask.phase == CONFIRM and self._confirm is None:  # after a restart, when all of the search has been told
             self._begin_confirming()
         whose = self.search if self._confirm is None else self._confirm
         self._own.append((whose, len(whose.asked)))
-        whose.began(ask)
-        super().began(ask)
+        whose.start(ask)
+        super().start(ask)
 
     @override
-    def ended(self, index: int, outcome: Ended) -> None:
+    def tell(self, index: int, outcome: Outcome) -> None:
         whose, its_index = self._own[index]
-        whose.ended(its_index, outcome)
-        super().ended(index, outcome)
+        whose.tell(its_index, outcome)
+        super().tell(index, outcome)
 
     @override
-    def settle(self) -> None:
-        self.search.settle()
+    def resume(self) -> None:
+        self.search.resume()

@@ -1,15 +1,15 @@
 """What a search asks for, in order, within its limits, and on disk before it begins.
 
-The journal has a line for each event: a trial began, it ended, its outcome was told to the strategy, the search was closed. A search that
-was killed is brought back by telling its strategy the same events again.
+The journal has a line for each step: a trial was asked for, it ended, its outcome was told to the strategy, the search was closed. What a
+trial came to is in the trial's own log. A search that was killed is brought back by taking the same steps again.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from experiments.search.strategy import FAILED, SEARCH, Ask, Confirming, Ended, Signal, Strategy
+from experiments.search.strategy import Ask, Confirming, Outcome, Signal, Strategy
 
 RESERVE = 0.5
 """Share of a limit that is kept for confirmation at most."""
@@ -33,8 +33,8 @@ class Limits:
 
 
 @dataclass
-class Agenda:
-    """What a search runs next.
+class TrialQueue:
+    """The trials that a search runs, by ask and tell.
 
     Outcomes are told to its strategy in the order in which trials began, and each only when there is no other way to go on: before the n-th
     trial begins, exactly the outcomes of all but the last `ahead` before it. So what is run does not depend on which trial ended first.
@@ -43,9 +43,11 @@ class Agenda:
         strategy: What asks.
         ahead: Trials that may be under way while another one is chosen.
         limits: What it may cost.
-        write: Keeps an event; must not raise.
-        elapsed_s: Seconds that earlier executions took.
+        write: Adds a line to the journal; must not raise.
+        journal: Lines of earlier executions.
+        outcome_of: What the trial of an index and an ask has come to; None if it has not ended, or is tried again.
         clock: Seconds from any start.
+        elapsed_s: Seconds that earlier executions took.
         closed: Which limit ended the search, or the study; empty if none did.
         outcomes: Index into `asked` to what the trial came to.
     """
@@ -53,44 +55,46 @@ class Agenda:
     strategy: Strategy
     ahead: int
     limits: Limits
-    write: Write = lambda event: None
-    elapsed_s: float = 0.0
+    write: Write = lambda line: None
+    journal: Sequence[Mapping[str, Any]] = ()
+    outcome_of: Callable[[int, Ask], Outcome | None] = lambda index, ask: None
     clock: Callable[[], float] = time.monotonic
+    elapsed_s: float = 0.0
     closed: str = ""
-    outcomes: dict[int, Ended] = field(default_factory=dict)
-    _again: list[int] = field(default_factory=list)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._start = self.clock()
+        for line in self.journal:
+            self._step_again(line)
+        self.strategy.resume()
+        ended = {line["ended"] for line in self.journal if "ended" in line}
+        for index, ask in enumerate(self.asked):
+            if index not in self.outcomes and (outcome := self.outcome_of(index, ask)) is not None:
+                if index in ended:
+                    self.outcomes[index] = outcome
+                else:  # it ended just before the kill
+                    self.tell(index, outcome)
+        self._again = [index for index in range(len(self.asked)) if index not in self.outcomes]
+
+    def _step_again(self, line: Mapping[str, Any]) -> None:
+        self.elapsed_s = line["at_s"]
+        if "asked" in line:
+            self.strategy.start(Ask(**line["asked"]))
+        elif "told" in line:
+            index = line["told"]
+            if (outcome := self.outcome_of(index, self.asked[index])) is not None:
+                self.outcomes[index] = outcome
+                self.strategy.tell(index, outcome)
+        elif "closed" in line:
+            self._close(line["closed"])
 
     @property
     def asked(self) -> list[Ask]:
-        """The trials that began, in order."""
+        """The trials that were asked for, in order."""
         return self.strategy.asked
 
-    def replay(self, events: list[Mapping[str, Any]]) -> None:
-        """Bring back what an earlier execution did.
-
-        Args:
-            events: As they were written.
-        """
-        for event in events:
-            self.elapsed_s = event["at_s"]
-            if "asked" in event:
-                self.strategy.began(Ask(**event["asked"]))
-            elif "ended" in event:
-                outcome = Ended(**event["outcome"])
-                # What failed is tried again, unless the search has gone on from there.
-                if outcome.status != FAILED or self.asked[event["ended"]].phase == SEARCH:
-                    self.outcomes[event["ended"]] = outcome
-            elif "told" in event and event["told"] in self.outcomes:
-                self.strategy.ended(event["told"], self.outcomes[event["told"]])
-            elif "closed" in event:
-                self._close(event["closed"])
-        self.strategy.settle()
-        self._again = [i for i in range(len(self.asked)) if i not in self.outcomes]
-
-    def next(self) -> int | Signal:
+    def ask(self) -> int | Signal:
         """The next trial's index into `asked`; `WAIT` if an outcome is needed first, `DONE` if there is none."""
         while self._again:
             index = self._again.pop(0)
@@ -103,9 +107,9 @@ class Agenda:
                 if not self._tell_next():
                     return Signal.WAIT
                 continue
-            found = self.strategy.choose()
+            found = self.strategy.ask()
             if isinstance(found, Ask):
-                self.strategy.began(found)
+                self.strategy.start(found)
                 self._note(asked=asdict(found))
                 return len(self.asked) - 1
             if found is Signal.DONE:
@@ -115,7 +119,7 @@ class Agenda:
             if not self._tell_next():
                 return found
 
-    def ended(self, index: int, outcome: Ended) -> None:
+    def tell(self, index: int, outcome: Outcome) -> None:
         """A trial ended.
 
         Args:
@@ -125,23 +129,23 @@ class Agenda:
         if index in self.outcomes:
             return
         self.outcomes[index] = outcome
-        self._note(ended=index, outcome=asdict(outcome))
+        self._note(ended=index)
         if not self.strategy.in_order:
             self._tell(index)
 
     def _untold(self) -> int:
-        return len(self.asked) - len(self.strategy.told)
+        return len(self.asked) - len(self.strategy.outcomes)
 
     def _tell_next(self) -> bool:
         """Tell the oldest outcome that was not told, if it is there."""
-        index = next((i for i in range(len(self.asked)) if i not in self.strategy.told), None)
+        index = next((i for i in range(len(self.asked)) if i not in self.strategy.outcomes), None)
         if index is None or index not in self.outcomes:
             return False
         self._tell(index)
         return True
 
     def _tell(self, index: int) -> None:
-        self.strategy.ended(index, self.outcomes[index])
+        self.strategy.tell(index, self.outcomes[index])
         self._note(told=index)
 
     def _end(self, why: str) -> bool:
@@ -180,5 +184,5 @@ class Agenda:
         """Seconds, all executions together."""
         return self.elapsed_s + self.clock() - self._start
 
-    def _note(self, **event: Any) -> None:
-        self.write({"at_s": round(self.elapsed(), 3), **event})
+    def _note(self, **step: Any) -> None:
+        self.write({"at_s": round(self.elapsed(), 3), **step})

@@ -10,8 +10,8 @@ import sys
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,37 +23,34 @@ from ray import tune
 from ray._private import ray_logging
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
-from ray.tune.logger import TBXLoggerCallback
 from ray.tune.schedulers import TrialScheduler
 from rich.console import Console
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import Asha, HardwareSettings, Median
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import INDEX_EXPERIMENT, Tag
+from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning import resources
 from experiments.planning.plan import Plan
 from experiments.planning.search_plan import SearchPlan
-from experiments.rllib.building import promises_bits
-from experiments.search.strategy import Ended
-from experiments.search.trial_queue import Agenda
-from experiments.study.driver_callback import DriverCallback, config_of
 from experiments.study.early_stopping import EarlyStopping, rule_of
+from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
 from experiments.study.interruption import Interruption, StopOnRequest
-from experiments.study.outcomes import TrialOutcome, runs_of
-from experiments.study.process_reuse import ReuseUnlessWorn
-from experiments.study.progress import ProgressCallback
-from experiments.study.searcher import AgendaSearcher
+from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome, runs_of
+from experiments.study.progress import Progress
+from experiments.study.searcher import QueueSearcher
+from experiments.study.tune import StreamCallback, StudyScheduler, config_of
 from experiments.study.watchdog import Watchdog
-from experiments.tracking.listener import STUDY_KEY, TrackingCallback, provenance_of
+from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
 from experiments.tracking.provenance_changes import changes
 from experiments.tracking.store import Store, num_writers, store_uri
+from experiments.tracking.tensorboard import TensorBoardListener
 from experiments.tracking.writer import Writer
-from experiments.trial.folder import Report, Restart
+from experiments.trial.events import Started
 from experiments.trial.measured import BUNDLES, MeasuredTrial
 from experiments.trial.resource_usage import this_process
-from experiments.trial.trainable import DRIVER, FOLDER, MEASURE_SYSTEM, REPRODUCIBLE, RESTARTS, RESUMED, TRIAL, WEIGHTS, Trial
+from experiments.trial.trainable import DRIVER, FOLDER, MEASURE_SYSTEM, RESUMED, TRIAL, Trial
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class StudyOutcome:
         signals = {number.name: number for number in signal.Signals}
         if self.interrupted_by in signals:
             return 128 + signals[self.interrupted_by]
-        return 0 if all(o.status in ("finished", "stopped") for o in self.outcomes) else 1
+        return 0 if all(o.status in (FINISHED, PRUNED) for o in self.outcomes) else 1
 
 
 def start_ray(hardware: HardwareSettings) -> None:
@@ -200,13 +197,14 @@ def quiet() -> None:
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # Tune's tables; the old output is silent at verbosity 0
 
 
-def run_study(plan: Plan, output_dir: Path, console: Console) -> StudyOutcome:
+def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst) -> StudyOutcome:
     """Run every trial of a plan, in a new folder under `output_dir/studies`. Ray must be running.
 
     Args:
         plan: The checked study.
         output_dir: Absolute.
         console: Where progress is shown.
+        analyst: Draws the conclusions.
 
     Returns:
         How it went; failed trials don't raise.
@@ -217,10 +215,10 @@ def run_study(plan: Plan, output_dir: Path, console: Console) -> StudyOutcome:
     name = f"{plan.study}-{plan.algorithms}-{plan.envs}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
     folder = StudyFolder(output_dir / "studies" / name)
     folder.create(plan)
-    return _run(plan, folder, output_dir, console, resumed=False)
+    return _run(plan, folder, output_dir, console, analyst, resumed=False)
 
 
-def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console) -> StudyOutcome:
+def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, analyst: Analyst) -> StudyOutcome:
     """Go on with a study that was interrupted: what is finished stays, what is not goes on from its last checkpoint.
 
     Args:
@@ -228,6 +226,7 @@ def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Con
         folder: The study's, locked and checked.
         output_dir: Absolute.
         console: Where progress is shown.
+        analyst: Draws the conclusions.
 
     Returns:
         As `run_study`, over all executions.
@@ -236,53 +235,42 @@ def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Con
     if changed := changes(folder.began_with(now), now):
         told = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
         console.print(f"changed     since the study began: {told}. What goes on may not be the same to the bit.", highlight=False)
-    return _run(plan, folder, output_dir, console, resumed=True)
+    return _run(plan, folder, output_dir, console, analyst, resumed=True)
 
 
-def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, resumed: bool) -> StudyOutcome:
+def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, analyst: Analyst, resumed: bool) -> StudyOutcome:
     tracking = plan.suite.tracking
     uri = store_uri(tracking, output_dir)
     connect = functools.partial(Store, uri, output_dir / "mlartifacts", tracking.timeout_s)
-    outcomes, tune_ended = OutcomeCallback(plan), True
-    agenda: Agenda | None = None
-    searcher: AgendaSearcher | None = None
+    outcomes, progress, tune_ended = Outcomes(), Progress(plan, console), True
+    searcher: QueueSearcher | None = None
     with Interruption() as interruption:
-        in_mlflow = _finished_in_mlflow(connect, plan, folder) if resumed else set()
+        delivered = _finished_in_mlflow(connect, plan, folder) if resumed else frozenset()
         writer = Writer(connect, num_writers(uri))
-        to_mlflow = TrackingCallback(plan, folder, writer, resumed)
+        to_mlflow = TrackingListener(plan, folder, writer, analyst, resumed, delivered)
         to_mlflow.begin()
         try:
-            with ProgressCallback(plan, console) as progress:
-                if isinstance(plan, SearchPlan):
-                    agenda = _agenda(plan, folder)
-                    searcher = AgendaSearcher(plan, agenda, folder, _warn(console))
-                for trial in plan.trials if resumed else ():
-                    reports, restarts = folder.trial(trial).reports(), folder.trial(trial).restarts()
-                    if reports and trial.folder_name not in in_mlflow:
-                        to_mlflow.deliver_earlier(trial, reports, len(restarts), _is_reproducible(trial, restarts))
-                    if reports:
-                        outcomes.take_earlier(trial, reports[-1], restarts)
-                        progress.take_earlier(trial, reports[-1])
-                        if searcher:
-                            searcher.take_earlier(trial, reports[-1])
-                for trial, ended_so in searcher.ended_earlier() if searcher else ():
-                    if trial.folder_name not in in_mlflow:
-                        to_mlflow.end_earlier(trial, ended_so)
-                    outcomes.take_ended(trial, ended_so)
-                    progress.take_ended(trial, ended_so.status)
-                left = [t for t in plan.trials if not outcomes.is_finished(t)]
-                callbacks = [outcomes, progress, to_mlflow, Watchdog(folder), *([TBXLoggerCallback()] if tracking.tensorboard else [])]
-                if searcher:
-                    callbacks.append(searcher.callback())
-                if (left or searcher) and not interruption.signals:
-                    stop = StopOnRequest()
-                    tune_ended = interruption.run(_tuner(plan, searcher or left, folder, callbacks, stop, resumed).fit, stop.asked.set)
+            if isinstance(plan, SearchPlan):
+                searcher = QueueSearcher(plan, folder, _warn(console))
+            stopping = _early_stopping(plan)
+            stream = EventStream(folder, filter(None, (outcomes, progress, to_mlflow, stopping, searcher)))
+            if resumed:
+                _replay(plan, folder, stream, stopping)
+            if tracking.tensorboard:
+                stream.add(TensorBoardListener(folder.path / "tune"))
+            with progress:
+                left = searcher or [trial for trial in plan.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)]
+                if left and not interruption.signals:
+                    callbacks = [StreamCallback(stream), Watchdog(folder, stream)]
+                    scheduler, stop = StudyScheduler(stream, stopping), StopOnRequest()
+                    tuner = _tuner(plan, left, folder, callbacks, scheduler, stop, resumed)
+                    tune_ended = interruption.run(tuner.fit, stop.asked.set)
         finally:
-            ended = outcomes.outcomes()
-            unfinished = any(o.status == "interrupted" for o in ended)
+            ended = tuple(outcomes.of(trial) for trial in plan.trials)
+            unfinished = any(o.status == INTERRUPTED for o in ended)
             runs = runs_of(plan.record(), ended)
-            failed = any(o.status == "failed" for o in ended)
-            limit = agenda.closed if agenda else ""
+            failed = any(o.status == FAILED for o in ended)
+            limit = searcher.queue.closed if searcher else ""
             to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", runs, limit)
             interruption.run(writer.close)
             writer.close(wait_s=0)  # counts what is left, where that was cut short
@@ -294,26 +282,31 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, re
     return StudyOutcome(ended, runs, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit)
 
 
-def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyFolder) -> set[str]:
+def _replay(plan: Plan, folder: StudyFolder, stream: EventStream, stopping: EarlyStopping | None) -> None:
+    """Tell the listeners what earlier executions did. What failed is tried again; of a search, its queue has seen to that."""
+    for trial in plan.trials:
+        log = folder.trial(trial).log
+        log.new()
+        if log.end is not None and log.end.status == FAILED and not isinstance(plan, SearchPlan):
+            log.add(Started())
+    stream.replay(plan.trials)
+    for trial in plan.trials:
+        if stopping is not None and stopping.stops(trial):  # decided right before the kill
+            stream.end(trial, PRUNED)
+
+
+def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyFolder) -> frozenset[str]:
     try:
-        return connect().finished_trials(INDEX_EXPERIMENT, {Tag.STUDY_FOLDER: str(folder.path)}, plan.experiment)
+        return frozenset(connect().finished_trials(INDEX_EXPERIMENT, {Tag.STUDY_FOLDER: str(folder.path)}, plan.experiment))
     except Exception:  # noqa: BLE001  # whatever MLflow raises: all is delivered then, which changes nothing where it was before
-        return set()
+        return frozenset()
 
 
-def _scheduler(plan: Plan, folder: StudyFolder) -> TrialScheduler:
+def _early_stopping(plan: Plan) -> EarlyStopping | None:
     settings = plan.suite.scheduler
     if not isinstance(settings, Asha | Median):
-        return ReuseUnlessWorn()
-    earlier = [(trial, report) for trial in plan.trials for report in folder.trial(trial).reports()]
-    budget = max(c.suite.budget_env_steps for c in plan.possible)
-    return EarlyStopping(rule_of(settings, budget), sorted(earlier, key=lambda pair: pair[1].at_ms))
-
-
-def _agenda(plan: SearchPlan, folder: StudyFolder) -> Agenda:
-    agenda = Agenda(plan.strategy(folder.optuna_storage), plan.ahead, plan.limits(), folder.note)
-    agenda.replay(folder.events())
-    return agenda
+        return None
+    return EarlyStopping(rule_of(settings, max(c.suite.budget_env_steps for c in plan.possible)))
 
 
 def _warn(console: Console) -> Callable[[str], None]:
@@ -322,17 +315,18 @@ def _warn(console: Console) -> Callable[[str], None]:
 
 def _tuner(
     plan: Plan,
-    source: Sequence[TrialConfig] | AgendaSearcher,
+    source: Sequence[TrialConfig] | QueueSearcher,
     folder: StudyFolder,
     callbacks: list[Any],
+    scheduler: TrialScheduler,
     stop: tune.Stopper,
     resumed: bool,
 ) -> tune.Tuner:
     """Tune's, of trials that are known, or of what a search asks for."""
     suite = plan.suite
-    searching = isinstance(source, AgendaSearcher)
+    searching = isinstance(source, QueueSearcher)
     listed = {} if searching else {TRIAL: tune.grid_search([{**t.to_mapping(), FOLDER: str(folder.trial(t).path)} for t in source])}
-    # Of a search, the agenda knows how many trials may be under way, unless there is room for more than were asked for.
+    # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.
     limit = None if searching and not suite.hardware.max_concurrent_trials else plan.concurrency
     return tune.Tuner(
         MeasuredTrial if plan.is_measured else Trial,
@@ -346,7 +340,7 @@ def _tuner(
         },
         tune_config=TuneConfig(
             reuse_actors=True,
-            scheduler=_scheduler(plan, folder),
+            scheduler=scheduler,
             max_concurrent_trials=limit,
             search_alg=source if searching else None,
             num_samples=-1 if searching else 1,
@@ -369,61 +363,3 @@ def _tuner(
 
 def _trial_name(trial: Any) -> str:
     return config_of(trial).folder_name
-
-
-def _is_reproducible(trial: TrialConfig, restarts: Sequence[Restart]) -> bool:
-    return all(r.kind != "fault" for r in restarts) and promises_bits(trial)
-
-
-class OutcomeCallback(DriverCallback):
-    """How each trial of a plan ended, over all executions of the study."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._ended: dict[str, TrialOutcome] = {}
-
-    def _of(self, trial: TrialConfig) -> TrialOutcome:
-        started = TrialOutcome(
-            trial.label, trial.seed, "interrupted", repeat=trial.repeat, phase=trial.phase, exploratory=trial.exploratory
-        )
-        return self._ended.get(trial.folder_name, started)
-
-    def take_earlier(self, trial: TrialConfig, last: Report, restarts: Sequence[Restart]) -> None:
-        """Take in how a trial of an earlier execution ended, if it finished."""
-        if last.done:
-            self._finish(trial, last.metrics, last.weights, len(restarts), _is_reproducible(trial, restarts))
-
-    def take_ended(self, trial: TrialConfig, outcome: Ended) -> None:
-        """Take in how a search's trial of an earlier execution ended, where it did not finish: it is not tried again."""
-        self._ended[trial.folder_name] = replace(self._of(trial), status=outcome.status, failure=outcome.reason)
-
-    def is_finished(self, trial: TrialConfig) -> bool:
-        """Whether the trial has all its results."""
-        return self._of(trial).status == "finished"
-
-    def on_finish(self, trial: Any) -> None:
-        """Keep its final numbers."""
-        result = trial.last_result
-        self._finish(config_of(trial), result, result[WEIGHTS], result[RESTARTS], result[REPRODUCIBLE])
-
-    def on_failure(self, trial: Any, reason: str) -> None:
-        """Keep its reason."""
-        config = config_of(trial)
-        self._ended[config.folder_name] = replace(self._of(config), status="failed", failure=reason)
-
-    def on_early_stop(self, trial: Any) -> None:
-        """It has all that it will have."""
-        config, result = config_of(trial), trial.last_result
-        self._ended[config.folder_name] = replace(
-            self._of(config), status="stopped", restarts=result[RESTARTS], reproducible=result[REPRODUCIBLE]
-        )
-
-    def _finish(self, trial: TrialConfig, metrics: Mapping[str, Any], weights: str, restarts: int, reproducible: bool) -> None:
-        final = {k: float(v) for k, v in metrics.items() if k.startswith("final/")}
-        self._ended[trial.folder_name] = replace(
-            self._of(trial), status="finished", final=final, weights=weights, restarts=restarts, reproducible=reproducible
-        )
-
-    def outcomes(self) -> tuple[TrialOutcome, ...]:
-        """One per trial of the plan, in its order."""
-        return tuple(self._of(trial) for trial in self._plan.trials)

@@ -1,22 +1,19 @@
 """Tune's schedulers that stop trials early, on env steps, for searching trials alone."""
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, TrialScheduler
 
 from experiments.config.schema import Asha, Median
 from experiments.config.trial_config import TrialConfig
 from experiments.search.strategy import SEARCH
-from experiments.study.driver_callback import STOPPED_EARLY, config_of
-from experiments.study.process_reuse import ReuseUnlessWorn
-from experiments.trial.folder import Report
-from experiments.trial.trainable import FAILURE, STEP
+from experiments.trial.events import Ended, Event, Reported
 
 RETURN = "eval/return_mean"
 """What trials are compared by."""
+ENV_STEPS = "env_steps"
+"""What a rule counts in."""
 
 
 def rule_of(settings: Asha | Median, budget_env_steps: int) -> TrialScheduler:
@@ -28,7 +25,7 @@ def rule_of(settings: Asha | Median, budget_env_steps: int) -> TrialScheduler:
         settings: The study's.
         budget_env_steps: Of a trial.
     """
-    common = {"time_attr": STEP, "metric": RETURN, "mode": "max"}
+    common = {"time_attr": ENV_STEPS, "metric": RETURN, "mode": "max"}
     if isinstance(settings, Asha):
         grace = settings.grace_env_steps or max(1, budget_env_steps // 16)
         return AsyncHyperBandScheduler(
@@ -48,48 +45,48 @@ class _Known:
     trial_id: str
 
 
-class EarlyStopping(ReuseUnlessWorn):
+class EarlyStopping:
     """A rule of Tune's for the trials that search; those that confirm have their whole budget.
 
-    Tune does not keep a rule's state. It is brought back by the reports that the trials made before, in their order.
+    Tune does not keep a rule's state: it is brought back by the reports that the trials made before, in their order.
     """
 
-    def __init__(self, rule: TrialScheduler, earlier: Iterable[tuple[TrialConfig, Report]] = ()) -> None:
+    def __init__(self, rule: TrialScheduler) -> None:
         """Apply a rule.
 
         Args:
             rule: Tune's.
-            earlier: Reports of earlier executions of the study, in the order in which they were made.
         """
-        super().__init__()
         self._rule = rule
-        self._seen: dict[str, int] = {}  # trial to the last env steps that it reported
-        for config, report in earlier:
-            if config.phase == SEARCH:
-                self.look(config.folder_name, report.env_steps, report.metrics)
+        self._heard: dict[str, int] = {}  # trial to the last env steps that it reported
+        self._stopped: set[str] = set()
 
-    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        """Whether the trial goes on."""
-        config = config_of(trial)
-        if config.phase != SEARCH or FAILURE in result:
-            return str(TrialScheduler.CONTINUE)
-        decision = self.look(config.folder_name, int(result[STEP]), result)
-        if decision == TrialScheduler.STOP and not result["done"]:
-            setattr(trial, STOPPED_EARLY, True)
-        return decision
+    def on_event(self, trial: TrialConfig, event: Event) -> None:
+        """Let the rule decide on a report."""
+        name = trial.folder_name
+        if isinstance(event, Ended):  # whatever the rule says of its last report
+            self._stopped.discard(name)
+        if not isinstance(event, Reported) or trial.phase != SEARCH or RETURN not in event.metrics:
+            return
+        if self.on_report(name, event.env_steps, event.metrics[RETURN]):
+            self._stopped.add(name)
 
-    def look(self, name: str, env_steps: int, metrics: Mapping[str, Any]) -> str:
-        """The rule's decision about a report: one of `TrialScheduler`'s.
+    def on_report(self, name: str, env_steps: int, return_mean: float) -> bool:
+        """Whether the rule stops a trial at a report; what it has heard before changes nothing.
 
         Args:
             name: Of the trial.
             env_steps: On the report grid.
-            metrics: Of the report.
+            return_mean: Of the evaluation.
         """
-        if RETURN not in metrics or env_steps <= self._seen.get(name, 0):  # no evaluation; the same stretch again after a fault
-            return str(TrialScheduler.CONTINUE)
+        if env_steps <= self._heard.get(name, 0):
+            return False
         known = _Known(name)
-        if name not in self._seen:
+        if name not in self._heard:
             self._rule.on_trial_add(None, known)
-        self._seen[name] = env_steps
-        return str(self._rule.on_trial_result(None, known, {STEP: env_steps, RETURN: metrics[RETURN]}))
+        self._heard[name] = env_steps
+        return bool(self._rule.on_trial_result(None, known, {ENV_STEPS: env_steps, RETURN: return_mean}) == TrialScheduler.STOP)
+
+    def stops(self, trial: TrialConfig) -> bool:
+        """Whether the rule has decided that the trial does not go on."""
+        return trial.folder_name in self._stopped

@@ -13,26 +13,21 @@ from typing import IO, Any
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings, SuiteConfig, parse
 from experiments.config.trial_config import TrialConfig, trial_config
+from experiments.metrics import FINISHED
 from experiments.planning.plan import Configuration, Plan, Resolver, concurrency_of
 from experiments.planning.resources import Cluster
 from experiments.planning.search_plan import SearchPlan
-from experiments.trial.folder import (
-    DamagedFileError,
-    TrialFolder,
-    add_line,
-    began_with,
-    check_checkpoint,
-    cut_torn_line,
-    locked,
-    read_lines,
-)
+from experiments.trial.event_log import DamagedFileError
+from experiments.trial.events import Ended
+from experiments.trial.folder import TrialFolder, began_with, check_checkpoint, locked
+from experiments.trial.json_lines import add_line, cut_torn_line, read_lines
 
 STATE_FILE = "study.json"
-_EVENTS_FILE = "search.jsonl"
+_JOURNAL_FILE = "search.jsonl"
 """What a search did, in order."""
 _LATER_FILE = "configurations.jsonl"
 """Configurations that came up in a search."""
-_FORMAT = 1
+_FORMAT = 2
 
 
 class StudyFolder:
@@ -103,7 +98,7 @@ class StudyFolder:
         self._lock = (self.path / "lock").open("w")
         if not locked(self._lock):
             raise ConfigurationError(f"resume={self.path}: the study is still running, in another process. Interrupt that one first.")
-        for name in (_EVENTS_FILE, _LATER_FILE):
+        for name in (_JOURNAL_FILE, _LATER_FILE):
             if (self.path / name).exists():
                 cut_torn_line(self.path / name)
 
@@ -166,13 +161,13 @@ class StudyFolder:
         """Where Optuna keeps its study of the search."""
         return self.path / "optuna.db"
 
-    def events(self) -> list[Mapping[str, Any]]:
+    def journal(self) -> list[Mapping[str, Any]]:
         """What a search has done so far, as it was noted.
 
         Raises:
             ConfigurationError: The file is damaged.
         """
-        return self._lines(_EVENTS_FILE)
+        return self._lines(_JOURNAL_FILE)
 
     def _lines(self, name: str) -> list[Mapping[str, Any]]:
         try:
@@ -182,9 +177,9 @@ class StudyFolder:
                 f"{self.path / name}: cannot be read ({error}), so the search cannot be resumed. Start it again."
             ) from None
 
-    def note(self, event: Mapping[str, Any]) -> None:
+    def note(self, step: Mapping[str, Any]) -> None:
         """Note what a search does. What a full disk does not take is kept in mind until it does."""
-        self._unwritten.append((_EVENTS_FILE, event))
+        self._unwritten.append((_JOURNAL_FILE, step))
         self._write_lines()
 
     def keep_configurations(self, plan: SearchPlan) -> None:
@@ -213,13 +208,13 @@ class StudyFolder:
         for trial in plan.trials:
             folder = self.trial(trial)
             try:
-                folder.restarts()
-                if any(report.done for report in folder.reports()):
+                events = folder.log.all()
+                if any(isinstance(event, Ended) and event.status == FINISHED for event in events):
                     finished += 1
                 elif checkpoints := folder.checkpoints():
                     check_checkpoint(checkpoints[-1])
                     first = (trial.start.env_steps if trial.start else 0) + grid
-                    folder.check_reports(range(first, int(checkpoints[-1].name), grid))
+                    folder.check_reports(events, range(first, int(checkpoints[-1].name), grid))
                     going_on += 1
             except DamagedFileError as error:
                 raise ConfigurationError(str(error)) from None

@@ -1,12 +1,17 @@
 """How a study's trials ended, as the driver knows it without asking MLflow."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
+from experiments.config.trial_config import TrialConfig
 from experiments.metrics import METRICS
+from experiments.trial.events import Ended, Event, Reported, Restarted
+
+INTERRUPTED = "interrupted"
+"""The status of a trial that has not ended."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +21,7 @@ class TrialOutcome:
     Attributes:
         label: Its configuration.
         seed: Its seed.
-        status: `finished`, `stopped` (by a scheduler, before its budget was used), `failed` or `interrupted`.
+        status: `finished`, `pruned` (by an early-stopping rule, before its budget was used), `failed` or `interrupted`.
         final: Its `final/` metrics, if it finished.
         failure: Why it failed.
         repeat: Which run of the same configuration and seed it is.
@@ -38,6 +43,29 @@ class TrialOutcome:
     reproducible: bool | None = None
     phase: str = "fixed"
     exploratory: bool = False
+
+
+class Outcomes:
+    """How each trial of a study ended, over all its executions."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, TrialOutcome] = {}
+
+    def on_event(self, trial: TrialConfig, event: Event) -> None:
+        """Keep what the trial came to so far."""
+        known = self.of(trial)
+        if isinstance(event, Restarted):
+            known = replace(known, restarts=event.count)
+        if isinstance(event, Reported | Restarted | Ended):
+            known = replace(known, reproducible=event.reproducible)
+        if isinstance(event, Ended):
+            known = replace(known, status=event.status, final=event.metrics, weights=event.weights, failure=event.reason)
+        self._of[trial.folder_name] = known
+
+    def of(self, trial: TrialConfig) -> TrialOutcome:
+        """How a trial ended; interrupted, if nothing was heard of its end."""
+        new = TrialOutcome(trial.label, trial.seed, INTERRUPTED, repeat=trial.repeat, phase=trial.phase, exploratory=trial.exploratory)
+        return self._of.get(trial.folder_name, new)
 
 
 def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.DataFrame:

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,12 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.config.trial_config import TrialConfig
+from experiments.metrics import FAILED, FINISHED, PRUNED
 from experiments.planning.plan import Plan
 from experiments.planning.search_plan import SearchPlan
-from experiments.study.driver_callback import DriverCallback, config_of
 from experiments.study.outcomes import TrialOutcome
-from experiments.trial.folder import Report
-from experiments.trial.trainable import FAILURE, STEP, UNSAVED
+from experiments.trial.events import Ended, Event, Reported, Started
 
 LOG_WIDTH = 140
 """Columns of a log file."""
@@ -31,6 +29,7 @@ MOST_LAYOUTS = 4
 """Layouts of a study that are named before it starts; `dry_run=true` lists all."""
 MOST_OF_A_CAUSE = 3
 """Failures of one cause that are shown as they happen."""
+_ENDS = (FINISHED, PRUNED, FAILED)
 
 
 @dataclass
@@ -46,21 +45,26 @@ class _Row:
     changed: float = 0.0
 
 
-class ProgressCallback(DriverCallback):
-    """A live table on a terminal, a line now and then elsewhere."""
+class Progress:
+    """A live table on a terminal, a line now and then elsewhere, once it is entered. What it hears of before that happened earlier."""
 
     def __init__(self, plan: Plan, console: Console) -> None:
         """Show `plan` on `console`."""
         self._plan, self._console = plan, console
         self._rows: dict[str, _Row] = {}
-        self._before: dict[str, int] = {}  # done by an earlier execution
+        self._before = 0  # done by earlier executions
+        self._is_live = False
         self._causes: Counter[str] = Counter()
         self._start = self._last_line = time.monotonic()
         self._total = plan.num_trials if plan.is_measured else plan.total_env_steps
         self._what = "work" if plan.is_measured else "env steps"
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
 
-    def __enter__(self) -> "ProgressCallback":
+    def __enter__(self) -> "Progress":
+        self._is_live, self._before = True, sum(row.done for row in self._rows.values())
+        for row in self._rows.values():
+            row.status = row.status if row.status in _ENDS else "waiting"
+        self._start = self._last_line = time.monotonic()
         if self._live:
             self._live.start()
         return self
@@ -69,60 +73,39 @@ class ProgressCallback(DriverCallback):
         if self._live:
             self._live.stop()
 
-    def take_earlier(self, trial: TrialConfig, last: Report) -> None:
-        """A row for a trial that an earlier execution of the study began or finished."""
+    def on_event(self, trial: TrialConfig, event: Event) -> None:
+        """The newest of the trial's row."""
         row = self._row(trial)
-        row.status = "finished" if last.done else "waiting"
-        row.env_steps = last.env_steps
-        so_far = 0 if self._plan.is_measured else last.env_steps - first_env_steps(trial)
-        row.done = self._before[trial.folder_name] = row.work if last.done else so_far
-        row.return_mean = last.metrics.get("final/score", last.metrics.get("eval/return_mean", math.nan))
+        row.changed = time.monotonic()
+        if isinstance(event, Started):
+            row.status = "starting"
+        elif isinstance(event, Reported):
+            self._report(trial, row, event)
+        elif isinstance(event, Ended):
+            self._end(row, event)
 
-    def take_ended(self, trial: TrialConfig, status: str) -> None:
-        """A row for a trial that an earlier execution of a search ended without its whole budget."""
-        row = self._row(trial)
-        row.status, row.done = status, row.work
-        self._before[trial.folder_name] = row.work
+    def _report(self, trial: TrialConfig, row: _Row, report: Reported) -> None:
+        row.status, row.env_steps = "running", max(row.env_steps, report.env_steps)
+        row.done = row.done if self._plan.is_measured else row.env_steps - first_env_steps(trial)
+        row.return_mean = report.metrics.get("eval/return_mean", row.return_mean)
+        row.env_steps_per_s = report.metrics["throughput/env_steps_per_s"]
+        if self._is_live:
+            if report.unsaved:
+                self._console.print(Text(f"not saved: {row.label} seed {row.seed}: {report.unsaved}", style="yellow"))
+            self._line()
 
-    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """A row for the trial."""
-        self._row(config_of(trial)).status = "starting"
-
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
-        """The row's newest numbers."""
-        row = self._row(config_of(trial))
-        if result[UNSAVED]:
-            self._console.print(Text(f"not saved: {row.label} seed {row.seed}: {result[UNSAVED]}", style="yellow"))
-        if FAILURE in result:
-            return
-        row.status, row.changed, row.env_steps = "running", time.monotonic(), max(row.env_steps, int(result[STEP]))
-        row.done = row.done if self._plan.is_measured else row.env_steps - first_env_steps(config_of(trial))
-        row.return_mean = result.get("eval/return_mean", row.return_mean)
-        row.env_steps_per_s = result["throughput/env_steps_per_s"]
-        self._line()
-
-    def on_finish(self, trial: Any) -> None:
-        """The row is finished."""
-        row = self._row(config_of(trial))
-        row.status, row.changed = "finished", time.monotonic()
-        row.return_mean = trial.last_result.get("final/score", row.return_mean)
-        row.env_steps_per_s = trial.last_result["final/env_steps_per_s"]
-        row.done = row.work
-
-    def on_early_stop(self, trial: Any) -> None:
-        """The row has all that it will have."""
-        row = self._row(config_of(trial))
-        row.status, row.changed, row.done = "stopped", time.monotonic(), row.work
-
-    def on_failure(self, trial: Any, reason: str) -> None:
-        """The row has failed: said at once, but a cause that hits many trials only for the first of them."""
-        row = self._row(config_of(trial))
-        row.status, row.changed = "failed", time.monotonic()
+    def _end(self, row: _Row, end: Ended) -> None:
+        again, row.status = row.status == end.status, end.status
+        row.return_mean = end.metrics.get("final/score", row.return_mean)
+        row.env_steps_per_s = end.metrics.get("final/env_steps_per_s", row.env_steps_per_s)
         row.done = row.work  # nothing more will come of it
-        self._causes[reason] += 1
-        if self._causes[reason] <= MOST_OF_A_CAUSE:
-            more = "; more of the same are counted at the end" if self._causes[reason] == MOST_OF_A_CAUSE else ""
-            self._console.print(Text(f"failed: {row.label} seed {row.seed}: {reason}{more}", style="red"))
+        if end.status != FAILED or again or not self._is_live:
+            return
+        # Said at once, but a cause that hits many trials only for the first of them.
+        self._causes[end.reason] += 1
+        if self._causes[end.reason] <= MOST_OF_A_CAUSE:
+            more = "; more of the same are counted at the end" if self._causes[end.reason] == MOST_OF_A_CAUSE else ""
+            self._console.print(Text(f"failed: {row.label} seed {row.seed}: {end.reason}{more}", style="red"))
 
     def _row(self, trial: TrialConfig) -> _Row:
         work = 1 if self._plan.is_measured else trial.budget_env_steps - first_env_steps(trial)
@@ -139,7 +122,7 @@ class ProgressCallback(DriverCallback):
         counts = Counter(row.status for row in self._rows.values())
         done = sum(row.done for row in self._rows.values())
         trials = self._plan.num_trials
-        failed = "".join(f", {counts[status]} {status}" for status in ("stopped", "failed") if counts[status])
+        failed = "".join(f", {counts[status]} {status}" for status in (PRUNED, FAILED) if counts[status])
         return (
             f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / self._total:.0f}% of the {self._what}, "
             f"{duration(time.monotonic() - self._start)} so far{self._left(done)}"
@@ -148,8 +131,8 @@ class ProgressCallback(DriverCallback):
     def _left(self, done: int) -> str:
         if done >= self._total:
             return ""
-        new = done - sum(self._before.values())
-        if new < (self._total - sum(self._before.values())) / 100:
+        new = done - self._before
+        if new < (self._total - self._before) / 100:
             return ", time left not known yet"
         rate = new / (time.monotonic() - self._start)
         return f", about {duration((self._total - done) / rate)} left"
@@ -158,7 +141,7 @@ class ProgressCallback(DriverCallback):
         table = Table(box=None, header_style="bold", pad_edge=False)
         for name in ("configuration", "seed", "status", "env steps", "return", "env steps/s"):
             table.add_column(name, justify="left" if name in ("configuration", "status") else "right")
-        rows = sorted(self._rows.values(), key=lambda r: (r.status in ("finished", "stopped", "failed"), -r.changed))
+        rows = sorted(self._rows.values(), key=lambda r: (r.status in _ENDS, -r.changed))
         for row in rows[:MOST_ROWS]:
             style = {"finished": "green", "failed": "red"}.get(row.status, "")
             table.add_row(

@@ -1,4 +1,4 @@
-"""Between a search's agenda and Tune: what it asks for becomes trials, what these come to is told."""
+"""Between a search's queue and Tune: what it asks for becomes trials, what these come to is told."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,34 +7,41 @@ from ray.tune.search import Searcher
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
+from experiments.metrics import FAILED, FINISHED, PRUNED
 from experiments.planning.search_plan import SearchPlan
-from experiments.search.strategy import FAILED, FINISHED, STOPPED, Ended, Signal
-from experiments.search.trial_queue import Agenda
-from experiments.study.driver_callback import DriverCallback, config_of
+from experiments.search.strategy import SEARCH, Ask, Outcome, Signal
+from experiments.search.trial_queue import TrialQueue
 from experiments.study.folder import StudyFolder
-from experiments.trial.folder import Report
-from experiments.trial.trainable import FOLDER, STEP, TRIAL
+from experiments.trial.events import Ended, Event, Reported, Started
+from experiments.trial.trainable import FOLDER, TRIAL
+
+_LAST = ("eval/return_mean", "progress/wall_s")
+"""Metrics of which the last values count, however the trial ends."""
 
 
-class AgendaSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type information
-    """Tune's side: a new trial whenever Tune has room for one."""
+class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type information
+    """Tune's side: a new trial whenever Tune has room for one. As a listener, the queue's: it hears how trials end.
 
-    def __init__(self, plan: SearchPlan, agenda: Agenda, folder: StudyFolder, refused: Callable[[str], None]) -> None:
-        """Ask an agenda.
+    Attributes:
+        queue: The search's.
+    """
+
+    def __init__(self, plan: SearchPlan, folder: StudyFolder, refused: Callable[[str], None]) -> None:
+        """Go on with a search, or begin it.
 
         Args:
             plan: Grows with what is asked for.
-            agenda: The search's.
-            folder: The study's.
+            folder: The study's, with what earlier executions did.
             refused: Told of a configuration that cannot be run, in a line.
         """
         super().__init__()
-        self._plan, self._agenda, self._folder, self._refused = plan, agenda, folder, refused
+        self._plan, self._folder, self._refused = plan, folder, refused
         self._trials: dict[int, TrialConfig] = {}
-        for index in range(len(agenda.asked)):
-            self._take(index)
+        self._last: dict[str, dict[str, float]] = {}
+        strategy, journal = plan.strategy(folder.optuna_storage), folder.journal()
+        self.queue = TrialQueue(strategy, plan.ahead, plan.limits(), folder.note, journal, self._earlier_outcome)
 
-    def __reduce__(self) -> tuple[Any, tuple[()]]:  # Tune saves it with the experiment; a resume has the agenda's own journal
+    def __reduce__(self) -> tuple[Any, tuple[()]]:  # Tune saves it with the experiment; a resume has the queue's own journal
         return Searcher, ()
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
@@ -44,39 +51,72 @@ class AgendaSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type info
     def suggest(self, trial_id: str) -> Any:
         """Tune's question: the next trial's config, None for not yet, `FINISHED` for no more."""
         while True:
-            index = self._agenda.next()
+            index = self.queue.ask()
             if index is Signal.DONE:
                 return Searcher.FINISHED
             if index is Signal.WAIT:
                 return None
             assert isinstance(index, int)
-            if trial := self._trials.get(index) or self._take(index):
-                return {TRIAL: {**trial.to_mapping(), FOLDER: str(self._folder.trial(trial).path)}}
+            try:
+                trial = self._trial(index, self.queue.asked[index])
+            except ConfigurationError as error:
+                self.queue.tell(index, Outcome(FAILED, reason=str(error)))
+                continue
+            return {TRIAL: {**trial.to_mapping(), FOLDER: str(self._folder.trial(trial).path)}}
 
-    def _take(self, index: int) -> TrialConfig | None:
-        ask = self._agenda.asked[index]
-        try:
-            parent = ask.note.get("parent")
-            self._trials[index] = self._plan.take(ask, None if parent is None else self._trials[parent])
-        except ConfigurationError as error:
-            self._refused(f"left out: {ask.point}: {error}")
-            self._agenda.ended(index, Ended(FAILED, reason=str(error)))
-            return None
-        self._folder.keep_configurations(self._plan)
+    def _trial(self, index: int, ask: Ask) -> TrialConfig:
+        if index not in self._trials:
+            try:
+                parent = ask.note.get("parent")
+                self._trials[index] = self._plan.take(ask, None if parent is None else self._trials[parent])
+            except ConfigurationError as error:
+                self._refused(f"left out: {ask.point}: {error}")
+                raise
+            self._folder.keep_configurations(self._plan)
         return self._trials[index]
 
-    def ended_earlier(self) -> list[tuple[TrialConfig, Ended]]:
-        """The trials that an earlier execution ended without their whole budget, and has noted."""
-        known = ((self._trials.get(index), outcome) for index, outcome in self._agenda.outcomes.items())
-        return [(trial, outcome) for trial, outcome in known if trial is not None and outcome.status != FINISHED]
+    def _earlier_outcome(self, index: int, ask: Ask) -> Outcome | None:
+        """What a trial came to in an earlier execution. What failed is tried again, unless the search has gone on from there."""
+        try:
+            trial = self._trial(index, ask)
+        except ConfigurationError as error:
+            return Outcome(FAILED, reason=str(error))
+        log = self._folder.trial(trial).log
+        events = log.all()
+        end = events[-1] if events and isinstance(events[-1], Ended) else None
+        if end is not None and end.status == FAILED and ask.phase != SEARCH:
+            log.add(Started())
+            return None
+        for event in events:
+            self._keep_last(trial, event)
+        return self._outcome(trial, end) if end is not None else None
 
-    def take_earlier(self, trial: TrialConfig, last: Report) -> None:
-        """Take in what a trial came to that an earlier execution finished, but did not note."""
-        if last.done:
-            self._end(trial, _outcome(FINISHED, trial, last.metrics, last.env_steps))
+    def on_event(self, trial: TrialConfig, event: Event) -> None:
+        """Tell the queue how a trial ended."""
+        self._keep_last(trial, event)
+        if isinstance(event, Ended):
+            index = next(i for i, known in self._trials.items() if known.folder_name == trial.folder_name)
+            self.queue.tell(index, self._outcome(trial, event))
+
+    def _keep_last(self, trial: TrialConfig, event: Event) -> None:
+        if isinstance(event, Reported):
+            last = {name: event.metrics[name] for name in _LAST if name in event.metrics}
+            self._last.setdefault(trial.folder_name, {}).update(last)
+
+    def _outcome(self, trial: TrialConfig, end: Ended) -> Outcome:
+        """What a trial came to, by every objective; a target that was never held counts with all that the trial was given."""
+        last: Mapping[str, float] = self._last.get(trial.folder_name, {})
+        values = {name.removeprefix("final/"): value for name, value in end.metrics.items()}
+        if end.status == FINISHED and trial.env.target is not None:
+            values.setdefault("env_steps_to_target", float(trial.budget_env_steps))
+            values.setdefault("seconds_to_target", values["train_s"])
+        if end.status == PRUNED:
+            values = {"score": last["eval/return_mean"]}
+        env_steps = max(0, end.env_steps - (trial.start.env_steps if trial.start else 0))
+        return Outcome(end.status, values, env_steps, last.get("progress/wall_s", 0.0), end.reason)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Tune's note of a trial's end: the callback has it with its reason."""
+        """Tune's note of a trial's end: the trial's own events have it with its reason."""
 
     def save(self, checkpoint_path: str) -> None:
         """Tune's wish to keep it: the journal does."""
@@ -86,41 +126,3 @@ class AgendaSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type info
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """As `save`."""
-
-    def callback(self) -> DriverCallback:
-        """What tells the agenda how trials end."""
-        return _Tell(self._end)
-
-    def _end(self, trial: TrialConfig, outcome: Ended) -> None:
-        index = next(i for i, known in self._trials.items() if known.folder_name == trial.folder_name)
-        self._agenda.ended(index, outcome)
-
-
-class _Tell(DriverCallback):
-    def __init__(self, end: Callable[[TrialConfig, Ended], None]) -> None:
-        self._end = end
-
-    def on_finish(self, trial: Any) -> None:
-        self._tell(FINISHED, trial)
-
-    def on_early_stop(self, trial: Any) -> None:
-        self._tell(STOPPED, trial)
-
-    def on_failure(self, trial: Any, reason: str) -> None:
-        self._tell(FAILED, trial, reason)
-
-    def _tell(self, status: str, trial: Any, reason: str = "") -> None:
-        config, result = config_of(trial), trial.last_result or {}
-        self._end(config, _outcome(status, config, result, int(result.get(STEP, 0)), reason))
-
-
-def _outcome(status: str, trial: TrialConfig, metrics: Mapping[str, Any], env_steps: int, reason: str = "") -> Ended:
-    """What a trial came to, by every objective; a target that was never held counts with all that the trial was given."""
-    values = {k.removeprefix("final/"): float(v) for k, v in metrics.items() if k.startswith("final/")}
-    if status == FINISHED and trial.env.target is not None:
-        values.setdefault("env_steps_to_target", float(trial.budget_env_steps))
-        values.setdefault("seconds_to_target", values["train_s"])
-    if status == STOPPED:
-        values = {"score": float(metrics["eval/return_mean"])}
-    env_steps = max(0, env_steps - (trial.start.env_steps if trial.start else 0))
-    return Ended(status, values, env_steps, float(metrics.get("progress/wall_s", 0.0)), reason)

@@ -5,8 +5,10 @@ from typing import Any
 
 import ray
 
-from experiments.study.driver_callback import DriverCallback, config_of
+from experiments.metrics import FAILED
+from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
+from experiments.study.tune import DriverCallback, config_of
 
 _LOOK_EVERY_S = 1.0
 
@@ -18,14 +20,13 @@ class Watchdog(DriverCallback):
     are timed by this process' clock: a cluster's may differ.
     """
 
-    def __init__(self, folder: StudyFolder) -> None:
-        self._folder = folder
+    def __init__(self, folder: StudyFolder, stream: EventStream) -> None:
+        self._folder, self._stream = folder, stream
         self._seen: dict[Any, tuple[float | None, float]] = {}  # trial: its last sign, and when that was first seen
         self._next_look = 0.0
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Look at the trials that run."""
-        super().on_step_end(iteration, trials, **info)
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -35,16 +36,16 @@ class Watchdog(DriverCallback):
                 self._seen.pop(trial, None)
                 continue
             config = config_of(trial)
-            beat = self._folder.trial(config).last_beat()
-            if trial not in self._seen or self._seen[trial][0] != beat:
-                self._seen[trial] = beat, now
+            heartbeat = self._folder.trial(config).last_heartbeat()
+            if trial not in self._seen or self._seen[trial][0] != heartbeat:
+                self._seen[trial] = heartbeat, now
                 continue
             limit = config.faults.stall_after_s
             if limit is not None and now - self._seen[trial][1] > limit:
                 self._end(trial, limit)
 
     def _end(self, trial: Any, limit: float) -> None:
-        trial._suite_failure = f"stalled: no sign of life for {limit:g} s (faults.stall_after_s)"
+        self._stream.end(config_of(trial), FAILED, f"stalled: no sign of life for {limit:g} s (faults.stall_after_s)")
         trial.max_failures = 0  # it would only hang again
         self._seen.pop(trial)
         actor = trial.temporary_state.ray_actor

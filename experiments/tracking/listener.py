@@ -1,56 +1,109 @@
-"""Tune's events to MLflow runs."""
+"""The events of a study's trials to MLflow runs."""
 
 import json
 import logging
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import pandas as pd
 import yaml
 
 from experiments.config.errors import first_line
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import INDEX_EXPERIMENT, METRICS, Tag
+from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, METRICS, PRUNED, Tag
 from experiments.planning.plan import Plan
 from experiments.planning.search_plan import SearchPlan
 from experiments.rllib.building import promises_bits
-from experiments.search.strategy import STOPPED, Ended
-from experiments.study.driver_callback import DriverCallback, config_of
-from experiments.study.folder import StudyFolder
 from experiments.tracking import provenance, views
 from experiments.tracking.writer import Writer
-from experiments.trial.folder import Report
-from experiments.trial.trainable import AT_MS, FAILURE, REPRODUCIBLE, RESTARTS, STEP, UNSAVED, WEIGHTS
+from experiments.trial.events import Ended, Event, Reported, Restarted, Started, now_ms
+from experiments.trial.folder import TrialFolder
 
 STUDY_KEY = "study"
+
+Curves = Mapping[str, Sequence[tuple[float, float]]]
+"""Metric to (env steps, value)."""
 
 logger = logging.getLogger(__name__)
 
 
+class Folder(Protocol):
+    """Where a study keeps what it does, as far as it is told to MLflow."""
+
+    path: Path
+
+    def began_with(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The provenance that the study began with; `now`, if it begins now."""
+
+    def trial(self, trial: TrialConfig) -> TrialFolder:
+        """A trial's own folder."""
+
+
+class Conclusions(Protocol):
+    """What a study came to, as its run shows it."""
+
+    @property
+    def note(self) -> str:
+        """The answers, as Markdown."""
+
+    @property
+    def chosen(self) -> str:
+        """The recommended configurations, joined by commas."""
+
+    @property
+    def table(self) -> Mapping[str, Sequence[Any]]:
+        """Column to values: how well each configuration did."""
+
+    @property
+    def best(self) -> Mapping[str, float]:
+        """The `best/*` metrics; empty unless there is one recommendation."""
+
+
+class Analyst(Protocol):
+    """What is asked of the analysis: the commands give it, since the tracking itself does not know it."""
+
+    def diagnose(self, planned: Mapping[str, Any], known: Mapping[str, Any], curves: Curves) -> Mapping[str, str]:
+        """Tags of a trial, from its parameters, what else is known of its configuration, and its curves."""
+
+    def conclude(self, runs: pd.DataFrame, axes: Sequence[str]) -> Conclusions | None:
+        """What a study came to, from its trials and the parameters that it varies; None if no trial has started."""
+
+
 @dataclass
-class TrackingCallback(DriverCallback):
-    """Tune's events to MLflow runs.
+class TrackingListener:
+    """The events of a study's trials to MLflow runs.
 
     Everything it puts can be put again: runs are known by their tags, reports by the moment they were made. A resume puts what an
     earlier execution may not have delivered.
+
+    Attributes:
+        plan: The study's.
+        folder: Likewise.
+        writer: Delivers to MLflow.
+        analyst: Draws the conclusions.
+        resumed: Whether there was an earlier execution.
+        delivered: Trials of which MLflow has everything.
     """
 
     plan: Plan
-    folder: StudyFolder
+    folder: Folder
     writer: Writer
+    analyst: Analyst
     resumed: bool = False
-    open_keys: set[str] = field(default_factory=set)
-    configs: dict[str, TrialConfig] = field(default_factory=dict)
-    last_steps: dict[str, int] = field(default_factory=dict)
-    told: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)  # of the trials that are running
+    delivered: frozenset[str] = frozenset()
+    _open_keys: set[str] = field(default_factory=set)
+    _configs: dict[str, TrialConfig] = field(default_factory=dict)
+    _last_steps: dict[str, int] = field(default_factory=dict)
+    _tagged: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    _curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)  # of the trials that are running
 
     def begin(self) -> None:
         """Make or find the study's experiments, its run and its views."""
-        plan, now = self.plan, _now_ms()
+        plan, now = self.plan, now_ms()
+        self._begun_ms = now
         for experiment in (INDEX_EXPERIMENT, plan.experiment):
             self.writer.put("experiment", experiment)
         self.writer.put("set_views", INDEX_EXPERIMENT, views.studies_view())
@@ -86,38 +139,45 @@ class TrackingCallback(DriverCallback):
         found = views.shared_views(self.plan.searched_params, labels, exploratory)
         self.writer.put("set_views", self.plan.experiment, found)
 
-    def deliver_earlier(self, config: TrialConfig, reports: Sequence[Report], restarts: int, reproducible: bool) -> None:
-        """Put what a trial of an earlier execution reported, and end its run if it finished."""
-        self._open(config)
-        key = config.folder_name
-        self._tell(key, restarts, reproducible)
-        for report in reports:
-            self._put_report(key, report.metrics, report.env_steps, report.at_ms)
-        if reports and reports[-1].done:
-            self.writer.put("set_tags", key, {Tag.WEIGHTS: reports[-1].weights})
-            self._end(key, "FINISHED")
-
-    def end_earlier(self, config: TrialConfig, outcome: Ended) -> None:
-        """End the run of a trial that an earlier execution stopped early or gave up, and may not have come to end."""
-        self._open(config)
-        if outcome.status == STOPPED:
-            self._stopped(config.folder_name, outcome.env_steps)
-        else:
-            self._failed(config.folder_name, outcome.reason)
-
-    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Make or find the trial's run."""
-        self._open(config_of(trial))
-        if self.resumed and not self.plan.exclusive:  # whatever it was before
-            self.writer.put("set_tags", config_of(trial).folder_name, {Tag.EXCLUSIVE: "false"})
-
-    def _open(self, config: TrialConfig) -> None:
-        key = config.folder_name
-        if key in self.last_steps:
+    def on_event(self, trial: TrialConfig, event: Event) -> None:
+        """Put what a trial did."""
+        key = trial.folder_name
+        if key in self.delivered:
             return
-        self.last_steps[key] = 0
-        self.configs[key] = config
-        self.open_keys.add(key)
+        self._open(trial, event.at_ms)
+        if isinstance(event, Started):
+            if self.resumed and not self.plan.exclusive and event.at_ms >= self._begun_ms:  # whatever it was before
+                self.writer.put("set_tags", key, {Tag.EXCLUSIVE: "false"})
+        elif isinstance(event, Restarted):
+            self._tag(key, event.count, event.reproducible)
+        elif isinstance(event, Reported):
+            if event.env_steps > self._last_steps[key]:
+                self._last_steps[key] = event.env_steps
+                self._log(key, event.metrics, event.env_steps, event.at_ms)
+            self._tag(key, self._tagged[key][0], event.reproducible)
+            if event.unsaved:
+                self.writer.put("set_tags", key, {Tag.UNSAVED: event.unsaved[:500]})
+        elif isinstance(event, Ended) and key in self._open_keys:
+            self._put_end(key, event)
+
+    def _put_end(self, key: str, end: Ended) -> None:
+        self._tag(key, self._tagged[key][0], end.reproducible)
+        if end.status == FINISHED:
+            self._log(key, end.metrics, end.env_steps, end.at_ms)
+            self.writer.put("set_tags", key, {Tag.WEIGHTS: end.weights, **({Tag.FAILURE: ""} if self.resumed else {})})
+        elif end.status == PRUNED:
+            self.writer.put("set_tags", key, {Tag.STOPPED_AT: str(end.env_steps)})
+        else:
+            self.writer.put("set_tags", key, {Tag.FAILURE: end.reason})
+        self._close(key, "FAILED" if end.status == FAILED else "FINISHED")
+
+    def _open(self, config: TrialConfig, at_ms: int) -> None:
+        key = config.folder_name
+        if key in self._last_steps:
+            return
+        self._last_steps[key] = 0
+        self._configs[key] = config
+        self._open_keys.add(key)
         tags = {
             Tag.KIND: "trial",
             Tag.STUDY: self.plan.study,
@@ -137,7 +197,7 @@ class TrackingCallback(DriverCallback):
             **_source_tags(),
         }
         identity = (Tag.STUDY_RUN, Tag.TRIAL_ID)
-        self.writer.put("open_run", key, self.plan.experiment, config.name, _now_ms(), tags, identity, not self.resumed)
+        self.writer.put("open_run", key, self.plan.experiment, config.name, at_ms, tags, identity, not self.resumed)
         self.writer.put("log_params", key, self.plan.trial_params(config))
         resolved, now = config.to_mapping(), provenance_of(self.plan)
         began_with = self.folder.trial(config).began_with(now)
@@ -147,70 +207,35 @@ class TrackingCallback(DriverCallback):
             **(provenance.files() if began_with == now else {}),
         }
         self.writer.put("log_texts", key, texts)
-        self._tell(key, 0, promises_bits(config))
+        self._tag(key, 0, promises_bits(config))
 
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
-        """Log one report; one that a restarted trial makes again is known by its step."""
-        key = config_of(trial).folder_name
-        if FAILURE not in result:
-            self._put_report(key, result, int(result[STEP]), int(result[AT_MS]))
-        self._tell(key, result[RESTARTS], result[REPRODUCIBLE])
-        if result[UNSAVED]:
-            self.writer.put("set_tags", key, {Tag.UNSAVED: result[UNSAVED][:500]})
-
-    def _put_report(self, key: str, metrics: Mapping[str, Any], step: int, at_ms: int) -> None:
-        if step <= self.last_steps[key]:
-            return
-        self.last_steps[key] = step
+    def _log(self, key: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
         values = {name: metrics[name] for name in METRICS if name in metrics and math.isfinite(metrics[name])}
         for name, value in values.items():
-            self.curves.setdefault(key, {}).setdefault(name, []).append((step, value))
+            self._curves.setdefault(key, {}).setdefault(name, []).append((step, value))
         self.writer.put("log_metrics", key, values, step, at_ms)
 
-    def _tell(self, key: str, restarts: int, reproducible: bool) -> None:
-        if self.told.get(key) != (restarts, reproducible):
-            self.told[key] = restarts, reproducible
+    def _tag(self, key: str, restarts: int, reproducible: bool) -> None:
+        if self._tagged.get(key) != (restarts, reproducible):
+            self._tagged[key] = restarts, reproducible
             self.writer.put("set_tags", key, {Tag.RESTARTS: str(restarts), Tag.REPRODUCIBLE: _word(reproducible)})
 
-    def on_finish(self, trial: Any) -> None:
-        """End the run of a finished trial."""
-        key = config_of(trial).folder_name
-        tags = {Tag.WEIGHTS: trial.last_result[WEIGHTS]}
-        self.writer.put("set_tags", key, {**tags, Tag.FAILURE: ""} if self.resumed else tags)
-        self._end(key, "FINISHED")
-
-    def on_early_stop(self, trial: Any) -> None:
-        """End the run of a trial that a scheduler has stopped, and say where."""
-        self._stopped(config_of(trial).folder_name, trial.last_result[STEP])
-
-    def on_failure(self, trial: Any, reason: str) -> None:
-        """End the run of a failed trial, with the reason."""
-        self._open(config_of(trial))
-        self._failed(config_of(trial).folder_name, reason)
-
-    def _stopped(self, key: str, env_steps: int) -> None:
-        self.writer.put("set_tags", key, {Tag.STOPPED_AT: str(env_steps)})
-        self._end(key, "FINISHED")
-
-    def _failed(self, key: str, reason: str) -> None:
-        self.writer.put("set_tags", key, {Tag.FAILURE: reason})
-        self._end(key, "FAILED")
-
-    def _end(self, key: str, status: str) -> None:
-        if key in self.open_keys:
-            self.open_keys.remove(key)
-            self._diagnose(key)
-            self.writer.put("finish", key, status, _now_ms())
+    def _close(self, key: str, status: str) -> None:
+        self._open_keys.remove(key)
+        self._diagnose(key)
+        self.writer.put("finish", key, status, now_ms())
 
     def _diagnose(self, key: str) -> None:
-        """What held the trial up, and how healthy it was, as tags."""
-        from analysis.questions.diagnosis import facts_of, tags
-
-        config, curves = self.configs.pop(key), self.curves.pop(key, {})
-        planned = {**self.plan.trial_params(config), "exclusive": self.plan.exclusive, "target": config.env.target}
-        score = curves.get("final/score", [(0.0, None)])[-1][1]
+        """The bottleneck of a trial and its health, as tags."""
+        config, curves = self._configs.pop(key), self._curves.pop(key, {})
+        planned = {
+            **self.plan.trial_params(config),
+            "exclusive": self.plan.exclusive,
+            "target": config.env.target,
+            "score": curves.get("final/score", [(0.0, None)])[-1][1],
+        }
         try:
-            found = tags(curves, facts_of({**planned, "score": score}, self.plan.facts[config.label]))
+            found = self.analyst.diagnose(planned, self.plan.facts[config.label], curves)
         except Exception as error:  # noqa: BLE001  # what the trial logged is safe, whatever is said of it
             logger.warning("%s: no diagnosis (%s: %s).", config.name, type(error).__name__, first_line(error))
             return
@@ -224,8 +249,8 @@ class TrackingCallback(DriverCallback):
             runs: All trials, as the analysis takes them.
             limit: Which one ended the study before it was done.
         """
-        for key in sorted(self.open_keys):
-            self._end(key, "KILLED")
+        for key in sorted(self._open_keys):
+            self._close(key, "KILLED")
         if isinstance(self.plan, SearchPlan):  # which has grown since
             self._set_views()
             self.writer.put("set_tags", STUDY_KEY, {Tag.LIMIT: limit})
@@ -234,21 +259,17 @@ class TrackingCallback(DriverCallback):
             self._conclude(runs)
         except Exception as error:  # noqa: BLE001  # what the trials logged is safe, whatever becomes of the conclusions
             logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
-        self.writer.put("finish", STUDY_KEY, status, _now_ms())
+        self.writer.put("finish", STUDY_KEY, status, now_ms())
 
     def _conclude(self, runs: pd.DataFrame) -> None:
-        from analysis.document.answer import answers, best_metrics, closing_table
-
-        if runs.empty:
+        found = self.analyst.conclude(runs, list(self.plan.record()["axes"]))
+        if found is None:
             return
-        found = answers(runs)
-        table = closing_table(runs, list(self.plan.record()["axes"]))
-        note = "\n\n".join([f"**Question.** {self.plan.question}", *(f"**Answer.** {a.markdown()}" for a in found)])
-        chosen = ", ".join(a.decision.chosen for a in found if a.decision.chosen)
-        self.writer.put("set_tags", STUDY_KEY, {Tag.NOTE: note, Tag.BEST: chosen})
-        self.writer.put("log_table", STUDY_KEY, table.astype(object).where(table.notna(), None).to_dict("list"), "configurations.json")
-        if len(found) == 1 and found[0].decision.chosen:
-            self.writer.put("log_metrics", STUDY_KEY, best_metrics(table), 0, _now_ms())
+        note = f"**Question.** {self.plan.question}\n\n{found.note}"
+        self.writer.put("set_tags", STUDY_KEY, {Tag.NOTE: note, Tag.BEST: found.chosen})
+        self.writer.put("log_table", STUDY_KEY, found.table, "configurations.json")
+        if found.best:
+            self.writer.put("log_metrics", STUDY_KEY, found.best, 0, now_ms())
 
 
 def provenance_of(plan: Plan) -> dict[str, Any]:
@@ -267,7 +288,3 @@ def _source_tags() -> dict[str, str]:
 
 def _word(value: bool) -> str:
     return "true" if value else "false"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

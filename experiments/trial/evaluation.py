@@ -14,7 +14,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from experiments.config.schema import EnvSettings
-from experiments.metrics import NonFiniteError
+from experiments.rllib.results import NonFiniteError
 
 MAX_ENVS = 100
 """Environments that are stepped side by side; more episodes come in turns."""

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 from ray.tune import PlacementGroupFactory
 
+from experiments.metrics import FINISHED
 from experiments.rllib import runner_pool
-from experiments.trial.folder import Report
+from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.measurement import Block, Measurement, MeasurementError
-from experiments.trial.trainable import Trial, now_ms
+from experiments.trial.trainable import Trial
 
 BUNDLES = "bundles"
 """Key of Tune's config: the bundles that a trial reserves, those of the study's largest, so that trials can share a process."""
@@ -37,55 +37,58 @@ class MeasuredTrial(Trial):
         super()._start()
         assert self._trial.measurement is not None, "the plan gives measured trials their settings"
         self._settings = self._trial.measurement
-        self._ready: list[Report] = []  # measured, and not made yet
+        self._ready: list[list[Event]] = []  # measured, and not told yet
         self._earlier = self._furthest()  # of an earlier attempt: reports follow its
 
-    def _report(self) -> dict[str, Any]:
+    def _trained(self) -> list[Event]:
         if not self._ready:
             self._warm_up()
             self._measure()
-        return self._made(self._ready.pop(0))
+        return self._ready.pop(0)
 
     def _measure(self) -> None:
         """All blocks in a row: while a report is on its way, asynchronous runners would sample on, and that time be nobody's."""
-        measurement = Measurement(self._settings)
+        assert self._training is not None
+        training, measurement = self._training, Measurement(self._settings)
+        now = training.counters
         while not measurement.is_enough():
-            start_env_steps, start_trained, start_s = self._env_steps, self._trained, self._train_s
+            start_env_steps, start_trained, start_s = now.env_steps, now.trained, now.train_s
             metrics = self._train_for(self._settings.block_s)
-            metrics["progress/wall_s"] = self._wall_s()
-            metrics.update(self._use_of_time())
+            metrics["progress/wall_s"] = training.wall_s()
+            metrics.update(training.use_of_time())
             other = metrics.get("system/other_cpu_percent", math.nan)
-            trained = self._trained - start_trained
-            measurement.blocks.append(Block(self._env_steps - start_env_steps, trained, self._train_s - start_s, other))
-            self._ready.append(Report(self._earlier + self._env_steps, now_ms(), metrics, False, ""))
-        final = {**measurement.metrics(), "final/train_s": self._train_s, "final/wall_s": self._wall_s()}
-        last = self._ready[-1]
-        self._ready[-1] = replace(last, metrics={**last.metrics, **final}, done=True)
+            measurement.blocks.append(Block(now.env_steps - start_env_steps, now.trained - start_trained, now.train_s - start_s, other))
+            self._ready.append([Reported(env_steps=self._earlier + now.env_steps, metrics=metrics)])
+        final = {**measurement.metrics(), "final/train_s": now.train_s, "final/wall_s": training.wall_s()}
+        self._ready[-1].append(Ended(status=FINISHED, env_steps=self._earlier + now.env_steps, metrics=final))
 
     def _warm_up(self) -> None:
-        settings, start = self._settings, perf_counter()
+        assert self._training is not None
+        settings, start, now = self._settings, perf_counter(), self._training.counters
         deadline = start + settings.warmup_s + settings.max_seconds
         while True:
             self._train_for(0.0)
-            now = perf_counter()
-            learns = self._updates > 0  # algorithms with a replay buffer begin by filling it
-            if learns and self._iterations >= _LEAST_WARM_ITERATIONS and now - start >= settings.warmup_s:
+            at = perf_counter()
+            learns = now.updates > 0  # algorithms with a replay buffer begin by filling it
+            if learns and now.iterations >= _LEAST_WARM_ITERATIONS and at - start >= settings.warmup_s:
                 break
-            if now > deadline:
+            if at > deadline:
                 raise MeasurementError(
-                    f"no throughput in {now - start:.0f} s: {self._iterations} training batches and {self._updates} updates by then. Try a "
+                    f"no throughput in {at - start:.0f} s: {now.iterations} training batches and {now.updates} updates by then. Try a "
                     "larger measurement.max_seconds, a smaller train_batch_size_per_learner, or fewer steps before learning starts"
                 )
-        self._use_of_time()
+        self._training.use_of_time()
 
     def _train_for(self, seconds: float) -> dict[str, float]:
         """Train one batch at least."""
-        end = self._train_s + seconds
-        return self._train_until(lambda collected: self._train_s >= end)
+        assert self._training is not None
+        training = self._training
+        end = training.counters.train_s + seconds
+        return training.train(lambda collected: training.counters.train_s >= end)
 
     def _abandon(self) -> None:
         super()._abandon()
         runner_pool.clear()
 
     def _may_go_on(self, error: Exception, reason: str) -> bool:
-        return not isinstance(error, MeasurementError) and super()._may_go_on(error, reason)
+        return super()._may_go_on(error, reason) and not isinstance(error, MeasurementError)

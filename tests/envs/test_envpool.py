@@ -9,8 +9,9 @@ import pytest
 
 from experiments.config.errors import ConfigurationError
 from experiments.envs import envpool as ours
-from experiments.trial.trainable import FOLDER, MEASURE_SYSTEM, REPRODUCIBLE, TRIAL, WEIGHTS, Trial
+from experiments.trial.trainable import MEASURE_SYSTEM, Trial
 from tests.support.suite import TINY, PlanOf
+from tests.support.trials import REPRODUCIBLE, WEIGHTS, step, with_folder
 
 envpool = pytest.importorskip("envpool", reason="needs the extra `envpool`")
 
@@ -45,11 +46,11 @@ def test_its_spaces_types_and_episodes_are_gymnasiums(gym_id: str) -> None:
     env.reset(seed=0)
     still = np.zeros(env.action_space.shape, env.action_space.dtype)
     lengths = []
-    for step in range(limit + 2):
+    for taken in range(limit + 2):
         _, rewards, terminated, truncated, infos = env.step(still)
         assert infos == {}
         if (terminated | truncated).any():
-            lengths.append(step + 1)
+            lengths.append(taken + 1)
             _, rewards, terminated, truncated, _ = env.step(still)  # the reset comes with the next step
             break
     assert lengths == [limit] if gym_id != "CartPole-v1" else lengths[0] < limit
@@ -125,10 +126,10 @@ def test_a_trial_trains_on_it_and_promises_no_bits(plan_of: PlanOf, tmp_path: An
     assert config.config_id != plan_of(*settings[:-2], settings[-1]).trials[0].config_id
     weights = []
     for folder in ("one", "other"):
-        trial = Trial({TRIAL: {**config.to_mapping(), FOLDER: str(tmp_path / folder)}, MEASURE_SYSTEM: False})
+        trial = Trial({**with_folder(config, tmp_path / folder), MEASURE_SYSTEM: False})
         try:
-            assert isinstance(trial.step() and trial._algorithm.env_runner.env.unwrapped, ours.EnvPoolVector)
-            last = trial.step()
+            assert isinstance(step(trial) and trial._training.algorithm.env_runner.env.unwrapped, ours.EnvPoolVector)
+            last = step(trial)
         finally:
             trial.cleanup()
         assert last["done"]

@@ -174,8 +174,8 @@ def test_a_study_with_wrong_settings_is_refused(plan_of: PlanOf, override: str, 
         plan_of("env=synthetic", f"env.env_config.{override}")
 
 
-def test_a_step_cost_of_0_ends_the_command_with_one_line(run_suite: RunSuite) -> None:
-    done = run_suite("dry_run=true", "env=synthetic", "env.env_config.step_cost_ms=0")
+def test_a_step_cost_of_0_ends_the_command_with_one_line(suite_here: RunSuite) -> None:
+    done = suite_here("dry_run=true", "env=synthetic", "env.env_config.step_cost_ms=0")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "step_cost_ms=0: must be above 0; for an environment that costs next to nothing take env=cartpole" in done.stderr

@@ -30,8 +30,8 @@ from ray.rllib.utils.postprocessing.value_predictions import compute_value_targe
 from experiments.fast.backprop import DefaultNetworks, PolicyGradient
 from experiments.fast.env_runner import FastEnvRunner
 from experiments.fast.learner import FastPPOTorchLearner, value_targets
-from experiments.metrics import MINIBATCH_MEANS
 from experiments.rllib.learner import average_over_minibatches
+from experiments.rllib.results import MINIBATCH_MEANS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -3,10 +3,11 @@ import re
 import pytest
 
 from experiments.config.errors import ConfigurationError
+from experiments.metrics import FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.search_plan import SearchPlan
-from experiments.search.strategy import CONFIRM, FINISHED, Ask, Ended
-from experiments.search.trial_queue import Agenda
+from experiments.search.strategy import CONFIRM, Ask, Outcome
+from experiments.search.trial_queue import TrialQueue
 from tests.support.search_runs import run
 from tests.support.suite import ROOT, PlanOf
 
@@ -34,14 +35,14 @@ def test_a_race_over_the_default_study(plan_of: PlanOf) -> None:
 
 def test_what_is_asked_for_becomes_trials_of_the_plan(plan_of: PlanOf) -> None:
     plan = searching(plan_of("search=optuna", "search.num_samples=5", ENDLESS, "confirmation.top=1", "confirmation.seeds=[50]"))
-    agenda = Agenda(plan.strategy(), plan.ahead, plan.limits())
+    queue = TrialQueue(plan.strategy(), plan.ahead, plan.limits())
 
-    def outcome(ask: Ask) -> Ended:
+    def outcome(ask: Ask) -> Outcome:
         trial = plan.take(ask)
         assert trial.algorithm["training"]["lr"] == ask.point.get("algorithm.training.lr", 3e-3)
-        return Ended(FINISHED, {"score": trial.algorithm["training"]["lr"], "auc": 0.0}, trial.budget_env_steps, 1.0)
+        return Outcome(FINISHED, {"score": trial.algorithm["training"]["lr"], "auc": 0.0}, trial.budget_env_steps, 1.0)
 
-    run(agenda, outcome)
+    run(queue, outcome)
     assert [t.phase for t in plan.trials] == ["search"] * 5 + ["confirm"] * 2
     assert len({t.folder_name for t in plan.trials}) == 7
     best = max(plan.trials[:5], key=lambda t: t.algorithm["training"]["lr"])
@@ -60,15 +61,15 @@ def test_the_layout_follows_each_suggestion(plan_of: PlanOf) -> None:
 
 def test_a_generation_goes_on_from_its_parent_and_is_another_configuration(plan_of: PlanOf) -> None:
     plan = searching(plan_of("scheduler=pbt", "scheduler.population=2", "scheduler.interval_env_steps=20000"))
-    agenda = Agenda(plan.strategy(), plan.ahead, plan.limits())
+    queue = TrialQueue(plan.strategy(), plan.ahead, plan.limits())
     trials = []
 
-    def outcome(ask: Ask) -> Ended:
+    def outcome(ask: Ask) -> Outcome:
         parent = ask.note.get("parent")
         trials.append(plan.take(ask, None if parent is None else trials[parent]))
-        return Ended(FINISHED, {"score": float(ask.seed), "auc": 0.0}, ask.note.get("env_steps", 60_000))
+        return Outcome(FINISHED, {"score": float(ask.seed), "auc": 0.0}, ask.note.get("env_steps", 60_000))
 
-    asked = run(agenda, outcome, side_by_side=1)
+    asked = run(queue, outcome, side_by_side=1)
     assert [(t.seed, t.budget_env_steps, t.start.env_steps if t.start else 0) for t in trials[:6]] == [
         (seed, 20_000 * (g + 1), 20_000 * g) for g in range(3) for seed in (0, 1)
     ]
@@ -84,8 +85,8 @@ def test_a_generation_goes_on_from_its_parent_and_is_another_configuration(plan_
 def test_a_grid_can_be_confirmed(plan_of: PlanOf) -> None:
     plan = searching(plan_of("confirmation.always=true", "seeds=[0,1]"))
     assert "search=grid: 30 trials, then the 3 best and the base on 5 held-out seeds" in plan.summary()
-    agenda = Agenda(plan.strategy(), plan.ahead, plan.limits())
-    run(agenda, lambda ask: Ended(FINISHED, {"score": 1.0, "auc": float(plan.take(ask).algorithm["training"]["lr"])}, 60_000))
+    queue = TrialQueue(plan.strategy(), plan.ahead, plan.limits())
+    run(queue, lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": float(plan.take(ask).algorithm["training"]["lr"])}, 60_000))
     assert [(t.phase, t.exploratory) for t in plan.trials[:30]] == [("fixed", True)] * 30
     assert {(t.phase, t.exploratory) for t in plan.trials[30:]} == {("confirm", False)}
 
@@ -94,7 +95,8 @@ def test_rules_that_meet_at_their_base_are_run_once(plan_of: PlanOf) -> None:
     plan = searching(plan_of("study=lr_rules", "seeds=[0,1]"))
     assert plan.num_trials == 2 * 10 + 4 * 5
     run(
-        Agenda(plan.strategy(), plan.ahead, plan.limits()), lambda ask: Ended(FINISHED, {"score": 1.0, "auc": len(plan.take(ask).label)}, 1)
+        TrialQueue(plan.strategy(), plan.ahead, plan.limits()),
+        lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": len(plan.take(ask).label)}, 1),
     )
     assert len({trial.folder_name for trial in plan.trials}) == len(plan.trials)
     assert plan.record()["base"] == "lr=base b=2048"

@@ -6,18 +6,10 @@ from typing import Any
 
 import pytest
 
-from experiments.metrics import (
-    METRICS,
-    EpisodeSums,
-    NonFiniteError,
-    PhaseClock,
-    TargetWatch,
-    area_under_curve,
-    check_finite,
-    gradient_steps,
-    learner_metrics,
-    training_shares,
-)
+from experiments.metrics import METRICS
+from experiments.rllib.clocks import PhaseClock, training_shares
+from experiments.rllib.results import EpisodeSums, NonFiniteError, check_finite, gradient_steps, learner_metrics
+from experiments.trial.target import TargetWatch, area_under_curve
 
 
 def test_train_return_is_the_mean_over_episodes_not_of_per_runner_means() -> None:
@@ -46,15 +38,20 @@ def test_a_nan_return_is_not_lost_in_the_minimum() -> None:
 
 def test_the_target_must_be_held_for_two_evaluations_running() -> None:
     watch = TargetWatch(475)
-    assert [watch.see(value, step, step / 10) for step, value in [(1, 480), (2, 470), (3, 476), (4, 490)]] == [False, False, False, True]
+    assert [watch.on_evaluation(value, step, step / 10) for step, value in [(1, 480), (2, 470), (3, 476), (4, 490)]] == [
+        False,
+        False,
+        False,
+        True,
+    ]
     assert watch.metrics() == {"final/env_steps_to_target": 3, "final/seconds_to_target": 0.3}
 
 
 def test_a_target_that_is_never_held_is_absent() -> None:
     watch = TargetWatch(475)
-    watch.see(480, 1, 1)
+    watch.on_evaluation(480, 1, 1)
     assert watch.metrics() == {}
-    assert not TargetWatch(None).see(1e9, 1, 1)
+    assert not TargetWatch(None).on_evaluation(1e9, 1, 1)
 
 
 def test_area_under_a_curve_by_hand() -> None:

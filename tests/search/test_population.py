@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from experiments.config.space import parse_space
+from experiments.metrics import FAILED, FINISHED
 from experiments.search.population import Population
-from experiments.search.strategy import FAILED, FINISHED, Ask, Ended
-from experiments.search.trial_queue import Agenda, Limits
+from experiments.search.strategy import Ask, Outcome
+from experiments.search.trial_queue import Limits, TrialQueue
 from tests.support.search_runs import run
 
 LR, BATCH, CLIP = (f"algorithm.training.{name}" for name in ("lr", "train_batch_size_per_learner", "clip_param"))
@@ -24,13 +25,13 @@ def population(resample_probability: float = 0.0, quantile: float = 0.25) -> Pop
     return Population(parse_space(SPACE), first, range(MEMBERS), ENDS, quantile, resample_probability, 0)
 
 
-def by_lr(ask: Ask) -> Ended:
+def by_lr(ask: Ask) -> Outcome:
     """The larger the learning rate, the better."""
-    return Ended(FINISHED, {"score": ask.point[LR], "auc": 0.0}, ask.note["env_steps"])
+    return Outcome(FINISHED, {"score": ask.point[LR], "auc": 0.0}, ask.note["env_steps"])
 
 
 def test_every_generation_starts_where_its_parent_ended_and_the_worst_copy_the_best() -> None:
-    asked = run(Agenda(population(), 3, Limits(4000)), by_lr)
+    asked = run(TrialQueue(population(), 3, Limits(4000)), by_lr)
     assert len(asked) == MEMBERS * len(ENDS)
     for g, end in enumerate(ENDS):
         members = asked[g * MEMBERS : (g + 1) * MEMBERS]
@@ -51,7 +52,7 @@ def test_every_generation_starts_where_its_parent_ended_and_the_worst_copy_the_b
 
 
 def test_settings_move_to_a_neighbour_within_their_bounds() -> None:
-    asked = run(Agenda(population(), 3, Limits(4000)), by_lr)
+    asked = run(TrialQueue(population(), 3, Limits(4000)), by_lr)
     moves = Counter()
     for ask in asked:
         if ask.note.get("copied"):
@@ -63,34 +64,37 @@ def test_settings_move_to_a_neighbour_within_their_bounds() -> None:
 
 
 def test_settings_drawn_anew_are_anywhere() -> None:
-    asked = run(Agenda(population(resample_probability=1.0), 3, Limits(4000)), by_lr)
+    asked = run(TrialQueue(population(resample_probability=1.0), 3, Limits(4000)), by_lr)
     ratios = [ask.point[LR] / asked[ask.note["parent"]].point[LR] for ask in asked if ask.note.get("copied")]
     assert np.std(np.log10(ratios)) > 0.3
 
 
 def test_a_population_finds_better_settings_than_it_began_with() -> None:
     strategy = population(resample_probability=0.25)
-    run(Agenda(strategy, 3, Limits(4000)), lambda ask: Ended(FINISHED, {"score": -abs(np.log10(ask.point[LR]) + 4.1), "auc": 0.0}, 1000))
+    run(
+        TrialQueue(strategy, 3, Limits(4000)),
+        lambda ask: Outcome(FINISHED, {"score": -abs(np.log10(ask.point[LR]) + 4.1), "auc": 0.0}, 1000),
+    )
     assert abs(np.log10(strategy.ranking()[0][LR]) + 4.1) < 0.1
 
 
 def test_a_member_that_fails_takes_over_from_another_one() -> None:
-    def outcome(ask: Ask) -> Ended:
-        return Ended(FAILED) if ask.seed in (3, 7) and ask.note["generation"] == 1 else by_lr(ask)
+    def outcome(ask: Ask) -> Outcome:
+        return Outcome(FAILED) if ask.seed in (3, 7) and ask.note["generation"] == 1 else by_lr(ask)
 
-    asked = run(Agenda(population(), 3, Limits(4000)), outcome)
+    asked = run(TrialQueue(population(), 3, Limits(4000)), outcome)
     third = asked[2 * MEMBERS : 3 * MEMBERS]
     assert third[3].note["copied"] and third[7].note["copied"]  # the best of all among them
     assert not {asked[ask.note["parent"]].seed for ask in third} & {3, 7}
 
 
 def test_where_all_fail_the_population_ends() -> None:
-    asked = run(Agenda(population(), 3, Limits(4000)), lambda ask: Ended(FAILED))
+    asked = run(TrialQueue(population(), 3, Limits(4000)), lambda ask: Outcome(FAILED))
     assert len(asked) == MEMBERS
 
 
 def test_the_ranking_is_that_of_the_last_whole_generation() -> None:
     strategy = population()
-    agenda = Agenda(strategy, 3, Limits(4000))
-    run(agenda, by_lr, most=MEMBERS + 3)
-    assert strategy.ranking()[0] == max((ask.point for ask in agenda.asked[:MEMBERS]), key=lambda point: point[LR])
+    queue = TrialQueue(strategy, 3, Limits(4000))
+    run(queue, by_lr, most=MEMBERS + 3)
+    assert strategy.ranking()[0] == max((ask.point for ask in queue.asked[:MEMBERS]), key=lambda point: point[LR])

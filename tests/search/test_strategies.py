@@ -10,10 +10,11 @@ import optuna
 import pytest
 
 from experiments.config.space import Point, parse_space
+from experiments.metrics import FAILED, FINISHED, PRUNED
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
-from experiments.search.strategy import CONFIRM, FAILED, FINISHED, SEARCH, STOPPED, Ask, Confirming, Ended, Listed, Strategy, key_of
-from experiments.search.trial_queue import Agenda, Limits
+from experiments.search.strategy import CONFIRM, SEARCH, Ask, Confirming, Listed, Outcome, Strategy, key_of
+from experiments.search.trial_queue import Limits, TrialQueue
 from tests.support.search_runs import run, scores
 
 LR, BATCH = "algorithm.training.lr", "algorithm.training.train_batch_size_per_learner"
@@ -50,10 +51,15 @@ def confirming(search: Strategy) -> Confirming:
     return Confirming(search, BASE, 3, HELD_OUT)
 
 
+def ends_of(queue: TrialQueue) -> Callable[[int, Ask], Outcome | None]:
+    """What the trials' own logs say of an earlier execution."""
+    return lambda index, ask: queue.outcomes.get(index)
+
+
 @each_search
 def test_a_search_ends_with_its_best_and_the_base_on_seeds_that_it_never_saw(name: str) -> None:
     strategy = confirming(SEARCHES[name]())
-    asked = run(Agenda(strategy, 3, BUDGET), scores(mean, 20.0))
+    asked = run(TrialQueue(strategy, 3, BUDGET), scores(mean, 20.0))
     phases = [ask.phase for ask in asked]
     assert phases == sorted(phases, reverse=True)  # first the search, then the confirmation
     confirmed = {key_of(ask.point) for ask in asked if ask.phase == CONFIRM}
@@ -65,7 +71,7 @@ def test_a_search_ends_with_its_best_and_the_base_on_seeds_that_it_never_saw(nam
 
 @each_search
 def test_the_order_in_which_trials_end_changes_nothing(name: str) -> None:
-    asked = [run(Agenda(confirming(SEARCHES[name]()), 3, BUDGET), scores(mean, 50.0), ends=ends) for ends in range(3)]
+    asked = [run(TrialQueue(confirming(SEARCHES[name]()), 3, BUDGET), scores(mean, 50.0), ends=ends) for ends in range(3)]
     assert asked[0] == asked[1] == asked[2]
 
 
@@ -77,47 +83,50 @@ def test_a_search_that_is_killed_goes_on_as_if_it_had_not_been(name: str, killed
         return confirming(stored.get(name, SEARCHES[name])())
 
     noted: list[str] = []
-    before = Agenda(make(tmp_path / "killed.db"), 3, BUDGET, lambda event: noted.append(json.dumps(event)))
+    before = TrialQueue(make(tmp_path / "killed.db"), 3, BUDGET, lambda event: noted.append(json.dumps(event)))
     run(before, scores(mean, 50.0), most=killed_after)
-    after = Agenda(make(tmp_path / "killed.db"), 3, BUDGET)
-    after.replay([json.loads(line) for line in noted])
-    whole = run(Agenda(make(tmp_path / "whole.db"), 3, BUDGET), scores(mean, 50.0))
+    after = TrialQueue(make(tmp_path / "killed.db"), 3, BUDGET, journal=[json.loads(line) for line in noted], outcome_of=ends_of(before))
+    whole = run(TrialQueue(make(tmp_path / "whole.db"), 3, BUDGET), scores(mean, 50.0))
     assert [(a.point, a.seed, a.phase) for a in run(after, scores(mean, 50.0), ends=1)] == [(a.point, a.seed, a.phase) for a in whole]
 
 
 def test_what_was_under_way_at_a_kill_comes_first_and_what_had_ended_does_not_come_again() -> None:
     noted: list[Any] = []
-    before = Agenda(confirming(racing()), 3, BUDGET, noted.append)
-    first, second = before.next(), before.next()
-    before.ended(0, scores(mean, 1.0)(before.asked[0]))
-    after = Agenda(confirming(racing()), 3, BUDGET)
-    after.replay(noted)
-    after.ended(0, scores(mean, 1.0)(after.asked[0]))  # its folder has its results
+    before = TrialQueue(confirming(racing()), 3, BUDGET, noted.append)
+    first, second = before.ask(), before.ask()
+    before.tell(0, scores(mean, 1.0)(before.asked[0]))
+    after = TrialQueue(confirming(racing()), 3, BUDGET, journal=noted, outcome_of=ends_of(before))
+    after.tell(0, scores(mean, 1.0)(after.asked[0]))  # heard again
     assert (first, second) == (0, 1)
-    assert after.next() == 1
-    assert after.next() == 2
+    assert after.ask() == 1
+    assert after.ask() == 2
 
 
 def test_what_failed_is_tried_again_after_a_resume_unless_the_search_has_gone_on_from_there() -> None:
     noted: list[Any] = []
     fails = [True]
 
-    def outcome(ask: Ask) -> Ended:
-        return Ended(FAILED) if fails[0] and ask.seed in (0, HELD_OUT[1]) and ask.point[BATCH] == 1000 else scores(mean, 1.0)(ask)
+    def outcome(ask: Ask) -> Outcome:
+        return Outcome(FAILED) if fails[0] and ask.seed in (0, HELD_OUT[1]) and ask.point[BATCH] == 1000 else scores(mean, 1.0)(ask)
 
-    first = run(Agenda(confirming(Listed(GRID, [0, 1], ["score"])), 3, BUDGET, noted.append), outcome)
+    before = TrialQueue(confirming(Listed(GRID, [0, 1], ["score"])), 3, BUDGET, noted.append)
+    first = run(before, outcome)
     fails[0] = False
-    after = Agenda(confirming(Listed(GRID, [0, 1], ["score"])), 3, BUDGET)
-    after.replay(noted)
+
+    def outcome_of(index: int, ask: Ask) -> Outcome | None:
+        found = before.outcomes[index]
+        return None if found.status == FAILED and ask.phase != SEARCH else found
+
+    after = TrialQueue(confirming(Listed(GRID, [0, 1], ["score"])), 3, BUDGET, journal=noted, outcome_of=outcome_of)
     again = []
-    while isinstance(index := after.next(), int):
+    while isinstance(index := after.ask(), int):
         again.append(after.asked[index])
-        after.ended(index, outcome(after.asked[index]))
+        after.tell(index, outcome(after.asked[index]))
     assert again == [ask for ask in first if ask.phase == CONFIRM and ask.seed == HELD_OUT[1] and ask.point[BATCH] == 1000]
 
 
 def test_racing_spends_its_seeds_on_those_that_lead() -> None:
-    asked = run(Agenda(racing(), 3, BUDGET), scores(mean, 30.0))
+    asked = run(TrialQueue(racing(), 3, BUDGET), scores(mean, 30.0))
     seeds = Counter(key_of(ask.point) for ask in asked)
     assert len(seeds) == len(GRID) and len(asked) == 36
     best = sorted(GRID, key=mean, reverse=True)
@@ -129,7 +138,7 @@ def test_a_race_that_is_decided_ends() -> None:
     """Two of three are clearly worse: a few seeds tell."""
     points = [{LR: lr, BATCH: 1000} for lr in (3e-4, 3e-3, 3e-2)]
     strategy = Racing(Listed(points, [0], ["score"]), SEEDS, 30)
-    asked = run(Agenda(strategy, 3, BUDGET), scores(mean, 2.0))
+    asked = run(TrialQueue(strategy, 3, BUDGET), scores(mean, 2.0))
     assert strategy.in_race == [{LR: 3e-3, BATCH: 1000}]
     assert len(asked) < 15
 
@@ -140,13 +149,13 @@ def test_the_best_is_seldom_dropped() -> None:
     means, spreads = [400.0, 400.0, 390.0, 350.0, 300.0, 100.0, 20.0, 10.0], [5.0, 50.0, 50.0, 80.0, 100.0, 50.0, 5.0, 1.0]
     rng, dropped = np.random.default_rng(0), 0
 
-    def outcome(ask: Ask) -> Ended:
+    def outcome(ask: Ask) -> Outcome:
         i = ask.point[LR]
-        return Ended(FINISHED, {"score": float(rng.normal(means[i], spreads[i])), "auc": 0.0}, 1000)
+        return Outcome(FINISHED, {"score": float(rng.normal(means[i], spreads[i])), "auc": 0.0}, 1000)
 
     for _ in range(100):
         race = Racing(Listed(points, [0], ["score"]), range(20), 60)
-        run(Agenda(race, 3, BUDGET), outcome)
+        run(TrialQueue(race, 3, BUDGET), outcome)
         dropped += any(p not in race.in_race for p in points[:2])
     assert dropped <= 5 + 3 * 2  # 5% of 100, and three standard deviations
 
@@ -154,32 +163,32 @@ def test_the_best_is_seldom_dropped() -> None:
 def test_equal_ones_are_not_told_apart_and_the_cap_ends_the_race() -> None:
     points = [{LR: lr, BATCH: 512} for lr in (1e-4, 1e-3, 1e-2)]
     strategy = Racing(Listed(points, [0], ["score"]), SEEDS[:4], 100)
-    asked = run(Agenda(strategy, 3, BUDGET), lambda ask: Ended(FINISHED, {"score": 500.0, "auc": 400.0}, 1000))
+    asked = run(TrialQueue(strategy, 3, BUDGET), lambda ask: Outcome(FINISHED, {"score": 500.0, "auc": 400.0}, 1000))
     assert len(asked) == 12
     assert len(strategy.in_race) == 3
 
 
 @each_search
 def test_what_failed_or_is_not_finite_is_never_the_best(name: str) -> None:
-    def outcome(ask: Ask) -> Ended:
+    def outcome(ask: Ask) -> Outcome:
         if ask.point[BATCH] == 1000:  # where the best one is
-            return Ended(FAILED) if ask.point[LR] > 1e-3 else Ended(FINISHED, {"score": float("nan")}, 1000)
+            return Outcome(FAILED) if ask.point[LR] > 1e-3 else Outcome(FINISHED, {"score": float("nan")}, 1000)
         return scores(mean, 10.0)(ask)
 
     strategy = confirming(SEARCHES[name]())
-    asked = run(Agenda(strategy, 3, BUDGET), outcome)
+    asked = run(TrialQueue(strategy, 3, BUDGET), outcome)
     assert {ask.point[BATCH] for ask in asked if ask.phase == CONFIRM} <= {512, 2000, 4000}
 
 
 def test_where_all_fails_there_is_nothing_to_confirm() -> None:
-    asked = run(Agenda(confirming(racing()), 3, BUDGET), lambda ask: Ended(FAILED))
+    asked = run(TrialQueue(confirming(racing()), 3, BUDGET), lambda ask: Outcome(FAILED))
     assert len(asked) == len(GRID) and all(ask.phase == SEARCH for ask in asked)
 
 
 def test_optuna_is_told_of_every_trial_and_nothing_is_left_running(tmp_path: Path) -> None:
-    ends = {512: Ended(FAILED), 1000: Ended(FINISHED, {"score": float("inf")}, 1000), 2000: Ended(STOPPED, {"score": 30.0}, 250)}
+    ends = {512: Outcome(FAILED), 1000: Outcome(FINISHED, {"score": float("inf")}, 1000), 2000: Outcome(PRUNED, {"score": 30.0}, 250)}
     strategy = suggested(30, tmp_path / "optuna.db")
-    asked = run(Agenda(strategy, 3, BUDGET), lambda ask: ends.get(ask.point[BATCH], scores(mean, 1.0)(ask)))
+    asked = run(TrialQueue(strategy, 3, BUDGET), lambda ask: ends.get(ask.point[BATCH], scores(mean, 1.0)(ask)))
     study = optuna.load_study(study_name="search", storage=f"sqlite:///{tmp_path / 'optuna.db'}")
     told = dict(zip([4000, 2000, 1000, 512], ("COMPLETE", "PRUNED", "FAIL", "FAIL"), strict=True))
     assert [t.state.name for t in study.trials] == [told[ask.point[BATCH]] for ask in asked]
@@ -189,7 +198,7 @@ def test_optuna_is_told_of_every_trial_and_nothing_is_left_running(tmp_path: Pat
 
 def test_a_point_that_has_had_all_seeds_is_not_run_again() -> None:
     strategy = Suggested(parse_space({LR: [1e-4, 1e-3], BATCH: [512]}), 100, (0, 1, 2), ["score"])
-    asked = run(Agenda(strategy, 3, BUDGET), scores(lambda point: point[LR], 0.0))
+    asked = run(TrialQueue(strategy, 3, BUDGET), scores(lambda point: point[LR], 0.0))
     assert len(asked) == len({(key_of(a.point), a.seed) for a in asked}) == 6
 
 
@@ -207,7 +216,7 @@ def test_optuna_suggests_from_every_kind_of_axis_within_its_bounds_and_by_its_co
         "algorithm": ["ppo", "appo"],
     }
     strategy = Suggested(parse_space(space), 30, SEEDS, ["score"])
-    asked = run(Agenda(strategy, 3, BUDGET), lambda ask: Ended(FINISHED, {"score": 1.0, "auc": 1.0}, 1000))
+    asked = run(TrialQueue(strategy, 3, BUDGET), lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": 1.0}, 1000))
     for point in (ask.point for ask in asked):
         assert ("algorithm.training.kl_target" in point) == point["algorithm.training.use_kl_loss"]
         assert 1e-3 <= point.get("algorithm.training.kl_target", 1e-2) <= 1e-1
@@ -220,36 +229,38 @@ def test_optuna_suggests_from_every_kind_of_axis_within_its_bounds_and_by_its_co
 def test_two_objectives_rank_by_pareto_fronts() -> None:
     strategy = Listed([{"a": i} for i in range(4)], [0], ["score", "train_s"])
     values = [(10.0, 5.0), (8.0, 1.0), (7.0, 2.0), (12.0, 9.0)]
-    run(Agenda(strategy, 3, BUDGET), lambda ask: Ended(FINISHED, dict(zip(("score", "train_s"), values[ask.point["a"]], strict=True)), 1))
+    run(
+        TrialQueue(strategy, 3, BUDGET),
+        lambda ask: Outcome(FINISHED, dict(zip(("score", "train_s"), values[ask.point["a"]], strict=True)), 1),
+    )
     assert strategy.ranking() == [{"a": 3}, {"a": 0}, {"a": 1}, {"a": 2}]
 
 
 def test_env_steps_are_kept_for_confirmation() -> None:
-    agenda = Agenda(confirming(racing()), 3, Limits(1000, max_env_steps=30_000))
-    asked = run(agenda, scores(mean, 30.0))
-    assert agenda.closed == "max_env_steps=30000"
+    queue = TrialQueue(confirming(racing()), 3, Limits(1000, max_env_steps=30_000))
+    asked = run(queue, scores(mean, 30.0))
+    assert queue.closed == "max_env_steps=30000"
     assert len(asked) <= 30
     assert sum(ask.phase == CONFIRM for ask in asked) == 12
 
 
 def test_a_limit_too_small_for_all_keeps_half_for_confirmation() -> None:
-    asked = run(Agenda(confirming(racing()), 3, Limits(1000, max_env_steps=10_000)), scores(mean, 30.0))
+    asked = run(TrialQueue(confirming(racing()), 3, Limits(1000, max_env_steps=10_000)), scores(mean, 30.0))
     assert Counter(ask.phase for ask in asked) == {SEARCH: 5, CONFIRM: 5}
 
 
 def test_minutes_are_counted_over_a_kill() -> None:
     now = [0.0]
 
-    def outcome(ask: Ask) -> Ended:
+    def outcome(ask: Ask) -> Outcome:
         now[0] += 30.0
-        return Ended(FINISHED, {"score": mean(ask.point), "auc": 0.0}, 1000, 60.0)  # two at once
+        return Outcome(FINISHED, {"score": mean(ask.point), "auc": 0.0}, 1000, 60.0)  # two at once
 
     noted: list[Any] = []
     limits = Limits(1000, max_minutes=20)
-    before = Agenda(confirming(racing()), 2, limits, noted.append, clock=lambda: now[0])
+    before = TrialQueue(confirming(racing()), 2, limits, noted.append, clock=lambda: now[0])
     run(before, outcome, most=15)
-    after = Agenda(confirming(racing()), 2, limits, clock=lambda: now[0])
-    after.replay(noted)
+    after = TrialQueue(confirming(racing()), 2, limits, journal=noted, outcome_of=ends_of(before), clock=lambda: now[0])
     asked = run(after, outcome)
     assert now[0] / 60 <= 20.5
     assert after.closed == "max_minutes=20"

@@ -1,20 +1,16 @@
 from collections.abc import Iterable
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from ray.tune.schedulers import TrialScheduler
 
 from experiments.config.schema import Asha, Median
 from experiments.config.trial_config import TrialConfig
-from experiments.study.driver_callback import STOPPED_EARLY
+from experiments.metrics import FINISHED
 from experiments.study.early_stopping import RETURN, EarlyStopping, rule_of
-from experiments.trial.folder import Report
-from experiments.trial.trainable import FAILURE, STEP, TRIAL
+from experiments.trial.events import Ended, Reported
 from tests.support.suite import TINY, PlanOf
 
-CONTINUE, STOP = TrialScheduler.CONTINUE, TrialScheduler.STOP
+CONTINUE, STOP = False, True
 ASHA = Asha("asha", 1000, 2.0)
 MEDIAN = Median("median", 1000, 2)
 
@@ -24,8 +20,8 @@ def trial(plan_of: PlanOf) -> TrialConfig:
     return replace(plan_of(*TINY, "study.space={}", "seeds=[0]").trials[0], phase="search")
 
 
-def decisions(scheduler: EarlyStopping, returns: Iterable[tuple[str, int, float]]) -> list[str]:
-    return [scheduler.look(name, env_steps, {RETURN: value}) for name, env_steps, value in returns]
+def decisions(scheduler: EarlyStopping, returns: Iterable[tuple[str, int, float]]) -> list[bool]:
+    return [scheduler.on_report(name, env_steps, value) for name, env_steps, value in returns]
 
 
 def test_asha_stops_at_its_rungs_whoever_is_not_among_the_best_half() -> None:
@@ -56,28 +52,31 @@ def test_what_was_reported_before_a_resume_counts_and_counts_once(settings: Asha
     trials = {seed: replace(trial, seed=seed) for seed in (1, 2, 3)}
     whole, resumed = (EarlyStopping(rule_of(settings, 8000)) for _ in range(2))
     decisions(whole, [(trials[seed].folder_name, step, value) for seed, step, value in returns])
-    resumed = EarlyStopping(rule_of(settings, 8000), [(trials[seed], Report(step, 0, {RETURN: value})) for seed, step, value in returns])
+    for seed, step, value in returns:
+        resumed.on_event(trials[seed], Reported(env_steps=step, metrics={RETURN: value}))
     again = (trials[3].folder_name, 1000, 30.0)  # a stretch that is trained once more
     assert decisions(resumed, [again]) == [CONTINUE]
     last = [("new", 1000, 15.0), ("newer", 1000, 29.0), ("newest", 1000, 1.0)]
     assert decisions(resumed, last) == decisions(whole, last)
 
 
-def test_only_what_searches_is_stopped_and_what_is_stopped_is_known(trial: TrialConfig) -> None:
-    scheduler = EarlyStopping(rule_of(ASHA, 8000))
+def test_only_what_searches_is_stopped_and_what_has_ended_is_not(trial: TrialConfig) -> None:
+    stopping = EarlyStopping(rule_of(ASHA, 8000))
 
-    def decide(config: TrialConfig, value: float, **more: Any) -> tuple[str, bool]:
-        tunes = SimpleNamespace(config={TRIAL: config.to_mapping()})
-        decision = scheduler.on_trial_result(None, tunes, {STEP: 1000, RETURN: value, "done": False, **more})
-        return decision, getattr(tunes, STOPPED_EARLY, False)
+    def stops(config: TrialConfig, value: float) -> bool:
+        stopping.on_event(config, Reported(env_steps=1000, metrics={RETURN: value}))
+        return stopping.stops(config)
 
-    assert decide(trial, 100.0) == (CONTINUE, False)
-    assert decide(replace(trial, seed=1, phase="confirm"), 1.0) == (CONTINUE, False)
-    assert decide(replace(trial, seed=2), 1.0, **{FAILURE: "out of memory"}) == (CONTINUE, False)
-    assert decide(replace(trial, seed=3), 1.0) == (STOP, True)
+    assert not stops(trial, 100.0)
+    assert not stops(replace(trial, seed=1, phase="confirm"), 1.0)
+    worse = replace(trial, seed=3)
+    assert stops(worse, 1.0)
+    stopping.on_event(worse, Ended(status=FINISHED, env_steps=1000))
+    assert not stopping.stops(worse)
 
 
-def test_a_report_without_an_evaluation_decides_nothing() -> None:
-    scheduler = EarlyStopping(rule_of(ASHA, 8000))
-    decisions(scheduler, [("a", 1000, 100.0)])
-    assert scheduler.look("b", 1000, {}) == CONTINUE
+def test_a_report_without_an_evaluation_decides_nothing(trial: TrialConfig) -> None:
+    stopping = EarlyStopping(rule_of(ASHA, 8000))
+    decisions(stopping, [("a", 1000, 100.0)])
+    stopping.on_event(trial, Reported(env_steps=1000, metrics={}))
+    assert not stopping.stops(trial)

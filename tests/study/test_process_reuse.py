@@ -8,13 +8,15 @@ import pytest
 from ray import tune
 from ray.tune import CheckpointConfig, RunConfig, Trainable, TuneConfig
 
-from experiments.study.process_reuse import ReuseUnlessWorn
-from experiments.trial.trainable import WORN
+from experiments.study.event_stream import EventStream
+from experiments.study.folder import StudyFolder
+from experiments.study.tune import StudyScheduler
+from experiments.trial.trainable import RECYCLE_PROCESS
 
 
 class Short(Trainable):
     def step(self) -> dict[str, Any]:
-        return {"process": os.getpid(), WORN: self.config["number"] in (1, 2), "done": True}
+        return {"process": os.getpid(), RECYCLE_PROCESS: self.config["number"] in (1, 2), "done": True}
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         return True
@@ -22,11 +24,12 @@ class Short(Trainable):
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
-def test_a_trial_that_wore_its_process_out_leaves_it_to_no_other(tmp_path: Path) -> None:
+def test_a_process_that_is_to_be_recycled_gets_no_other_trial(tmp_path: Path) -> None:
+    scheduler = StudyScheduler(EventStream(StudyFolder(tmp_path), []))
     tuner = tune.Tuner(
         Short,
         param_space={"number": tune.grid_search(list(range(5)))},
-        tune_config=TuneConfig(reuse_actors=True, scheduler=ReuseUnlessWorn(), max_concurrent_trials=1),
+        tune_config=TuneConfig(reuse_actors=True, scheduler=scheduler, max_concurrent_trials=1),
         run_config=RunConfig(storage_path=str(tmp_path), verbose=0, checkpoint_config=CheckpointConfig(checkpoint_at_end=False)),
     )
     processes = {result.config["number"]: result.metrics["process"] for result in tuner.fit()}

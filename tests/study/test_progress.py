@@ -6,9 +6,11 @@ from rich.console import Console
 
 from analysis.document.answer import closing_table
 from analysis.document.terminal import outcome_table
+from experiments.metrics import FINISHED
 from experiments.planning.plan import Plan
 from experiments.study.outcomes import TrialOutcome, runs_of
-from experiments.study.progress import ProgressCallback, duration, failures, plan_table
+from experiments.study.progress import Progress, duration, failures, plan_table
+from experiments.trial.events import Ended, Reported, Started
 from tests.support.suite import PlanOf
 
 
@@ -83,13 +85,11 @@ def test_the_plan_shows_what_a_trial_needs(plan_of: PlanOf) -> None:
 def test_progress_without_a_terminal_is_plain_lines(plan_of: PlanOf) -> None:
     plan = plan_of("study=smoke")
     console = Console(width=140, record=True, force_terminal=False)
-    with ProgressCallback(plan, console) as progress:
+    with Progress(plan, console) as progress:
         progress._last_line = -math.inf
-        last = {**final(7.0), "done": True}
-        trial = type("T", (), {"trial_id": "t", "config": {"trial": plan.trials[0].to_mapping()}, "last_result": last})()
-        progress.on_trial_start(1, [], trial)
-        report = {"report_env_steps": 2048, "throughput/env_steps_per_s": 10.0, "eval/return_mean": 3.0, "unsaved": ""}
-        progress.on_trial_result(1, [], trial, report)
-        progress.on_trial_complete(2, [], trial)
+        trial = plan.trials[0]
+        progress.on_event(trial, Started())
+        progress.on_event(trial, Reported(env_steps=2048, metrics={"throughput/env_steps_per_s": 10.0, "eval/return_mean": 3.0}))
+        progress.on_event(trial, Ended(status=FINISHED, env_steps=4096, metrics=final(7.0)))
     assert "0/4 trials finished, 12% of the env steps" in console.export_text()
     assert "return" in printed(progress._render())

@@ -6,27 +6,28 @@ from collections.abc import Callable
 import numpy as np
 
 from experiments.config.space import Point
-from experiments.search.strategy import FINISHED, Ask, Ended, Signal, key_of
-from experiments.search.trial_queue import Agenda
+from experiments.metrics import FINISHED
+from experiments.search.strategy import Ask, Outcome, Signal, key_of
+from experiments.search.trial_queue import TrialQueue
 
-Outcome = Callable[[Ask], Ended]
+OutcomeOf = Callable[[Ask], Outcome]
 
 
-def scores(mean: Callable[[Point], float], spread: float) -> Outcome:
+def scores(mean: Callable[[Point], float], spread: float) -> OutcomeOf:
     """Scores around a mean, the same for the same point and seed."""
 
-    def outcome(ask: Ask) -> Ended:
+    def outcome(ask: Ask) -> Outcome:
         noise = np.random.default_rng([ask.seed, zlib.crc32(key_of(ask.point).encode())]).normal()
-        return Ended(FINISHED, {"score": mean(ask.point) + spread * noise, "auc": mean(ask.point) / 2}, 1000, 1.0)
+        return Outcome(FINISHED, {"score": mean(ask.point) + spread * noise, "auc": mean(ask.point) / 2}, 1000, 1.0)
 
     return outcome
 
 
-def run(agenda: Agenda, outcome: Outcome, side_by_side: int = 2, ends: int = 0, most: int | None = None) -> list[Ask]:
-    """Run what an agenda asks for.
+def run(queue: TrialQueue, outcome: OutcomeOf, side_by_side: int = 2, ends: int = 0, most: int | None = None) -> list[Ask]:
+    """Run what a queue asks for.
 
     Args:
-        agenda: The search's.
+        queue: The search's.
         outcome: Of a trial.
         side_by_side: Trials that run at once.
         ends: Seed of the order in which they end.
@@ -34,15 +35,15 @@ def run(agenda: Agenda, outcome: Outcome, side_by_side: int = 2, ends: int = 0, 
     """
     rng, running, ended = np.random.default_rng(ends), [], 0
     while True:
-        found = agenda.next() if len(running) < side_by_side else None
+        found = queue.ask() if len(running) < side_by_side else None
         if isinstance(found, int):
             running.append(found)
             continue
         if not running:
             assert found is Signal.DONE, "nothing runs, and the search waits"
-            return agenda.asked
+            return queue.asked
         index = running.pop(int(rng.integers(len(running))))
-        agenda.ended(index, outcome(agenda.asked[index]))
+        queue.tell(index, outcome(queue.asked[index]))
         ended += 1
         if ended == most:
-            return agenda.asked
+            return queue.asked

@@ -1,7 +1,6 @@
 """Studies that ran, as a person and as MLflow see them."""
 
 import io
-import json
 import sqlite3
 import time
 from contextlib import closing
@@ -10,9 +9,12 @@ from typing import Any
 
 from rich.console import Console
 
+from analysis.document import conclusions
 from experiments.metrics import depends_on_clock
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome, run_study
+from experiments.trial.events import Restarted
+from experiments.trial.folder import TrialFolder
 
 Curve = dict[str, list[tuple[int, float]]]
 """Name of a metric to its (step, value), in the order in which they were logged, doubles included."""
@@ -42,7 +44,7 @@ class Study:
         self.plan, self.out = plan, out
         shown = io.StringIO()
         start = time.monotonic()
-        self.outcome: StudyOutcome = run_study(plan, out, Console(file=shown, width=200))
+        self.outcome: StudyOutcome = run_study(plan, out, Console(file=shown, width=200), conclusions)
         self.seconds = time.monotonic() - start
         self.shown = shown.getvalue()
         print(f"{self.seconds:.1f} s\n{self.shown}")
@@ -75,5 +77,4 @@ class Study:
         return self.outcome.folder / "trials" / trial.folder_name
 
     def restarts(self, label: str) -> list[dict[str, Any]]:
-        path = self.folder(label) / "restarts.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [vars(e) for e in TrialFolder(self.folder(label)).log.all() if isinstance(e, Restarted)]

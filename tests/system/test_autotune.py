@@ -12,8 +12,9 @@ from experiments.autotune import MARK, Outcome, order, profile, profile_path
 from experiments.config.errors import ConfigurationError
 from experiments.planning.resources import Cluster, Node
 from experiments.search.contest import Ratio, Setting
+from tests.support.commands import run_here
+from tests.support.suite import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 START, FAST = Setting(0, 16, "sync"), Setting(4, 16, "async")
 MACHINE = Cluster((Node(2, 0),))
 
@@ -84,8 +85,7 @@ def test_a_profile_of_somebody_elses_is_not_overwritten(tmp_path: Path, monkeypa
     ],
 )
 def test_wrong_input_exits_with_2_and_writes_nothing(arguments: list[str], message: str, tmp_path: Path) -> None:
-    words = [sys.executable, "experiments/autotune.py", *arguments, "minutes=1", "name=never", f"output_dir={tmp_path}"]
-    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    ended = run_here("experiments/autotune.py", *arguments, "minutes=1", "name=never", f"output_dir={tmp_path}")
     assert ended.returncode == 2
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -7,39 +7,43 @@ from typing import Any
 import pytest
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import METRICS, depends_on_clock
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib.checkpoints import RLLIB
-from experiments.trial.trainable import FAILURE, FOLDER, REPRODUCIBLE, RESTARTS, STEP, TRIAL, WEIGHTS, Trial
+from experiments.trial.trainable import Trial
 from tests.support.suite import PlanOf
+from tests.support.trials import FAILURE, REPRODUCIBLE, RESTARTS, STEP, WEIGHTS, learned, step, with_folder
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
 PPO = (
-    "budget_env_steps=4096",
+    "budget_env_steps=3072",
     "report_every_env_steps=512",
+    "evaluation.episodes=2",
+    "evaluation.final_episodes=2",
     "algorithm.training.train_batch_size_per_learner=512",
     "checkpoint.every_env_steps=1024",
 )
 SCHEDULES = ("algorithm.training.use_kl_loss=true", "++algorithm.training.entropy_coeff=[[0,0.1],[8000,0.0]]")
-REPLAY = ("report_every_env_steps=100", "checkpoint.every_env_steps=200", "algorithm.training.num_steps_sampled_before_learning_starts=100")
+REPLAY = (
+    "report_every_env_steps=100",
+    "checkpoint.every_env_steps=200",
+    "algorithm.training.num_steps_sampled_before_learning_starts=100",
+    "evaluation.episodes=2",
+    "evaluation.final_episodes=2",
+)
 TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
 RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
 
 
-def learned(result: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in result.items() if k in METRICS and not depends_on_clock(k)}
-
-
 def trial_in(config: TrialConfig, folder: Path) -> Trial:
-    return Trial({TRIAL: {**config.to_mapping(), FOLDER: str(folder)}})
+    return Trial(with_folder(config, folder))
 
 
 def uninterrupted(config: TrialConfig, folder: Path) -> Iterator[dict[str, Any]]:
     trial = trial_in(config, folder)
     try:
         while True:
-            result = trial.train()
+            result = step(trial)
             yield result
             if result["done"]:
                 return
@@ -54,7 +58,7 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         results = 0
         try:
             while not left or results < after:
-                result = trial.train()
+                result = step(trial)
                 results += 1
                 yield result
                 if result["done"]:
@@ -69,11 +73,12 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
     [
         ("ppo", "cartpole", PPO),
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.slow),
-        pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.slow),
+        pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.nightly),
         ("dqn", "cartpole", ("budget_env_steps=600", *REPLAY)),
-        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.slow),
-        ("sac", "pendulum", ("budget_env_steps=600", *REPLAY)),
-        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.slow),
+        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.nightly),
+        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
     ],
 )
 def test_an_interrupted_trial_is_the_same_to_the_bit(
@@ -103,9 +108,9 @@ def test_segments_differ_from_each_other_and_rllib_reads_the_checkpoint(plan_of:
     config = plan_of("study=smoke", "study.space={}", "seeds=[0]", *PPO, "hardware.num_env_runners=0").trials[0]
     trial = trial_in(config, tmp_path / "trial")
     try:
-        first_seed = trial.train() and trial._algorithm.env_runner._seed
-        trial.train()
-        assert trial._algorithm.env_runner._seed != first_seed
+        first_seed = step(trial) and trial._training.algorithm.env_runner._seed
+        step(trial)
+        assert trial._training.algorithm.env_runner._seed != first_seed
         (checkpoint,) = (tmp_path / "trial" / "checkpoints").iterdir()
     finally:
         trial.cleanup()
@@ -118,8 +123,9 @@ def test_what_was_trained_again_and_came_out_differently_is_said(plan_of: PlanOf
     pieces = interrupted(config, tmp_path / "trial", after=3, times=1)
     for _ in range(3):
         next(pieces)
-    reports = tmp_path / "trial" / "reports.jsonl"
+    reports = tmp_path / "trial" / "events.jsonl"
     lines = reports.read_text().splitlines(keepends=True)
-    assert '"learner/loss": ' in lines[2]
-    reports.write_text("".join(lines[:2]) + lines[2].replace('"learner/loss": ', '"learner/loss": 1'))
+    started, first, second, third = lines
+    assert '"learner/loss": ' in third
+    reports.write_text(started + first + second + third.replace('"learner/loss": ', '"learner/loss": 1'))
     assert list(pieces)[-1][REPRODUCIBLE] is False

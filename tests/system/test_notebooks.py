@@ -140,10 +140,16 @@ VARIANTS = {
 }
 
 
+MATRIX = [(name, variant) for variant in VARIANTS for name in NAMES]
+EVERY_VARIANT = [(NAMES[i % len(NAMES)], variant) for i, variant in enumerate(VARIANTS)]
+"""Each once, the notebooks in turn."""
+
+
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "variant"), [pair if pair in EVERY_VARIANT else pytest.param(*pair, marks=pytest.mark.nightly) for pair in MATRIX]
+)
 def test_the_cells_run_on_any_study(name: str, variant: str, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     study = VARIANTS[variant](load_study("smoke", store))
     monkeypatch.setattr(load, "load_study", lambda *_: study)

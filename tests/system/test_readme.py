@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.commands import run_here
 from tests.support.suite import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -31,13 +32,15 @@ def run(command: str, *more: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("command", QUICK)
 def test_commands_that_start_nothing(command: str, tmp_path: Path) -> None:
-    done = run(command, *([] if "--cfg" in command else [f"output_dir={tmp_path}"]))
+    _, script, *arguments = shlex.split(command)
+    done = run_here(script, *arguments, *([] if "--cfg" in command else [f"output_dir={tmp_path}"]))
     assert done.returncode == 0, done.stderr
+    assert done.stdout
 
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("command", REAL)
+@pytest.mark.parametrize("command", [pytest.param(c, marks=pytest.mark.nightly) if "algorithm=sac" in c else c for c in REAL])
 def test_commands_that_run_a_study(command: str, tmp_path: Path) -> None:
     done = run(command, f"output_dir={tmp_path}", f"report={str(command == REAL[0]).lower()}")
     assert done.returncode == 0, done.stdout + done.stderr

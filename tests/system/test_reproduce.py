@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
 
-from analysis.stats.curves import Change, Curves, Judgement, Verdict, changes, compare_curves, judge, prediction_interval
+from analysis.stats.curves import Curves, Judgement, Verdict, compare_curves, judge, prediction_interval
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.config.trial_config import Start, TrialConfig
@@ -24,6 +24,7 @@ from experiments.planning.resources import Cluster, Node
 from experiments.reproduce import conclude, main, plan_again, recorded_trial
 from experiments.tracking import provenance
 from experiments.tracking.archive import Archive, LoggedTrial
+from experiments.tracking.provenance_changes import Change, changes
 from experiments.tracking.store import Store
 from tests.support.suite import ROOT, TINY, PlanOf, RunSuite
 

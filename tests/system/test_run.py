@@ -68,9 +68,11 @@ def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, t
 
 
 @pytest.mark.ray
-def test_a_failing_trial_leaves_the_others_and_its_reason(run_suite: RunSuite, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("ray_instance")
+def test_a_failing_trial_leaves_the_others_and_its_reason(suite_here: RunSuite, tmp_path: Path) -> None:
     axis = "study.space={env.env_config.crash_after:[null,50]}"
-    done = run_suite(*SMOKE, "env.id=tiny_envs:tiny/Count-v0", "env.vectorize_mode=sync", "seeds=[0]", axis)
+    local = ("env.vectorize_mode=sync", "hardware.num_env_runners=0", "hardware.max_concurrent_trials=1")  # in one process
+    done = suite_here(*SMOKE, "env.id=tiny_envs:tiny/Count-v0", *local, "seeds=[0]", axis, "faults.max_restarts=0", with_ray=True)
     assert done.returncode == 1, done.stderr
     assert dict(runs(tmp_path / "out", "trial")) == {"crash_after=None s=0": "FINISHED", "crash_after=50 s=0": "FAILED"}
     assert "1 failed: RuntimeError: the simulator crashed" in done.stdout
@@ -104,25 +106,33 @@ def test_dry_run_prints_the_plan_and_starts_nothing(run_suite: RunSuite, tmp_pat
     ],
 )
 def test_bad_input_exits_with_2_one_message_and_leaves_nothing(
-    run_suite: RunSuite, tmp_path: Path, arguments: list[str], message: str
+    suite_here: RunSuite, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    done = run_suite(*arguments, timeout_s=100)
+    assert_refused(suite_here(*arguments), message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_input_ends_a_process_with_2_and_without_a_traceback(run_suite: RunSuite, tmp_path: Path) -> None:
+    assert_refused(run_suite("algorithm.training.lrr=1", timeout_s=100), "lrr")
+    assert not (tmp_path / "out").exists()
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], message: str) -> None:
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert "Error executing job" not in done.stderr
-    assert not (tmp_path / "out").exists()
 
 
-def test_hydras_own_flags_work(run_suite: RunSuite) -> None:
-    printed = run_suite("--cfg", "job", "algorithm=sac", "env=pendulum")
+def test_hydras_own_flags_work(suite_here: RunSuite) -> None:
+    printed = suite_here("--cfg", "job", "algorithm=sac", "env=pendulum")
     assert printed.returncode == 0
     assert "config_class: ray.rllib.algorithms.sac.SACConfig" in printed.stdout
-    assert "algorithm: appo" in run_suite("--help").stdout
+    assert "algorithm: appo" in suite_here("--help").stdout
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("arguments", [["algorithm=appo"], ["algorithm=impala"]])
 def test_smoke_runs_with_the_algorithms_that_the_readme_does_not_run(run_suite: RunSuite, tmp_path: Path, arguments: list[str]) -> None:
     done = run_suite("study=smoke", *arguments)
@@ -131,7 +141,7 @@ def test_smoke_runs_with_the_algorithms_that_the_readme_does_not_run(run_suite: 
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_declared_logical_cpus_run_a_large_profile_on_a_small_machine(run_suite: RunSuite, tmp_path: Path) -> None:
     done = run_suite(*TINY, "hardware=workstation", "hardware.num_cpus=16", "hardware.num_gpus=0", "seeds=[0]", "study.space={}")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,7 +10,9 @@ from typing import Any
 import optuna
 import pytest
 
-from tests.system.test_resume import Driver, left_in, reports, run_id
+from tests.support.driver import Driver
+from tests.support.outputs import left_in, reports, run_id
+from tests.support.suite import RunSuite
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -32,8 +34,12 @@ SEARCHES = {
     "racing": ("search=racing", "search.max_trials=6"),
     "optuna": ("search=optuna", "search.num_samples=6"),
     "asha": ("scheduler=asha", "scheduler.grace_env_steps=1024", "scheduler.reduction_factor=2"),
+    "median": ("scheduler=median", "scheduler.grace_env_steps=1024", "scheduler.min_trials=2"),
     "pbt": ("scheduler=pbt", "scheduler.population=4", "scheduler.interval_env_steps=2048"),
 }
+STOPPING_EARLY = ("asha", "median")
+"""They stop by who came first."""
+NIGHTLY = ("racing", "optuna", "median", "pbt")
 
 
 def asked(out: Path) -> list[Any]:
@@ -56,7 +62,7 @@ def ended(out: Path) -> int:
     return sum(journal.read_text().count('"ended": ') for journal in out.glob("studies/*/search.jsonl"))
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.nightly) if name in NIGHTLY else name for name in SEARCHES])
 def test_a_search_that_is_killed_twice_goes_on_with_no_trial_lost_and_none_run_twice(name: str, tmp_path: Path) -> None:
     whole, out = tmp_path / "whole", tmp_path / "out"
     Driver(out, *SMALL, *SEARCHES[name]).until(lambda: ended(out) >= 2).kill()
@@ -72,7 +78,7 @@ def test_a_search_that_is_killed_twice_goes_on_with_no_trial_lost_and_none_run_t
     confirmed = [tags for tags in found.tags.values() if tags["phase"] == "confirm"]
     assert len(confirmed) == 4 and {tags["exploratory"] for tags in confirmed} == {"false"}
     assert all(tags["exploratory"] == "true" for tags in found.tags.values() if tags["phase"] == "search")
-    if name != "asha":  # which stops by who came first
+    if name not in STOPPING_EARLY:
         assert Driver(whole, *SMALL, *SEARCHES[name]).end() == 0
         left = left_in(whole / "mlflow.db")
         assert asked(out) == asked(whole)
@@ -86,21 +92,23 @@ def test_a_search_that_is_killed_twice_goes_on_with_no_trial_lost_and_none_run_t
     assert best in resumed.stdout.split("answer      Use ")[1]
 
 
-def test_a_limit_ends_a_search_keeps_what_was_done_and_confirms_what_it_found(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("ray_instance")
+def test_a_limit_ends_a_search_keeps_what_was_done_and_confirms_what_it_found(suite_here: RunSuite, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    driver = Driver(out, *SMALL, "search=racing", f"max_env_steps={6 * 4096}")
-    assert driver.end() == 0
+    done = suite_here(*SMALL, "search=racing", f"max_env_steps={6 * 4096}", with_ray=True)
+    assert done.returncode == 0
     phases = Counter(ask["phase"] for ask in asked(out))
     assert phases["search"] == 3 and 2 <= phases["confirm"] <= 3
-    assert f"limit       max_env_steps={6 * 4096} ended the study after {sum(phases.values())} trials" in driver.stdout
-    assert "answer      Use lr=" in driver.stdout
+    assert f"limit       max_env_steps={6 * 4096} ended the study after {sum(phases.values())} trials" in done.stdout
+    assert "answer      Use lr=" in done.stdout
 
 
-def test_a_limited_grid_ends_with_whole_configurations_and_concludes_from_what_it_has(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("ray_instance")
+def test_a_limited_grid_ends_with_whole_configurations_and_concludes_from_what_it_has(suite_here: RunSuite, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    driver = Driver(out, *SMALL, f"max_env_steps={5 * 4096}", "seeds=[0,1]")
-    assert driver.end() == 0
+    done = suite_here(*SMALL, f"max_env_steps={5 * 4096}", "seeds=[0,1]", with_ray=True)
+    assert done.returncode == 0
     assert [(ask["seed"], ask["phase"]) for ask in asked(out)] == [(seed, "fixed") for seed in (0, 0, 0, 1, 1)]
     found = left_in(out / "mlflow.db")
     assert {tags["exploratory"] for tags in found.tags.values()} == {"false"}
-    assert "answer      Use lr=" in driver.stdout
+    assert "answer      Use lr=" in done.stdout

@@ -21,9 +21,10 @@ from experiments.planning.resources import Cluster, Node
 from experiments.rllib import runner_pool
 from experiments.study.driver import start_ray
 from experiments.trial.measured import MeasuredTrial
-from experiments.trial.trainable import FAILURE, FOLDER, MEASURE_SYSTEM, TRIAL
+from experiments.trial.trainable import MEASURE_SYSTEM
 from tests.support.studies import Study
 from tests.support.suite import ROOT, PlanOf
+from tests.support.trials import FAILURE, step, with_folder
 
 QUICK = ("measurement.warmup_s=0.1", "measurement.seconds=0.6", "measurement.max_seconds=60", "measurement.block_s=0.15")
 QUICK += ("measurement.precision=0.5", "measurement.max_other_cpu_percent=400")
@@ -99,6 +100,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) 
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 class TestAStudyThatRan:
     def test_every_trial_has_a_throughput_and_no_score(self, measured: Study) -> None:
         assert [o.status for o in measured.outcome.outcomes] == ["finished"] * 4
@@ -122,9 +124,9 @@ class TestAStudyThatRan:
         shares = [dict(points) for name, points in curve.items() if name.startswith("time/")]
         steps = sorted(shares[0])
         assert len(steps) >= 4
-        for step in steps:
-            assert sum(of[step] for of in shares) == pytest.approx(1)
-        unexplained = [dict(curve["time/unexplained_share"])[step] for step in steps]
+        for at in steps:
+            assert sum(of[at] for of in shares) == pytest.approx(1)
+        unexplained = [dict(curve["time/unexplained_share"])[at] for at in steps]
         assert np.mean(unexplained) < 0.5
 
     def test_the_answer_is_the_fastest(self, measured: Study) -> None:
@@ -163,19 +165,19 @@ def test_trials_take_over_each_others_runners_and_are_measured_whatever_the_algo
     def settings(number: int, *overrides: str) -> dict[str, Any]:
         given = ("+measurement=throughput", "study.space={}", "seeds=[0]", *QUICK, *overrides)
         (trial,) = plan_of(*given, cluster=Cluster((Node(4, 0),))).trials
-        return {TRIAL: {**trial.to_mapping(), FOLDER: str(tmp_path / str(number))}, MEASURE_SYSTEM: True}
+        return {**with_folder(trial, tmp_path / str(number)), MEASURE_SYSTEM: True}
 
     def measure(trial: MeasuredTrial) -> tuple[list[dict[str, Any]], set[int]]:
         pids: set[int] = set()
         results = []
         while True:
-            result = trial.train()
+            result = step(trial)
             results.append(result)
             assert not result.get(FAILURE), result[FAILURE]
-            group = trial._algorithm.env_runner_group
+            group = trial._training.algorithm.env_runner_group
             pids |= set(group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False))
             envs = set(group.foreach_env_runner(lambda runner: runner.env.num_envs, local_env_runner=False))
-            assert envs == {trial._algorithm.config.num_envs_per_env_runner}
+            assert envs == {trial._training.algorithm.config.num_envs_per_env_runner}
             if result["done"]:
                 return results, pids
 

@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 
+from analysis.document import conclusions
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import TrackingSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import Tag
-from experiments.search.strategy import FAILED, STOPPED, Ended
+from experiments.metrics import FAILED, FINISHED, PRUNED, Tag
 from experiments.study.folder import StudyFolder
 from experiments.study.outcomes import TrialOutcome, runs_of
 from experiments.tracking import writer as writer_module
-from experiments.tracking.listener import TrackingCallback
+from experiments.tracking.listener import TrackingListener
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import MAX_VALUES, Store, StoreError, check_store, store_uri
 from experiments.tracking.writer import Writer
-from experiments.trial.folder import Report
-from experiments.trial.trainable import AT_MS, REPRODUCIBLE, RESTARTS, STEP, TRIAL, UNSAVED
+from experiments.trial.events import Ended, Reported, Started
 from tests.support.suite import PlanOf
 
 
@@ -383,23 +382,6 @@ def test_passwords_in_urls_are_not_recorded() -> None:
     assert without_passwords("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
 
 
-class FakeTrial:
-    """As much of a Tune trial as the callback reads."""
-
-    def __init__(self, config: TrialConfig) -> None:
-        self.config = {TRIAL: config.to_mapping()}
-        self.last_result: Mapping[str, Any] = {}
-
-    def get_error(self) -> str | None:
-        return None
-
-
-def result_of(metrics: Mapping[str, Any], step: int, **more: Any) -> dict[str, Any]:
-    """A trial's result as Tune hands it on."""
-    common = {STEP: step, AT_MS: 1000 + step, RESTARTS: 0, REPRODUCIBLE: True, UNSAVED: "", "time_total_s": 3.0, "config": {}}
-    return {**common, **metrics, **more}
-
-
 class RecordingWriter:
     """Keeps what is put."""
 
@@ -413,23 +395,29 @@ class RecordingWriter:
         return [o for o in self.operations if o[0] == method]
 
 
-Recorded = tuple[TrackingCallback, RecordingWriter, FakeTrial]
+Recorded = tuple[TrackingListener, RecordingWriter, TrialConfig]
 
 
 @pytest.fixture
 def recorded(plan_of: PlanOf, tmp_path: Path) -> Recorded:
     plan, writer = plan_of(), RecordingWriter()
-    callback = TrackingCallback(plan, StudyFolder(tmp_path / "study"), writer)  # type: ignore[arg-type]
-    return callback, writer, FakeTrial(plan.trials[0])
+    listener = TrackingListener(plan, StudyFolder(tmp_path / "study"), writer, conclusions)  # type: ignore[arg-type]
+    listener.begin()
+    writer.operations.clear()
+    return listener, writer, plan.trials[0]
 
 
-def interrupted(callback: TrackingCallback) -> Any:
-    return runs_of(callback.plan.record(), [TrialOutcome(t.label, t.seed, "interrupted") for t in callback.plan.trials])
+def reported(env_steps: int, metrics: Mapping[str, float]) -> Reported:
+    return Reported(env_steps=env_steps, metrics=metrics, at_ms=1000 + env_steps)
+
+
+def interrupted(listener: TrackingListener) -> Any:
+    return runs_of(listener.plan.record(), [TrialOutcome(t.label, t.seed, "interrupted") for t in listener.plan.trials])
 
 
 def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: Recorded) -> None:
-    callback, writer, trial = recorded
-    callback.on_trial_start(1, [], trial)
+    listener, writer, trial = recorded
+    listener.on_event(trial, Started())
     ((_, key, experiment, name, _, tags, identity, new),) = writer.of("open_run")
     assert experiment == "lr_batch/ppo-cartpole"
     assert name == "lr=3e-4 b=512 s=0"
@@ -447,35 +435,35 @@ def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: Recorded) -
 
 
 def test_only_allow_listed_finite_metrics_are_logged_at_the_grid_step_and_the_moment_they_were_reported(recorded: Recorded) -> None:
-    callback, writer, trial = recorded
-    callback.on_trial_start(1, [], trial)
-    callback.on_trial_result(1, [], trial, result_of({"eval/return_mean": 5.0, "learner/loss": float("nan")}, 4000))
+    listener, writer, trial = recorded
+    listener.on_event(trial, Started())
+    listener.on_event(trial, reported(4000, {"eval/return_mean": 5.0, "learner/loss": float("nan")}))
     assert [o[2:] for o in writer.of("log_metrics")] == [({"eval/return_mean": 5.0}, 4000, 5000)]
 
 
 def test_a_report_that_a_restarted_trial_makes_again_is_logged_once(recorded: Recorded) -> None:
-    callback, writer, trial = recorded
-    callback.on_trial_start(1, [], trial)
+    listener, writer, trial = recorded
+    listener.on_event(trial, Started())
     for step in (1000, 2000, 1000, 2000, 3000):
-        callback.on_trial_result(1, [], trial, result_of({"eval/return_mean": 5.0}, step))
+        listener.on_event(trial, reported(step, {"eval/return_mean": 5.0}))
     assert [o[3] for o in writer.of("log_metrics")] == [1000, 2000, 3000]
 
 
 def test_no_run_is_left_running(recorded: Recorded) -> None:
-    callback, writer, trial = recorded
-    done = FakeTrial(callback.plan.trials[1])
+    listener, writer, trial = recorded
+    done = listener.plan.trials[1]
     for started in (trial, done):
-        callback.on_trial_start(1, [], started)
-    done.last_result = result_of({}, 9000, done=True, weights="0123456789abcdef")
-    callback.on_trial_complete(1, [], done)
-    callback.end("KILLED", interrupted(callback))
-    first, second = (t.folder_name for t in callback.plan.trials[:2])
+        listener.on_event(started, Started())
+    for _ in range(2):  # what is heard twice counts once
+        listener.on_event(done, Ended(status=FINISHED, env_steps=9000, weights="0123456789abcdef"))
+    listener.end("KILLED", interrupted(listener))
+    first, second = (t.folder_name for t in listener.plan.trials[:2])
     assert {o[1]: o[2] for o in writer.of("finish")} == {second: "FINISHED", first: "KILLED", "study": "KILLED"}
-    assert not writer.of("log_metrics")  # nothing finished: nothing is best
+    assert [o[2] for o in writer.of("log_metrics")] == [{}]  # nothing is best
 
 
 def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(recorded: Recorded) -> None:
-    callback, writer, _ = recorded
+    listener, writer, _ = recorded
     final = {"final/score": 480.0, "final/auc": 300.0, "final/train_s": 9.0, "final/env_steps_per_s": 8000.0}
     outcomes = [
         TrialOutcome(
@@ -484,9 +472,9 @@ def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(record
             "finished",
             final={**final, "final/score": 480.0 + t.seed if t.label == "lr=1e-3 b=512" else 10.0 + t.seed},
         )
-        for t in callback.plan.trials
+        for t in listener.plan.trials
     ]
-    callback.end("FINISHED", runs_of(callback.plan.record(), outcomes))
+    listener.end("FINISHED", runs_of(listener.plan.record(), outcomes))
     logged = {o[0]: o for o in writer.operations}
     assert "Use `lr=1e-3 b=512`" in logged["set_tags"][2]["mlflow.note.content"]
     assert logged["set_tags"][2]["best"] == "lr=1e-3 b=512"
@@ -496,11 +484,11 @@ def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(record
 
 
 def test_a_conclusion_that_fails_costs_the_study_nothing(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    callback, writer, trial = recorded
+    listener, writer, trial = recorded
     monkeypatch.setattr("analysis.document.answer.answers", lambda runs: 1 / 0)
-    callback.on_trial_start(1, [], trial)
-    callback.end("FINISHED", interrupted(callback))
-    assert [o[1:3] for o in writer.of("finish")] == [(callback.plan.trials[0].folder_name, "KILLED"), ("study", "FINISHED")]
+    listener.on_event(trial, Started())
+    listener.end("FINISHED", interrupted(listener))
+    assert [o[1:3] for o in writer.of("finish")] == [(listener.plan.trials[0].folder_name, "KILLED"), ("study", "FINISHED")]
 
 
 def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
@@ -519,20 +507,18 @@ def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "status", "said"),
+    ("end", "status", "said"),
     [
-        (Ended(STOPPED, {"score": 9.0}, 4000), "FINISHED", {"stopped_at_env_steps": "4000"}),
-        (Ended(FAILED, reason="the simulator crashed"), "FAILED", {"failure": "the simulator crashed"}),
+        (Ended(status=PRUNED, env_steps=4000), "FINISHED", {"stopped_at_env_steps": "4000"}),
+        (Ended(status=FAILED, env_steps=4000, reason="the simulator crashed"), "FAILED", {"failure": "the simulator crashed"}),
     ],
 )
-def test_a_trial_that_an_earlier_execution_ended_before_its_budget_is_not_taken_for_interrupted(
-    recorded: Recorded, outcome: Ended, status: str, said: dict[str, str]
+def test_a_trial_that_ended_before_its_budget_is_not_taken_for_interrupted(
+    recorded: Recorded, end: Ended, status: str, said: dict[str, str]
 ) -> None:
-    callback, writer, _ = recorded
-    trial = callback.plan.trials[0]
-    report = Report(4000, 5000, {"eval/return_mean": 9.0}, done=False)
-    callback.deliver_earlier(trial, [report], restarts=0, reproducible=True)
-    callback.end_earlier(trial, outcome)
-    callback.end("FINISHED", interrupted(callback))
+    listener, writer, trial = recorded
+    for event in (Started(), reported(4000, {"eval/return_mean": 9.0}), end):
+        listener.on_event(trial, event)
+    listener.end("FINISHED", interrupted(listener))
     assert {o[1]: o[2] for o in writer.of("finish")} == {trial.folder_name: status, "study": "FINISHED"}
     assert ("set_tags", trial.folder_name, said) in writer.operations

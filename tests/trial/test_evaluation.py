@@ -7,7 +7,7 @@ import tiny_envs  # noqa: F401  # registers the environments
 import torch
 
 from experiments.config.schema import EnvSettings
-from experiments.metrics import NonFiniteError
+from experiments.rllib.results import NonFiniteError
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial.evaluation import evaluate
 

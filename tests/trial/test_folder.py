@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.trial.folder import STATE_FILE, DamagedFileError, Report, Restart, TrialFolder, check_checkpoint
+from experiments.trial.event_log import DamagedFileError
+from experiments.trial.folder import STATE_FILE, TrialFolder, check_checkpoint
 
 
 @pytest.fixture
@@ -17,39 +18,9 @@ def folder(tmp_path: Path) -> TrialFolder:
     return opened
 
 
-def report(env_steps: int, **metrics: float) -> Report:
-    return Report(env_steps, 1_000 + env_steps, metrics)
-
-
 def save(folder: TrialFolder, env_steps: int, return_mean: float | None = None, keep: int = 2, keep_best: bool = False) -> Path:
     content = json.dumps({"return_mean": return_mean})
     return folder.add_checkpoint(env_steps, lambda path: (path / STATE_FILE).write_text(content), keep, keep_best)  # type: ignore[arg-type,return-value]
-
-
-def test_reports_come_back_to_the_bit(folder: TrialFolder) -> None:
-    made = [report(1000, x=0.1 + 0.2, y=1e-300), Report(2000, 5, {"x": -0.0}, done=True, weights="ab")]
-    for each in made:
-        folder.add_report(each)
-    assert TrialFolder(folder.path).reports() == made
-    folder.add_restart(Restart("why", 2000, 7, "fault"))
-    assert folder.restarts() == [Restart("why", 2000, 7, "fault")]
-
-
-def test_a_line_that_a_kill_cut_short_is_no_report_and_spoils_none(folder: TrialFolder) -> None:
-    folder.add_report(report(1000, x=1.0))
-    with (folder.path / "reports.jsonl").open("a") as file:
-        file.write('{"env_steps": 2000, "at_')
-    assert folder.reports() == [report(1000, x=1.0)]
-    folder.close()
-    folder.open()
-    folder.add_report(report(2000, x=2.0))
-    assert folder.reports() == [report(1000, x=1.0), report(2000, x=2.0)]
-
-
-def test_a_spoiled_line_is_named(folder: TrialFolder) -> None:
-    (folder.path / "reports.jsonl").write_text("nonsense\n")
-    with pytest.raises(DamagedFileError, match=r"reports\.jsonl: cannot be read"):
-        folder.reports()
 
 
 def test_the_newest_checkpoints_are_kept_and_the_best_if_asked(folder: TrialFolder) -> None:
@@ -116,10 +87,10 @@ def test_a_killed_process_lets_go_of_its_folder(tmp_path: Path) -> None:
 
 
 def test_signs_of_life_are_seen_from_outside(folder: TrialFolder) -> None:
-    assert TrialFolder(folder.path.parent / "none").last_beat() is None
-    first = folder.last_beat()
+    assert TrialFolder(folder.path.parent / "none").last_heartbeat() is None
+    first = folder.last_heartbeat()
     assert first is not None
-    folder._next_beat = 0.0
+    folder._next_heartbeat = 0.0
     (folder.path / "heartbeat").unlink()
-    folder.beat()
-    assert folder.last_beat() is not None
+    folder.heartbeat()
+    assert folder.last_heartbeat() is not None

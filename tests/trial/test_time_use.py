@@ -9,8 +9,11 @@ from ray.rllib.algorithms.impala import impala_learner
 from ray.rllib.utils import metrics as rllib_names
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from experiments.metrics import LEARNER_THREAD_TIMER, METRICS, RUNNER_SECONDS, RUNNER_TIMERS, RunnerSeconds, TimeUse, runner_seconds
+from experiments.metrics import METRICS
+from experiments.rllib.clocks import LEARNER_THREAD_TIMER, RUNNER_TIMERS
+from experiments.rllib.results import RUNNER_SECONDS, RunnerSeconds, runner_seconds
 from experiments.rllib.runner_clock import RunnerClock
+from experiments.trial.time_use import TimeUse
 
 SECONDS = st.floats(0, 100)
 PHASES = st.fixed_dictionaries({"sample": SECONDS, "learn": SECONDS, "sync": SECONDS})

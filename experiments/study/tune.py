@@ -1,0 +1,107 @@
+"""Between Tune and the stream of events: Tune drives, and what it notices becomes events."""
+
+from typing import Any
+
+from ray.tune import Callback
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+
+from experiments.config.trial_config import TrialConfig
+from experiments.metrics import FAILED, PRUNED
+from experiments.study.early_stopping import EarlyStopping
+from experiments.study.event_stream import EventStream
+from experiments.trial.trainable import EVENTS, RECYCLE_PROCESS, TRIAL, reason_for
+
+
+def config_of(trial: Any) -> TrialConfig:
+    """The TrialConfig of one of Tune's trials."""
+    if not hasattr(trial, "_suite_config"):
+        trial._suite_config = TrialConfig.from_mapping(trial.config[TRIAL])
+    config: TrialConfig = trial._suite_config
+    return config
+
+
+class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type information
+    """A callback with threads and open terminals behind it, which Tune's pickle of the whole Tuner must leave out."""
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return Callback, ()
+
+
+class StreamCallback(DriverCallback):
+    """Tells the stream what Tune notices. Whether a trial finished, its own events say: Tune calls one complete that a signal stopped."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+        self._failing: list[Any] = []
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Begin an attempt; Tune calls this before the trial's first step."""
+        self._stream.start(config_of(trial))
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
+        """Tell what the trial did."""
+        self._stream.tell(config_of(trial), result[EVENTS])
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Tell what got lost on its way."""
+        self._stream.catch_up(config_of(trial))
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Tune calls this before it records the error: the end of the step has the reason."""
+        self._failing.append(trial)
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """End the trials whose error is there by now."""
+        for trial in [t for t in self._failing if t.get_error()]:
+            self._failing.remove(trial)
+            self._stream.end(config_of(trial), FAILED, _reason(trial))
+
+    def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+        """End what is left of the trials that failed."""
+        while self._failing:
+            trial = self._failing.pop()
+            self._stream.end(config_of(trial), FAILED, _reason(trial))
+
+
+class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type information
+    """Tune's default order, with a rule that stops trials early, and each trial's say in what becomes of its process."""
+
+    def __init__(self, stream: EventStream, stopping: EarlyStopping | None = None) -> None:
+        """Schedule trials.
+
+        Args:
+            stream: Of the study's events.
+            stopping: One of the listeners, if trials are stopped early.
+        """
+        super().__init__()
+        self._stream, self._stopping = stream, stopping
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return FIFOScheduler, ()
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """Whether the trial goes on. Tune asks before it tells the callbacks."""
+        if self._stopping is not None:
+            config = config_of(trial)
+            self._stream.tell(config, result[EVENTS])
+            if self._stopping.stops(config):
+                self._stream.end(config, PRUNED)
+                return str(TrialScheduler.STOP)
+        return str(TrialScheduler.CONTINUE)
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        """Say whether the trial's process goes on to the next trial.
+
+        Tune (ray/tune/execution/tune_controller.py: `stop_trial`, `_maybe_cache_trial_actor`) asks the scheduler before it looks whether to
+        keep the process, and knows only always or never.
+        """
+        tune_controller._reuse_actors = not result.get(RECYCLE_PROCESS)
+        super().on_trial_complete(tune_controller, trial, result)
+
+
+def _reason(trial: Any) -> str:
+    """Why a Tune trial failed, in a line: the innermost error's."""
+    if (error := trial.get_pickled_error()) is not None:
+        return reason_for(error)
+    text = str(trial.get_error() or "").strip()
+    return text.splitlines()[-1][:500] if text else "no reason was recorded"

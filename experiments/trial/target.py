@@ -1,0 +1,51 @@
+"""Time to target, and the area under an evaluation curve."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass
+class TargetWatch:
+    """Time to target: the first report from which two evaluations running are at or above the target."""
+
+    target: float | None
+    """The env's; None never counts as reached."""
+    since: tuple[float, float] | None = None
+    reached: tuple[float, float] | None = None
+
+    def on_evaluation(self, return_mean: float, env_steps: float, train_s: float) -> bool:
+        """Take in one evaluation.
+
+        Returns:
+            Whether the target is reached and held by now.
+        """
+        if self.target is None or self.reached is not None:
+            return self.reached is not None
+        if return_mean < self.target:
+            self.since = None
+        elif self.since is None:
+            self.since = (env_steps, train_s)
+        else:
+            self.reached = self.since
+        return self.reached is not None
+
+    def metrics(self) -> dict[str, float]:
+        """The `final/*_to_target` metrics; none if the target was never held."""
+        if self.reached is None:
+            return {}
+        return {"final/env_steps_to_target": self.reached[0], "final/seconds_to_target": self.reached[1]}
+
+
+def area_under_curve(points: list[tuple[float, float]], budget: float) -> float:
+    """Area under an evaluation curve over env steps, divided by the budget: a mean return.
+
+    Args:
+        points: (env steps, return), in order; the first value holds back to 0.
+        budget: Env steps of the trial.
+
+    Returns:
+        By the trapezoidal rule.
+    """
+    points = [(0.0, points[0][1]), *points]
+    area = sum((x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in pairwise(points))
+    return area / max(budget, points[-1][0])

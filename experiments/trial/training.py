@@ -1,0 +1,326 @@
+"""One RLlib algorithm in training: batch by batch, evaluated, saved and brought back."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import ray
+
+from experiments.config.trial_config import TrialConfig
+from experiments.fast.off_policy import FastOffPolicy
+from experiments.rllib import checkpoints
+from experiments.rllib.building import build_algorithm_config, is_asynchronous
+from experiments.rllib.clocks import PhaseClock, training_shares
+from experiments.rllib.hooks import EPISODES
+from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
+from experiments.rllib.results import LEARNER_SECONDS, EpisodeSums, check_finite, gradient_steps, learner_metrics, runner_seconds
+from experiments.rllib.seeding import Role, stream_seeds
+from experiments.trial import resource_usage
+from experiments.trial.evaluation import Evaluation, evaluate
+from experiments.trial.events import Event, event_of, record_of
+from experiments.trial.folder import STATE_FILE, TRIAL_FILE, TrialFolder, check_checkpoint
+from experiments.trial.resource_usage import Address, ProcessMonitor, this_process
+from experiments.trial.target import TargetWatch, area_under_curve
+from experiments.trial.time_use import TimeUse
+
+_MUST_BE_FINITE = ("learner/loss", "learner/policy_loss", "learner/value_loss", "learner/grad_norm")
+
+
+@dataclass
+class Counters:
+    """What a trial has done so far: saved with each of its checkpoints.
+
+    Attributes:
+        grid_env_steps: The last report.
+        env_steps: Sampled.
+        iterations: Of RLlib.
+        updates: Gradient steps.
+        trained: Steps that the learner consumed.
+        train_s: Training seconds.
+        wall_s: Seconds, all included, of the processes before this one.
+        warm: `env_steps`, `train_s` and `trained` at the first report: what comes before is warm-up.
+        curve: (env steps, return) of each evaluation.
+        since: Of `TargetWatch`.
+        reached: Likewise.
+    """
+
+    grid_env_steps: int = 0
+    env_steps: int = 0
+    iterations: int = 0
+    updates: int = 0
+    trained: float = 0.0
+    train_s: float = 0.0
+    wall_s: float = 0.0
+    warm: tuple[int, float, float] | None = None
+    curve: list[tuple[float, float]] = field(default_factory=list)
+    since: tuple[float, float] | None = None
+    reached: tuple[float, float] | None = None
+
+
+class Training:
+    """A trial's algorithm while it lives, with its counters and clocks.
+
+    Attributes:
+        algorithm: RLlib's.
+        counters: What the trial has done so far.
+        time: Where the wall-clock goes that the next report tells of.
+    """
+
+    def __init__(
+        self, trial: TrialConfig, folder: TrialFolder, storage: Any = None, measure_system: bool = False, driver: Address | None = None
+    ) -> None:
+        """Build the algorithm, untrained.
+
+        Args:
+            trial: What to train.
+            folder: The trial's own.
+            storage: Tune's: RLlib keeps its own log folder within the study's, instead of one in the home directory.
+            measure_system: Whether CPU, memory and GPU use are measured.
+            driver: Host and process of the study's driver.
+        """
+        self._trial, self._folder = trial, folder
+        self._wall_start = perf_counter()
+        config = build_algorithm_config(trial)
+        self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
+        for watch in (average_over_minibatches, time_updates, log_kl):
+            algorithm.learner_group.foreach_learner(watch)
+        self._clock = PhaseClock()
+        self._clock.attach(algorithm.metrics)
+        if isinstance(algorithm, FastOffPolicy):
+            algorithm.see_seconds = self._clock.add
+        self._has_kl = bool(getattr(config, "use_kl_loss", False))
+        self._has_minibatches = config.minibatch_size is not None
+        self._epochs = (config.num_epochs or 1) if self._has_minibatches else 1
+        self._monitor = ProcessMonitor(self._processes(), driver) if measure_system else None
+        self._asynchronous = is_asynchronous(trial.algorithm)
+        self.counters = Counters()
+        self.begin_window(perf_counter())
+
+    def begin_window(self, start: float) -> None:
+        """Begin the wall-clock whose use the next report tells.
+
+        Args:
+            start: Of `perf_counter`.
+        """
+        self._window_start, self.time = start, TimeUse(self._asynchronous)
+
+    def train(self, is_enough: Callable[[int], bool]) -> dict[str, float]:
+        """Train on.
+
+        Args:
+            is_enough: Takes the env steps of the last iteration and says whether it was the last one.
+
+        Returns:
+            The metrics of what was trained.
+
+        Raises:
+            NonFiniteError: A return, a loss or a gradient is not finite.
+            RuntimeError: Nothing was sampled.
+        """
+        now = self.counters
+        episodes = EpisodeSums()
+        start_env_steps, start_s, start_trained, batches = now.env_steps, now.train_s, now.trained, 0
+        learner: dict[str, float] = {}
+        while True:
+            before = now.env_steps
+            self._folder.heartbeat()
+            start = perf_counter()
+            result = self.algorithm.train()
+            now.train_s += perf_counter() - start
+            runners = result.get("env_runners", {})
+            learners = result.get("learners", {})
+            module = learners.get("default_policy", {})
+            updating_s = float(learners.get("__all_modules__", {}).get(LEARNER_SECONDS, 0.0))
+            self.time.add(runner_seconds(runners), updating_s / max(1, self.algorithm.config.num_learners))
+            now.env_steps = int(runners.get("num_env_steps_sampled_lifetime", now.env_steps))
+            now.iterations += 1
+            steps = gradient_steps(module)
+            now.updates += steps
+            batches += int(result.get("num_training_step_calls_per_iteration", 1)) if self._has_minibatches else steps
+            episodes.add(runners.get(EPISODES, {}))
+            check_finite(episodes.metrics(), now.env_steps)
+            if steps:  # without one RLlib reports NaN losses, which are no fault
+                now.trained += float(module["num_module_steps_trained"]) / self._epochs
+                learner = learner_metrics(module, self._has_kl)
+                check_finite({k: v for k, v in learner.items() if k in _MUST_BE_FINITE}, now.env_steps)
+            collected = now.env_steps - before
+            if collected <= 0:
+                raise RuntimeError(f"no env steps were sampled in an iteration of {perf_counter() - start:.0f} s: the runners are gone")
+            if is_enough(collected):
+                break
+        seconds, sampled = now.train_s - start_s, now.env_steps - start_env_steps
+        if now.warm is None:
+            now.warm = (now.env_steps, now.train_s, now.trained)
+        self._phases = self._clock.take()
+        return {
+            **episodes.metrics(),
+            **{name: value for name, value in learner.items() if value == value},
+            **training_shares(self._phases, seconds),
+            "throughput/env_steps_per_s": sampled / seconds,
+            "throughput/trained_steps_per_s": (now.trained - start_trained) / seconds,
+            "progress/env_steps": now.env_steps,
+            "progress/iterations": now.iterations,
+            "progress/updates": now.updates,
+            "progress/train_s": now.train_s,
+            **({"progress/batch_env_steps": sampled / batches} if batches else {}),
+        }
+
+    def use_of_time(self) -> dict[str, float]:
+        """Where the wall-clock went since the last report, and what of the machine was used; the next window begins."""
+        now = perf_counter()
+        metrics = self.time.shares(now - self._window_start, self._phases)
+        if self._monitor is not None:
+            metrics.update(self._monitor.metrics())
+            if (share := self.time.runner_cpu_share()) is not None:
+                metrics["system/runner_cpu_share"] = share
+        self.begin_window(now)
+        self.time.logging_s = perf_counter() - now
+        return metrics
+
+    def evaluate(self) -> tuple[dict[str, float], bool]:
+        """The `eval/` metrics at the last grid point, and whether the target is held by now.
+
+        Raises:
+            NonFiniteError: A return is not finite.
+        """
+        now = self.counters
+        metrics = self._evaluation(Role.EVALUATION, self._trial.evaluation.episodes).metrics()
+        check_finite(metrics, now.env_steps)
+        now.curve.append((now.grid_env_steps, metrics["eval/return_mean"]))
+        watch = TargetWatch(self._trial.env.target, now.since, now.reached)
+        held = watch.on_evaluation(metrics["eval/return_mean"], now.grid_env_steps, now.train_s)
+        now.since, now.reached = watch.since, watch.reached
+        return metrics, held
+
+    def final_metrics(self) -> dict[str, float]:
+        """The `final/` metrics.
+
+        Raises:
+            NonFiniteError: A return is not finite.
+        """
+        now = self.counters
+        score = self._evaluation(Role.FINAL_EVALUATION, self._trial.evaluation.final_episodes)
+        check_finite(score.metrics(), now.env_steps)
+        warm_env_steps, warm_s, warm_trained = now.warm if now.warm and now.warm[0] < now.env_steps else (0, 0.0, 0.0)
+        seconds = now.train_s - warm_s
+        return {
+            "final/score": float(score.returns.mean()),
+            "final/auc": area_under_curve(now.curve, self._trial.budget_env_steps),
+            **TargetWatch(self._trial.env.target, now.since, now.reached).metrics(),
+            "final/env_steps_per_s": (now.env_steps - warm_env_steps) / seconds,
+            "final/trained_steps_per_s": (now.trained - warm_trained) / seconds,
+            "final/train_s": now.train_s,
+            "final/wall_s": self.wall_s(),
+        }
+
+    def _evaluation(self, role: Role, episodes: int) -> Evaluation:
+        start = perf_counter()
+        config = self.algorithm.config
+        seeds = stream_seeds(self._trial.seed, role, episodes)
+        # An episode longer than the whole budget may have no end.
+        most = self._trial.budget_env_steps
+        try:
+            return evaluate(
+                self._module(), self._trial.env, seeds, config.normalize_actions, config.clip_actions, self._folder.heartbeat, most
+            )
+        finally:
+            self.time.evaluation_s += perf_counter() - start
+
+    def _module(self) -> Any:
+        """The module with the learner's newest weights, in this process: a remote runner's may lag."""
+        runner = self.algorithm.env_runner
+        if runner is not None and runner.module is not None:
+            if self.algorithm.config.num_env_runners:
+                weights = self.algorithm.learner_group.get_state(components="learner/rl_module", inference_only=True)
+                runner.module.set_state(weights["learner"]["rl_module"]["default_policy"])
+            return runner.module
+        return self.algorithm.get_module()
+
+    def wall_s(self) -> float:
+        """Seconds of the trial so far, all included."""
+        return self.counters.wall_s + perf_counter() - self._wall_start
+
+    def weights_digest(self) -> str:
+        """As `checkpoints.weights_digest`."""
+        return checkpoints.weights_digest(self.algorithm)
+
+    def _processes(self) -> dict[str, list[Address]]:
+        own = this_process()
+        runners = self.algorithm.env_runner_group.foreach_env_runner(lambda _: this_process(), local_env_runner=False)
+        learners = [r.get() for r in self.algorithm.learner_group.foreach_learner(lambda _: this_process())]
+        roles = resource_usage.DRIVER, resource_usage.RUNNERS, resource_usage.LEARNERS
+        found = dict(zip(roles, ([own], list(runners), [a for a in learners if a != own]), strict=True))
+        return {role: addresses for role, addresses in found.items() if addresses}
+
+    def save(self, folder: Path, events: Sequence[Event] = ()) -> None:
+        """Save the algorithm and the counters.
+
+        Args:
+            folder: Absolute, existing.
+            events: That go with them: whoever goes on from this checkpoint makes those that a kill prevented.
+
+        Raises:
+            OSError: The disk takes no more.
+        """
+        checkpoints.save(self.algorithm, folder)
+        state = {
+            "counters": {**asdict(self.counters), "wall_s": self.wall_s()},
+            "events": [record_of(event) for event in events],
+            "return_mean": self.counters.curve[-1][1] if self.counters.curve else None,
+        }
+        (folder / STATE_FILE).write_text(json.dumps(state))
+        (folder / TRIAL_FILE).write_text(json.dumps(self._trial.to_mapping()))
+
+    def restore(self, folder: Path) -> list[Event]:
+        """The inverse of `save`; the events that were saved.
+
+        Raises:
+            DamagedFileError: The checkpoint is not whole.
+        """
+        check_checkpoint(folder)
+        checkpoints.restore(self.algorithm, folder)
+        return self._restored(folder)
+
+    def take_over(self, folder: Path) -> None:
+        """Go on where another trial ended, with this one's settings.
+
+        Raises:
+            DamagedFileError: The checkpoint is not whole.
+        """
+        check_checkpoint(folder)
+        checkpoints.take_over(self.algorithm, folder)
+        self._restored(folder)
+
+    def _restored(self, folder: Path) -> list[Event]:
+        state: Mapping[str, Any] = json.loads((folder / STATE_FILE).read_text())
+        self.counters = Counters(**state["counters"])
+        self.begin_segment()
+        return [event_of(record) for record in state["events"]]
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Env steps between two checkpoints."""
+        return self._trial.checkpoint.every_env_steps or self._trial.budget_env_steps
+
+    def begin_segment(self) -> None:
+        """As `checkpoints.begin_segment`."""
+        segment = self.counters.grid_env_steps // self.checkpoint_every
+        checkpoints.begin_segment(self.algorithm, self._trial.seed, self._trial.threads_per_process, segment)
+
+    def close(self) -> None:
+        """Stop runners and learners."""
+        # Not stop(): RLlib's waits half a second for a monitor that is off.
+        self.algorithm.cleanup()
+
+    def kill(self) -> None:
+        """Stop what is left after a fault, by force: a runner may hang, and its CPU is needed."""
+        group = self.algorithm.learner_group
+        learners = group._worker_manager.actors().values() if group.is_remote else []
+        for actor in [*self.algorithm.env_runner_group._worker_manager.actors().values(), *learners]:
+            ray.kill(actor)
+        with suppress(Exception):
+            self.algorithm.cleanup()

@@ -1,0 +1,73 @@
+"""The suite's commands in the test's own process: all that `python experiments/run.py` does, without a new interpreter and its imports."""
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from unittest import mock
+
+import ray
+from hydra.core.global_hydra import GlobalHydra
+
+from experiments import autotune, reproduce, run
+from tests.support.suite import ROOT
+
+
+def _exit_code(main: Callable[[], object]) -> int:
+    try:
+        returned = main()
+    except SystemExit as ended:
+        returned = ended.code
+    assert returned is None or isinstance(returned, int)
+    return returned or 0
+
+
+_MAINS: dict[str, Callable[[], object]] = {
+    "experiments/run.py": run.main,
+    "experiments/reproduce.py": lambda: reproduce.main(sys.argv[1:]),
+    "experiments/autotune.py": lambda: autotune.main(sys.argv[1:]),
+}
+
+
+def run_here(script: str, *arguments: str, with_ray: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run a command as `python <script> <arguments>` does.
+
+    Args:
+        script: One of the suite's commands.
+        arguments: Its command line.
+        with_ray: Whether it may run trials, on the Ray instance of the tests. Otherwise a start of Ray fails the test.
+    """
+    command, out, err = [sys.executable, script, *arguments], io.StringIO(), io.StringIO()
+    with _kept_process(command[1:], with_ray), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = _exit_code(_MAINS[script])
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _kept_process(argv: list[str], with_ray: bool) -> Iterator[None]:
+    """What a command changes of its process is undone, and Ray stays as it is."""
+
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError("Ray was started")
+
+    assert ray.is_initialized() or not with_ray
+    hydra = GlobalHydra.instance()
+    composing = hydra.hydra
+    hydra.clear()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with (
+        mock.patch.object(sys, "argv", argv),
+        mock.patch.dict(os.environ),
+        mock.patch.object(ray, "init", start),
+        mock.patch.object(ray, "shutdown"),
+        contextlib.chdir(ROOT),
+    ):
+        try:
+            yield
+        finally:
+            hydra.hydra = composing
+            for number, handler in handlers.items():
+                signal.signal(number, handler)

@@ -1,0 +1,67 @@
+"""Finished and killed studies that many tests look at, made once for all workers."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.driver import Driver, left_of
+from tests.support.outputs import SMALL, is_halfway
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that the first worker that needs it makes, and the others wait for."""
+    own = factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            (folder / "made").touch()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Output of a study that was never touched, to read only."""
+
+    def make(folder: Path) -> None:
+        assert Driver(folder / "out", *SMALL).end() == 0
+
+    return made_once(tmp_path_factory, "reference", make) / "out"
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A study that was killed halfway.
+
+    Attributes:
+        out: Its output, for the one test that goes on with it.
+        kept: A copy that no test touches. Its study is known by its folder alone: the store knows it by another one.
+    """
+
+    out: Path
+    kept: Path
+
+    def copy(self, to: Path) -> Path:
+        return Path(shutil.copytree(self.kept, to))
+
+
+@pytest.fixture(scope="session")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    def make(folder: Path) -> None:
+        driver = Driver(folder / "out", *SMALL).until(lambda: is_halfway(folder / "out"))
+        below = psutil.Process(driver.process.pid).children(recursive=True)
+        driver.kill()
+        assert not left_of(below)  # trials write on for a moment
+        shutil.copytree(folder / "out", folder / "kept")
+
+    folder = made_once(tmp_path_factory, "killed", make)
+    return Killed(folder / "out", folder / "kept")

@@ -1,0 +1,152 @@
+"""The bits of a trial: the same again, on other processes, with RLlib's own parts and after a checkpoint; other ones with another seed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import ray
+
+from experiments.config.trial_config import Start
+from experiments.planning.resources import Cluster, Node
+from experiments.rllib.checkpoints import learning_rates, weights_digest
+from experiments.trial.events import Reported, Restarted
+from experiments.trial.folder import TrialFolder
+from experiments.trial.trainable import EVENTS, Trial
+from tests.support.suite import TINY, PlanOf
+from tests.support.trials import COUNT, REPLAY, WEIGHTS, Make, learned, run, step, tiny, with_folder
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
+
+
+def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+    config = tiny(plan_of)
+    first = make(config)
+    once = [learned(r) for r in run(first)]
+    first.reset_config(with_folder(config, tmp_path / "reused"))
+    assert [learned(r) for r in run(first)] == once
+    actor = ray.remote(num_cpus=1)(Trial).remote(with_folder(config, tmp_path / "fresh"))
+    fresh = [event for _ in once for event in ray.get(actor.train.remote())[EVENTS] if isinstance(event, Reported)]
+    ray.kill(actor)
+    assert [learned(dict(event.metrics)) for event in fresh] == [{k: v for k, v in of.items() if not k.startswith("final/")} for of in once]
+
+
+@pytest.mark.parametrize(("algorithm", "env"), [("dqn", "cartpole"), ("sac", "pendulum")])
+def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Make, algorithm: str, env: str) -> None:
+    # Replay buffers draw from the operating system's entropy unless they are seeded.
+    small = ("study=smoke", "budget_env_steps=400", "report_every_env_steps=200", "study.space={}", "seeds=[3]")
+    learn_soon = "algorithm.training.num_steps_sampled_before_learning_starts=100"
+    config = plan_of(*small, f"algorithm={algorithm}", f"env={env}", learn_soon).trials[0]
+    once, again = ([learned(r) for r in run(make(config))] for _ in range(2))
+    assert once == again
+    assert once[-1]["progress/updates"] > 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (*TINY, "checkpoint.every_env_steps=1024", "hardware.num_env_runners=0", "hardware.num_envs_per_env_runner=4"),
+        pytest.param(
+            (*TINY, "checkpoint.every_env_steps=1024", "hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4"),
+            marks=pytest.mark.slow,
+        ),
+        (*REPLAY, "algorithm=dqn", "hardware.num_env_runners=0"),
+        (*REPLAY, "algorithm=sac", "env=pendulum", "hardware.num_env_runners=0"),
+    ],
+    ids=["ppo", "ppo, remote runner", "dqn", "sac"],
+)
+def test_fast_parts_give_the_results_of_rllibs_own(plan_of: PlanOf, make: Make, settings: tuple[str, ...]) -> None:
+    fast, stock = (
+        plan_of(*settings, "seeds=[0]", "study.space={}", f"fast={fast}", cluster=Cluster((Node(4, 0),))).trials[0]
+        for fast in ("true", "false")
+    )
+    assert fast.config_id != stock.config_id
+    found, expected = run(make(fast)), run(make(stock))
+    assert found[-1][WEIGHTS] == expected[-1][WEIGHTS]
+    for ours, theirs in zip(found, expected, strict=True):
+        # Means over minibatches are added up in another order.
+        assert learned(ours) == pytest.approx(learned(theirs), rel=1e-5, abs=1e-6)
+
+
+def test_seeds_differ(plan_of: PlanOf, make: Make) -> None:
+    plan = plan_of(*TINY, "seeds=[0,1]", "study.space={}")
+    first, second = (learned(step(make(t))) for t in plan.trials)
+    assert first != second
+
+
+@pytest.mark.slow
+def test_real_runners_environments_have_streams_of_their_own_in_every_segment(plan_of: PlanOf, make: Make) -> None:
+    draws: list[float] = []
+    two_by_four = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4", "checkpoint.every_env_steps=1024")
+    trial = make(plan_of(*TINY, "seeds=[0]", "study.space={}", *COUNT, *two_by_four, cluster=Cluster((Node(4, 0),))).trials[0])
+    for _ in range(2):  # as many episodes in each segment: equal streams would show equal draws
+        step(trial)
+        per_runner = trial._training.algorithm.env_runner_group.foreach_env_runner(
+            lambda runner: [env.unwrapped._draw for env in runner.env.unwrapped.envs], local_env_runner=False
+        )
+        draws += [value for runner in per_runner for value in runner]
+    assert len(draws) == 16
+    assert len(set(draws)) == 16
+
+
+def test_a_checkpoint_holds_the_policy_and_the_counters(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+    config = tiny(plan_of, "budget_env_steps=3072")
+    trial = make(config)
+    step(trial)
+    before = step(trial)
+    saved = tmp_path / "checkpoint"
+    saved.mkdir()
+    trial.save_checkpoint(str(saved))
+    restored = make(config)
+    restored.load_checkpoint(str(saved))
+    after = step(restored)
+    assert after["done"]
+    assert after["progress/env_steps"] > before["progress/env_steps"]
+    assert after["progress/train_s"] > before["progress/train_s"]
+    assert len(restored._training.counters.curve) == 3
+
+
+def test_a_trial_that_was_set_up_and_never_stepped_leaves_no_trace(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+    config, folder = tiny(plan_of), tmp_path / "folder"
+    unused = make(config, folder=folder)
+    reports = run(make(config, folder=folder))
+    assert {r["restarts"] for r in reports} == {0}
+    unused.cleanup()
+    assert not [event for event in TrialFolder(folder).log.all() if isinstance(event, Restarted)]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("algorithm=ppo",),
+        (
+            "algorithm=sac",
+            "env=pendulum",
+            "hardware.num_env_runners=0",
+            "budget_env_steps=400",
+            "report_every_env_steps=200",
+            "evaluation.episodes=2",
+            "evaluation.final_episodes=2",
+            "algorithm.training.train_batch_size_per_learner=32",
+            "algorithm.training.num_steps_sampled_before_learning_starts=100",
+        ),
+    ],
+    ids=["ppo", "sac"],
+)
+def test_a_trial_that_takes_over_another_ones_weights_keeps_its_own_settings(
+    overrides: tuple[str, ...], plan_of: PlanOf, make: Make, tmp_path: Path
+) -> None:
+    name = "actor_lr" if "algorithm=sac" in overrides else "lr"
+    parent, settings = (tiny(plan_of, *overrides, f"algorithm.training.{name}={lr}") for lr in (1e-3, 1e-6))
+    ended = run(make(parent, folder=tmp_path / parent.folder_name))[-1]
+    budget, every = parent.budget_env_steps, parent.report_every_env_steps
+    child = replace(settings, seed=5, budget_env_steps=2 * budget, start=Start(parent.folder_name, budget, copied=True))
+    assert child.config_id != replace(child, start=None).config_id
+    trial = make(child, folder=tmp_path / child.folder_name)
+    trial._start()
+    assert weights_digest(trial._training.algorithm) == ended[WEIGHTS]
+    reports = run(trial)
+    assert [r["report_env_steps"] for r in reports] == [budget + every, 2 * budget]
+    assert reports[0]["progress/env_steps"] > ended["progress/env_steps"]
+    assert name != "lr" or [r["learner/lr"] for r in reports] == pytest.approx([1e-6, 1e-6])
+    rates = next(r.get() for r in trial._training.algorithm.learner_group.foreach_learner(learning_rates))
+    assert any(rate == pytest.approx(1e-6) for of_one in rates.values() for rate in of_one)
