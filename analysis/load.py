@@ -13,18 +13,13 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.document.wording import trials_named
+from analysis.questions.labels import trials_named
+from analysis.stores.address import without_password
 from analysis.stores.cache import default_folder
-from analysis.stores.records import Points, Run, Store
-from analysis.stores.server import ServerStore
-from analysis.stores.sqlite import SqliteStore
-from experiments.metrics import METRICS
-from experiments.tracking.provenance import without_passwords
-
-INDEX_EXPERIMENT = "studies"
-"""The MLflow experiment with a run per execution of a study."""
-STUDY_RUN = "study_run"
-"""Tag of a trial's run: the id of its study's run."""
+from analysis.stores.records import Points, Reader, Run
+from analysis.stores.server import ServerReader
+from analysis.stores.sqlite import SqliteReader
+from experiments.metrics import INDEX_EXPERIMENT, METRICS, Tag
 
 FINAL = {name.removeprefix("final/"): name for name in METRICS if name.startswith("final/")}
 """Column of `Study.runs` to the metric it holds."""
@@ -35,11 +30,13 @@ STATUS = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "interrupted", "
 MISSING = "missing"
 """A trial that was planned but has no run: it was never started, or its run was deleted."""
 
-_TEXTS = ("config_id", "algorithm", "env", "hardware", "phase")
+_TEXTS = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
 _NAMED_AT_MOST = 12
 """Studies that an error names."""
 _OLD_NAMES = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
 """RLlib's name to the parameter's, where they differ: for studies from before plan.json."""
+_OLD_ASYNCHRONOUS, _OLD_REPLAYING = ("impala", "appo"), ("dqn", "sac")
+"""The algorithms that there were before a study recorded what its own does."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +54,7 @@ class Study:
         paths: Axis to its dotted configuration path: `{"lr": "algorithm.training.lr", ...}`.
         points: Configuration to what it sets: `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`; empty if the study did not
             record it.
-        facts: Configuration to what `diagnosis.Facts` wants beside its parameters; empty if the study did not record it.
+        facts: Configuration to what `analysis.questions.facts.Facts` wants beside its parameters, as far as the study recorded it.
         base: Configuration that a search starts from, and confirms beside what it found; "" in other studies.
         objectives: What a search aims at, columns of `runs`.
         seeds: Planned; of a search, those that it may use.
@@ -82,7 +79,7 @@ class Study:
             - parent: str; the trial_id of the one whose weights it started from, "" if it started from its own.
             - copied: bool; whether that one was another member's of the population.
             - start_env_steps: int64; of the checkpoint that it started from, 0 if there was none.
-            - bottleneck: str; what held it up, as `analysis.questions.diagnosis` names it, "" if unknown.
+            - bottleneck: str; what limits its speed, as `analysis.questions.bottleneck` names it, "" if unknown.
             - health: str; `ok`, or what was wrong with its curves, likewise.
             - weights: str; a digest of the final weights, "" if unknown.
             - restarts: int64; how often it was taken up again from a checkpoint.
@@ -145,6 +142,10 @@ class Study:
         columns = ["run_id", "config", "seed", "repeat", "status", "failure"]
         return self.runs.loc[self.runs["status"] != "finished", columns].reset_index(drop=True)
 
+    def replays(self, runs: pd.DataFrame) -> bool:
+        """Whether an algorithm of some of its runs learns from a replay buffer."""
+        return any(self.facts.get(config, {}).get("replays", False) for config in runs["config"].unique())
+
     def gaps(self) -> list[str]:
         """The trials that did not finish, a sentence for each cause: `2 of 45 trials failed (out of memory): lr=0.03 b=512 s=1, ...`."""
         words = {
@@ -168,7 +169,7 @@ def load_study(
 ) -> Study:
     """Read a study.
 
-    Reading never writes to the store and never holds up a study that is running. What a tracking server gives is kept in a local cache,
+    Reading never writes to the store and never blocks a study that is running. What a tracking server gives is kept in a local cache,
     which notices when there is more to read.
 
     Args:
@@ -188,8 +189,8 @@ def load_study(
     wanted = _known_metrics(metrics)
     uri = tracking_uri or _embedded_store()
     store = _open(uri, cache_dir or default_folder())
-    asked_for = _executions(study, store.runs(INDEX_EXPERIMENT), without_passwords(uri))
-    with_trials = ((run, store.runs(run.name, (STUDY_RUN, run.run_id))) for run in asked_for)
+    asked_for = _executions(study, store.runs(INDEX_EXPERIMENT), without_password(uri))
+    with_trials = ((run, store.runs(run.name, (Tag.STUDY_RUN, run.run_id))) for run in asked_for)
     own, trials = next((pair for pair in with_trials if pair[1]), (asked_for[0], []))  # one that has just begun gives way
     if not trials:
         raise AnalysisError(f"No trial of {own.name} (run {own.run_id}) has started: wait for the first, or run the study again.")
@@ -208,12 +209,12 @@ def load_study(
         axes=tuple(plan["axes"]),
         paths=dict(plan["axes"]),
         points={entry["config"]: entry["point"] for entry in plan["configurations"] if "point" in entry},
-        facts={entry["config"]: entry["facts"] for entry in plan["configurations"] if "facts" in entry},
+        facts=_facts(plan, runs),
         base=str(plan.get("base", "")),
         objectives=tuple(plan.get("objectives", ())),
         seeds=tuple(plan["seeds"]),
         repeats=int(plan.get("repeats", 1)),
-        command=str(provenance.get("command") or own.tags.get("mlflow.source.name", "")),
+        command=str(provenance.get("command") or own.tags.get(Tag.COMMAND, "")),
         provenance=provenance,
         tracking_uri=uri,
         runs=runs,
@@ -239,14 +240,14 @@ def _embedded_store() -> str:
     return f"sqlite:///{found / 'outputs' / 'mlflow.db'}"
 
 
-def _open(uri: str, cache_dir: Path) -> Store:
+def _open(uri: str, cache_dir: Path) -> Reader:
     scheme = urlparse(uri).scheme
     if scheme in ("http", "https"):
-        return ServerStore(uri, cache_dir)
+        return ServerReader(uri, cache_dir)
     if uri.startswith("sqlite:///"):
-        return SqliteStore(Path(uri.removeprefix("sqlite:///")))
+        return SqliteReader(Path(uri.removeprefix("sqlite:///")))
     raise AnalysisError(
-        f"tracking_uri={without_passwords(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: for any other store, start "
+        f"tracking_uri={without_password(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: for any other store, start "
         "`mlflow server` on it and name the server."
     )
 
@@ -256,10 +257,10 @@ def _executions(study: str | None, executions: Sequence[Run], uri: str) -> list[
     latest_first = sorted(executions, key=lambda run: run.started_ms, reverse=True)
     if not latest_first:
         raise AnalysisError(f"{uri} holds no study yet: run one (make study), or name another store by tracking_uri=.")
-    found = [run for run in latest_first if study is None or study in (run.tags.get("study"), run.name, run.run_id)]
+    found = [run for run in latest_first if study is None or study in (run.tags.get(Tag.STUDY), run.name, run.run_id)]
     if found or study is None:
         return found
-    names = list(dict.fromkeys(name for run in latest_first for name in (run.tags.get("study", run.name), run.name)))
+    names = list(dict.fromkeys(name for run in latest_first for name in (run.tags.get(Tag.STUDY, run.name), run.name)))
     raise AnalysisError(f"There is no study {study!r} in {uri}{_near(study, names)}.")
 
 
@@ -288,15 +289,25 @@ def _plan(text: str | None, own: Run, trials: Sequence[Run]) -> dict[str, Any]:
     first_of: dict[str, Run] = {}
     for trial in trials:
         first_of.setdefault(_label(trial), trial)
-    question = own.tags.get("mlflow.note.content", "").split("\n\n")[0].removeprefix("**Question.**").strip()
+    question = own.tags.get(Tag.NOTE, "").split("\n\n")[0].removeprefix("**Question.**").strip()
     return {
-        "study": own.tags.get("study", own.name.split("/")[0]),
+        "study": own.tags.get(Tag.STUDY, own.name.split("/")[0]),
         "question": question,
         "seeds": sorted({_seed(trial) for trial in trials}),
         "repeats": 1 + max(_repeat(trial) for trial in trials),
         "axes": {axis: path for axis, path in axes.items() if axis in params},
-        "exclusive": own.tags.get("exclusive") == "true",
+        "exclusive": own.tags.get(Tag.EXCLUSIVE) == "true",
         "configurations": [_as_planned(trial) for trial in first_of.values()],
+    }
+
+
+def _facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """`Study.facts`; of studies that did not record what their algorithms do, by the names that these had."""
+    recorded = {entry["config"]: entry.get("facts", {}) for entry in plan["configurations"]}
+    names = dict(zip(runs["config"].astype(str), runs["algorithm"], strict=True))
+    return {
+        config: {"asynchronous": name in _OLD_ASYNCHRONOUS, "replays": name in _OLD_REPLAYING, **recorded.get(config, {})}
+        for config, name in names.items()
     }
 
 
@@ -313,15 +324,15 @@ def _as_planned(trial: Run) -> dict[str, Any]:
 
 
 def _label(trial: Run) -> str:
-    return trial.tags.get("config", trial.name)
+    return trial.tags.get(Tag.CONFIG, trial.name)
 
 
 def _seed(trial: Run) -> int:
-    return int(trial.tags.get("seed", trial.params.get("seed", 0)))
+    return int(trial.tags.get(Tag.SEED, trial.params.get("seed", 0)))
 
 
 def _repeat(trial: Run) -> int:
-    return int(trial.tags.get("repeat", 0))
+    return int(trial.tags.get(Tag.REPEAT, 0))
 
 
 def _runs(plan: Mapping[str, Any], trials: Sequence[Run]) -> tuple[pd.DataFrame, dict[str, Run]]:
@@ -378,25 +389,25 @@ def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, ex
         "seed": seed,
         "repeat": repeat,
         "status": STATUS[run.status] if run is not None else MISSING,
-        "failure": tags.get("failure", ""),
-        "exclusive": tags["exclusive"] == "true" if "exclusive" in tags else exclusive,
-        "exploratory": tags["exploratory"] == "true" if "exploratory" in tags else bool(planned.get("exploratory", False)),
+        "failure": tags.get(Tag.FAILURE, ""),
+        "exclusive": tags[Tag.EXCLUSIVE] == "true" if Tag.EXCLUSIVE in tags else exclusive,
+        "exploratory": tags[Tag.EXPLORATORY] == "true" if Tag.EXPLORATORY in tags else bool(planned.get("exploratory", False)),
         "parent": (planned.get("start") or {}).get("trial", ""),
         "copied": bool((planned.get("start") or {}).get("copied", False)),
         "start_env_steps": int((planned.get("start") or {}).get("env_steps", 0)),
-        "trial_id": tags.get("trial_id", ""),
-        "bottleneck": tags.get("bottleneck", ""),
-        "health": tags.get("health", ""),
-        "weights": tags.get("weights", ""),
-        "restarts": int(tags.get("restarts", 0)),
-        "reproducible": tags["reproducible"] == "true" if "reproducible" in tags else None,
+        "trial_id": tags.get(Tag.TRIAL_ID, ""),
+        "bottleneck": tags.get(Tag.BOTTLENECK, ""),
+        "health": tags.get(Tag.HEALTH, ""),
+        "weights": tags.get(Tag.WEIGHTS, ""),
+        "restarts": int(tags.get(Tag.RESTARTS, 0)),
+        "reproducible": tags[Tag.REPRODUCIBLE] == "true" if Tag.REPRODUCIBLE in tags else None,
         "started": run.started_ms if run is not None else None,
         "ended": run.ended_ms if run is not None else None,
         "budget_env_steps": int(planned["budget_env_steps"]),
         "target": planned["target"],
         "score_range_low": low,
         "score_range_high": high,
-        "commit": tags.get("mlflow.source.git.commit", ""),
+        "commit": tags.get(Tag.COMMIT, ""),
     }
 
 

@@ -6,7 +6,7 @@ python analysis/plan.py env_steps=10000000 hardware=workstation [study=runner_sc
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from analysis.document.command_line import settings_of
 from analysis.load import Study, load_study
 from analysis.questions import scaling_laws
 from analysis.questions.convergence import conclusive, is_measured
-from analysis.stats.interval import CONFIDENCE
+from analysis.stats.interval import CONFIDENCE, Interval
 from experiments.metrics import TIME_PARTS
 
 USAGE = (
@@ -74,11 +74,7 @@ class Prediction:
 
     Attributes:
         env_steps_per_s: Predicted throughput.
-        low: Lower end.
-        high: Upper end.
         hours: `env_steps` at that throughput.
-        hours_low: Lower end.
-        hours_high: Upper end.
         limit: The part of the time that limits it, in words.
         limit_share: That part's share of the time.
         most_env_steps_per_s: Throughput that no number of runners exceeds, while the rest stays as it is.
@@ -87,12 +83,8 @@ class Prediction:
         num_seeds: Of it.
     """
 
-    env_steps_per_s: float
-    low: float
-    high: float
-    hours: float
-    hours_low: float
-    hours_high: float
+    env_steps_per_s: Interval
+    hours: Interval
     limit: str
     limit_share: float
     most_env_steps_per_s: float
@@ -102,13 +94,14 @@ class Prediction:
 
     def lines(self, target: Target) -> list[str]:
         """For the terminal."""
-        known = math.isfinite(self.low) and math.isfinite(self.high)
-        speeds = f" [{self.low:,.0f}, {self.high:,.0f}]" if known else ""
-        hours = f" [{_hours(self.hours_low)}, {_hours(self.hours_high)}]" if known else ""
+        speed, time = self.env_steps_per_s, self.hours
+        known = math.isfinite(speed.low) and math.isfinite(speed.high)
+        speeds = f" [{speed.low:,.0f}, {speed.high:,.0f}]" if known else ""
+        hours = f" [{_hours(time.low)}, {_hours(time.high)}]" if known else ""
         seeds = f"{self.num_seeds} seed{'s' if self.num_seeds > 1 else ''}"
         found = [
-            f"throughput  {self.env_steps_per_s:,.0f} env steps/s{speeds}",
-            f"time        {_hours(self.hours)}{hours} for {target.env_steps:,.0f} env steps",
+            f"throughput  {speed.estimate:,.0f} env steps/s{speeds}",
+            f"time        {_hours(time.estimate)}{hours} for {target.env_steps:,.0f} env steps",
             f"limit       {self.limit}, {100 * self.limit_share:.0f}% of the time; with any number of runners at most "
             f"{self.most_env_steps_per_s:,.0f} env steps/s",
             f"rests on    {self.config}, {seeds}; {'95% prediction intervals' if known else 'no interval from a single seed'}",
@@ -162,26 +155,23 @@ def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Map
     by_parts, limit, share, ceiling = _by_parts(parts, base, target.num_env_runners)
     law = _by_law(alike, target.num_env_runners)
     if law is None:
-        low, estimate, high = by_parts
+        speed = by_parts
         if target.num_env_runners != base:
             reasons.append(f"too few counts for a fit: from the parts of the time at {base} env runner{'s' if base > 1 else ''} alone")
     elif beyond_cores or target.num_env_runners > most:
-        low, estimate, high = min(law[0], by_parts[0]), by_parts[1] if beyond_cores else law[1], max(law[2], by_parts[2])
+        estimate = (by_parts if beyond_cores else law).estimate
+        speed = Interval(estimate, min(law.low, by_parts.low), max(law.high, by_parts.high))
     else:
-        low, estimate, high = law
+        speed = law
     if target.gpu or target.several_learners:  # the learner's part may shrink to nothing
-        high = max(high, ceiling * target.num_env_runners)
+        speed = replace(speed, high=max(speed.high, ceiling * target.num_env_runners))
     counts = _listed(sorted(alike["num_env_runners"].astype(int).unique()))
     return Prediction(
-        env_steps_per_s=estimate,
-        low=low,
-        high=high,
-        hours=target.env_steps / estimate / 3600,
-        hours_low=target.env_steps / high / 3600,
-        hours_high=target.env_steps / low / 3600,
+        env_steps_per_s=speed,
+        hours=Interval(*(target.env_steps / rate / 3600 for rate in (speed.estimate, speed.high, speed.low))),
         limit=limit,
         limit_share=share,
-        most_env_steps_per_s=max(ceiling, estimate),
+        most_env_steps_per_s=max(ceiling, speed.estimate),
         extrapolated=tuple(reasons),
         config=f"{nearest} env{'s' if nearest > 1 else ''} per env runner, {counts} env runners",
         num_seeds=int(alike["seed"].nunique()),
@@ -214,7 +204,7 @@ def _parts(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return seconds.assign(num_env_runners=at.loc[seconds.index, "num_env_runners"].astype(int))
 
 
-def _by_parts(parts: pd.DataFrame, base: int, count: int) -> tuple[tuple[float, float, float], str, float, float]:
+def _by_parts(parts: pd.DataFrame, base: int, count: int) -> tuple[Interval, str, float, float]:
     """Throughput at a count with its prediction interval, what limits it, that part's share, and the most for any count."""
     seconds = parts.drop(columns="num_env_runners")
     scaled = seconds.assign(**{part: seconds[part] * base / count for part in _RUNNERS if part in seconds})
@@ -224,16 +214,16 @@ def _by_parts(parts: pd.DataFrame, base: int, count: int) -> tuple[tuple[float, 
     means = scaled.mean()
     limit = str(means.drop("unexplained").idxmax())
     serial = float(seconds.drop(columns=[p for p in _RUNNERS if p in seconds]).sum(axis=1).mean())
-    ends = math.exp(estimate - half), math.exp(estimate), math.exp(estimate + half)
-    return ends, _WORDS[limit], float(means[limit] / means.sum()), 1 / serial if serial else math.inf
+    speed = Interval(math.exp(estimate), math.exp(estimate - half), math.exp(estimate + half))
+    return speed, _WORDS[limit], float(means[limit] / means.sum()), 1 / serial if serial else math.inf
 
 
-def _by_law(runs: pd.DataFrame, count: int) -> tuple[float, float, float] | None:
+def _by_law(runs: pd.DataFrame, count: int) -> Interval | None:
     points = pd.DataFrame({"num": runs["num_env_runners"].astype(int), "env_steps_per_s": runs["env_steps_per_s"], "block": runs["seed"]})
     if points["num"].nunique() < scaling_laws.FEWEST_COUNTS:
         return None
     row = scaling_laws.fit(points, np.random.default_rng(SEED)).predict([count]).iloc[0]
-    return float(row["low"]), float(row["env_steps_per_s"]), float(row["high"])
+    return Interval(float(row["env_steps_per_s"]), float(row["low"]), float(row["high"]))
 
 
 def profile(name: str) -> dict[str, Any]:

@@ -25,11 +25,13 @@ from matplotlib.figure import Figure
 from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, caveats, closing_table, recommended_command, without_episodes
 from analysis.document.command_line import settings_of
+from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
-from analysis.document.wording import FORMS
 from analysis.load import Study, load_study
 from analysis.questions.convergence import SPEEDS, concluding, is_measured
-from analysis.questions.search import seeds_named, spent
+from analysis.questions.labels import FORMS
+from analysis.questions.search import spent
+from analysis.stores.attach import attach
 
 SEED = 0
 """Of the draws behind a report: the same study gives the same report."""
@@ -43,8 +45,8 @@ METHODS = (
     "that it was given: a restricted mean, marked with \u2265.",
     "**Intervals.** 95%, Student t. A few seeds say little about their spread, so each configuration's variance is averaged with that of "
     "the others in the study (moderated, Smyth 2004). In simulated studies of 15 configurations they cover in 92 to 98% at 5 and 10 seeds.",
-    "**Comparisons.** Paired by seed. Not told apart from the best: by one-sided t tests on moderated variances, at 5% over the number of "
-    "comparisons, which keep the truly best one in the set in 95% of studies.",
+    "**Comparisons.** Paired by seed. Not significantly different from the best: by one-sided t tests on moderated variances, at 5% over "
+    "the number of comparisons, which keep the truly best one in the set in 95% of studies.",
     "**Choice.** The score decides; where several solve the environment and tie, env steps to target. Of those within a standard error of "
     "the best, the cheapest in training seconds; of those at about the same cost, the one with the largest area under the learning curve.",
 )
@@ -78,7 +80,7 @@ SEARCH = (
 
 
 @dataclass(frozen=True)
-class Report:
+class StudyReport:
     """A study's report.
 
     Attributes:
@@ -94,7 +96,7 @@ class Report:
     pictures: Mapping[str, bytes]
 
 
-def build(study: Study) -> Report:
+def build(study: Study) -> StudyReport:
     """A study's report.
 
     Args:
@@ -137,7 +139,7 @@ def build(study: Study) -> Report:
             footer=f"Study run {study.run_id}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by rl-scaling-suite {_VERSION}.",
         )
     )
-    return Report(page, tuple(found), table, pictures)
+    return StudyReport(page, tuple(found), table, pictures)
 
 
 def default_path(study: Study, output_dir: Path) -> Path:
@@ -145,14 +147,12 @@ def default_path(study: Study, output_dir: Path) -> Path:
     return output_dir / "reports" / f"{study.experiment.replace('/', '-')}-{study.run_id[:8]}.html"
 
 
-def publish(study: Study, path: Path) -> tuple[Report, str]:
+def publish(study: Study, path: Path) -> tuple[StudyReport, str]:
     """Build a study's report, write its file, and its folder if need be, and attach it to the study's run.
 
     Returns:
         The report, and why MLflow does not have it; empty if it does.
     """
-    from experiments.tracking.report import attach
-
     report = build(study)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report.html, encoding="utf-8")

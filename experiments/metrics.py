@@ -76,3 +76,44 @@ def depends_on_clock(metric: str) -> bool:
 
 FINISHED, PRUNED, FAILED = "finished", "pruned", "failed"
 """How a trial ends: with its whole budget, before that by an early-stopping rule, or for good with a reason."""
+
+
+# Names in MLflow.
+
+INDEX_EXPERIMENT = "studies"
+"""The experiment with a run per execution of a study."""
+
+
+class Tag:
+    """Names of the tags of runs: of studies (S), of trials (T)."""
+
+    KIND = "kind"  # S, T: study or trial
+    STUDY = "study"  # S, T
+    ALGORITHM = "algorithm"  # S, T
+    ENV = "env"  # S, T
+    HARDWARE = "hardware"  # S, T: its profile
+    EXCLUSIVE = "exclusive"  # S, T: whether trials ran alone
+    NOTE = "mlflow.note.content"  # S: question and answer
+    COMMAND = "mlflow.source.name"  # S, T
+    COMMIT = "mlflow.source.git.commit"  # S, T
+    STUDY_FOLDER = "study_folder"  # S: where its state and its checkpoints are
+    BEST = "best"  # S: the chosen configurations
+    LIMIT = "limit"  # S: which one ended it before it was done
+    STUDY_RUN = "study_run"  # T: the id of its study's run
+    CONFIG = "config"  # T: readable, without the seed
+    CONFIG_ID = "config_id"  # T: of its hash
+    SEED = "seed"  # T
+    REPEAT = "repeat"  # T
+    PHASE = "phase"  # T: search, confirm, throughput or fixed
+    EXPLORATORY = "exploratory"  # T: whether other trials confirm what it found
+    TRIAL_ID = "trial_id"  # T
+    PARENT = "parent"  # T: the trial whose weights it started from
+    COPIED = "copied"  # T: whether that one is another member's
+    FAILURE = "failure"  # T: the reason
+    RESTARTS = "restarts"  # T
+    REPRODUCIBLE = "reproducible"  # T: whether it must come out the same to the bit
+    WEIGHTS = "weights"  # T: a digest of the final ones
+    UNSAVED = "unsaved"  # T: why a checkpoint was not written
+    STOPPED_AT = "stopped_at_env_steps"  # T: where a scheduler ended it
+    BOTTLENECK = "bottleneck"  # T
+    HEALTH = "health"  # T

@@ -126,7 +126,7 @@ def run(compose: Compose) -> int:
 def _conclusions(outcome: Any, exclusive: bool) -> list[Any]:
     """The closing table and the answers; why there are none, if they cannot be drawn."""
     from analysis.document.answer import answers, closing_table
-    from experiments.study.progress import outcome_table
+    from analysis.document.terminal import outcome_table
 
     if outcome.runs.empty:
         return ["answer      none: no trial has started"]

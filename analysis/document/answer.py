@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.document.wording import code, named, trials_named, with_interval
+from analysis.document.repeats import sameness
 from analysis.questions.convergence import MEASURES, concluding, is_measured, replicates, summarise
 from analysis.questions.decision import Decision, decide
-from analysis.questions.repeats import sameness
+from analysis.questions.labels import code, named, trials_named, with_interval
 from analysis.stats.shares import share_interval
 
 FEW_SEEDS = 5
@@ -32,7 +32,7 @@ class Answer:
         decision: What it rests on.
         headline: What to use.
         because: Why, with numbers.
-        certainty: How sure: who cannot be told apart, what would tell the two best apart.
+        certainty: How sure: which are not significantly different, and what it takes to find a difference between the best two.
         repeats: Whether it came out the same when it was run again; empty if each seed was run once.
     """
 
@@ -83,7 +83,7 @@ def closing_table(runs: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
         axes: Columns of `runs` that say what a configuration is.
 
     Returns:
-        As `convergence.summarise`, with `leader`: cannot be told apart from the best; and `chosen`.
+        As `convergence.summarise`, with `leader`: not significantly different from the best; and `chosen`.
     """
     runs = concluding(runs)
     table, decisions = summarise(runs, axes), decide(runs)
@@ -124,8 +124,9 @@ def _because(decision: Decision, summary: pd.DataFrame) -> str:
     words = [_reached(row)]
     if decision.saturated:
         words.append(
-            f"{decision.num_solving} configurations reach the target, and their scores cannot be told apart: env steps to target decide. "
-            f"It takes {with_interval(row, 'env_steps_to_target')} env steps, {with_interval(row, 'seconds_to_target')} s of training."
+            f"{decision.num_solving} configurations reach the target, and their scores are not significantly different: env steps to "
+            f"target decide. It takes {with_interval(row, 'env_steps_to_target')} env steps, {with_interval(row, 'seconds_to_target')} s "
+            "of training."
         )
     return " ".join(words)
 
@@ -150,15 +151,15 @@ def _certainty(decision: Decision, summary: pd.DataFrame) -> str:
     rivals = [c for c in decision.leaders if c != decision.chosen]
     if not rivals:
         others = "the others that reach the target" if decision.saturated else "all others"
-        return f"It is told apart from {others}. The runner-up is {code(decision.runner_up)}, {_by_how_much(decision)}."
-    words = [f"It cannot be told apart from {named(rivals)}; {_WHY_CHOSEN[decision.chosen_by]}."]
+        return f"It is significantly different from {others}. The runner-up is {code(decision.runner_up)}, {_by_how_much(decision)}."
+    words = [f"It is not significantly different from {named(rivals)}; {_WHY_CHOSEN[decision.chosen_by]}."]
     if decision.runner_up is not None:
         words.append(f"The runner-up is {code(decision.runner_up)}, {_by_how_much(decision)}{_more(decision)}.")
     return " ".join(words)
 
 
 _WHY_CHOSEN = {
-    "rank": "nobody is as good within a standard error",
+    "rank": "no other is as good within a standard error",
     "reliability": "of those about as good, more of its seeds finish and hold the target to the end",
     "cost": "of those about as good it is the cheapest in training seconds",
     "auc": "of those about as good and as cheap it has the largest area under the learning curve",
@@ -182,9 +183,9 @@ def _more(decision: Decision) -> str:
     if not np.isfinite(decision.more_seeds):
         return ""
     if decision.more_seeds > 1000:
-        return "; more than 1000 more seeds each would be needed to tell the two apart"
+        return "; more than 1000 more seeds each would be needed to find the difference significant"
     return (
-        f"; if the difference is what it seems, {decision.more_seeds:.0f} more seeds each would tell the two apart with a chance of 80%"
+        f"; if the difference is what it seems, {decision.more_seeds:.0f} more seeds each would find it significant with a power of 80%"
         if decision.more_seeds
         else ""
     )
@@ -206,7 +207,7 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
         return found
     fewest = int(finished.groupby("config", observed=True)["seed"].nunique().min())
     if fewest == 1:
-        found.append("A configuration has a single finished seed: it has no interval, and nothing can be told apart from it.")
+        found.append("A configuration has a single finished seed: it has no interval, and no difference from it can be significant.")
     elif fewest < FEW_SEEDS:
         found.append(
             f"{fewest} seeds are few. The intervals lean on the spread of all configurations together; one that fails now and then may "

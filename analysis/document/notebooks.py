@@ -20,13 +20,14 @@ from matplotlib.figure import Figure
 
 from analysis import AnalysisError
 from analysis.document.answer import answers, recommended_command
-from analysis.document.sections import Section, by_env
-from analysis.document.wording import code, named, with_interval
+from analysis.document.parts import Section
+from analysis.document.search import seeds_named
+from analysis.document.sections import by_env
 from analysis.load import Study
 from analysis.plots.text import rate, readable
 from analysis.questions import learning_rate_batch as scaling
 from analysis.questions import throughput
-from analysis.questions.search import seeds_named
+from analysis.questions.labels import code, named, with_interval
 
 FOLDER = Path(__file__).resolve().parent.parent
 DPI = 110
@@ -195,11 +196,11 @@ def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
         return []
     parts = []
     for env, of_env in study.runs.groupby("env", observed=True, sort=False):
-        for within, runs in scaling.slices(of_env):
+        for within, runs in scaling.slices(of_env, study.axes):
             label = " ".join(word for word in (str(env) if study.runs["env"].nunique() > 1 else "", within) if word)
             try:
                 best, exponent = scaling.best_learning_rates(runs, rng), scaling.exponent(runs)
-                parts.append(LrBatch(label, runs, best, exponent, scaling.batch_tradeoff(runs, rng)))
+                parts.append(LrBatch(label, runs, best, exponent, scaling.batch_tradeoff(runs, rng, study.replays(runs))))
             except AnalysisError as error:
                 say(f"{label}: {error}" if label else error)
     return parts

@@ -1,76 +1,88 @@
-"""How configurations, trials and numbers read in a sentence or a table's cell. Light to import."""
+"""What the questions found, in Markdown sentences."""
 
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
-MOST_NAMED = 4
-"""Configurations named in a sentence."""
-MOST_TRIALS_NAMED = 12
-"""Trials named in a sentence."""
-
-WORDS = {
-    "score": "score",
-    "auc": "area under the learning curve",
-    "env_steps_to_target": "env steps to target",
-    "seconds_to_target": "seconds to target",
-    "env_steps_per_s": "env steps/s",
-    "trained_steps_per_s": "trained steps/s",
-    "train_s": "training seconds",
-}
-"""A measure in words."""
-
-FORMS = {
-    "score": ".1f",
-    "auc": ".1f",
-    "env_steps_to_target": ",.0f",
-    "seconds_to_target": ",.1f",
-    "env_steps_per_s": ",.0f",
-    "trained_steps_per_s": ",.0f",
-    "train_s": ",.1f",
-}
-"""How a measure is written."""
+from analysis.plots.text import setting
+from analysis.questions.bottleneck import UNKNOWN
+from analysis.questions.diagnosis import by_configuration
+from analysis.questions.health import HealthSignal
+from analysis.questions.labels import code, named, trials_named
 
 
-def code(config: str | None) -> str:
-    """A configuration's name in Markdown."""
-    return f"`{config}`"
+def settings_named(settings: Mapping[str, object]) -> str:
+    """Settings of searched columns in a sentence: `learning rate 3e-4, train batch 4000 env steps`."""
+    return ", ".join(setting(axis, value) for axis, value in settings.items())
 
 
-def named(configs: Sequence[str]) -> str:
-    """Configurations in a sentence."""
-    shown = [code(c) for c in configs[:MOST_NAMED]]
-    if len(configs) > MOST_NAMED:
-        return f"{', '.join(shown)} and {len(configs) - MOST_NAMED} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+def within(settings: Mapping[str, object]) -> str:
+    """The beginning of a sentence about a part of a study; empty for the whole."""
+    return f"With {settings_named(settings)}: " if settings else ""
 
 
-def trials_named(trials: "pd.DataFrame") -> str:
-    """Trials as their runs are named: `lr=1e-3 s=0, lr=1e-3 s=2 r=1 and 3 more`.
+def limits_sentence(table: pd.DataFrame, counts: Mapping[int, str], units: str) -> str:
+    """The bottlenecks of configurations that differ in a count alone: a sentence; "" if that is unknown.
 
     Args:
-        trials: `config`, `seed`, `repeat`.
+        table: As `of_study` gives it.
+        counts: Count to configuration.
+        units: What is counted, such as `env runners`.
     """
-    keys = zip(trials["config"], trials["seed"], trials["repeat"], strict=True)
-    names = [f"{config} s={seed}" + (f" r={repeat}" if repeat else "") for config, seed, repeat in keys]
-    more = len(names) - MOST_TRIALS_NAMED
-    return ", ".join(names[:MOST_TRIALS_NAMED]) + (f" and {more} more" if more > 0 else "")
+    names = by_configuration(table).set_index("config")["bottleneck"]
+    found: list[tuple[str, list[int]]] = []
+    for count, config in sorted(counts.items()):
+        name = str(names.get(config, UNKNOWN))
+        if not found or found[-1][0] != name:
+            found.append((name, []))
+        found[-1][1].append(count)
+    if all(name == UNKNOWN for name, _ in found):
+        return ""
+    told = ", ".join(f"{name} with {' and '.join(', '.join(map(str, those)).rsplit(', ', 1))}" for name, those in found)
+    return f"The bottleneck as {units} are added: {told}."
 
 
-def with_interval(row: Mapping[str, Any], measure: str, form: str = "") -> str:
-    """`480.1 [470.0, 490.2]`; without brackets where there is no interval, a dash where there is no number.
+def bottleneck_sentences(table: pd.DataFrame) -> list[str]:
+    """What binds the configurations of a study: a Markdown sentence a bottleneck, the most frequent first, with the evidence for one.
 
     Args:
-        row: Has `<measure>`, `<measure>_low` and `<measure>_high`.
-        measure: A column.
-        form: How numbers are written; the measure's own by default.
+        table: As `of_study` gives it.
     """
-    values = [float(row[f"{measure}{end}"]) for end in ("", "_low", "_high")]
-    if math.isnan(values[0]):
-        return "-"
-    form = form or FORMS[measure]
-    numbers = [f"{v:{form}}" for v in values]
-    return numbers[0] if math.isnan(values[1]) else f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
+    configs = by_configuration(table)
+    found = []
+    for name in configs["bottleneck"].value_counts(sort=True).index:
+        mine = configs[configs["bottleneck"] == name]
+        if name == UNKNOWN:
+            found.append(f"What binds {named(list(mine['config']))} is unknown. {mine.iloc[0]['evidence']}")
+            continue
+        clearest = mine.sort_values("share", ascending=False, kind="stable").iloc[0]
+        agree, trials = int(mine["num_agree"].sum()), int(mine["num_trials"].sum())
+        head = f"**{name}** in {agree} of {trials} trials: {named(list(mine['config']))}."
+        lead = f"{code(clearest['config'])}: " if len(mine) > 1 else ""
+        found.append(f"{head} {lead}{clearest['evidence']} {clearest['advice']}".strip())
+    return found
+
+
+def health_sentences(table: pd.DataFrame) -> list[str]:
+    """What the health signals of a study say: a Markdown sentence for each key, warnings first, with the first trial's words.
+
+    Args:
+        table: As `of_study` gives it.
+    """
+    found = []
+    for harmless in (False, True):
+        keys = Counter(signal.key for signals in table["signals"] for signal in signals if signal.harmless == harmless)
+        for key in keys:
+            has = table["signals"].map(lambda signals, key=key, harmless=harmless: _signal(signals, key, harmless) is not None)
+            trials = table[has]
+            example = _signal(trials.iloc[0]["signals"], key, harmless)
+            name = key.replace("_", " ").capitalize()
+            shown = f"**{name}**" if not harmless else name
+            words = example.sentence if example else ""
+            found.append(f"{shown} in {len(trials)} of {len(table)} trials ({trials_named(trials)}). {words}".strip())
+    return found
+
+
+def _signal(signals: Sequence[HealthSignal], key: str, harmless: bool) -> HealthSignal | None:
+    return next((signal for signal in signals if signal.key == key and signal.harmless == harmless), None)

@@ -23,7 +23,7 @@ def plot(pairs: pd.DataFrame, alpha: float = 0.05, ax: Axes | None = None) -> Ax
     Args:
         pairs: From `convergence.pairwise`: config_a, config_b, probability_of_improvement, p_adjusted; a row per pair,
             in either direction or both. The missing direction is one minus the other.
-        alpha: A pair is told apart where p_adjusted is at most this; its cells are framed.
+        alpha: A pair is significantly different where p_adjusted is at most this; its cells are framed.
         ax: To draw on; None makes a figure as tall as the matrix needs.
 
     Returns:
@@ -71,7 +71,7 @@ def plot(pairs: pd.DataFrame, alpha: float = 0.05, ax: Axes | None = None) -> Ax
         spine.set_visible(False)
     style.name_axes(ax, "a run of the row beats one of the column: probability (%)", "")
     ax.xaxis.set_label_position("bottom")
-    told = "Framed: told apart" if apart.any() else "No pair is told apart"
+    told = "Framed: significantly different" if apart.any() else "No pair is significantly different"
     style.note(ax, f"{told} after correction for many comparisons (adjusted p at most {alpha:g}).")
     return ax
 

@@ -142,7 +142,7 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
         for _, part in finished.groupby("env", observed=True, sort=False):
             matrix = by_seed(part, measure)
             logarithmic = measure in SPEEDS
-            bounds = UNBOUNDED if logarithmic else _bounds(measure, part)
+            bounds = UNBOUNDED if logarithmic else bounds_of(measure, part)
             found = moderated_intervals(np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy(), MEASURES[measure], bounds)
             for end, values in (("", found.estimate), ("_low", found.low), ("_high", found.high)):
                 table.loc[matrix.index, f"{measure}{end}"] = np.exp(values) if logarithmic else values
@@ -153,7 +153,8 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     return table.reset_index()
 
 
-def _bounds(measure: str, runs: pd.DataFrame) -> tuple[float, float]:
+def bounds_of(measure: str, runs: pd.DataFrame) -> tuple[float, float]:
+    """The lowest and the highest possible value of a measure; infinite where there is no bound."""
     if measure in ("score", "auc"):
         low, high = runs["score_range_low"].iloc[0], runs["score_range_high"].iloc[0]
         return (float(low) if pd.notna(low) else -np.inf, float(high) if pd.notna(high) else np.inf)
@@ -191,7 +192,7 @@ def curve_bands(curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/re
         stacked = np.full((len(of_config), num_seeds, num_points), np.nan)
         for i, (_, values) in enumerate(of_config.values()):
             stacked[i, : values.shape[0], : values.shape[1]] = values
-        bounds = _bounds("score", part) if metric.endswith("return_mean") else UNBOUNDED
+        bounds = bounds_of("score", part) if metric.endswith("return_mean") else UNBOUNDED
         found = moderated_intervals(stacked, "iqm", bounds)
         for i, (config, (grid, values)) in enumerate(of_config.items()):
             size = slice(0, len(grid))

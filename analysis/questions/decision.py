@@ -19,10 +19,10 @@ class Decision:
     Attributes:
         env: The environment.
         measure: What decided: `score`; `env_steps_to_target` where scores saturate; `env_steps_per_s` where throughput was measured.
-        saturated: Whether several configurations solve the environment and their scores cannot be told apart.
+        saturated: Whether several configurations solve the environment and their scores are not significantly different.
         num_solving: How many these are.
         order: Configurations with a finished seed, best first.
-        leaders: Those of them that cannot be told apart from the best one, best first.
+        leaders: Those of them that are not significantly different from the best one, best first.
         chosen: The leader to use; None if no trial finished.
         chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc` or `processes`.
         runner_up: The next best configuration; None if there is none.
@@ -30,7 +30,7 @@ class Decision:
             if it was preferred for its cost.
         spread: Standard deviation of that difference over seeds, moderated; NaN with a single seed.
         num_seeds: Common seeds of the two.
-        more_seeds: How many more seeds would tell the two apart with a chance of 80%; infinite if they are equal; 0 if they are told apart.
+        more_seeds: How many more seeds would find their difference significant with a power of 80%; infinite if they are equal; 0 if it is.
     """
 
     env: str
@@ -51,11 +51,11 @@ class Decision:
 def decide(runs: pd.DataFrame) -> list[Decision]:
     """The decision of each environment.
 
-    The score decides. Where two or more configurations end at the env's target on average and their scores cannot be told apart, the score
-    has no more to say (CartPole ends at 500 for half of a sensible grid), and env steps to target decide among them. Among the leaders
-    within a standard error of the best (Breiman's rule), those with the largest share of seeds that hold the target to the end are kept;
-    where env steps decide, holding it comes before the standard error. Of these the cheapest in training seconds is chosen, and among those
-    within a standard error of the cheapest the one with the largest area under the learning curve.
+    The score decides. Where two or more configurations end at the env's target on average and their scores are not significantly
+    different, the score has no more to say (CartPole ends at 500 for half of a sensible grid), and env steps to target decide among them.
+    Among the leaders within a standard error of the best (Breiman's rule), those with the largest share of seeds that hold the target to
+    the end are kept; where env steps decide, holding it comes before the standard error. Of these the cheapest in training seconds is
+    chosen, and among those within a standard error of the cheapest the one with the largest area under the learning curve.
 
     Where throughput was measured, it decides: of the configurations within a standard error of the fastest, the one with the fewest
     processes is chosen.

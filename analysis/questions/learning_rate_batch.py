@@ -9,15 +9,15 @@ its budget; a run that diverged (failed on a non-finite value) counts as the wor
 (crashed, missing, still running, exploratory) are left out and counted in `num_left_out`; repeats of a seed are left out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.document.wording import WORDS
 from analysis.questions.convergence import replicates
+from analysis.questions.labels import WORDS
 from analysis.stats import critical_batch
 from analysis.stats.gaussian_process import EXPONENTS, Cells, Curve, exponent_posterior, fit_each, reference_lr
 from analysis.stats.interval import CONFIDENCE, Array, Interval
@@ -28,17 +28,6 @@ RULES: Mapping[str, float] = {"constant": 0.0, "square root": 0.5, "linear": 1.0
 al. 1706.02677)."""
 
 MEASURES = ("auc", "score", "env_steps_to_target")
-
-# Updates and env steps of algorithms that replay their data are not tied to each other by the batch.
-_REPLAYING = frozenset({"dqn", "sac"})
-# Results, times and labels: whatever else differs between configurations is a setting.
-# fmt: off
-_NOT_SETTINGS = frozenset((
-    "run_id", "config", "config_id", "seed", "repeat", "status", "failure", "exclusive", "exploratory", "weights", "restarts",
-    "reproducible", "started", "ended", "commit", "phase", "score", "auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s",
-    "train_s", "wall_s", "target", "score_range_low", "score_range_high",
-))
-# fmt: on
 
 
 @dataclass(frozen=True)
@@ -211,7 +200,9 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr", batch: st
     )
 
 
-def batch_tradeoff(runs: pd.DataFrame, rng: np.random.Generator, lr: str = "lr", batch: str = "train_batch_size_total") -> Tradeoff:
+def batch_tradeoff(
+    runs: pd.DataFrame, rng: np.random.Generator, replays: bool = False, lr: str = "lr", batch: str = "train_batch_size_total"
+) -> Tradeoff:
     """Where a larger batch stops paying: the critical batch, from env steps and updates to target at each batch's best learning rate.
 
     McCandlish et al. (1812.06162): E env steps and S updates to a goal obey (S / smin - 1) (E / emin - 1) = 1 as the batch varies.
@@ -223,6 +214,7 @@ def batch_tradeoff(runs: pd.DataFrame, rng: np.random.Generator, lr: str = "lr",
     Args:
         runs: A study's runs, as `analysis.load` gives them.
         rng: Draws from the posterior.
+        replays: Whether the algorithm replays its data: the batch then does not tie updates to env steps.
         lr: Column of the learning rate.
         batch: Column of the batch, env steps.
 
@@ -251,10 +243,10 @@ def batch_tradeoff(runs: pd.DataFrame, rng: np.random.Generator, lr: str = "lr",
         rows.append({**row, **counts})
     table = pd.DataFrame(rows).astype({batch: runs[batch].dtype})
 
-    algorithms = {str(a).lower() for a in runs["algorithm"].dropna()} if "algorithm" in runs else set()
-    if algorithms & _REPLAYING:
+    if replays:
         table[[name for name in table if str(name).startswith("updates")]] = np.nan
-        return _no_tradeoff(table, [f"{', '.join(sorted(algorithms))} replays its data: the batch does not tie updates to env steps"])
+        algorithms = ", ".join(sorted(runs["algorithm"].unique()))
+        return _no_tradeoff(table, [f"{algorithms} replays its data: the batch does not tie updates to env steps"])
     reached = table.loc[table["num_reached"] > 0, batch]
     if len(reached) < 3:
         return _no_tradeoff(table, [f"only {len(reached)} of {len(table)} batches reach the target, and the curve needs three"])
@@ -263,18 +255,21 @@ def batch_tradeoff(runs: pd.DataFrame, rng: np.random.Generator, lr: str = "lr",
     return _fit_tradeoff(table, pd.concat(chosen), batch, rng)
 
 
-def slices(runs: pd.DataFrame, lr: str = "lr", batch: str = "train_batch_size_total") -> list[tuple[str, pd.DataFrame]]:
+def slices(
+    runs: pd.DataFrame, axes: Sequence[str], lr: str = "lr", batch: str = "train_batch_size_total"
+) -> list[tuple[str, pd.DataFrame]]:
     """Split a study that searches other settings as well into parts in which only the learning rate and the batch differ.
 
     Args:
         runs: A study's runs.
+        axes: The searched columns of `runs`.
         lr: Column of the learning rate.
         batch: Column of the batch.
 
     Returns:
         (label, runs) of each part, such as ("gamma=0.99", ...), in plan order; the whole with an empty label if nothing else is searched.
     """
-    others = _other_settings(runs, lr, batch)
+    others = [a for a in axes if a not in (lr, batch) and a in runs and (runs.groupby([lr, batch])[a].nunique(dropna=False) > 1).any()]
     if not others:
         return [("", runs)]
     groups = runs.groupby(others, sort=False, dropna=False)
@@ -312,8 +307,10 @@ def _prepare(runs: pd.DataFrame, measure: str, lr: str, batch: str, need_lrs: bo
             raise AnalysisError(f"{name} is not a positive number in {int((~positive).sum())} of {len(runs)} runs; leave those out")
     if need_lrs and columns["learning rate"].nunique() < 2:
         raise AnalysisError(f"the study has one value of {lr} only; search several to compare them")
-    if others := _other_settings(runs, lr, batch):
-        raise AnalysisError(f"the study searches {', '.join(others)} too; pass one part of learning_rate_batch.slices(runs) at a time")
+    if (runs.groupby([lr, batch])["config"].nunique() > 1).any():
+        raise AnalysisError(
+            f"several configurations have the same {lr} and {batch}; pass one part of learning_rate_batch.slices(runs, axes) at a time"
+        )
 
     finished = runs["status"].eq("finished") & ~runs["exploratory"].astype(bool)
     raw = pd.to_numeric(runs[measure], errors="coerce").astype(float)
@@ -334,17 +331,6 @@ def _prepare(runs: pd.DataFrame, measure: str, lr: str, batch: str, need_lrs: bo
     if measure == "env_steps_to_target":
         steps = steps.where(~diverged, budget)
     return pd.DataFrame({"lr": columns["learning rate"], "batch": columns["batch"], "value": value, "env_steps": steps, "reached": reached})
-
-
-def _other_settings(runs: pd.DataFrame, lr: str, batch: str) -> list[str]:
-    """Settings that differ between runs of one learning rate and batch: they were searched as well."""
-    if lr not in runs or batch not in runs:
-        return []
-    if not (runs.groupby([lr, batch])["config"].nunique() > 1).any():
-        return []
-    names = [str(name) for name in runs if name not in _NOT_SETTINGS and name not in (lr, batch) and not str(name).startswith("log10_")]
-    within, cells = runs.groupby("config", observed=True), runs.groupby([lr, batch])
-    return [n for n in names if (within[n].nunique(dropna=False) == 1).all() and (cells[n].nunique(dropna=False) > 1).any()]
 
 
 def _edge(grid: Array, index: int) -> str:

@@ -1,12 +1,10 @@
-"""Who was copied from whom in population-based training: pure functions of a study's frames.
+"""The lineage of a population in population-based training: pure functions of a study's frames.
 
 Each generation of a member is a trial of its own: the label of its configuration ends with the generation's number, it starts from a
 checkpoint of its parent, and a member is known by its seed.
 """
 
 import pandas as pd
-
-from analysis.document.wording import FORMS, code
 
 _GENERATION = r" g=(\d+)$"
 _ENDED = ("finished", "failed")
@@ -86,62 +84,3 @@ def schedule(tree: pd.DataFrame) -> pd.DataFrame:
     stretch = path["copied"].cumsum()
     firsts = path.loc[~stretch.duplicated(), ["start_env_steps", "settings", "member", "parent_member"]]
     return firsts.assign(env_steps=path.loc[~stretch.duplicated(keep="last"), "env_steps"].to_numpy()).reset_index(drop=True)
-
-
-def sentences(tree: pd.DataFrame) -> list[str]:
-    """How a population went: Markdown; nothing where there was none.
-
-    Args:
-        tree: From `lineage`.
-    """
-    if tree.empty:
-        return []
-    members, newest, copies = tree["member"].nunique(), int(tree["generation"].max()), int(tree["copied"].sum())
-    size = f"{_number(1 + newest, 'generation')} ({_number(len(tree), 'trial')}), to {int(tree['env_steps'].max()):,} env steps"
-    told = [
-        f"{_number(members, 'member')}, each with a seed of its own, trained side by side for {size}. Between generations, "
-        f"{_number(copies, 'time')} in all, one of the worst took over the weights of one of the best, and its settings, varied."
-    ]
-    last = tree[tree["is_last"]]
-    if last.empty:
-        return [*told, "No generation has ended as a whole yet."]
-    name = code(f"g={last['generation'].iloc[0]}")
-    told[0] += _founders(tree, last, name)
-    best = last[last["is_best"]]
-    if best.empty:
-        return [*told, f"No member has a score at the end of {name}."]
-    score = best["score"].iloc[0]
-    alike = int((last["score"] == score).sum()) - 1
-    told.append(
-        f"The best at the end of {name} is member {best['member'].iloc[0]}, with a score of {score:{FORMS['score']}} (one seed, so no "
-        f"interval{f'; {alike} more end with the same score' if alike else ''}). {_path(schedule(tree))}"
-    )
-    return told
-
-
-def _founders(tree: pd.DataFrame, last: pd.DataFrame, name: str) -> str:
-    """How many members of the first generation the last one, called `name`, descends from."""
-    left = set(last["member"])
-    for generation in range(last["generation"].iloc[0], 0, -1):
-        parents = tree[(tree["generation"] == generation) & tree["member"].isin(left)]["parent_member"]
-        if parents.isna().any():  # whose run was deleted
-            return ""
-        left = set(parents)
-    return f" The {_number(len(last), 'member')} of {name} descend from {len(left)} of `g=0`."
-
-
-def _path(stretches: pd.DataFrame) -> str:
-    first = stretches.iloc[0]
-    if len(stretches) == 1 and not first["start_env_steps"]:
-        return f"It was no copy, and kept its settings: {code(first['settings'])}."
-    words = [
-        f"{code(row['settings'])} up to {row['env_steps']:,} env steps as member {row['member']}"
-        + (f", a copy of member {row['parent_member']}" if pd.notna(row["parent_member"]) else "")
-        for row in stretches.to_dict("records")
-    ]
-    since = f", from {first['start_env_steps']:,} env steps on" if first["start_env_steps"] else ""  # where a parent's run was deleted
-    return f"Its weights went through a schedule of settings{since}: {'; then '.join(words)}. A confirmation takes only the last of these."
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

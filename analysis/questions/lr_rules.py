@@ -1,14 +1,13 @@
 """By which rule the learning rate should follow the batch: compared at each batch, on matched seeds. Pure functions of frames."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from analysis.document.wording import FORMS, WORDS
-from analysis.plots.text import setting
 from analysis.questions.convergence import by_seed, conclusive
+from analysis.questions.labels import FORMS, WORDS, interval_of, shown
 from analysis.stats.comparisons import holm, p_values
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.moderated import paired_differences
@@ -28,6 +27,7 @@ class RulesFound:
 
     Attributes:
         measure: Of `MEASURES`.
+        settings: Searched columns beside rule and batch to the value that all of these runs have.
         pairs: A row a batch and pair of rules: `batch`, `better`, `worse`, `difference` (of the means, not negative) with its 95% interval,
             `p_adjusted` (Holm, over all rows), `num_seeds`.
         to_base: A row a batch and rule: `batch`, `rule`, `difference` to the base configuration with its interval, `num_seeds`.
@@ -36,6 +36,7 @@ class RulesFound:
     """
 
     measure: str
+    settings: Mapping[str, object]
     pairs: pd.DataFrame
     to_base: pd.DataFrame
     rejected: tuple[str, ...]
@@ -58,12 +59,11 @@ def compare_rules(runs: pd.DataFrame, axes: Sequence[str]) -> list[RulesFound]:
     others = [a for a in axes if a not in _WAYS and finished[a].nunique() > 1]
     found = []
     for values, part in finished.groupby(others, observed=True) if others else [((), finished)]:
-        label = ", ".join(setting(a, v) for a, v in zip(others, values, strict=True))
-        found += [_compared(part, measure, f"With {label}: " if label else "") for measure in MEASURES]
+        found += [_compared(part, measure, dict(zip(others, values, strict=True))) for measure in MEASURES]
     return found
 
 
-def _compared(finished: pd.DataFrame, measure: str, within: str) -> RulesFound:
+def _compared(finished: pd.DataFrame, measure: str, settings: Mapping[str, object]) -> RulesFound:
     told = finished.assign(config=finished["config"].astype(str)).drop_duplicates("config").set_index("config")
     matrix = by_seed(finished, measure).dropna(how="all")
     first, second, differences = paired_differences(matrix.to_numpy())
@@ -84,7 +84,7 @@ def _compared(finished: pd.DataFrame, measure: str, within: str) -> RulesFound:
     pairs, to_base = _within_batches(all_pairs), _to_base(all_pairs)
     rejected = tuple(dict.fromkeys(pairs.loc[pairs["p_adjusted"] < 1 - CONFIDENCE, "worse"]))
     rules = [rule for rule in told[RULE].unique() if rule != AT_BASE]
-    return RulesFound(measure, pairs, to_base, rejected, within + _sentence(measure, pairs, to_base, rejected, rules))
+    return RulesFound(measure, settings, pairs, to_base, rejected, _sentence(measure, pairs, to_base, rejected, rules))
 
 
 def _within_batches(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -150,8 +150,7 @@ def _sentence(measure: str, pairs: pd.DataFrame, to_base: pd.DataFrame, rejected
 
 
 def _difference(row: "pd.Series | dict[str, float]", measure: str, signed: bool = False) -> str:
-    form = ("+" if signed else "") + FORMS[measure]
-    return f"{row['difference']:{form}} [{row['difference_low']:{form}}, {row['difference_high']:{form}}]"
+    return shown(interval_of(row, "difference"), ("+" if signed else "") + FORMS[measure])
 
 
 def _listed(words: Sequence[str]) -> str:

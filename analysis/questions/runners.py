@@ -5,16 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.document.wording import FORMS, WORDS, code, with_interval
-from analysis.plots.text import setting
 from analysis.questions.convergence import conclusive, pairwise, summarise
+from analysis.questions.labels import FORMS, WORDS, code, interval_of, shown, with_interval
 from analysis.stats.comparisons import holm
 from analysis.stats.interval import CONFIDENCE
 
 RUNNERS, ENVS = "num_env_runners", "num_envs_per_env_runner"
 
 
-def same_learning(runs: pd.DataFrame, axes: Sequence[str]) -> list[str]:
+def same_learning(runs: pd.DataFrame, axes: Sequence[str]) -> list[tuple[dict[str, object], str]]:
     """What more runners changed, in sentences; none where runners were not searched.
 
     Configurations that differ in their runners alone are compared on their common seeds, by the area under the learning curve and by the
@@ -23,6 +22,9 @@ def same_learning(runs: pd.DataFrame, axes: Sequence[str]) -> list[str]:
     Args:
         runs: Of one environment, trained to a budget.
         axes: The searched columns of `runs`.
+
+    Returns:
+        The other searched columns with the values that all compared configurations have, and a paragraph.
     """
     finished = conclusive(runs)
     if not {RUNNERS, ENVS} <= set(finished) or RUNNERS not in axes:
@@ -31,11 +33,13 @@ def same_learning(runs: pd.DataFrame, axes: Sequence[str]) -> list[str]:
     groups = finished.groupby(others, observed=True) if others else [((), finished)]
     found = []
     for values, part in groups:
-        label = ", ".join(setting(a, v) for a, v in zip(others, values, strict=True))
+        settings = dict(zip(others, values, strict=True))
         by_reading = {"all": part} if ENVS not in axes or _total(part).nunique() == 1 else dict(iter(part.groupby(ENVS, observed=True)))
-        for of_reading in by_reading.values():
-            if of_reading[RUNNERS].nunique() > 1:
-                found += _compared(runs[runs["config"].isin(of_reading["config"].unique())], of_reading, label)
+        found += [
+            (settings, _compared(runs[runs["config"].isin(of_reading["config"].unique())], of_reading))
+            for of_reading in by_reading.values()
+            if of_reading[RUNNERS].nunique() > 1
+        ]
     return found
 
 
@@ -43,10 +47,9 @@ def _total(runs: pd.DataFrame) -> pd.Series:
     return runs[RUNNERS].clip(lower=1) * runs[ENVS]
 
 
-def _compared(runs: pd.DataFrame, finished: pd.DataFrame, label: str) -> list[str]:
+def _compared(runs: pd.DataFrame, finished: pd.DataFrame) -> str:
     """The sentences of configurations that differ in their runners alone."""
     totals, counts = _total(finished), sorted(finished[RUNNERS].astype(int).unique())
-    within = f"With {label}: " if label else ""
     fixed = totals.nunique() == 1
     reading = (
         f"{int(totals.iloc[0])} environments in all, whatever the runners"
@@ -64,19 +67,21 @@ def _compared(runs: pd.DataFrame, finished: pd.DataFrame, label: str) -> list[st
         told = pairs[pairs["p_adjusted"] < 1 - CONFIDENCE]
         largest = (
             f"the largest difference in {WORDS[measure]}, between {code(widest['config_a'])} and {code(widest['config_b'])}, is "
-            f"{with_interval(widest, 'difference', FORMS[measure])} over {int(widest['num_seeds'])} seeds"
+            f"{shown(interval_of(widest, 'difference'), FORMS[measure])} over {int(widest['num_seeds'])} seeds"
         )
         verdict = (
-            f"no two are told apart: {largest}" if told.empty else f"{len(told)} of {len(pairs)} pairs are told apart (Holm, 5%): {largest}"
+            f"no two are significantly different: {largest}"
+            if told.empty
+            else f"{len(told)} of {len(pairs)} pairs are significantly different (Holm, 5%): {largest}"
         )
         sentences.append(f"By {WORDS[measure]}, {verdict}.")
     if not sentences:
-        return [f"{within}Whether {', '.join(map(str, counts))} env runners learn alike cannot be told from a single seed each."]
+        return f"Whether {', '.join(map(str, counts))} env runners learn alike cannot be tested with a single seed each."
     speeds = summarise(runs).set_index("config")
     slow, fast = speeds.loc[speeds["env_steps_per_s"].idxmin()], speeds.loc[speeds["env_steps_per_s"].idxmax()]
     speed = f"Throughput ranges from {with_interval(slow, 'env_steps_per_s')} env steps/s ({code(slow.name)}) to "
     speed += f"{with_interval(fast, 'env_steps_per_s')} ({code(fast.name)})."
-    head = f"{within}{', '.join(map(str, counts))} env runners, {reading}."
+    head = f"{', '.join(map(str, counts))} env runners, {reading}."
     note = "Their fragments and their streams of random numbers differ all the same, so curves differ from seed to seed." if fixed else ""
     alone = bool(finished["exclusive"].all())  # else speeds say little
-    return [" ".join(part for part in (head, *sentences, speed if alone else "", note) if part)]
+    return " ".join(part for part in (head, *sentences, speed if alone else "", note) if part)

@@ -4,14 +4,12 @@ A search picks what did best, and part of what did best is luck: its scores flat
 the held-out seeds alone. Scores are means over seeds here, not interquartile means, for a search gives most configurations one or two.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
-from analysis.document.wording import FORMS, WORDS, code, with_interval
-from analysis.questions.convergence import by_seed, conclusive, replicates
+from analysis.questions.convergence import bounds_of, by_seed, conclusive, replicates
 from analysis.questions.lineage import is_population, lineage, settings
+from analysis.stats.interval import Interval
 from analysis.stats.moderated import moderated_intervals
 
 FINISHED, STOPPED = "finished", "stopped"
@@ -40,7 +38,7 @@ def winners_curse(runs: pd.DataFrame, base: str = "") -> pd.DataFrame:
     of_search = found[(found["status"] == "finished") & np.isfinite(found["score"].astype(float))].groupby("config", observed=True)["score"]
     configs = list(dict.fromkeys(confirming["config"]))
     matrix = by_seed(conclusive(runs), "score").reindex(index=configs, columns=confirming["seed"].unique())
-    estimates = moderated_intervals(matrix.to_numpy(), "mean", _bounds(runs))
+    estimates = moderated_intervals(matrix.to_numpy(), "mean", bounds_of("score", runs))
     table = pd.DataFrame(
         {
             "config": pd.Categorical(configs, categories=runs["config"].cat.categories, ordered=True),
@@ -56,6 +54,25 @@ def winners_curse(runs: pd.DataFrame, base: str = "") -> pd.DataFrame:
     for end in ("", "_low", "_high"):
         table[f"difference{end}"] = table[f"confirmed{end}"] - table["searched"]
     return table
+
+
+def search_error(runs: pd.DataFrame, picked: pd.DataFrame) -> tuple[Interval, int] | None:
+    """How far the scores of the search were off for those that were picked because they led.
+
+    The interval is over held-out seeds, each with its mean over the configurations: trials of the same seed need not be independent.
+
+    Args:
+        runs: Of one environment, as `analysis.load` gives them.
+        picked: Rows of `winners_curse` that have both scores.
+
+    Returns:
+        Confirmed minus searched, means over them, and the number of held-out seeds that all of them have; None if there is no such seed.
+    """
+    scores = by_seed(conclusive(runs), "score").loc[list(picked["config"])].dropna(axis=1)
+    if scores.empty:  # every seed failed in one of them
+        return None
+    found = moderated_intervals(scores.mean().to_numpy()[None] - picked["searched"].mean())
+    return Interval(float(found.estimate[0]), float(found.low[0]), float(found.high[0])), scores.shape[1]
 
 
 def spent(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
@@ -121,114 +138,6 @@ def progress(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def sentences(runs: pd.DataFrame, curves: pd.DataFrame, base: str = "", objectives: Sequence[str] = ()) -> list[str]:
-    """What a search tried, what that cost, and how much of what it found is confirmed: Markdown; nothing where nothing was searched.
-
-    Args:
-        runs: Of one environment, as `analysis.load` gives them.
-        curves: Likewise.
-        base: The base configuration.
-        objectives: What the search aimed at; empty if unknown.
-    """
-    if not runs["exploratory"].any():
-        return []
-    cost, table = spent(runs, curves), winners_curse(runs, base)
-    searched, confirming = cost.loc["search"], cost.loc["confirm"]
-    aim = "" if tuple(objectives) in ((), ("score",)) else " and ".join(WORDS[objective] for objective in objectives)
-    told = [f"{_tried(runs, searched)}: {searched['env_steps']:,} env steps.{f' It aimed at {aim}.' if aim else ''}{_ends(searched)}"]
-    known = table[table["num_seeds"] > 0]
-    if known.empty:
-        begun = f" None of the {_number(confirming['num_trials'], 'trial')} that confirm has a score." if len(table) else ""
-        return [*told, f"Nothing is confirmed yet.{begun} The scores of a search flatter what it picks: they are no conclusion."]
-    told.append(
-        f"{_number(len(known), 'configuration')} {'was' if len(known) == 1 else 'were'} run again at full budget, on "
-        f"{how_many(known['num_seeds'], 'held-out seed')}: {_number(confirming['num_trials'], 'trial')}, {confirming['env_steps']:,} env "
-        f"steps.{_ends(confirming)} Conclusions rest on these alone."
-    )
-    told.append(_curse(runs, known, aim))
-    told += [
-        f"The base configuration, {code(row['config'])}, has a mean score of {with_interval(row, 'confirmed', FORMS['score'])} over "
-        f"{_number(row['num_seeds'], 'held-out seed')}."
-        for row in known[known["is_base"]].to_dict("records")
-    ]
-    return told
-
-
-def _tried(runs: pd.DataFrame, searched: pd.Series) -> str:
-    configurations, trials = _number(searched["num_configurations"], "configuration"), _number(searched["num_trials"], "trial")
-    if is_population(runs):
-        return (
-            f"A population of {_number(searched['num_seeds'], 'member')} tried {configurations} in {trials}, a generation of a member each"
-        )
-    seeds = runs[runs["exploratory"].astype(bool)].groupby("config", observed=True)["seed"].nunique()
-    return f"The search tried {configurations} in {trials}, {how_many(seeds, 'seed')} each"
-
-
-def seeds_named(runs: pd.DataFrame, planned: Sequence[int]) -> str:
-    """The seeds of a study in words: `0, 1, 2`; of a search those that were run, by what they are for.
-
-    Args:
-        runs: As `analysis.load` gives them.
-        planned: Seeds of a study that does not search.
-    """
-    exploratory = runs["exploratory"].astype(bool)
-    if not exploratory.any():
-        return ", ".join(map(str, planned))
-    searched, held_out = (", ".join(map(str, sorted(runs.loc[rows, "seed"].unique()))) for rows in (exploratory, ~exploratory))
-    return f"{searched} in the search; {held_out or 'none yet'} held out, to confirm"
-
-
-def how_many(counts: pd.Series, what: str) -> str:
-    """Numbers in a sentence: `5 seeds`, `1 to 3 seeds`.
-
-    Args:
-        counts: One or more.
-        what: Is counted, in the singular.
-    """
-    least, most = int(counts.min()), int(counts.max())
-    return _number(most, what) if least == most else f"{least} to {_number(most, what)}"
-
-
-def _curse(runs: pd.DataFrame, known: pd.DataFrame, aim: str) -> str:
-    """How much the search flattered those that were picked because they led.
-
-    The interval is over held-out seeds, each with its mean over the configurations: trials of the same seed need not be independent.
-    """
-    picked = known[~known["is_base"] & known["searched"].notna()]
-    if picked.empty:
-        return "None of those that were picked has a score of the search to compare with."
-    scores = by_seed(conclusive(runs), "score").loc[list(picked["config"])].dropna(axis=1)
-    if scores.empty:  # every seed failed in one of them
-        return "Those that were picked have no held-out seed in common to compare with the search."
-    searched = picked["searched"].mean()
-    found = moderated_intervals(scores.mean().to_numpy()[None] - searched)
-    row = {f"off{end}": values[0] for end, values in (("", found.estimate), ("_low", found.low), ("_high", found.high))}
-    if row["off_high"] < 0:
-        curse = (
-            "which may be the winner's curse, or what earlier settings gave the weights" if is_population(runs) else "the winner's curse"
-        )
-        verdict = f", {curse}"
-    elif row["off_low"] > 0:
-        verdict = ", so the search did not flatter them"
-    else:
-        verdict = ", which may be chance" if np.isfinite(row["off_low"]) else ", without an interval"
-    form, counts, several = FORMS["score"], picked["num_search_seeds"], len(picked) > 1
-    each = " each" if several else ""
-    after = f"{searched + row['off']:{form}} on {_number(scores.shape[1], 'held-out seed')}"
-    if is_population(runs):
-        which = f"the {len(picked)} configurations that were picked" if several else "the configuration that was picked"
-        told = (
-            f"The members that ended with {which} scored {searched:{form}} (mean of {how_many(counts, 'member')}{each}), with weights that "
-            f"may have gone through other settings before. Trained from scratch with these settings alone, {'they' if several else 'it'} "
-            f"scored {after}"
-        )
-    else:
-        who = f"{len(picked)} configurations that were picked because they" if several else "configuration that was picked because it"
-        led = f"led by {aim}" if aim else "led"
-        told = f"The {who} {led} scored {searched:{form}} in the search (mean of {how_many(counts, 'seed')}{each}) and {after}"
-    return f"{told}: a difference of {with_interval(row, 'off', '+' + form)}{verdict}."
-
-
 def _trials(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     """The trials with the env steps that each was trained, and how it ended: a scheduler leaves a finished run without a score."""
     trials = replicates(runs).astype({"exploratory": bool})
@@ -237,21 +146,3 @@ def _trials(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     end = reported.fillna(trials["budget_env_steps"].where(scored, trials["start_env_steps"]))
     stopped = (trials["status"] == "finished") & ~scored & trials["exploratory"] & (end < trials["budget_env_steps"])
     return trials.assign(env_steps=end - trials["start_env_steps"], outcome=trials["status"].mask(stopped, STOPPED))
-
-
-def _bounds(runs: pd.DataFrame) -> tuple[float, float]:
-    """The lowest and the highest possible score."""
-    low, high = (float(runs[f"score_range_{end}"].iloc[0]) for end in ("low", "high"))
-    return (-np.inf if np.isnan(low) else low, np.inf if np.isnan(high) else high)
-
-
-def _ends(cost: pd.Series) -> str:
-    """How trials ended that did not use their whole budget."""
-    open_ = cost["num_trials"] - cost["num_finished"] - cost["num_stopped"] - cost["num_failed"]
-    counts = {"stopped early": cost["num_stopped"], "failed": cost["num_failed"], "without an end": open_}
-    words = [f"{number} {word}" for word, number in counts.items() if number]
-    return f" Of the trials, {', '.join(words)}." if words else ""
-
-
-def _number(count: int, what: str) -> str:
-    return f"{int(count)} {what}{'' if count == 1 else 's'}"

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.plots.text import setting
 from analysis.questions.convergence import by_seed, conclusive, summarise
 from analysis.stats.moderated import moderated_intervals
 from experiments.metrics import TIME_PARTS
@@ -79,7 +78,7 @@ def scaling_axis(runs: pd.DataFrame, axes: Sequence[str]) -> str | None:
     return next((a for a in ("num_env_runners", "num_learners") if a in axes and a in runs and runs[a].nunique() > 1), None)
 
 
-def scaling_points(runs: pd.DataFrame, axis: str, others: Sequence[str]) -> dict[str, pd.DataFrame]:
+def scaling_points(runs: pd.DataFrame, axis: str, others: Sequence[str]) -> list[tuple[dict[str, object], pd.DataFrame]]:
     """Throughputs at several counts, of configurations that are alike but for the count.
 
     Args:
@@ -88,19 +87,18 @@ def scaling_points(runs: pd.DataFrame, axis: str, others: Sequence[str]) -> dict
         others: The other searched columns.
 
     Returns:
-        What the configurations have in common, in words ("" if the count is all that was searched), to a row a trial: `config`,
-        `num`, `env_steps_per_s`, `block` (the seed).
+        What the configurations have in common, searched column to value (empty if the count is all that was searched), and a row a
+        trial: `config`, `num`, `env_steps_per_s`, `block` (the seed).
     """
     finished = conclusive(runs)
     counted = finished[(finished[axis] >= 1) & finished["env_steps_per_s"].notna()]
     varied = [a for a in others if a in counted and counted[a].nunique() > 1]
     alike = counted.groupby(varied, observed=True, sort=True) if varied else [((), counted)]
-    return {
-        ", ".join(setting(a, v) for a, v in zip(varied, values, strict=True)): pd.DataFrame(
-            {"config": part["config"], "num": part[axis].astype(int), "env_steps_per_s": part["env_steps_per_s"], "block": part["seed"]}
-        ).reset_index(drop=True)
+    columns = {"config": "config", axis: "num", "env_steps_per_s": "env_steps_per_s", "seed": "block"}
+    return [
+        (dict(zip(varied, values, strict=True)), part[list(columns)].rename(columns=columns).astype({"num": int}).reset_index(drop=True))
         for values, part in alike
-    }
+    ]
 
 
 def staleness(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:

@@ -76,7 +76,7 @@ class Points:
         return Points(run, metric, step, at_ms, all_of("value", np.empty(0)))
 
 
-class Store(Protocol):
+class Reader(Protocol):
     """A place that runs and points are read from. Every method raises an `AnalysisError` if it cannot."""
 
     def runs(self, experiment: str, tag: tuple[str, str] | None = None) -> list[Run]:

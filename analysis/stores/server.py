@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from analysis import AnalysisError
+from analysis.stores.address import without_password
 from analysis.stores.cache import PointCache
 from analysis.stores.records import Latest, Points, Run
-from experiments.tracking.provenance import without_passwords
 
 MAX_POINTS = 25_000
 """That the bulk endpoint answers (`get_metric_history_bulk_handler` in mlflow/server/handlers.py); it takes 100 runs at most."""
@@ -38,7 +38,7 @@ SHOW_PROGRESS_AFTER_S = 1.0
 _BULK = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
 
 
-class ServerStore:
+class ServerReader:
     """An MLflow tracking server, and the points of it that are kept on this machine."""
 
     def __init__(self, uri: str, cache_dir: Path) -> None:
@@ -53,12 +53,12 @@ class ServerStore:
         """
         from mlflow.utils.credentials import get_default_host_creds  # a second of imports, which reading a file does not need
 
-        self._uri, self._shown, self._cache_dir = uri, without_passwords(uri), cache_dir
+        self._uri, self._shown, self._cache_dir = uri, without_password(uri), cache_dir
         self._credentials = get_default_host_creds(uri)
         self._experiment("Default", max_retries=0, timeout=FIRST_ANSWER_S)
 
     def runs(self, experiment: str, tag: tuple[str, str] | None = None) -> list[Run]:
-        """See `Store.runs`."""
+        """See `Reader.runs`."""
         found = self._experiment(experiment)
         if found is None or found["lifecycle_stage"] != "active":
             return []
@@ -74,7 +74,7 @@ class ServerStore:
             query["page_token"] = page["next_page_token"]
 
     def text(self, run: Run, name: str) -> str | None:
-        """See `Store.text`."""
+        """See `Reader.text`."""
         answer = self._request("GET", "/get-artifact", params={"run_id": run.run_id, "path": name})
         if answer.status_code == 404:
             return None
@@ -82,7 +82,7 @@ class ServerStore:
         return str(answer.content.decode("utf-8"))
 
     def points(self, study_run: str, runs: Sequence[Run], metrics: Sequence[str]) -> Points:
-        """See `Store.points`."""
+        """See `Reader.points`."""
         cache = PointCache(self._cache_dir, self._uri, study_run)
         parts: dict[str, list[Points]] = {}
         wanted: list[tuple[str, list[int]]] = []
@@ -150,7 +150,7 @@ class ServerStore:
         try:
             return http_request(self._credentials, path, method, raise_on_status=False, **options)
         except MlflowException as error:
-            cause = without_passwords(str(error)).rpartition("Caused by ")[2].rstrip(")")[:200]
+            cause = without_password(str(error)).rpartition("Caused by ")[2].rstrip(")")[:200]
             raise AnalysisError(
                 f"The tracking server {self._shown} does not answer: start it, or name another store by tracking_uri= ({cause})."
             ) from error

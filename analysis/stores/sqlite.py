@@ -35,7 +35,7 @@ _INDEXED = 3
 apart in the file, and metric by metric each page is read as often as there are metrics (13 s instead of 0.4 s for a million points)."""
 
 
-class SqliteStore:
+class SqliteReader:
     """An MLflow store in a SQLite file."""
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class SqliteStore:
             raise AnalysisError(f"{self._path} was written by a newer MLflow than the installed one: pip install --upgrade mlflow.")
 
     def runs(self, experiment: str, tag: tuple[str, str] | None = None) -> list[Run]:
-        """See `Store.runs`."""
+        """See `Reader.runs`."""
         found = self._rows(
             "SELECT run_uuid, runs.name, status, start_time, end_time, artifact_uri "
             "FROM runs JOIN experiments USING (experiment_id) "
@@ -87,7 +87,7 @@ class SqliteStore:
         ]
 
     def text(self, run: Run, name: str) -> str | None:
-        """See `Store.text`."""
+        """See `Reader.text`."""
         location = urlparse(run.artifact_uri)
         given = [Path(url2pathname(location.path))] if location.scheme in ("", "file") and location.path else []
         # Where the output folder was moved, the files still lie beside the store.
@@ -98,7 +98,7 @@ class SqliteStore:
         return None
 
     def points(self, study_run: str, runs: Sequence[Run], metrics: Sequence[str]) -> Points:
-        """See `Store.points`."""
+        """See `Reader.points`."""
         sql, wanted = _POINTS, [json.dumps([run.run_id for run in runs])]
         if len(metrics) <= _INDEXED:
             sql, wanted = sql + _SOME, [*wanted, json.dumps(list(metrics))]

@@ -1,4 +1,4 @@
-"""What the analysis must know of a configuration beside its parameters, to say what limits its speed."""
+"""What the analysis must know of a configuration beside its parameters, to diagnose its trials."""
 
 import math
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 import psutil
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.impala import IMPALAConfig
 
 from experiments.config.schema import EnvSettings, HardwareSettings
 from experiments.planning.resources import Cluster
@@ -15,7 +16,7 @@ from experiments.rllib.building import has_vector_entry_point, spaces
 
 
 def facts_of(config: AlgorithmConfig, env: EnvSettings, hardware: HardwareSettings, cluster: Cluster) -> dict[str, Any]:
-    """Facts under the names of `analysis.questions.diagnosis.Facts`, as JSON can hold them.
+    """Facts under the names of `analysis.questions.facts.Facts`, as JSON can hold them.
 
     Args:
         config: RLlib's, of the configuration.
@@ -29,6 +30,9 @@ def facts_of(config: AlgorithmConfig, env: EnvSettings, hardware: HardwareSettin
         "has_vector_entry_point": has_vector_entry_point(env),
         "max_entropy": math.log(actions.n) if isinstance(actions, gym.spaces.Discrete) else None,
         "action_dims": int(np.prod(actions.shape)) if isinstance(actions, gym.spaces.Box) else None,
+        # Of its class: an algorithm may have any name.
+        "asynchronous": isinstance(config, IMPALAConfig),
+        "replays": hasattr(config, "replay_buffer_config"),
         "kl_target": getattr(config, "kl_target", None),
         "replay_capacity": int(replay["capacity"]) if replay else None,
         # Not what was declared: processes share the cores that there are.

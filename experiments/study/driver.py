@@ -30,7 +30,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED, PRUNED
+from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning import resources
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
@@ -44,9 +44,9 @@ from experiments.study.progress import Progress
 from experiments.study.searcher import QueueSearcher
 from experiments.study.tune import StreamCallback, StudyScheduler, config_of
 from experiments.study.watchdog import Watchdog
-from experiments.tracking.listener import INDEX_EXPERIMENT, STUDY_KEY, Analyst, TrackingListener, provenance_of
+from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
 from experiments.tracking.provenance_changes import changes
-from experiments.tracking.store import STUDY_FOLDER, Store, num_writers, store_uri
+from experiments.tracking.store import Store, num_writers, store_uri
 from experiments.tracking.tensorboard import TensorBoardListener
 from experiments.tracking.writer import Writer
 from experiments.trial.events import Started
@@ -300,7 +300,7 @@ def _replay(trials: StudyTrials, folder: StudyFolder, stream: EventStream, stopp
 
 def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyFolder) -> frozenset[str]:
     try:
-        return frozenset(connect().finished_trials(INDEX_EXPERIMENT, {STUDY_FOLDER: str(folder.path)}, plan.experiment))
+        return frozenset(connect().finished_trials(INDEX_EXPERIMENT, {Tag.STUDY_FOLDER: str(folder.path)}, plan.experiment))
     except Exception:  # noqa: BLE001  # whatever MLflow raises: all is delivered then, which changes nothing where it was before
         return frozenset()
 

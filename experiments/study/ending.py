@@ -3,10 +3,10 @@
 import shlex
 
 from experiments.config.schema import SuiteConfig
+from experiments.metrics import INDEX_EXPERIMENT
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
 from experiments.tracking import views
-from experiments.tracking.listener import INDEX_EXPERIMENT
 from experiments.tracking.provenance import without_passwords
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
+from experiments.metrics import Tag
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import STUDY_FOLDER, Store
-from experiments.tracking.writer import STUDY_RUN
+from experiments.tracking.store import Store
 
 STORE_WAIT_S = 10.0
 """How long a server may take to say where it is."""
@@ -28,8 +28,8 @@ def folder_of(resume: str, uri: str, output_dir: Path) -> Path:
     if (database := _missing_database(uri)) is not None:
         raise ConfigurationError(f"resume={resume}: there is no store {database}. Name the study's: output_dir=/path, or tracking.uri=...")
     store = Store(uri, output_dir / "mlartifacts", STORE_WAIT_S)
-    found = store.tag_of(resume, STUDY_FOLDER)
-    if found is None and (study_run := store.tag_of(resume, STUDY_RUN)):
+    found = store.tag_of(resume, Tag.STUDY_FOLDER)
+    if found is None and (study_run := store.tag_of(resume, Tag.STUDY_RUN)):
         raise ConfigurationError(f"resume={resume}: is the run of a trial. Name its study's: resume={study_run}.")
     if found is None:
         raise ConfigurationError(

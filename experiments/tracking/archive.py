@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
-from experiments.metrics import depends_on_clock
+from experiments.metrics import Tag, depends_on_clock
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import Store, check_store
-from experiments.tracking.writer import STUDY_RUN
 
 CONFIG = "config.json"
 """The artifact of a trial's run that holds its configuration and its provenance."""
@@ -92,7 +91,7 @@ class Archive(Store):
         with self._readable_errors(f"run={run_id}: there is no such run in {self._shown}. The page of a run in MLflow's UI shows its id."):
             run = self._client.get_run(run_id)
         tags = dict(run.data.tags)
-        if tags.get("kind") != "trial":
+        if tags.get(Tag.KIND) != "trial":
             raise ConfigurationError(
                 f"run={run_id} is {'the run of a whole study' if tags.get('kind') == 'study' else 'no run of this suite'}, not of a trial. "
                 "Trials are the runs in the experiment <study>/<algorithm>-<env>; name one of them."
@@ -118,21 +117,21 @@ class Archive(Store):
 
     def scores_of_other_seeds(self, trial: LoggedTrial) -> dict[int, float]:
         """Seed to score, of the finished trials of the same configuration in the same study, without the trial's own seed."""
-        own = {"config_id": trial.tags.get("config_id"), "repeat": "0"}
+        own = {Tag.CONFIG_ID: trial.tags.get(Tag.CONFIG_ID), Tag.REPEAT: "0"}
         with self._readable_errors():
-            runs = self._of_study(trial.experiment_id, trial.tags.get(STUDY_RUN, ""))
+            runs = self._of_study(trial.experiment_id, trial.tags.get(Tag.STUDY_RUN, ""))
         scores = {}
         for run in runs:
-            tags = {"repeat": "0", **run.data.tags}
+            tags = {Tag.REPEAT: "0", **run.data.tags}
             if run.info.status == "FINISHED" and SCORE in run.data.metrics and all(tags.get(k) == v for k, v in own.items()):
-                scores[int(tags["seed"])] = float(run.data.metrics[SCORE])
-        scores.pop(int(trial.tags["seed"]), None)
+                scores[int(tags[Tag.SEED])] = float(run.data.metrics[SCORE])
+        scores.pop(int(trial.tags[Tag.SEED]), None)
         return scores
 
     def _of_study(self, experiment_id: str, study_run: str) -> list[Any]:
         found, token = [], None
         while True:
-            page = self._client.search_runs([experiment_id], f"tags.{STUDY_RUN} = '{study_run}'", page_token=token)
+            page = self._client.search_runs([experiment_id], f"tags.{Tag.STUDY_RUN} = '{study_run}'", page_token=token)
             found += page
             token = page.token
             if not token:

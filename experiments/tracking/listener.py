@@ -13,20 +13,16 @@ import yaml
 
 from experiments.config.errors import first_line
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED, METRICS, PRUNED
+from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, METRICS, PRUNED, Tag
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record, searched_params, study_params, trial_params
 from experiments.planning.terminal import summary
 from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import promises_bits
 from experiments.tracking import provenance, views
-from experiments.tracking.store import STUDY_FOLDER
-from experiments.tracking.writer import STUDY_RUN, Writer
+from experiments.tracking.writer import Writer
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, now_ms
 from experiments.trial.folder import TrialFolder
-
-INDEX_EXPERIMENT = "studies"
-"""The MLflow experiment with a run per execution of a study."""
 
 STUDY_KEY = "study"
 
@@ -121,19 +117,19 @@ class TrackingListener:
         self._set_views()
         params = study_params(plan)
         # Tags, since a resume may find another machine, and parameters never change.
-        here = {"exclusive": _word(plan.exclusive), **{name: str(params.pop(name)) for name in ("concurrency", "cluster")}}
+        here = {Tag.EXCLUSIVE: _word(plan.exclusive), **{name: str(params.pop(name)) for name in ("concurrency", "cluster")}}
         tags = {
-            "kind": "study",
-            "study": plan.study,
-            "algorithm": plan.algorithms,
-            "env": plan.envs,
-            "hardware": plan.hardware,
+            Tag.KIND: "study",
+            Tag.STUDY: plan.study,
+            Tag.ALGORITHM: plan.algorithms,
+            Tag.ENV: plan.envs,
+            Tag.HARDWARE: plan.hardware,
             **here,
-            STUDY_FOLDER: str(self.folder.path),
-            "mlflow.note.content": f"**Question.** {plan.question}\n\n**Trials.** {summary(plan)}",
+            Tag.STUDY_FOLDER: str(self.folder.path),
+            Tag.NOTE: f"**Question.** {plan.question}\n\n**Trials.** {summary(plan)}",
             **_source_tags(),
         }
-        self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (STUDY_FOLDER,), not self.resumed)
+        self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (Tag.STUDY_FOLDER,), not self.resumed)
         self.writer.put("log_params", STUDY_KEY, params)
         if self.resumed:
             self.writer.put("set_tags", STUDY_KEY, here)
@@ -158,7 +154,7 @@ class TrackingListener:
         self._open(trial, event.at_ms)
         if isinstance(event, Started):
             if self.resumed and not self.plan.exclusive and event.at_ms >= self._begun_ms:  # whatever it was before
-                self.writer.put("set_tags", key, {"exclusive": "false"})
+                self.writer.put("set_tags", key, {Tag.EXCLUSIVE: "false"})
         elif isinstance(event, Restarted):
             self._tag(key, event.count, event.reproducible)
         elif isinstance(event, Reported):
@@ -167,7 +163,7 @@ class TrackingListener:
                 self._log(key, event.metrics, event.env_steps, event.at_ms)
             self._tag(key, self._tagged[key][0], event.reproducible)
             if event.unsaved:
-                self.writer.put("set_tags", key, {"unsaved": event.unsaved[:500]})
+                self.writer.put("set_tags", key, {Tag.UNSAVED: event.unsaved[:500]})
         elif isinstance(event, Ended) and key in self._open_keys:
             self._put_end(key, event)
 
@@ -175,11 +171,11 @@ class TrackingListener:
         self._tag(key, self._tagged[key][0], end.reproducible)
         if end.status == FINISHED:
             self._log(key, end.metrics, end.env_steps, end.at_ms)
-            self.writer.put("set_tags", key, {"weights": end.weights, **({"failure": ""} if self.resumed else {})})
+            self.writer.put("set_tags", key, {Tag.WEIGHTS: end.weights, **({Tag.FAILURE: ""} if self.resumed else {})})
         elif end.status == PRUNED:
-            self.writer.put("set_tags", key, {"stopped_at_env_steps": str(end.env_steps)})
+            self.writer.put("set_tags", key, {Tag.STOPPED_AT: str(end.env_steps)})
         else:
-            self.writer.put("set_tags", key, {"failure": end.reason})
+            self.writer.put("set_tags", key, {Tag.FAILURE: end.reason})
         self._close(key, "FAILED" if end.status == FAILED else "FINISHED")
 
     def _open(self, config: TrialConfig, at_ms: int) -> None:
@@ -190,24 +186,24 @@ class TrackingListener:
         self._configs[key] = config
         self._open_keys.add(key)
         tags = {
-            "kind": "trial",
-            "study": self.plan.study,
-            "algorithm": config.algorithm["name"],
-            "env": config.env.name,
-            "hardware": self.plan.hardware,
-            "config": config.label,
-            "config_id": config.config_id,
-            "seed": str(config.seed),
-            "repeat": str(config.repeat),
-            "phase": config.phase,
-            "exclusive": _word(self.plan.exclusive),
-            "exploratory": _word(config.exploratory),
-            "trial_id": key,
-            **({"parent": config.start.trial, "copied": _word(config.start.copied)} if config.start else {}),
-            STUDY_RUN: STUDY_KEY,
+            Tag.KIND: "trial",
+            Tag.STUDY: self.plan.study,
+            Tag.ALGORITHM: config.algorithm["name"],
+            Tag.ENV: config.env.name,
+            Tag.HARDWARE: self.plan.hardware,
+            Tag.CONFIG: config.label,
+            Tag.CONFIG_ID: config.config_id,
+            Tag.SEED: str(config.seed),
+            Tag.REPEAT: str(config.repeat),
+            Tag.PHASE: config.phase,
+            Tag.EXCLUSIVE: _word(self.plan.exclusive),
+            Tag.EXPLORATORY: _word(config.exploratory),
+            Tag.TRIAL_ID: key,
+            **({Tag.PARENT: config.start.trial, Tag.COPIED: _word(config.start.copied)} if config.start else {}),
+            Tag.STUDY_RUN: STUDY_KEY,
             **_source_tags(),
         }
-        identity = (STUDY_RUN, "trial_id")
+        identity = (Tag.STUDY_RUN, Tag.TRIAL_ID)
         self.writer.put("open_run", key, self.plan.experiment, config.name, at_ms, tags, identity, not self.resumed)
         self.writer.put("log_params", key, trial_params(self.plan, config))
         resolved, now = config.to_mapping(), provenance_of(self.plan)
@@ -229,7 +225,7 @@ class TrackingListener:
     def _tag(self, key: str, restarts: int, reproducible: bool) -> None:
         if self._tagged.get(key) != (restarts, reproducible):
             self._tagged[key] = restarts, reproducible
-            self.writer.put("set_tags", key, {"restarts": str(restarts), "reproducible": _word(reproducible)})
+            self.writer.put("set_tags", key, {Tag.RESTARTS: str(restarts), Tag.REPRODUCIBLE: _word(reproducible)})
 
     def _close(self, key: str, status: str) -> None:
         self._open_keys.remove(key)
@@ -237,7 +233,7 @@ class TrackingListener:
         self.writer.put("finish", key, status, now_ms())
 
     def _diagnose(self, key: str) -> None:
-        """What held the trial up, and how healthy it was, as tags."""
+        """The bottleneck of a trial and its health, as tags."""
         config, curves = self._configs.pop(key), self._curves.pop(key, {})
         planned = {
             **trial_params(self.plan, config),
@@ -264,7 +260,7 @@ class TrackingListener:
             self._close(key, "KILLED")
         if self.plan.search:  # which has grown since
             self._set_views()
-            self.writer.put("set_tags", STUDY_KEY, {"limit": limit})
+            self.writer.put("set_tags", STUDY_KEY, {Tag.LIMIT: limit})
             self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(plan_record(self.trials), indent=1)})
         try:
             self._conclude(runs)
@@ -277,7 +273,7 @@ class TrackingListener:
         if found is None:
             return
         note = f"**Question.** {self.plan.question}\n\n{found.note}"
-        self.writer.put("set_tags", STUDY_KEY, {"mlflow.note.content": note, "best": found.chosen})
+        self.writer.put("set_tags", STUDY_KEY, {Tag.NOTE: note, Tag.BEST: found.chosen})
         self.writer.put("log_table", STUDY_KEY, found.table, "configurations.json")
         if found.best:
             self.writer.put("log_metrics", STUDY_KEY, found.best, 0, now_ms())
@@ -289,10 +285,10 @@ def provenance_of(plan: Plan) -> dict[str, Any]:
 
 
 def _source_tags() -> dict[str, str]:
-    tags = {"mlflow.source.name": provenance.command_line()[:500], "mlflow.source.type": "LOCAL"}
+    tags = {Tag.COMMAND: provenance.command_line()[:500], "mlflow.source.type": "LOCAL"}
     git = provenance.git_state()
     if git.commit:
-        tags["mlflow.source.git.commit"] = git.commit
+        tags[Tag.COMMIT] = git.commit
         tags["git_dirty"] = _word(bool(git.dirty_diff))
     return tags
 

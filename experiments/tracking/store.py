@@ -18,11 +18,9 @@ from urllib.parse import urlparse
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.config.schema import TrackingSettings
+from experiments.metrics import Tag
 from experiments.tracking import views
 from experiments.tracking.provenance import without_passwords
-
-STUDY_FOLDER = "study_folder"
-"""Tag of a study's run: where its state and its checkpoints are."""
 
 FILES = frozenset({"log_texts", "log_folder", "log_table"})
 """The methods of a `Store` that write files, not rows."""
@@ -333,10 +331,10 @@ class Store:
         """
         found: set[str] = set()
         for run in self._find(index, study, list(study)):
-            search, token = f"tags.study_run = '{run.info.run_id}' and attributes.status = 'FINISHED'", None
+            search, token = f"tags.{Tag.STUDY_RUN} = '{run.info.run_id}' and attributes.status = 'FINISHED'", None
             while True:
                 page = self._client.search_runs([self.experiment(experiment)], search, max_results=1000, page_token=token)
-                found |= {str(r.data.tags["trial_id"]) for r in page}
+                found |= {str(r.data.tags[Tag.TRIAL_ID]) for r in page}
                 if not (token := page.token):
                     break
         return found

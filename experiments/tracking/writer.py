@@ -14,6 +14,7 @@ from itertools import accumulate, islice, takewhile
 from typing import Any
 
 from experiments.config.errors import first_line
+from experiments.metrics import Tag
 from experiments.tracking.store import FILES, MAX_VALUES, Store, StoreError
 
 RETRY_S = 2.0
@@ -29,8 +30,6 @@ FINAL_WAIT_SHARE = 0.1
 
 ROWS = ("log_params", "set_tags", "log_metrics")
 """The operations of which one call takes several."""
-STUDY_RUN = "study_run"
-"""Tag of a trial's run: the id of its study's run."""
 
 logger = logging.getLogger(__name__)
 
@@ -177,7 +176,7 @@ class Writer:
             return True
         if operation.method == "finish" and (operation.key, True) in self._lanes:
             return False
-        needs = operation.args[3].get(STUDY_RUN) if operation.method == "open_run" else operation.key
+        needs = operation.args[3].get(Tag.STUDY_RUN) if operation.method == "open_run" else operation.key
         return needs is None or needs in self.run_ids or needs in self._lost
 
     def _turn(self, lane: _Lane, now: float) -> tuple[bool, bool, float]:
@@ -258,10 +257,10 @@ class Writer:
         identity: Sequence[str],
         new: bool = False,
     ) -> None:
-        if STUDY_RUN in tags:  # known by the study's key until the run exists
-            if tags[STUDY_RUN] in self._lost:
+        if Tag.STUDY_RUN in tags:  # known by the study's key until the run exists
+            if tags[Tag.STUDY_RUN] in self._lost:
                 raise StoreError("the run of its study could not be opened", hopeless=True)
-            tags = {**tags, STUDY_RUN: self.run_ids[tags[STUDY_RUN]]}
+            tags = {**tags, Tag.STUDY_RUN: self.run_ids[tags[Tag.STUDY_RUN]]}
         doubtful = key in self._doubtful
         self._doubtful[key] = (experiment, tags, identity)
         if new and not doubtful:

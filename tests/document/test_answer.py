@@ -19,7 +19,7 @@ def test_a_clear_winner_is_told_apart_from_all_others() -> None:
     (answer,) = answers(runs)
     assert answer.headline == "Use `a`."
     assert "5 of 5 seeds reach the target of 475" in answer.because
-    assert "told apart from all others" in answer.certainty
+    assert "significantly different from all others" in answer.certainty
     assert "The runner-up is `b`, 381 below it on average." in answer.certainty  # 481 - 100
 
 
@@ -27,14 +27,16 @@ def test_saturated_scores_say_that_env_steps_decided() -> None:
     steps = {"a": [20_000.0, 21_000.0, 22_000.0], "b": [60_000.0, 61_000.0, 59_500.0]}
     (answer,) = answers(make_runs({"a": [500.0] * 3, "b": [500.0] * 3}, env_steps_to_target=steps))
     assert answer.headline == "Use `a`."
-    assert "2 configurations reach the target, and their scores cannot be told apart: env steps to target decide" in answer.because
+    assert (
+        "2 configurations reach the target, and their scores are not significantly different: env steps to target decide" in answer.because
+    )
     assert "It takes 21,000 [" in answer.because
 
 
 def test_ties_are_named_with_the_seeds_that_would_settle_them() -> None:
     runs = make_runs({"a": [300.0, 360.0, 310.0], "b": [310.0, 330.0, 300.0], "c": [320.0, 310.0, 305.0]})
     (answer,) = answers(runs)
-    assert answer.certainty.startswith("It cannot be told apart from `")
+    assert answer.certainty.startswith("It is not significantly different from `")
     assert "more seeds each" in answer.certainty
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from analysis import AnalysisError, plan
 from analysis.plan import Target, predict, profile, target_of
+from analysis.stats.interval import Interval
 from tests.support.study_frames import make_curves, make_runs
 
 Speeds = Callable[[int], float]
@@ -36,12 +37,17 @@ def amdahl(n: int) -> float:
     return 1000 / (0.2 + 0.8 / n)
 
 
+def width(speed: Interval) -> float:
+    return speed.high / speed.low
+
+
 def test_a_count_that_was_measured_is_predicted_by_the_fit() -> None:
     runs, curves, facts = study(amdahl)
     found = predict(runs, curves, Target(3_600_000, 4), facts)
-    assert found.low <= amdahl(4) <= found.high
-    assert found.hours == pytest.approx(1000 / found.env_steps_per_s)
-    assert found.hours_low < found.hours < found.hours_high
+    speed, hours = found.env_steps_per_s, found.hours
+    assert speed.low <= amdahl(4) <= speed.high
+    assert hours.estimate == pytest.approx(1000 / speed.estimate)
+    assert hours.low < hours.estimate < hours.high
     assert not found.extrapolated
     assert found.limit == "learner updates"
     assert found.limit_share == pytest.approx(0.5, abs=0.01)
@@ -57,16 +63,16 @@ def test_a_count_beyond_the_measured_ones_is_marked_and_its_interval_is_wider() 
     runs, curves, facts = study(amdahl)
     inside, beyond = (predict(runs, curves, Target(1e6, n), facts) for n in (8, 64))
     assert any("64 env runners, of which at most 8 were measured" in reason for reason in beyond.extrapolated)
-    assert beyond.low <= amdahl(64) <= beyond.high
-    assert beyond.high / beyond.low > inside.high / inside.low
+    assert beyond.env_steps_per_s.low <= amdahl(64) <= beyond.env_steps_per_s.high
+    assert width(beyond.env_steps_per_s) > width(inside.env_steps_per_s)
 
 
 def test_too_few_cores_limit_what_was_measured_and_not_what_is_planned() -> None:
     runs, curves, facts = study(lambda n: amdahl(min(n, 2)) / (1 + 0.05 * max(0, n - 2)), cores=3, machine=100.0)
     found = predict(runs, curves, Target(1e6, 8), facts)
     assert any("3 cores, too few" in reason for reason in found.extrapolated)
-    assert found.low <= amdahl(8) <= found.high
-    assert found.env_steps_per_s > runs.loc[runs["config"] == "runners=8", "env_steps_per_s"].max()
+    assert found.env_steps_per_s.low <= amdahl(8) <= found.env_steps_per_s.high
+    assert found.env_steps_per_s.estimate > runs.loc[runs["config"] == "runners=8", "env_steps_per_s"].max()
 
 
 def test_environments_that_wait_need_no_cores() -> None:
@@ -78,7 +84,7 @@ def test_learners_that_were_not_measured_are_said() -> None:
     runs, curves, facts = study(amdahl)
     found = predict(runs, curves, Target(1e6, 4, gpu=True, several_learners=True), facts)
     assert len(found.extrapolated) == 2
-    assert found.high > predict(runs, curves, Target(1e6, 4), facts).high
+    assert found.env_steps_per_s.high > predict(runs, curves, Target(1e6, 4), facts).env_steps_per_s.high
 
 
 def test_other_environments_per_runner_take_the_closest_that_was_measured() -> None:
@@ -90,7 +96,7 @@ def test_other_environments_per_runner_take_the_closest_that_was_measured() -> N
 def test_a_single_seed_has_no_interval() -> None:
     runs, curves, facts = study(amdahl, seeds=1)
     found = predict(runs, curves, Target(1e6, 4), facts)
-    assert math.isnan(found.low)
+    assert math.isnan(found.env_steps_per_s.low)
     assert "no interval from a single seed" in "\n".join(found.lines(Target(1e6, 4)))
 
 

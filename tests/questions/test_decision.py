@@ -37,7 +37,7 @@ def test_among_indistinguishable_leaders_within_a_standard_error_the_cheapest_is
     scores = {"dear": [410, 300, 350, 390], "cheap": [395, 315, 330, 398], "cheapest": [330, 260, 400, 250], "bad": [10, 12, 8, 9]}
     train_s = {"dear": [90, 91, 92, 90], "cheap": [50, 51, 49, 50], "cheapest": [10, 11, 10, 9], "bad": [1, 1, 1, 1]}
     found = decision(make_runs(scores, train_s=train_s, target=np.nan))
-    # Means 362.5, 359.5 and 310: `cheapest` cannot be told apart, but is more than a standard error below the best.
+    # Means 362.5, 359.5 and 310: `cheapest` is not significantly different, but is more than a standard error below the best.
     assert found.leaders == ("dear", "cheap", "cheapest")
     assert (found.chosen, found.chosen_by, found.runner_up) == ("cheap", "cost", "dear")
     assert found.difference == pytest.approx(-3)  # worse, and preferred for its cost

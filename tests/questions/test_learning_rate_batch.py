@@ -12,6 +12,7 @@ from benchmarks.calibration.learning_rate_batch import CURVES, GRIDS, best_lr_co
 from tests.support.binomial import fewest_hits
 
 LRS, BATCHES = GRIDS["5 x 3"]
+AXES = ("lr", "train_batch_size_total")
 
 
 def study(p=0.5, noise=5.0, num_seeds=3, best_lr=3e-3, lrs=LRS, batches=BATCHES, rng=0, measure="auc"):
@@ -180,15 +181,15 @@ def test_a_critical_batch_beyond_those_tried_is_said():
 
 def test_one_seed_and_replayed_data_have_no_critical_batch():
     assert "one seed" in batch_tradeoff(steps_study(num_seeds=1), np.random.default_rng(0)).sentence
-    replayed = batch_tradeoff(steps_study().assign(algorithm="sac"), np.random.default_rng(0))
-    assert "replays its data" in replayed.sentence and replayed.batches["updates_to_target"].isna().all()
+    replayed = batch_tradeoff(steps_study().assign(algorithm="my_sac"), np.random.default_rng(0), replays=True)
+    assert "my_sac replays its data" in replayed.sentence and replayed.batches["updates_to_target"].isna().all()
 
 
 # --- bad input ---
 
 
-def other_setting():
-    runs = study()
+def other_setting(num_seeds=3):
+    runs = study(num_seeds=num_seeds)
     second = runs.assign(config=runs["config"].astype(str) + "b", gamma=0.9)
     return pd.concat([runs.assign(config=runs["config"].astype(str), gamma=0.99), second], ignore_index=True)
 
@@ -203,7 +204,7 @@ def other_setting():
         (study().assign(auc=np.inf), "no run has a finite auc"),
         (study().assign(lr=0.0), "not a positive number"),
         (study().assign(exploratory=True), "no run has a finite auc"),
-        (other_setting(), "searches gamma too"),
+        (other_setting(), "several configurations have the same lr"),
     ],
 )
 def test_bad_input_is_one_clear_sentence(runs, words):
@@ -221,11 +222,24 @@ def test_an_env_without_a_target_and_an_unknown_measure_are_refused():
 
 
 def test_a_study_of_other_settings_is_split():
-    parts = slices(other_setting())
+    parts = slices(other_setting(), (*AXES, "gamma"))
     assert [label for label, _ in parts] == ["gamma=0.99", "gamma=0.9"]
     assert all(math.isfinite(exponent(part).estimate) for _, part in parts)
     whole = study()
-    assert slices(whole)[0][0] == "" and slices(whole)[0][1] is whole
+    assert slices(whole, AXES)[0][0] == "" and slices(whole, AXES)[0][1] is whole
+
+
+@pytest.mark.parametrize("num_seeds", [1, 3])
+def test_only_the_studys_axes_split_it_and_not_what_its_trials_came_to(num_seeds):
+    runs = other_setting(num_seeds)
+    own = runs["config"].astype("category").cat.codes
+    results = {
+        "bottleneck": own.map(lambda code: ("env-bound", "learner-bound")[code % 2]),
+        "health": own.map(lambda code: f"signal {code}"),
+    }
+    names = {"trial_id": runs["config"] + "_s" + runs["seed"].astype(str), "disturbed_share": own / 100, "trained_steps_per_s": 100.0 + own}
+    parts = slices(runs.assign(**results, **names, parent="", copied=False, start_env_steps=0), (*AXES, "gamma"))
+    assert [(label, len(part)) for label, part in parts] == [("gamma=0.99", 15 * num_seeds), ("gamma=0.9", 15 * num_seeds)]
 
 
 def test_single_non_finite_values_are_left_out_and_counted():

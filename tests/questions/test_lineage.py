@@ -1,9 +1,10 @@
-"""Who was copied from whom in a population, from hand-made frames."""
+"""The lineage of a population, from hand-made frames."""
 
 import pandas as pd
 import pytest
 
-from analysis.questions.lineage import is_population, lineage, schedule, sentences, settings
+from analysis.document.search import lineage_sentences
+from analysis.questions.lineage import is_population, lineage, schedule, settings
 from tests.support.study_frames import GENERATION, make_population, make_runs, make_search, with_status
 
 NAN = float("nan")
@@ -46,7 +47,7 @@ def test_the_best_one_has_a_way_through_its_copies() -> None:
 
 
 def test_the_sentences_tell_the_size_the_copies_and_the_schedule() -> None:
-    assert sentences(TREE) == [
+    assert lineage_sentences(TREE) == [
         "3 members, each with a seed of its own, trained side by side for 3 generations (9 trials), to 60,000 env steps. Between "
         "generations, 2 times in all, one of the worst took over the weights of one of the best, and its settings, varied. The 3 members "
         "of `g=2` descend from 1 of `g=0`.",
@@ -62,7 +63,7 @@ def test_of_equal_scores_the_larger_area_under_the_curve_decides_and_then_the_fi
     assert lineage(runs)["is_best"].tolist() == [True, False, False]
     tree = lineage(runs.assign(auc=[1.0, 2.0, 2.0]))
     assert tree["is_best"].tolist() == [False, True, False]
-    told = sentences(tree)[1]
+    told = lineage_sentences(tree)[1]
     assert "(one seed, so no interval; 2 more end with the same score). It was no copy, and kept its settings: `b`." in told
 
 
@@ -82,29 +83,29 @@ def test_a_generation_that_is_not_whole_is_not_the_last(status: str) -> None:
     tree = lineage(with_status(RUNS, "e g=2", [1], status))
     assert tree["is_last"].tolist() == [False] * 3 + [True] * 3 + [False] * 3
     assert tree.index[tree["is_best"]].tolist() == [2, 5]
-    assert "The best at the end of `g=1` is member 2" in sentences(tree)[1]
+    assert "The best at the end of `g=1` is member 2" in lineage_sentences(tree)[1]
 
 
 def test_a_generation_of_which_some_have_not_begun_is_not_the_last() -> None:
     tree = lineage(make_population([*GENERATIONS[:2], GENERATIONS[2][:1]], {}))
     assert tree["is_last"].tolist() == [False] * 3 + [True] * 3 + [False]
-    assert "for 3 generations (7 trials)" in sentences(tree)[0]
+    assert "for 3 generations (7 trials)" in lineage_sentences(tree)[0]
 
 
 def test_without_a_whole_generation_or_a_score_nobody_is_best() -> None:
     begun = lineage(make_population(GENERATIONS[:1], {}).assign(status="running"))
     assert not begun["is_best"].any() and not begun["is_last"].any()
-    assert sentences(begun)[1] == "No generation has ended as a whole yet."
+    assert lineage_sentences(begun)[1] == "No generation has ended as a whole yet."
     failed = lineage(make_population([[("a", None, NAN), ("b", None, NAN)]], {}))
     assert failed["is_last"].all() and not failed["is_best"].any()
-    assert sentences(failed)[1] == "No member has a score at the end of `g=0`."
+    assert lineage_sentences(failed)[1] == "No member has a score at the end of `g=0`."
 
 
 def test_a_parent_whose_run_was_deleted_ends_the_way_back() -> None:
     tree = lineage(with_status(RUNS, "d g=1", [0], "missing"))
     assert tree.index[tree["is_best"]].tolist() == [6]
     assert tree["parent_member"].isna().tolist() == [True] * 3 + [False] * 3 + [True, False, False]
-    told = sentences(tree)
+    told = lineage_sentences(tree)
     assert "descend" not in told[0]
     assert "schedule of settings, from 40,000 env steps on: `d` up to 60,000 env steps as member 0. A" in told[1]
 
@@ -114,7 +115,7 @@ def test_other_searches_have_no_lineage() -> None:
         assert not is_population(runs)
         assert settings(runs).tolist() == runs["config"].tolist()
         assert lineage(runs).empty
-        assert sentences(lineage(runs)) == []
+        assert lineage_sentences(lineage(runs)) == []
 
 
 def test_what_confirms_keeps_its_name() -> None:

@@ -10,9 +10,9 @@ from scipy import stats
 from statsmodels.stats.power import TTestPower
 
 from analysis.document.answer import answers, caveats, closing_table
+from analysis.document.repeats import five_against_five, sameness
 from analysis.questions import convergence, decision
 from analysis.questions.learning_rate_batch import exponent
-from analysis.questions.repeats import five_against_five, sameness
 from analysis.questions.reproducibility import (
     bit_exactness,
     compare_repeats,

@@ -21,33 +21,33 @@ MORE = dict.fromkeys(FIXED, 4)
 
 
 def test_learning_that_stays_the_same_is_bounded_by_an_interval() -> None:
-    (found,) = same_learning(study(FIXED), AXES)
+    ((_, found),) = same_learning(study(FIXED), AXES)
     assert "1, 2, 4 env runners, 16 environments in all" in found
-    assert "By area under the learning curve, no two are told apart: the largest difference" in found
+    assert "By area under the learning curve, no two are significantly different: the largest difference" in found
     assert "over 5 seeds" in found
     assert "`runners=4`" in found
 
 
 def test_learning_that_changes_is_told() -> None:
-    (found,) = same_learning(study(FIXED, shift=100), AXES)
-    assert "2 of 3 pairs are told apart (Holm, 5%)" in found
+    ((_, found),) = same_learning(study(FIXED, shift=100), AXES)
+    assert "2 of 3 pairs are significantly different (Holm, 5%)" in found
 
 
 def test_the_other_reading_is_called_by_its_name() -> None:
-    (found,) = same_learning(study(MORE), AXES)
+    ((_, found),) = same_learning(study(MORE), AXES)
     assert "4 environments a runner" in found
     assert "streams of random numbers" not in found
 
 
 def test_throughput_is_compared_only_where_trials_ran_alone() -> None:
-    assert "Throughput ranges from 1,020" in same_learning(study(FIXED), AXES)[0]
-    assert "Throughput" not in same_learning(study(FIXED, exclusive=False), AXES)[0]
+    assert "Throughput ranges from 1,020" in same_learning(study(FIXED), AXES)[0][1]
+    assert "Throughput" not in same_learning(study(FIXED, exclusive=False), AXES)[0][1]
 
 
 def test_single_seeds_tell_nothing() -> None:
     runs = study(FIXED)
-    (found,) = same_learning(runs[runs["seed"] == 0], AXES)
-    assert "cannot be told from a single seed each" in found
+    ((_, found),) = same_learning(runs[runs["seed"] == 0], AXES)
+    assert "cannot be tested with a single seed each" in found
 
 
 def test_a_study_of_something_else_has_nothing_to_say() -> None:
@@ -56,6 +56,6 @@ def test_a_study_of_something_else_has_nothing_to_say() -> None:
 
 def test_scores_that_all_end_alike_differ_by_nothing() -> None:
     runs = study(FIXED).assign(score=500.0)
-    (found,) = same_learning(runs, AXES)
+    ((_, found),) = same_learning(runs, AXES)
     assert "is 0.0 over 5 seeds" in found
     assert "nan" not in found

@@ -8,9 +8,10 @@ import pytest
 
 from analysis.document.answer import answers, caveats, recommended_command
 from analysis.document.notebooks import confirmations, record
+from analysis.document.search import how_many, search_sentences
 from analysis.questions.decision import decide
-from analysis.questions.search import how_many, progress, sentences, spent, winners_curse
-from analysis.report import Report, build
+from analysis.questions.search import progress, spent, winners_curse
+from analysis.report import StudyReport, build
 from tests.support.report_pages import Page, learning, study_of
 from tests.support.study_frames import BUDGET, GENERATION, HELD_OUT, make_curves, make_population, make_search, with_status
 
@@ -30,7 +31,7 @@ def curves_of(runs: pd.DataFrame, stopped_at: int = BUDGET // 4) -> pd.DataFrame
     return make_curves(runs, points)
 
 
-def report_of(runs: pd.DataFrame) -> tuple[Report, str]:
+def report_of(runs: pd.DataFrame) -> tuple[StudyReport, str]:
     runs = runs.assign(lr=runs["config"].astype(str).map(LR))
     curves = learning(runs)
     unscored = runs.loc[runs["score"].isna(), "run_id"]
@@ -67,7 +68,7 @@ def test_a_held_out_seed_that_failed_is_left_out_and_counted(failed: list[int]) 
     table = winners_curse(runs, "base").set_index("config")
     assert table.loc["b", "num_seeds"] == 3 - len(failed)
     assert table.loc["b", "confirmed"] == pytest.approx(395.0 if len(failed) == 1 else NAN, nan_ok=True)
-    told = sentences(runs, curves_of(runs), "base")
+    told = search_sentences(runs, curves_of(runs), "base")
     assert f"Of the trials, {len(failed)} failed." in told[1]
     if len(failed) == 1:  # both that were picked, on the two seeds that both have: 395 and 410 for 430 and 410
         assert "scored 420.0 in the search (mean of 1 to 2 seeds each) and 402.5 on 2 held-out seeds: a difference of -17.5 [" in told[2]
@@ -80,13 +81,13 @@ def test_a_base_that_was_never_searched_has_nothing_to_compare_with() -> None:
     table = winners_curse(runs, "base").set_index("config")
     assert np.isnan(table.loc["base", ["searched", "difference", "difference_low"]].astype(float)).all()
     assert (table.loc["base", "num_search_seeds"], table.loc["base", "confirmed"]) == (0, 205.0)
-    assert "The base configuration, `base`, has a mean score of 205.0 [" in sentences(runs, curves_of(runs), "base")[-1]
+    assert "The base configuration, `base`, has a mean score of 205.0 [" in search_sentences(runs, curves_of(runs), "base")[-1]
 
 
 def test_one_configuration_with_one_seed_has_numbers_and_no_interval() -> None:
     runs = make_search({"a": [400.0]}, {"a": [390.0]})
     assert np.isnan(winners_curse(runs)["difference_low"][0])
-    assert sentences(runs, curves_of(runs))[2] == (
+    assert search_sentences(runs, curves_of(runs))[2] == (
         "The configuration that was picked because it led scored 400.0 in the search (mean of 1 seed) and 390.0 on 1 held-out seed: "
         "a difference of -10.0, without an interval."
     )
@@ -95,7 +96,7 @@ def test_one_configuration_with_one_seed_has_numbers_and_no_interval() -> None:
 def test_what_was_stopped_in_the_search_and_picked_all_the_same_has_no_search_score() -> None:
     runs = make_search({"a": [NAN], "b": [NAN]}, {"a": [300.0, 310.0]})
     assert np.isnan(winners_curse(runs)["searched"][0])
-    assert "None of those that were picked has a score of the search" in sentences(runs, curves_of(runs))[2]
+    assert "None of those that were picked has a score of the search" in search_sentences(runs, curves_of(runs))[2]
 
 
 def test_the_best_of_pure_noise_does_worse_on_seeds_that_did_not_pick_it() -> None:
@@ -111,14 +112,14 @@ def test_the_best_of_pure_noise_does_worse_on_seeds_that_did_not_pick_it() -> No
         covered += int(((ends[0] < 250) & (ends[1] > 250)).sum())
     assert np.mean(differences) == pytest.approx(-20 * 1.47, abs=2)  # the means of the first three of 20: 1.87, 1.41, 1.13
     assert covered / 300 == pytest.approx(0.95, abs=0.04)
-    told = sentences(runs, curves_of(runs))[2]
+    told = search_sentences(runs, curves_of(runs))[2]
     assert "a difference of -" in told and "the winner's curse" in told
 
 
 def test_a_search_that_was_unlucky_is_told_so() -> None:
     runs = make_search({"a": [300.0]}, {"a": [400.0, 405.0, 410.0]})
-    assert "a difference of +105.0 [" in sentences(runs, curves_of(runs))[2]
-    assert "did not flatter" in sentences(runs, curves_of(runs))[2]
+    assert "a difference of +105.0 [" in search_sentences(runs, curves_of(runs))[2]
+    assert "did not flatter" in search_sentences(runs, curves_of(runs))[2]
 
 
 # What it cost.
@@ -169,19 +170,19 @@ def test_trials_that_run_are_not_there_yet() -> None:
     runs = with_status(RUNS, "a", [1], "running")
     runs.loc[runs["status"] == "running", "ended"] = pd.NaT
     assert len(progress(runs, curves_of(runs))) == 6
-    assert "1 without an end" in sentences(runs, curves_of(runs))[0]
+    assert "1 without an end" in search_sentences(runs, curves_of(runs))[0]
 
 
 # In words.
 
 
 def test_the_sentences_say_what_was_searched_what_is_left_and_what_counts() -> None:
-    assert sentences(RUNS, curves_of(RUNS), "base")[:2] == [
+    assert search_sentences(RUNS, curves_of(RUNS), "base")[:2] == [
         "The search tried 5 configurations in 7 trials, 1 to 2 seeds each: 625,000 env steps. Of the trials, 1 stopped early.",
         "3 configurations were run again at full budget, on 3 held-out seeds: 9 trials, 900,000 env steps. "
         "Conclusions rest on these alone.",
     ]
-    curse = sentences(RUNS, curves_of(RUNS), "base")[2]
+    curse = search_sentences(RUNS, curves_of(RUNS), "base")[2]
     assert curse.startswith(
         "The 2 configurations that were picked because they led scored 420.0 in the search (mean of 1 to 2 seeds each) and 397.5 on 3 "
         "held-out seeds: a difference of -22.5 ["
@@ -190,7 +191,7 @@ def test_the_sentences_say_what_was_searched_what_is_left_and_what_counts() -> N
 
 
 def test_a_fixed_design_has_nothing_to_say() -> None:
-    assert sentences(RUNS.assign(exploratory=False), curves_of(RUNS)) == []
+    assert search_sentences(RUNS.assign(exploratory=False), curves_of(RUNS)) == []
     assert winners_curse(RUNS.assign(exploratory=False)).empty
 
 
@@ -200,11 +201,11 @@ def test_numbers_are_counted_in_words(counts: list[int], words: str) -> None:
 
 
 def test_what_the_search_aimed_at_is_told_unless_it_is_the_score_alone() -> None:
-    assert sentences(RUNS, curves_of(RUNS), "base", ["score"]) == sentences(RUNS, curves_of(RUNS), "base")
-    told = sentences(RUNS, curves_of(RUNS), "base", ["score", "train_s"])
+    assert search_sentences(RUNS, curves_of(RUNS), "base", ["score"]) == search_sentences(RUNS, curves_of(RUNS), "base")
+    told = search_sentences(RUNS, curves_of(RUNS), "base", ["score", "train_s"])
     assert "625,000 env steps. It aimed at score and training seconds. Of the trials, 1 stopped early." in told[0]
     assert "because they led by score and training seconds scored 420.0" in told[2]
-    (told, _) = sentences(make_search(FOUND, {}), curves_of(make_search(FOUND, {})), objectives=["env_steps_to_target"])
+    (told, _) = search_sentences(make_search(FOUND, {}), curves_of(make_search(FOUND, {})), objectives=["env_steps_to_target"])
     assert "It aimed at env steps to target." in told
 
 
@@ -266,7 +267,7 @@ def test_settings_are_confirmed_against_what_members_ended_with_them() -> None:
 
 
 def test_the_sentences_say_that_a_schedule_is_compared_with_its_last_settings() -> None:
-    told = sentences(POPULATION, reports_of(POPULATION), "base", ["score"])
+    told = search_sentences(POPULATION, reports_of(POPULATION), "base", ["score"])
     assert told[0] == "A population of 3 members tried 4 configurations in 9 trials, a generation of a member each: 180,000 env steps."
     assert told[2].startswith(
         "The members that ended with the 2 configurations that were picked scored 380.0 (mean of 1 to 2 members each), with weights that "
@@ -275,8 +276,9 @@ def test_the_sentences_say_that_a_schedule_is_compared_with_its_last_settings() 
     )
     assert told[2].endswith(", which may be the winner's curse, or what earlier settings gave the weights.")
     one = POPULATION[~POPULATION["config"].isin(["c"])]
-    assert "ended with the configuration that was picked scored 410.0 (mean of 2 members), " in sentences(one, reports_of(one), "base")[2]
-    assert "settings alone, it scored 305.0" in sentences(one, reports_of(one), "base")[2]
+    told = search_sentences(one, reports_of(one), "base")[2]
+    assert "ended with the configuration that was picked scored 410.0 (mean of 2 members), " in told
+    assert "settings alone, it scored 305.0" in told
 
 
 def test_before_the_last_generation_is_whole_the_one_before_it_is_compared() -> None:
@@ -347,7 +349,7 @@ def test_the_report_of_a_population_says_who_was_copied_from_whom() -> None:
     report = build(replace(study_of(runs, reports_of(runs), ("lr",)), base="base", objectives=("score",)))
     page = Page(report.html)
     assert list(report.pictures)[:3] == ["search-progress.svg", "search-confirmed.svg", "lineage.svg"]
-    order = [page.text.index(title) for title in ("What the search found", "Who was copied from whom", "Learning curves")]
+    order = [page.text.index(title) for title in ("What the search found", "Lineage of the population", "Learning curves")]
     assert order == sorted(order)
     for words in (
         "4 configurations searched in 9 trials, 3 confirmed \u00d7 3 held-out seeds, 18 of 18 trials finished",

@@ -5,13 +5,14 @@ import pytest
 from rich.console import Console
 
 from analysis.document.answer import closing_table
+from analysis.document.terminal import outcome_table
 from experiments.metrics import FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
 from experiments.planning.terminal import duration, plan_table
 from experiments.planning.trials import StudyTrials
 from experiments.study.outcomes import TrialOutcome, runs_of
-from experiments.study.progress import Progress, failures, outcome_table
+from experiments.study.progress import Progress, failures
 from experiments.trial.events import Ended, Reported, Started
 from tests.support.suite import PlanOf
 

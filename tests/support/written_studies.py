@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from experiments.metrics import Tag
 from experiments.tracking import writer as writer_module
 from experiments.tracking.store import SERVER_THREADS, Store
-from experiments.tracking.writer import STUDY_RUN, Writer
+from experiments.tracking.writer import Writer
 
 INDEX = "studies"
 REPORTS = 20
@@ -37,8 +38,8 @@ def open_study(writer: Writer, name: str, trials: int, new: bool = True) -> None
     writer.put("open_run", "study", INDEX, name, 5, {"kind": "study", "study_folder": f"/out/{name}"}, ("study_folder",), new)
     writer.put("log_texts", "study", {"plan.json": "{}"})
     for trial in range(trials):
-        tags = {"kind": "trial", "trial_id": f"t{trial}", STUDY_RUN: "study"}
-        writer.put("open_run", f"t{trial}", name, f"s={trial}", 10 + trial, tags, (STUDY_RUN, "trial_id"), new)
+        tags = {"kind": "trial", "trial_id": f"t{trial}", Tag.STUDY_RUN: "study"}
+        writer.put("open_run", f"t{trial}", name, f"s={trial}", 10 + trial, tags, (Tag.STUDY_RUN, "trial_id"), new)
         writer.put("log_params", f"t{trial}", {"lr": 3e-4, "seed": trial})
         writer.put("log_texts", f"t{trial}", {"config.json": f'{{"seed": {trial}}}'})
 
@@ -128,8 +129,8 @@ def run_same_name(uri: str, folder: Path, study: str, barrier: Any) -> None:
     writer = writer_to(uri, folder)
     writer.put("open_run", "study", INDEX, "same", 5, {"study_folder": f"/out/same-{study}"}, ("study_folder",), True)
     for trial in range(3):
-        tags = {"trial_id": f"t{trial}", STUDY_RUN: "study"}
-        writer.put("open_run", f"t{trial}", "same", f"s={trial}", 10, tags, (STUDY_RUN, "trial_id"), True)
+        tags = {"trial_id": f"t{trial}", Tag.STUDY_RUN: "study"}
+        writer.put("open_run", f"t{trial}", "same", f"s={trial}", 10, tags, (Tag.STUDY_RUN, "trial_id"), True)
         writer.put("log_params", f"t{trial}", {"study": study})
         writer.put("log_metrics", f"t{trial}", {"x": 1.0}, 0, 1 if study == "first" else 2)
         writer.put("finish", f"t{trial}", "FINISHED", 20)

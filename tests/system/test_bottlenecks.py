@@ -11,7 +11,8 @@ import pytest
 import ray
 
 from analysis.load import load_study
-from analysis.questions.diagnosis import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERCENT, STARVED, TRANSFER, of_study
+from analysis.questions.bottleneck import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERCENT, STARVED, TRANSFER
+from analysis.questions.diagnosis import of_study
 from experiments.config.compose import composer, split_space
 from experiments.config.schema import HardwareSettings, parse
 from experiments.metrics import TIME_PARTS

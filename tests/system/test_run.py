@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from analysis.document.answer import closing_table
-from analysis.document.wording import with_interval
 from analysis.load import load_study
+from analysis.questions.labels import with_interval
 from tests.support.suite import TINY, RunSuite
 
 SMOKE = (*TINY, "tracking.tensorboard=true")

@@ -14,7 +14,7 @@ from analysis.document import conclusions
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import TrackingSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED, PRUNED
+from experiments.metrics import FAILED, FINISHED, PRUNED, Tag
 from experiments.planning.record import plan_record
 from experiments.planning.trials import StudyTrials
 from experiments.study.folder import StudyFolder
@@ -23,7 +23,7 @@ from experiments.tracking import writer as writer_module
 from experiments.tracking.listener import TrackingListener
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import MAX_VALUES, Store, StoreError, check_store, store_uri
-from experiments.tracking.writer import STUDY_RUN, Writer
+from experiments.tracking.writer import Writer
 from experiments.trial.events import Ended, Reported, Started
 from tests.support.suite import PlanOf
 
@@ -205,7 +205,7 @@ def test_the_studys_run_is_there_before_its_trials_and_files_do_not_hold_up_repo
 
     class Slow(FlakyStore):
         def create_run(self, experiment: str, name: str, start_ms: int, tags: Mapping[str, str]) -> str:
-            calls.append(f"create {name} of {tags.get(STUDY_RUN)}")
+            calls.append(f"create {name} of {tags.get(Tag.STUDY_RUN)}")
             return f"id-{name}"
 
         def log_texts(self, run_id: str, texts: Mapping[str, str]) -> None:
@@ -220,7 +220,7 @@ def test_the_studys_run_is_there_before_its_trials_and_files_do_not_hold_up_repo
             calls.append("end")
 
     writer = writer_to(Slow(), num_threads=4)
-    writer.put("open_run", "trial", "e", "trial", 0, {"trial_id": "trial", STUDY_RUN: "study"}, (STUDY_RUN, "trial_id"), True)
+    writer.put("open_run", "trial", "e", "trial", 0, {"trial_id": "trial", Tag.STUDY_RUN: "study"}, (Tag.STUDY_RUN, "trial_id"), True)
     writer.put("log_texts", "trial", {"config.json": "{}"})
     writer.put("log_metrics", "trial", {"x": 1.0}, 0, 0)
     writer.put("finish", "trial", "FINISHED", 0)
@@ -260,7 +260,7 @@ def test_what_belongs_to_a_run_that_cannot_be_opened_is_refused_with_it(store: S
     writer = writer_to(store)
     writer.put("open_run", "study", "e", "study", 0, {"mlflow.runName": "another name"}, (), True)
     writer.put("log_texts", "study", {"plan.json": "{}"})
-    writer.put("open_run", "trial", "e", "trial", 0, {STUDY_RUN: "study"}, (), True)
+    writer.put("open_run", "trial", "e", "trial", 0, {Tag.STUDY_RUN: "study"}, (), True)
     writer.put("log_metrics", "trial", {"x": 1.0}, 0, 0)
     open_trial(writer, "other")
     writer.close()

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analysis.document.wording import FORMS, WORDS, code, named, trials_named
+from analysis.questions.labels import FORMS, WORDS, code, interval_of, named, shown, trials_named
 from analysis.questions.reproducibility import bit_exactness, repeat_differences
 
 GROUP = 5
@@ -64,11 +64,10 @@ def _off_by(runs: pd.DataFrame) -> list[str]:
     """How far the scores of later runs are from those of the first, of algorithms that promise no more than that."""
     sentences = []
     for row in repeat_differences(runs).to_dict("records"):
-        interval = f" [{row['difference_low']:+.1f}, {row['difference_high']:+.1f}]" if np.isfinite(row["difference_low"]) else ""
-        off = row["difference_low"] > 0 or row["difference_high"] < 0
-        verdict = "more than chance explains" if off else "no more than chance explains"
+        difference = interval_of(row, "difference")
+        verdict = "more than chance explains" if difference.low > 0 or difference.high < 0 else "no more than chance explains"
         sentences.append(
-            f"{code(row['config'])}: the later runs of a seed score {row['difference']:+.1f}{interval} against its first on average over "
+            f"{code(row['config'])}: the later runs of a seed score {shown(difference, '+.1f')} against its first on average over "
             f"{row['num_seeds']} seeds, {verdict}; runs of one seed have a standard deviation of {row['sd_repeats']:.1f}, seeds one of "
             f"{row['sd_seeds']:.1f}."
         )

@@ -1,0 +1,81 @@
+"""What sections are made of: figures with captions, and the part of a study that they show."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.document.answer import closing_table
+from analysis.load import Study
+from analysis.plots import style
+from analysis.questions import convergence, diagnosis
+from analysis.questions.decision import Decision, decide
+
+T_INTERVAL = "t, variances moderated over configurations"
+WILSON = "Wilson"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure.
+
+    Attributes:
+        key: For file names and links.
+        figure: The figure, without caption.
+        caption: What it shows, and what it rests on.
+    """
+
+    key: str
+    figure: Figure
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One subject of a report.
+
+    Attributes:
+        key: For links.
+        title: Its heading.
+        sentences: What was found, Markdown.
+        figures: In their order.
+    """
+
+    key: str
+    title: str
+    sentences: tuple[str, ...] = ()
+    figures: tuple[Drawn, ...] = ()
+
+
+class Part:
+    """The trials of a study on one environment that a section rests on, with what several figures need of them."""
+
+    def __init__(self, study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> None:
+        self.trials, self.runs = runs, convergence.replicates(runs)
+        self.study, self.curves, self.axes, self.rng = study.name, study.curves, [a for a in study.axes if a in runs], rng
+        self.table = closing_table(runs, self.axes)
+        self.summary = self.table.sort_values("config", ignore_index=True)
+        self.decision: Decision = decide(runs)[0]
+        self.target = float(runs["target"].iloc[0])
+        self.packed = not bool(runs["exclusive"].all())
+        self.picked = bool((runs["phase"] == "confirm").all())
+        """Whether a search picked the few configurations, which are no grid."""
+        self.replays = study.replays(runs)
+        self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts)
+        self.highlight = list(self.table["config"].astype(str))[:6]
+
+    def drawn(self, key: str, figure: Figure, what: str, interval: str, num_seeds: pd.Series | None = None) -> Drawn:
+        """A figure with its caption, which says what it rests on: the seeds of each configuration, unless others are given."""
+        counts = self.summary["num_seeds"] if num_seeds is None else num_seeds
+        return Drawn(key, figure, f"{what} {style.caption(self.study, counts, interval)}")
+
+
+def figure_of(axes: Axes | Sequence[Axes]) -> Figure:
+    """The figure of axes."""
+    first = axes if isinstance(axes, Axes) else axes[0]
+    figure = first.figure
+    assert isinstance(figure, Figure)
+    return figure

@@ -1,0 +1,89 @@
+"""What measures, configurations and trials are called in a sentence or a table's cell."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.stats.interval import Interval
+
+MOST_NAMED = 4
+"""Configurations named in a sentence."""
+MOST_TRIALS_NAMED = 12
+"""Trials named in a sentence."""
+
+WORDS = {
+    "score": "score",
+    "auc": "area under the learning curve",
+    "env_steps_to_target": "env steps to target",
+    "seconds_to_target": "seconds to target",
+    "env_steps_per_s": "env steps/s",
+    "trained_steps_per_s": "trained steps/s",
+    "train_s": "training seconds",
+}
+"""A measure in words."""
+
+FORMS = {
+    "score": ".1f",
+    "auc": ".1f",
+    "env_steps_to_target": ",.0f",
+    "seconds_to_target": ",.1f",
+    "env_steps_per_s": ",.0f",
+    "trained_steps_per_s": ",.0f",
+    "train_s": ",.1f",
+}
+"""How a measure is written."""
+
+
+def code(config: str | None) -> str:
+    """A configuration's name in Markdown."""
+    return f"`{config}`"
+
+
+def named(configs: Sequence[str]) -> str:
+    """Configurations in a sentence."""
+    shown = [code(c) for c in configs[:MOST_NAMED]]
+    if len(configs) > MOST_NAMED:
+        return f"{', '.join(shown)} and {len(configs) - MOST_NAMED} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def trials_named(trials: pd.DataFrame) -> str:
+    """Trials as their runs are named: `lr=1e-3 s=0, lr=1e-3 s=2 r=1 and 3 more`.
+
+    Args:
+        trials: `config`, `seed`, `repeat`.
+    """
+    keys = zip(trials["config"], trials["seed"], trials["repeat"], strict=True)
+    names = [f"{config} s={seed}" + (f" r={repeat}" if repeat else "") for config, seed, repeat in keys]
+    more = len(names) - MOST_TRIALS_NAMED
+    return ", ".join(names[:MOST_TRIALS_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def percent(share: float) -> str:
+    """A share, without digits behind the point."""
+    return f"{100 * share:.0f}%"
+
+
+def interval_of(row: Mapping[str, Any], name: str) -> Interval:
+    """A number of a frame's row with its interval: the columns `name`, `name_low` and `name_high`."""
+    return Interval(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))
+
+
+def shown(found: Interval, form: str) -> str:
+    """`480.1 [470.0, 490.2]`; without brackets where there is no interval, a dash where there is no number.
+
+    Args:
+        found: The number and its interval.
+        form: How numbers are written.
+    """
+    if math.isnan(found.estimate):
+        return "-"
+    ends = "" if math.isnan(found.low) else f" [{found.low:{form}}, {found.high:{form}}]"
+    return f"{found.estimate:{form}}{ends}"
+
+
+def with_interval(row: Mapping[str, Any], measure: str) -> str:
+    """A measure of a frame's row, as `shown` writes it."""
+    return shown(interval_of(row, measure), FORMS[measure])

@@ -1,0 +1,24 @@
+"""What a plan records of its algorithm for the analysis."""
+
+import pytest
+
+from tests.support.suite import PlanOf
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "asynchronous", "replays"),
+    [
+        ("ppo", "cartpole", False, False),
+        ("impala", "cartpole", True, False),
+        ("appo", "cartpole", True, False),
+        ("dqn", "cartpole", False, True),
+        ("sac", "pendulum", False, True),
+    ],
+)
+def test_what_an_algorithm_does_is_told_by_its_class_whatever_its_name(
+    plan_of: PlanOf, algorithm: str, env: str, asynchronous: bool, replays: bool
+) -> None:
+    plan = plan_of("study.space={}", f"algorithm={algorithm}", f"env={env}", "algorithm.name=mine")
+    (recorded,) = plan.record()["configurations"]
+    assert recorded["algorithm"] == "mine"
+    assert (recorded["facts"]["asynchronous"], recorded["facts"]["replays"]) == (asynchronous, replays)
