@@ -35,7 +35,7 @@ _EVENTS_FILE = "search.jsonl"
 """What a search did, in order."""
 _LATER_FILE = "configurations.jsonl"
 """Configurations that came up in a search."""
-_FORMAT = 1
+_FORMAT = 2
 
 
 class StudyFolder:
