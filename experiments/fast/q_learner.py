@@ -205,12 +205,13 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
             self.apply_gradients(self.postprocess_gradients({ref: param.grad for ref, param in self._params.items()}))
             self._adams = None
             return
-        for (name, adam), norm in zip(adams.items(), norms, strict=True):
-            if clips:
-                adam.clip(config.grad_clip, norm)
-            if clips or config.log_gradients:
-                self.metrics.log_value((_MODULE, f"gradients_{name}_global_norm"), norm.item(), window=1)
-            adam.step()
+        with torch.no_grad():
+            for (name, adam), norm in zip(adams.items(), norms, strict=True):
+                if clips:
+                    adam.clip(config.grad_clip, norm)
+                if clips or config.log_gradients:
+                    self.metrics.log_value((_MODULE, f"gradients_{name}_global_norm"), norm.item(), window=1)
+                adam.step()
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """As `DQNLearner`'s, with all weights of a target network at a time."""

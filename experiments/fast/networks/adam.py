@@ -127,9 +127,8 @@ class FlatAdam:
         """Scale the gradient as RLlib clips by the global norm (utils/torch_utils.py: `clip_gradients`)."""
         self.gradient.mul_(torch.clamp(limit / torch.clamp(norm + 1e-6, min=limit), max=1.0))
 
-    @torch.no_grad()
     def step(self) -> None:
-        """torch/optim/adam.py: `_single_tensor_adam`."""
+        """Take a step as `_single_tensor_adam` (torch/optim/adam.py); call it under `torch.no_grad`."""
         group = self.optimizer.param_groups[0]
         beta1, beta2 = group["betas"]
         self._num_steps += 1
