@@ -19,7 +19,7 @@ from analysis import AnalysisError
 from analysis.questions.convergence import replicates
 from analysis.questions.labels import WORDS
 from analysis.stats import critical_batch
-from analysis.stats.gaussian_process import EXPONENTS, Cells, Curve, exponent_posterior, fit_each, reference_lr
+from analysis.stats.gaussian_process import EXPONENTS, Cells, best_of, edge, exponent_posterior, fit_each, reference_lr
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 from analysis.stats.moderated import moderated_intervals
 
@@ -126,7 +126,7 @@ def best_learning_rates(
         mine = cells.take(cells.batch == value)
         row = {batch: value, **_grid_best(mine), "num_lrs": len(mine.lr)}
         if value in fits:
-            row.update(_no_finer_than_tried(_best_of(fits[value], cells.replicated, rng), np.log10(mine.lr), row["grid_best_lr"]))
+            row.update(_no_finer_than_tried(best_of(fits[value], cells.replicated, rng), np.log10(mine.lr), row["grid_best_lr"]))
         rows.append({**row, "num_seeds": int(mine.count.max(initial=0)), "num_left_out": int(group["value"].isna().sum())})
     return pd.DataFrame(rows).astype({batch: runs[batch].dtype})
 
@@ -161,8 +161,8 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr", batch: st
     if len(batches) < 2:
         return _no_exponent(used, measure, [*reasons, "fewer than two batches have a curve over the learning rate"])
 
-    edges = {b: _edge(fit.grid, int(fit.mean.argmax())) for b, fit in fits.items()}
-    at_edge = {side: [_number(b) for b, edge in edges.items() if edge == side] for side in ("low", "high")}
+    edges = {b: edge(fit.grid, int(fit.mean.argmax())) for b, fit in fits.items()}
+    at_edge = {side: [_number(b) for b, lies in edges.items() if lies == side] for side in ("low", "high")}
     for side, values in at_edge.items():
         if values:
             reasons.append(f"the best learning rate of batch {', '.join(values)} is at the {side} edge of the grid: widen it there")
@@ -232,7 +232,7 @@ def batch_tradeoff(
     for value, group in data.groupby("batch"):
         best = _grid_best(Cells.of(_holding(group, runs)))
         lrs = sorted(group["lr"].unique())
-        row = {batch: value, "lr": best["grid_best_lr"], "at_edge": _edge(np.array(lrs), lrs.index(best["grid_best_lr"]))}
+        row = {batch: value, "lr": best["grid_best_lr"], "at_edge": edge(np.array(lrs), lrs.index(best["grid_best_lr"]))}
         mine = group[(group["lr"] == best["grid_best_lr"]) & group["value"].notna()]
         chosen.append(mine)
         at = cells.index.get_loc((value, best["grid_best_lr"])) if len(mine) else None
@@ -333,11 +333,6 @@ def _prepare(runs: pd.DataFrame, measure: str, lr: str, batch: str, need_lrs: bo
     return pd.DataFrame({"lr": columns["learning rate"], "batch": columns["batch"], "value": value, "env_steps": steps, "reached": reached})
 
 
-def _edge(grid: Array, index: int) -> str:
-    """On which edge of the grid a point lies; a single point is no grid."""
-    return "" if len(grid) < 2 else "low" if index == 0 else "high" if index == len(grid) - 1 else ""
-
-
 def _grid_best(cells: Cells) -> dict[str, object]:
     """The best of the learning rates tried in one batch, the middle one of equals; a row without a curve."""
     row: dict[str, object] = {"best_lr": np.nan, "best_lr_low": np.nan, "best_lr_high": np.nan, "low_open": False, "high_open": False}
@@ -346,26 +341,7 @@ def _grid_best(cells: Cells) -> dict[str, object]:
     equals = np.flatnonzero(np.isclose(cells.mean, cells.mean.max(), rtol=1e-12))
     index = int(equals[len(equals) // 2])
     best = float(cells.lr[index])
-    return {**row, "best_lr": best, "at_edge": _edge(cells.lr, index), "grid_best_lr": best}
-
-
-def _best_of(curve: Curve, replicated: bool, rng: np.random.Generator) -> dict[str, object]:
-    """Where the curve is highest, with the interval of the highest points of curves drawn from it."""
-    index = int(curve.mean.argmax())
-    best = {"best_lr": float(10 ** curve.grid[index]), "at_edge": _edge(curve.grid, index)}
-    if not replicated:
-        return best
-    drawn = curve.draw_highest(rng)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(curve.grid[drawn], [tail, 1 - tail])
-    low, high = min(low, curve.grid[index]), max(high, curve.grid[index])
-    return {
-        **best,
-        "best_lr_low": float(10**low),
-        "best_lr_high": float(10**high),
-        "low_open": bool((drawn == 0).mean() > tail or index == 0),
-        "high_open": bool((drawn == len(curve.grid) - 1).mean() > tail or index == len(curve.grid) - 1),
-    }
+    return {**row, "best_lr": best, "at_edge": edge(cells.lr, index), "grid_best_lr": best}
 
 
 def _no_finer_than_tried(best: dict[str, object], tried: Array, grid_best_lr: float) -> dict[str, object]:

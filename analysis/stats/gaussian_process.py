@@ -14,7 +14,7 @@ import pandas as pd
 from scipy import special
 from scipy.interpolate import CubicSpline
 
-from analysis.stats.interval import Array
+from analysis.stats.interval import CONFIDENCE, Array
 from analysis.stats.moderated import moderate
 
 # Priors of the curves. Lengths are decades of learning rate over which a curve bends; amplitudes are multiples of the spread of the
@@ -166,6 +166,30 @@ def fit_each(cells: Cells) -> dict[float, Curve]:
         means = np.stack([mean for mean, _ in fitted[b]])
         curves[b] = Curve(grids[b], weights @ means, means, np.stack([covariance for _, covariance in fitted[b]]), weights)
     return curves
+
+
+def edge(grid: Array, index: int) -> str:
+    """On which edge of the grid a point lies; a single point is no grid."""
+    return "" if len(grid) < 2 else "low" if index == 0 else "high" if index == len(grid) - 1 else ""
+
+
+def best_of(curve: Curve, replicated: bool, rng: np.random.Generator) -> dict[str, object]:
+    """Where the curve is highest, with the interval of the highest points of curves drawn from it."""
+    index = int(curve.mean.argmax())
+    best = {"best_lr": float(10 ** curve.grid[index]), "at_edge": edge(curve.grid, index)}
+    if not replicated:
+        return best
+    drawn = curve.draw_highest(rng)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(curve.grid[drawn], [tail, 1 - tail])
+    low, high = min(low, curve.grid[index]), max(high, curve.grid[index])
+    return {
+        **best,
+        "best_lr_low": float(10**low),
+        "best_lr_high": float(10**high),
+        "low_open": bool((drawn == 0).mean() > tail or index == 0),
+        "high_open": bool((drawn == len(curve.grid) - 1).mean() > tail or index == len(curve.grid) - 1),
+    }
 
 
 def exponent_posterior(cells: Cells) -> tuple[Array, Array, list[tuple[float, float, float, Array]]]:
