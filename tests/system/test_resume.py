@@ -20,6 +20,7 @@ from tests.support.driver import Driver
 from tests.support.outputs import (
     SMALL,
     TRIALS,
+    Killed,
     assert_same,
     checkpoints,
     contents,
@@ -31,7 +32,6 @@ from tests.support.outputs import (
     standing,
 )
 from tests.support.suite import PlanOf
-from tests.system.conftest import Killed
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
