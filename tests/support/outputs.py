@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import shutil
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,3 +120,19 @@ def run_id(out: Path, kind: str) -> str:
     """The id of a run of a kind."""
     with contextlib.closing(sqlite3.connect(out / "mlflow.db")) as connection:
         return str(connection.execute("SELECT run_uuid FROM tags WHERE key = 'kind' AND value = ?", [kind]).fetchone()[0])
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A study that was killed halfway.
+
+    Attributes:
+        out: Its output, for the one test that goes on with it.
+        kept: A copy that no test touches. Its study is known by its folder alone: the store knows it by another one.
+    """
+
+    out: Path
+    kept: Path
+
+    def copy(self, to: Path) -> Path:
+        return Path(shutil.copytree(self.kept, to))

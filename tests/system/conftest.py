@@ -4,14 +4,13 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.support.driver import Driver, left_of
-from tests.support.outputs import SMALL, is_halfway
+from tests.support.outputs import SMALL, Killed, is_halfway
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
@@ -36,22 +35,6 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert Driver(folder / "out", *SMALL).end() == 0
 
     return made_once(tmp_path_factory, "reference", make) / "out"
-
-
-@dataclass(frozen=True)
-class Killed:
-    """A study that was killed halfway.
-
-    Attributes:
-        out: Its output, for the one test that goes on with it.
-        kept: A copy that no test touches. Its study is known by its folder alone: the store knows it by another one.
-    """
-
-    out: Path
-    kept: Path
-
-    def copy(self, to: Path) -> Path:
-        return Path(shutil.copytree(self.kept, to))
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from tests.support.driver import Driver
 from tests.support.outputs import (
     SMALL,
     TRIALS,
+    Killed,
     assert_same,
     checkpoints,
     contents,
@@ -32,7 +33,6 @@ from tests.support.outputs import (
     standing,
 )
 from tests.support.suite import PlanOf
-from tests.system.conftest import Killed
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
