@@ -52,12 +52,13 @@ class Written:
         note = {"mlflow.note.content": f"**Question.** What about {name}?\n\nThe answer."}
         run = self.store.create_run("studies", experiment, started_ms, {**tags, **note})
         self.store.log_params(run, params or {})
-        if plan is not None:
-            texts = {
-                "plan.json": json.dumps(plan),
-                "provenance.json": json.dumps({"commit": "abc", "command": "python run.py seeds=[0,1]"}),
-            }
-            self.store.log_texts(run, texts)
+        texts = {
+            "plan.json": json.dumps(
+                plan or {"study": name, "question": "", "seeds": [0], "axes": {}, "exclusive": True, "configurations": []}
+            ),
+            "provenance.json": json.dumps({"commit": "abc", "command": "python run.py seeds=[0,1]"}),
+        }
+        self.store.log_texts(run, texts)
         self.ids[experiment] = run
         return run
 
@@ -102,7 +103,7 @@ PLAN = {
 
 
 def write_studies(written: Written) -> None:
-    """An old study without a plan; one of six planned trials, of which three finished; a long one."""
+    """A study of three trials; one of six planned trials, of which three finished; a long one."""
     old = written.study("old", "old/ppo-cartpole", START_MS, params={"space.algorithm.training.train_batch_size_per_learner": "[512, 64]"})
     for config, batch, seed, at_ms in (("b=512", 512, 0, 0), ("b=64", 64, 0, 1), ("b=512", 512, 1, 2)):
         params = {"train_batch_size_total": batch, "log10_train_batch_size_total": 1.0}
@@ -299,18 +300,6 @@ def test_trials_that_did_not_finish_are_named_by_cause(uri: str) -> None:
     assert study.incomplete["status"].tolist() == ["failed", "running", "interrupted", "missing"]
 
 
-def test_a_study_without_a_plan_is_told_from_its_runs(uri: str) -> None:
-    study = load_study("old", uri)
-    assert (study.question, study.seeds, study.axes) == ("What about old?", (0, 1), ("train_batch_size_total",))
-    assert study.paths == {"train_batch_size_total": "algorithm.training.train_batch_size_per_learner"}
-    assert study.runs["config"].tolist() == ["b=512", "b=64", "b=512", "b=64"]
-    assert study.runs["status"].tolist() == ["finished", "finished", "finished", "missing"]
-    assert study.runs["train_batch_size_total"].tolist() == [512, 64, 512, 64]
-    assert study.runs["target"].isna().all()
-    assert (study.provenance, study.points, study.command) == ({}, {}, "python experiments/run.py")
-    assert study.curves.empty and study.curves["env_steps"].dtype == np.int64
-
-
 def test_both_stores_give_the_same_frames(written: Written, server: str) -> None:
     for name in ("lr", "old"):
         embedded, served = load_study(name, uri_of(written.folder)), load_study(name, server)
@@ -380,15 +369,6 @@ def test_each_repeat_of_a_seed_is_a_row_and_of_two_runs_of_one_the_newest_counts
         "lr=1e-3 s=1 r=1."
     ]
     assert "2 configurations x 2 seeds x 2 repeats" in repr(found)
-
-
-def test_the_repeats_of_a_study_without_a_plan_are_told_from_its_runs(copied: Callable[[], Written], tmp_path: Path) -> None:
-    written = copied()
-    study = written.study("lr", "lr/ppo-cartpole", START_MS)
-    for repeat in range(2):
-        written.trial(study, "lr/ppo-cartpole", "a", 4, started_ms=START_MS + repeat, repeat=str(repeat))
-    found = load_study("lr", uri_of(tmp_path))
-    assert (found.repeats, found.runs["repeat"].tolist()) == (2, [0, 1])
 
 
 def test_the_trials_of_a_search_are_those_it_chose_with_their_lineage(copied: Callable[[], Written], tmp_path: Path) -> None:
@@ -634,12 +614,13 @@ def test_a_study_that_has_just_begun_gives_way_to_the_one_before_it(copied: Call
         load_study(begun, uri_of(tmp_path))
 
 
-def test_a_damaged_plan_is_not_taken_for_none(copied: Callable[[], Written], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "damage"), [("plan.json", "is damaged"), ("other.json", "is missing")])
+def test_a_study_whose_plan_cannot_be_read_is_refused(name: str, damage: str, copied: Callable[[], Written], tmp_path: Path) -> None:
     written = copied()
-    study = written.study("lr", "lr/ppo-cartpole", START_MS)
-    written.store.log_texts(study, {"plan.json": '{"study": '})
+    study = written.store.create_run("studies", "lr/ppo-cartpole", START_MS, {"kind": "study", "study": "lr"})
+    written.store.log_texts(study, {name: '{"study": '})
     written.trial(study, "lr/ppo-cartpole", "lr=3e-3", 0)
-    with pytest.raises(AnalysisError, match=r"plan.json .* is damaged: restore it, or delete it"):
+    with pytest.raises(AnalysisError, match=rf"plan.json of the study's run {study} {damage}: restore it, or run the study again"):
         load_study(None, uri_of(tmp_path))
 
 
