@@ -33,8 +33,6 @@ MISSING = "missing"
 _TEXTS = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
 _NAMED_AT_MOST = 12
 """Studies that an error names."""
-_OLD_NAMES = {"train_batch_size_per_learner": "train_batch_size_total", "lambda_": "lambda"}
-"""RLlib's name to the parameter's, where they differ: for studies from before plan.json."""
 _OLD_ASYNCHRONOUS, _OLD_REPLAYING = ("impala", "appo"), ("dqn", "sac")
 """The algorithms that there were before a study recorded what its own does."""
 
@@ -195,7 +193,7 @@ def load_study(
     if not trials:
         raise AnalysisError(f"No trial of {own.name} (run {own.run_id}) has started: wait for the first, or run the study again.")
     trials = sorted(trials, key=lambda trial: (trial.started_ms, trial.run_id))
-    plan = _plan(store.text(own, "plan.json"), own, trials)
+    plan = _plan(store.text(own, "plan.json"), own)
     provenance = json.loads(store.text(own, "provenance.json") or "{}")
     runs, run_of = _runs(plan, trials)
     points = store.points(own.run_id, [run_of[run_id] for run_id in runs["run_id"].dropna()], wanted)
@@ -272,33 +270,15 @@ def _near(name: str, names: Sequence[str]) -> str:
     return f"; there are: {', '.join(names[:_NAMED_AT_MOST])}{', ...' if len(names) > _NAMED_AT_MOST else ''}"
 
 
-def _plan(text: str | None, own: Run, trials: Sequence[Run]) -> dict[str, Any]:
-    """plan.json; of a study from before it, what can be told from the trials that have a run, in the order of their start."""
-    if text is not None:
-        try:
-            plan: dict[str, Any] = json.loads(text)
-        except ValueError:
-            raise AnalysisError(
-                f"plan.json of the study's run {own.run_id} is damaged: restore it, or delete it to read the trials that have a run."
-            ) from None
-        return plan
-    params = {name for trial in trials for name in trial.params} | set(_TEXTS)
-    space = [path.removeprefix("space.") for path in own.params if path.startswith("space.")]
-    leaves = {path: path.rsplit(".", 1)[-1] for path in space}
-    axes = {_OLD_NAMES.get(leaf, leaf): path for path, leaf in leaves.items()}
-    first_of: dict[str, Run] = {}
-    for trial in trials:
-        first_of.setdefault(_label(trial), trial)
-    question = own.tags.get(Tag.NOTE, "").split("\n\n")[0].removeprefix("**Question.**").strip()
-    return {
-        "study": own.tags.get(Tag.STUDY, own.name.split("/")[0]),
-        "question": question,
-        "seeds": sorted({_seed(trial) for trial in trials}),
-        "repeats": 1 + max(_repeat(trial) for trial in trials),
-        "axes": {axis: path for axis, path in axes.items() if axis in params},
-        "exclusive": own.tags.get(Tag.EXCLUSIVE) == "true",
-        "configurations": [_as_planned(trial) for trial in first_of.values()],
-    }
+def _plan(text: str | None, own: Run) -> dict[str, Any]:
+    """What was to be run, as the study recorded it."""
+    if text is None:
+        raise AnalysisError(f"plan.json of the study's run {own.run_id} is missing: restore it, or run the study again.")
+    try:
+        plan: dict[str, Any] = json.loads(text)
+    except ValueError:
+        raise AnalysisError(f"plan.json of the study's run {own.run_id} is damaged: restore it, or run the study again.") from None
+    return plan
 
 
 def _facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> dict[str, dict[str, Any]]:

@@ -85,18 +85,6 @@ def test_trials_that_did_not_finish_are_named_by_cause(uri: str) -> None:
     assert study.incomplete["status"].tolist() == ["failed", "running", "interrupted", "missing"]
 
 
-def test_a_study_without_a_plan_is_told_from_its_runs(uri: str) -> None:
-    study = load_study("old", uri)
-    assert (study.question, study.seeds, study.axes) == ("What about old?", (0, 1), ("train_batch_size_total",))
-    assert study.paths == {"train_batch_size_total": "algorithm.training.train_batch_size_per_learner"}
-    assert study.runs["config"].tolist() == ["b=512", "b=64", "b=512", "b=64"]
-    assert study.runs["status"].tolist() == ["finished", "finished", "finished", "missing"]
-    assert study.runs["train_batch_size_total"].tolist() == [512, 64, 512, 64]
-    assert study.runs["target"].isna().all()
-    assert (study.provenance, study.points, study.command) == ({}, {}, "python experiments/run.py")
-    assert study.curves.empty and study.curves["env_steps"].dtype == np.int64
-
-
 def test_both_stores_give_the_same_frames(written: Written, server: str) -> None:
     for name in ("lr", "old"):
         embedded, served = load_study(name, uri_of(written.folder)), load_study(name, server)
@@ -166,15 +154,6 @@ def test_each_repeat_of_a_seed_is_a_row_and_of_two_runs_of_one_the_newest_counts
         "lr=1e-3 s=1 r=1."
     ]
     assert "2 configurations x 2 seeds x 2 repeats" in repr(found)
-
-
-def test_the_repeats_of_a_study_without_a_plan_are_told_from_its_runs(copied: Callable[[], Written], tmp_path: Path) -> None:
-    written = copied()
-    study = written.study("lr", "lr/ppo-cartpole", START_MS)
-    for repeat in range(2):
-        written.trial(study, "lr/ppo-cartpole", "a", 4, started_ms=START_MS + repeat, repeat=str(repeat))
-    found = load_study("lr", uri_of(tmp_path))
-    assert (found.repeats, found.runs["repeat"].tolist()) == (2, [0, 1])
 
 
 def test_the_trials_of_a_search_are_those_it_chose_with_their_lineage(copied: Callable[[], Written], tmp_path: Path) -> None:

@@ -53,13 +53,14 @@ def test_a_study_that_has_just_begun_gives_way_to_the_one_before_it(copied: Call
         load_study(begun, uri_of(tmp_path))
 
 
-def test_a_damaged_plan_is_not_taken_for_none(copied: Callable[[], Written], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "damage"), [("plan.json", "is damaged"), ("other.json", "is missing")])
+def test_a_study_whose_plan_cannot_be_read_is_refused(name: str, damage: str, copied: Callable[[], Written], tmp_path: Path) -> None:
     written = copied()
-    study = written.study("lr", "lr/ppo-cartpole", START_MS)
-    written.store.log_texts(study, {"plan.json": '{"study": '})
-    written.trial(study, "lr/ppo-cartpole", "lr=3e-3", 0)
-    with pytest.raises(AnalysisError, match=r"plan.json .* is damaged: restore it, or delete it"):
-        load_study(None, uri_of(tmp_path))
+    study = written.store.create_run("studies", "lr/ppo-cartpole", START_MS, {"kind": "study", "study": "lr"})
+    written.store.log_texts(study, {name: '{"study": '})
+    written.trial(study, "lr/ppo-cartpole", "a", 0)
+    with pytest.raises(AnalysisError, match=rf"plan.json of the study's run {study} {damage}: restore it, or run the study again"):
+        load_study("lr", uri_of(tmp_path))
 
 
 def test_a_store_of_a_newer_mlflow_is_refused(blank: Path, tmp_path: Path) -> None:

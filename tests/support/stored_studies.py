@@ -30,12 +30,12 @@ class Written:
         note = {"mlflow.note.content": f"**Question.** What about {name}?\n\nThe answer."}
         run = self.store.create_run("studies", experiment, started_ms, {**tags, **note})
         self.store.log_params(run, params or {})
-        if plan is not None:
-            texts = {
-                "plan.json": json.dumps(plan),
-                "provenance.json": json.dumps({"commit": "abc", "command": "python run.py seeds=[0,1]"}),
-            }
-            self.store.log_texts(run, texts)
+        nothing = {"study": name, "question": "", "seeds": [0], "axes": {}, "exclusive": True, "configurations": []}
+        texts = {
+            "plan.json": json.dumps(plan or nothing),
+            "provenance.json": json.dumps({"commit": "abc", "command": "python run.py seeds=[0,1]"}),
+        }
+        self.store.log_texts(run, texts)
         self.ids[experiment] = run
         return run
 
@@ -80,7 +80,7 @@ PLAN = {
 
 
 def write_studies(written: Written) -> None:
-    """An old study without a plan; one of six planned trials, of which three finished; a long one."""
+    """A study of three trials; one of six planned trials, of which three finished; a long one."""
     old = written.study("old", "old/ppo-cartpole", START_MS, params={"space.algorithm.training.train_batch_size_per_learner": "[512, 64]"})
     for config, batch, seed, at_ms in (("b=512", 512, 0, 0), ("b=64", 64, 0, 1), ("b=512", 512, 1, 2)):
         params = {"train_batch_size_total": batch, "log10_train_batch_size_total": 1.0}
