@@ -21,8 +21,7 @@ from analysis.document.command_line import settings_of
 from analysis.load import Study, load_study
 from analysis.questions import scaling_laws
 from analysis.questions.convergence import conclusive, is_measured
-from analysis.stats.interval import Interval
-from analysis.stats.seeds import CONFIDENCE
+from analysis.stats.interval import CONFIDENCE, Interval
 from experiments.metrics import TIME_PARTS
 
 USAGE = (

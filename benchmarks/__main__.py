@@ -4,43 +4,44 @@ import argparse
 import importlib
 from pathlib import Path
 
-from benchmarks.harness import DOCS, end_what_was_started, finish, forget_loads
+from benchmarks.support.harness import DOCS, end_what_was_started, finish, forget_loads
 
-NAMES = (
-    "first_report",
-    "resume",
-    "tracking_cost",
-    "safety_cost",
-    "driver_memory",
-    "study_vs_stock",
-    "fast",
-    "fast_memory",
-    "reuse",
-    "study_fast",
-    "throughput",
-    "search",
-    "loading",
-    "report",
-    "calibration",
-    "laws_calibration",
-    "parity_sb3",
-)
+MODULES = {
+    "first_report": "studies.first_report",
+    "resume": "studies.resume",
+    "tracking_cost": "studies.tracking_cost",
+    "safety_cost": "studies.safety_cost",
+    "driver_memory": "studies.driver_memory",
+    "study_vs_stock": "studies.study_vs_stock",
+    "fast": "fast.speed",
+    "fast_memory": "fast.memory",
+    "reuse": "studies.reuse",
+    "study_fast": "studies.study_fast",
+    "throughput": "studies.throughput",
+    "search": "search.replay",
+    "loading": "analysis.loading",
+    "report": "analysis.report_time",
+    "calibration": "calibration.seeds",
+    "laws_calibration": "calibration.scaling_laws",
+    "parity_sb3": "studies.parity_sb3",
+}
+"""Name of a benchmark, and of its page, to its module."""
 
 
 def main() -> None:
     """All benchmarks, or those that are named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NAMES)}; all of them by default")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(MODULES)}; all of them by default")
     parser.add_argument(
         "--quick", action="store_true", help="tiny sizes: shows that it works, not how fast; writes no page unless --out says where"
     )
     parser.add_argument("--out", type=Path, help=f"folder for the pages, {DOCS} by default")
     arguments = parser.parse_args()
-    if unknown := sorted(set(arguments.names) - set(NAMES)):
-        parser.error(f"there is no benchmark {unknown[0]!r}; there are: {', '.join(NAMES)}")
+    if unknown := sorted(set(arguments.names) - set(MODULES)):
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are: {', '.join(MODULES)}")
     end_what_was_started()
-    for name in arguments.names or NAMES:
-        module = importlib.import_module(f"benchmarks.{name}")
+    for name in arguments.names or MODULES:
+        module = importlib.import_module(f"benchmarks.{MODULES[name]}")
         forget_loads()
         finish(module.measure(arguments.quick), arguments.quick, arguments.out)
 

@@ -5,36 +5,24 @@ python experiments/autotune.py algorithm=ppo env=cartpole minutes=3 [name=...] [
 
 import json
 import logging
-import math
-import os
 import re
 import signal
-import socket
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import geometric_mean
-from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.compose import CONF, check_choices, composer, refuse
-from experiments.config.errors import ConfigurationError, reason_of
+from experiments.config.errors import ConfigurationError
+from experiments.config.fields import NAME
 from experiments.config.output_dir import check_writable
-from experiments.config.schema import NAME, parse
-from experiments.search.contest import Bounds, Ratio, Setting, contest, neighbours, ratio, rounds
-
-if TYPE_CHECKING:  # Ray is imported once the command line is known to be good: it takes seconds
-    from experiments.config.trial_config import TrialConfig
-    from experiments.planning.plan import Configuration
-    from experiments.planning.resources import Cluster
+from experiments.config.schema import parse
+from experiments.study.hardware_profile import profile, profile_path
 
 HELP = """\
 Finds the runner, environment and vectorisation setting with the highest throughput on this machine or cluster, and writes it as a
@@ -58,15 +46,6 @@ Exit codes: 0 a profile was written. 2 refused: nothing was started. 130 SIGINT,
 
 LEAST_MINUTES = 0.5
 """Ray's start, two settings and a comparison take half of it."""
-BLOCK_S = 0.5
-MOST_ROUNDS = 8
-MOST_RETRIES = 2
-"""Of a challenger that seemed faster and was not told apart, each with twice the rounds, when nothing else is left to try."""
-CONFIRMATION_ROUNDS = 24
-CONFIRMATION_SHARE = 0.3
-"""Of the time, kept for the winner against the start."""
-WARM_UP_S = 0.5
-MARK = "# Written by experiments/autotune.py"
 _OWN = ("minutes", "name", "max_total_envs")
 
 
@@ -136,20 +115,6 @@ def order(arguments: Sequence[str]) -> Order:
     return Order(minutes, name, int(own.get("max_total_envs", "64")), tuple(others))
 
 
-def profile_path(name: str) -> Path:
-    """Where a profile goes.
-
-    Raises:
-        ConfigurationError: A profile of that name is there, and autotune has not written it.
-    """
-    path = CONF / "hardware" / f"{name}.yaml"
-    if path.exists() and not path.read_text().startswith(MARK):
-        raise ConfigurationError(f"name={name}: {path} is there, and was not written by autotune. Choose another name.")
-    if not os.access(path.parent, os.W_OK):
-        raise ConfigurationError(f"{path.parent} cannot be written, so there would be no profile.")
-    return path
-
-
 def autotune(arguments: Sequence[str]) -> int:
     """Tune, and write the profile; the exit code.
 
@@ -169,26 +134,25 @@ def autotune(arguments: Sequence[str]) -> int:
     output_dir = Path(suite.output_dir).expanduser().absolute()
     check_writable(output_dir)
 
-    import ray
+    import ray  # now that the command line is known to be good: it takes seconds
 
     from experiments.study import progress
     from experiments.study.driver import cluster_of, quiet, start_ray
+    from experiments.study.tuning import Tuner
 
     quiet()
     console = progress.console()
-    hardware = suite.hardware
+    deadline = start + 60 * given.minutes
     try:
-        cluster = cluster_of(hardware)
-        tuner = _Tuner(
-            composed, cluster, given.max_total_envs, start + 60 * given.minutes, lambda line: console.print(line, highlight=False)
-        )
+        cluster = cluster_of(suite.hardware)
+        tuner = Tuner(suite, composed, cluster, given.max_total_envs, deadline, lambda line: console.print(line, highlight=False))
         if not ray.is_initialized():
             start_ray(tuner.hardware_for_ray())
         outcome = tuner.run()
     finally:
         ray.shutdown()
-    text = profile(name, outcome, cluster, suite.algorithm["name"], suite.env.name, hardware.name, tuner.num_cpus_needed(outcome.chosen))
-    path.write_text(text)
+    num_cpus, algorithm = tuner.num_cpus_needed(outcome.chosen), suite.algorithm["name"]
+    path.write_text(profile(name, outcome, cluster, algorithm, suite.env.name, suite.hardware.name, num_cpus))
     record = output_dir / "autotune" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     record.parent.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(asdict(outcome), indent=1))
@@ -197,254 +161,6 @@ def autotune(arguments: Sequence[str]) -> int:
     console.print(f"profile     {path}: python experiments/run.py hardware={name}", highlight=False, soft_wrap=True)
     console.print(f"record      {record}", highlight=False, soft_wrap=True)
     return 0
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A challenger, and how it did against the fastest by then."""
-
-    setting: Setting
-    against: Setting
-    ratio: Ratio | None
-    failure: str = ""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a search came to.
-
-    Attributes:
-        start: What it started from.
-        winner: What the search found.
-        confirmation: Winner against start, both built anew; None if nothing beat the start.
-        start_speed: Env steps/s of the start, geometric mean over the confirmation's rounds; of the search's, if there is none.
-        tried: Every challenger, in order.
-        seconds: How long it took.
-    """
-
-    start: Setting
-    winner: Setting
-    confirmation: Ratio | None
-    start_speed: float
-    tried: tuple[Tried, ...] = field(default=())
-    seconds: float = 0.0
-
-    @property
-    def chosen(self) -> Setting:
-        """What the profile holds: the winner if it is confirmed, else the start."""
-        return self.winner if self.confirmation is not None and self.confirmation.low > 1 else self.start
-
-    def lines(self) -> list[str]:
-        """For the terminal."""
-        tried = f"{len(self.tried)} settings were tried in {self.seconds:.0f} s"
-        found = [f"start       {self.start}: {self.start_speed:,.0f} env steps/s"]
-        if self.chosen != self.start:
-            found.append(f"fastest     {self.winner}: {self.confirmation} the start ({self._rounds()}, 95% interval); {tried}")
-        elif self.confirmation is not None:
-            found.append(
-                f"fastest     the start: nothing better was found. {self.winner} won the search, but was {self.confirmation} the start"
-            )
-            found[-1] += f" when measured anew ({self._rounds()}, 95% interval); {tried}"
-        else:
-            found.append(f"fastest     the start: nothing better was found; {tried}")
-        return found
-
-    def _rounds(self) -> str:
-        return f"{self.confirmation.num_rounds} rounds" if self.confirmation else ""
-
-
-class _Contender:
-    """A setting with its algorithm, ready to be measured."""
-
-    def __init__(self, trial: "TrialConfig") -> None:
-        from experiments.rllib import runner_pool
-        from experiments.rllib.building import build_algorithm_config
-
-        runner_pool.use()
-        config = build_algorithm_config(trial)
-        self._algorithm = config.algo_class(config=config)
-        start = time.perf_counter()
-        batches, learned = 0, False
-        while batches < 2 or not learned or time.perf_counter() - start < WARM_UP_S:
-            learned = bool(self._train().get("learners"))
-            batches += 1
-            if time.perf_counter() - start > 60:
-                raise TimeoutError("no two training batches in 60 s")
-
-    def _train(self) -> Mapping[str, Any]:
-        result: Mapping[str, Any] = self._algorithm.train()
-        self.env_steps = int(result["env_runners"]["num_env_steps_sampled_lifetime"])
-        return result
-
-    def speed(self) -> float:
-        """Env steps per second of a block."""
-        self._train()  # what was sampled while another was measured does not count
-        before, start = self.env_steps, time.perf_counter()
-        while time.perf_counter() - start < BLOCK_S:
-            self._train()
-        return (self.env_steps - before) / (time.perf_counter() - start)
-
-    def stop(self) -> None:
-        """Stop it; a failure to is nobody's loss any more."""
-        with suppress(Exception):
-            self._algorithm.cleanup()
-
-
-class _Tuner:
-    """The search."""
-
-    def __init__(
-        self, composed: Mapping[str, Any], cluster: "Cluster", max_total_envs: int, deadline: float, say: Callable[[str], None]
-    ) -> None:
-        """Check what is to be tuned.
-
-        Args:
-            composed: The configuration.
-            cluster: What there is.
-            max_total_envs: Most environments of a trial.
-            deadline: On the monotonic clock.
-            say: Takes a line for the terminal.
-        """
-        from experiments.planning.plan import make_plan
-        from experiments.rllib.building import has_vector_entry_point, is_asynchronous
-
-        self._composed, self._cluster, self._deadline, self._say = composed, cluster, deadline, say
-        self._began = time.monotonic()
-        first = make_plan(lambda _: composed, cluster).configurations[0]
-        layout, env = first.layout, first.suite.env
-        self.start = Setting(layout.num_env_runners, layout.num_envs_per_env_runner, env.vectorize_mode)
-        modes = ("sync", "async", *(["vector_entry_point"] if has_vector_entry_point(env) else []))
-        if env.backend != "gymnasium":
-            modes = (env.vectorize_mode,)
-        asynchronous = is_asynchronous(first.suite.algorithm)
-        # Beyond the cores there is something to gain where environments wait.
-        most = int(cluster.num_cpus) - 1 if first.suite.hardware.address else 4 * int(cluster.num_cpus)
-        self._bounds = Bounds(int(asynchronous), max(int(asynchronous), most), max(max_total_envs, self.start.total_envs), modes)
-        self._tried: list[Tried] = []
-        self._speeds: dict[Setting, list[float]] = {}
-
-    def hardware_for_ray(self) -> Any:
-        """The machine with as many logical CPUs as the largest setting takes."""
-        return replace(parse(self._composed).hardware, num_cpus=self._bounds.most_runners + 2 + int(self._cluster.num_cpus))
-
-    def num_cpus_needed(self, setting: Setting) -> int | None:
-        """Logical CPUs that a profile has to declare for a setting; None if the machine has them."""
-        needed = int(self._configuration(setting).request.required_resources.get("CPU", 0))
-        return None if needed <= self._cluster.num_cpus or parse(self._composed).hardware.address else needed
-
-    def _configuration(self, setting: Setting) -> "Configuration":
-        """A setting, ready to run, however many CPUs it takes."""
-        from experiments.planning.plan import make_plan
-        from experiments.planning.resources import Cluster, Node
-
-        hardware = {
-            **self._composed["hardware"],
-            "num_env_runners": setting.num_env_runners,
-            "num_envs_per_env_runner": setting.num_envs_per_env_runner,
-            "vectorize_mode": setting.vectorize_mode,
-        }
-        algorithm = dict(self._composed["algorithm"])
-        algorithm["env_runners"] = {**algorithm["env_runners"], "num_env_runners": None, "num_envs_per_env_runner": None}
-        composed = {**self._composed, "hardware": hardware, "algorithm": algorithm}
-        return make_plan(lambda _: composed, Cluster((Node(10_000, self._cluster.num_gpus),))).configurations[0]
-
-    def _contender(self, setting: Setting) -> _Contender:
-        return _Contender(self._configuration(setting).trial(seed=0))
-
-    def _measure(self, setting: Setting, contender: _Contender) -> Callable[[], float]:
-        def speed() -> float:
-            found = contender.speed()
-            self._speeds.setdefault(setting, []).append(found)
-            return found
-
-        return speed
-
-    def run(self) -> Outcome:
-        """Search, then measure the winner against the start anew."""
-        search_until = self._deadline - CONFIRMATION_SHARE * (self._deadline - self._began)
-        best, holder = self.start, self._contender(self.start)
-        with ExitStack() as stack:
-            stack.callback(lambda: holder.stop())
-            while (following := self._next(best)) is not None and time.monotonic() < search_until:
-                challenger, most_rounds = following
-                try:
-                    contender = self._contender(challenger)
-                except Exception as error:  # noqa: BLE001  # whatever an environment or RLlib raises: this one cannot be used
-                    self._add(Tried(challenger, best, None, reason_of(error)))
-                    continue
-                found = contest(
-                    self._measure(best, holder),
-                    self._measure(challenger, contender),
-                    most_rounds,
-                    lambda: time.monotonic() < search_until,
-                )
-                self._add(Tried(challenger, best, found))
-                if found.low > 1:
-                    best, holder, contender = challenger, contender, holder
-                contender.stop()
-        confirmation = self._confirm(best) if best != self.start else None
-        return Outcome(self.start, best, confirmation, self._start_speed, tuple(self._tried), time.monotonic() - self._began)
-
-    def _confirm(self, best: Setting) -> Ratio:
-        self._speeds.clear()
-        with ExitStack() as stack:
-
-            def speed_of(setting: Setting) -> Callable[[], float]:
-                contender = self._contender(setting)
-                stack.callback(contender.stop)
-                return self._measure(setting, contender)
-
-            # However many rounds there is time for, and one look at their end.
-            start, winner = speed_of(self.start), speed_of(best)
-            return ratio(rounds(start, winner, CONFIRMATION_ROUNDS, lambda: time.monotonic() < self._deadline, lambda logs: False))
-
-    @property
-    def _start_speed(self) -> float:
-        speeds = self._speeds.get(self.start, [])
-        return geometric_mean(speeds) if speeds else math.nan
-
-    def _next(self, best: Setting) -> tuple[Setting, int] | None:
-        """What to try next, and in how many rounds at most."""
-        times = Counter(t.setting for t in self._tried)
-        for setting in neighbours(best, self._bounds):
-            if setting != self.start and not times[setting]:
-                return setting, MOST_ROUNDS
-        undecided = {t.setting: t.ratio.estimate for t in self._tried if t.ratio is not None and t.ratio.low <= 1 < t.ratio.estimate}
-        left = [s for s in undecided if s != best and times[s] <= MOST_RETRIES]
-        if not left:
-            return None
-        likeliest = max(left, key=lambda s: undecided[s])
-        return likeliest, MOST_ROUNDS * 2 ** times[likeliest]
-
-    def _add(self, tried: Tried) -> None:
-        self._tried.append(tried)
-        if tried.ratio is None:
-            self._say(f"{tried.setting}: cannot be used: {tried.failure}")
-            return
-        verdict = "faster" if tried.ratio.low > 1 else "slower" if tried.ratio.high < 1 else "not told apart"
-        self._say(f"{tried.setting}: {tried.ratio} {tried.against} ({tried.ratio.num_rounds} rounds): {verdict}")
-
-
-def profile(name: str, outcome: Outcome, cluster: "Cluster", algorithm: str, env: str, hardware: str, num_cpus: int | None) -> str:
-    """A hardware profile, as conf/hardware holds it."""
-    chosen = outcome.chosen
-    if chosen != outcome.start and outcome.confirmation is not None:
-        found = f"{outcome.confirmation} hardware={hardware} ({outcome.confirmation.num_rounds} rounds, 95% interval)"
-    else:
-        found = f"nothing faster than hardware={hardware} was found"
-    lines = [
-        f"{MARK} on {datetime.now(UTC):%Y-%m-%d}, host {socket.gethostname()}: {cluster}.",
-        f"# For {algorithm} on {env}, a trial at a time: {found}.",
-        f"# {len(outcome.tried)} settings were tried in {outcome.seconds:.0f} s.",
-        f"#   python experiments/run.py hardware={name} algorithm={algorithm} env={env}",
-        f"defaults: [{hardware}]",
-        f"name: {name}",
-        *([f"num_cpus: {num_cpus} # logical: more processes than cores, since most of them wait"] if num_cpus else []),
-        f"num_env_runners: {chosen.num_env_runners}",
-        f"num_envs_per_env_runner: {chosen.num_envs_per_env_runner}",
-        f"vectorize_mode: {chosen.vectorize_mode}",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -17,10 +17,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )  # Ray's workers find tiny_envs
 
 from experiments.config.compose import check_axes_are_free, composer, split_space  # noqa: E402
-from experiments.config.schema import HardwareSettings  # noqa: E402
-from experiments.planning.plan import Plan  # noqa: E402
+from experiments.config.schema import HardwareSettings, parse  # noqa: E402
+from experiments.planning.plan import Plan, plan_study  # noqa: E402
 from experiments.planning.resources import Cluster, Node  # noqa: E402
-from experiments.planning.search_plan import plan_study  # noqa: E402
 from tests.support.commands import run_here  # noqa: E402
 from tests.support.suite import PlanOf, RunSuite  # noqa: E402
 
@@ -35,7 +34,7 @@ def plan_of() -> PlanOf:
         with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
             compose = composer(hydra.compose("config", overrides=split_space(overrides)[0]), overrides)
             check_axes_are_free(compose({}), overrides)
-            return plan_study(compose, cluster or Cluster((Node(2, 0),)))
+            return plan_study(parse(compose({})), compose, cluster or Cluster((Node(2, 0),)))
 
     return plan
 

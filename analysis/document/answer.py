@@ -12,7 +12,7 @@ from analysis.document.repeats import sameness
 from analysis.questions.convergence import MEASURES, concluding, is_measured, replicates, summarise
 from analysis.questions.decision import Decision, decide
 from analysis.questions.labels import code, named, trials_named, with_interval
-from analysis.stats.seeds import share_interval
+from analysis.stats.shares import share_interval
 
 FEW_SEEDS = 5
 """Below it a report warns (Colas et al. 2018, arXiv 1806.08295; Henderson et al. 2017, arXiv 1709.06560)."""

@@ -124,11 +124,11 @@ def lr_and_batch(part: Part) -> Section:
 def _tradeoff(found: learning_rate_batch.Tradeoff) -> Axes:
     return batch_tradeoff.plot(
         found.batches,
-        found.smin,
-        found.emin,
-        found.critical_batch,
-        found.critical_batch_low,
-        found.critical_batch_high,
+        found.smin.estimate,
+        found.emin.estimate,
+        found.critical_batch.estimate,
+        found.critical_batch.low,
+        found.critical_batch.high,
         no_fit=found.sentence,
     )
 

@@ -1,5 +1,7 @@
 """The sections on speed: throughput, how it scales, where the time goes, the health of the trials."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pandas as pd
 
@@ -88,7 +90,7 @@ def _marks(fit: scaling_laws.ScalingFit) -> pd.DataFrame:
     """Where the curve's knee and peak are."""
     places = []
     for kind in ("knee", "peak"):
-        num, low, high = (getattr(fit, f"{kind}{end}") for end in ("", "_low", "_high"))
+        num, low, high = astuple(getattr(fit, kind))
         speed = float(fit.predict([num])["env_steps_per_s"].iloc[0]) if np.isfinite(num) else np.nan
         places.append({"kind": kind, "num": num, "num_low": low, "num_high": high, "env_steps_per_s": speed})
     return pd.DataFrame(places)

@@ -13,20 +13,12 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from analysis.stats.seeds import (
-    TRIM,
-    UNBOUNDED,
-    Array,
-    Statistic,
-    holm,
-    moderated_intervals,
-    optimality_gap,
-    p_values,
-    paired_differences,
-    probability_of_improvement,
-    share_interval,
-    stratified_bootstrap,
-)
+from analysis.stats.aggregates import TRIM, Statistic, optimality_gap
+from analysis.stats.bootstrap import stratified_bootstrap
+from analysis.stats.comparisons import holm, p_values, probability_of_improvement
+from analysis.stats.interval import Array
+from analysis.stats.moderated import UNBOUNDED, moderated_intervals, paired_differences
+from analysis.stats.shares import share_interval
 
 MEASURES: dict[str, Statistic] = {
     "score": "iqm",
@@ -255,7 +247,7 @@ def pairwise(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
                     "difference_low": found.low[k],
                     "difference_high": found.high[k],
                     "p": p[k],
-                    **{f"probability_of_improvement{end}": value for end, value in zip(("", "_low", "_high"), better, strict=True)},
+                    **better.columns("probability_of_improvement"),
                     "num_seeds": int(found.num_seeds[k]),
                 }
             )
@@ -344,7 +336,7 @@ def over_environments(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Ge
             continue
         row: dict[str, Any] = {"setting": name}
         for measure, statistic in _aggregates(np.array([len(s) for s in strata])).items():
-            row |= dict(zip((measure, f"{measure}_low", f"{measure}_high"), stratified_bootstrap(strata, statistic, rng), strict=True))
+            row |= stratified_bootstrap(strata, statistic, rng).columns(measure)
         rows.append({**row, "num_envs": len(strata), "num_seeds": min(map(len, strata))})
     return pd.DataFrame(rows)
 

@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.questions.convergence import SMALLER_IS_BETTER, by_seed, conclusive, is_measured, replicates, summarise
-from analysis.stats.seeds import CONFIDENCE, leaders, paired_differences, seeds_needed
+from analysis.stats.comparisons import leaders, seeds_needed
+from analysis.stats.interval import CONFIDENCE
+from analysis.stats.moderated import paired_differences
 
 
 @dataclass(frozen=True)

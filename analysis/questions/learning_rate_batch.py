@@ -2,7 +2,7 @@
 
 Curves of a measure against the learning rate are described by a Gaussian process in log10(learning rate), not by a parabola: measured
 curves rise slowly, are flat on top where the score saturates, and fall off a cliff where training diverges. Parabolas and cubics
-through such curves gave intervals that were too narrow (`benchmarks/calibration_scaling.py` measures the coverage).
+through such curves gave intervals that were too narrow (`benchmarks/calibration/learning_rate_batch.py` measures the coverage).
 
 Larger is better within this module: env steps to target enter as minus their log10. A run that never reached the target counts at
 its budget; a run that diverged (failed on a non-finite value) counts as the worst value of the study; other runs without a value
@@ -10,19 +10,18 @@ its budget; a run that diverged (failed on a non-finite value) counts as the wor
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from scipy import special
-from scipy.interpolate import CubicSpline
 
 from analysis import AnalysisError
 from analysis.questions.convergence import replicates
 from analysis.questions.labels import WORDS
-from analysis.stats.seeds import CONFIDENCE, Array, moderated_intervals
+from analysis.stats import critical_batch
+from analysis.stats.gaussian_process import EXPONENTS, Cells, Curve, exponent_posterior, fit_each, reference_lr
+from analysis.stats.interval import CONFIDENCE, Array, Interval
+from analysis.stats.moderated import moderated_intervals
 
 RULES: Mapping[str, float] = {"constant": 0.0, "square root": 0.5, "linear": 1.0}
 """Exponents of the rules by which people scale the learning rate with the batch (Krizhevsky 2014; Malladi et al. 2205.10287; Goyal et
@@ -30,30 +29,17 @@ al. 1706.02677)."""
 
 MEASURES = ("auc", "score", "env_steps_to_target")
 
-# Priors of the curves. Lengths are decades of learning rate over which a curve bends; amplitudes are multiples of the spread of the
-# measured means. Chosen, together with the prior seeds below, by the coverage found in simulation.
-_LENGTHS_DECADES = (0.5, 0.8, 1.3, 2.0)
-_AMPLITUDES = (0.5, 1.0, 2.0)
-# How much a batch's curve may differ from the common one, as a share of its amplitude. Without this, intervals of the exponent cover as
-# seldom as 40% when the curves' shapes differ a little between batches; with it they are wide where the shapes do differ.
-_DEVIATIONS = (0.01, 0.02, 0.05, 0.2, 0.5)
-_EXPONENTS: Array = np.linspace(-1.5, 2.5, 33)
-# A variance of 3 seeds is too uncertain to weigh by: each is averaged with those at nearby learning rates in all batches (divergence is a
-# matter of the learning rate), which weigh as that many more seeds.
-_PRIOR_SEEDS = 2
-_NOISE_DECADES = 0.4
-_NOISE_FLOOR = 0.02
-# Without replicates the noise is unknown: the shares of the spread's square that it may have.
-_NOISE_OF_SINGLE_SEEDS = (0.02, 0.1, 0.4)
-_FINE_POINTS = 81
-_NUM_DRAWS = 4000
-
 
 @dataclass(frozen=True)
 class Exponent:
     """The exponent p of best learning rate ~ batch^p.
 
     Attributes:
+        num_batches: Batches in the fit.
+        num_seeds: The largest number of seeds that one point of the fit rests on.
+        measure: What "best" was judged by.
+        reasons: What weakens the answer, each a clause.
+        sentence: The answer for a report.
         estimate: The posterior median; NaN if there is nothing to estimate from.
         low: Lower end of the 95% interval; NaN without an interval.
         high: Upper end.
@@ -63,28 +49,23 @@ class Exponent:
         reference_batch: Geometric mean of the batches, env steps.
         reference_lr: Best learning rate at the reference batch under the common curve: the line to draw is
             reference_lr * (batch / reference_batch) ** estimate.
-        num_batches: Batches in the fit.
-        num_seeds: The largest number of seeds that one point of the fit rests on.
-        measure: What "best" was judged by.
         can_tell: At least one rule is rejected, from at least three batches whose best learning rates are not all at one edge.
-        reasons: What weakens the answer, each a clause.
-        sentence: The answer for a report.
     """
 
-    estimate: float
-    low: float
-    high: float
-    low_open: bool
-    high_open: bool
-    rejected: Mapping[str, bool]
-    reference_batch: float
-    reference_lr: float
     num_batches: int
     num_seeds: int
     measure: str
-    can_tell: bool
     reasons: tuple[str, ...]
     sentence: str
+    estimate: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    low_open: bool = False
+    high_open: bool = False
+    rejected: Mapping[str, bool] = field(default_factory=lambda: dict.fromkeys(RULES, False))
+    reference_batch: float = np.nan
+    reference_lr: float = np.nan
+    can_tell: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,30 +76,18 @@ class Tradeoff:
         batches: A row a batch, ascending: the batch, `lr` (the best of the grid), `at_edge`, `env_steps_to_target` and
             `updates_to_target`, each with _low and _high (as `convergence.summarise` has them: runs that never reach count at their
             budget), `num_seeds`, `num_reached`, `num_left_out`.
-        emin: Env steps to target as the batch goes to zero; NaN without a fit, as all below.
-        emin_low: Lower end of the 95% interval; so below.
-        emin_high: Upper end.
+        emin: Env steps to target as the batch goes to zero, with a 95% interval as those below; all NaN without a fit.
         smin: Updates to target as the batch goes to infinity.
-        smin_low: Lower end.
-        smin_high: Upper end.
         critical_batch: emin / smin, env steps: there a run takes twice emin env steps and twice smin updates.
-        critical_batch_low: Lower end.
-        critical_batch_high: Upper end.
         can_tell: The interval is narrower than the range of batches, or lies beyond it on one side.
         reasons: What weakens the answer, each a clause.
         sentence: The answer for a report.
     """
 
     batches: pd.DataFrame
-    emin: float
-    emin_low: float
-    emin_high: float
-    smin: float
-    smin_low: float
-    smin_high: float
-    critical_batch: float
-    critical_batch_low: float
-    critical_batch_high: float
+    emin: Interval
+    smin: Interval
+    critical_batch: Interval
     can_tell: bool
     reasons: tuple[str, ...]
     sentence: str
@@ -150,8 +119,8 @@ def best_learning_rates(
         AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
     """
     data = _prepare(runs, measure, lr, batch)
-    cells = _cells(data)
-    fits = _fit_each(cells)
+    cells = Cells.of(data)
+    fits = fit_each(cells)
     rows = []
     for value, group in data.groupby("batch"):
         mine = cells.take(cells.batch == value)
@@ -181,8 +150,8 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr", batch: st
     Raises:
         AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
     """
-    cells = _cells(_prepare(runs, measure, lr, batch))
-    fits = _fit_each(cells)
+    cells = Cells.of(_prepare(runs, measure, lr, batch))
+    fits = fit_each(cells)
     used = cells.take(np.isin(cells.batch, list(fits)))
     batches = np.unique(used.batch)
     if cells.spread == 0:
@@ -200,11 +169,11 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr", batch: st
     if len(batches) == 2:
         reasons.append("two batches give an exponent but cannot show that a power law holds")
 
-    fine, weights, evidence = _exponent_posterior(used)
+    fine, weights, evidence = exponent_posterior(used)
     cumulative = np.cumsum(weights)
     tail = (1 - CONFIDENCE) / 2
     low, estimate, high = (float(v) for v in np.interp([tail, 0.5, 1 - tail], cumulative, fine))
-    low_open, high_open = bool(low < _EXPONENTS[0] + 0.1), bool(high > _EXPONENTS[-1] - 0.1)
+    low_open, high_open = bool(low < EXPONENTS[0] + 0.1), bool(high > EXPONENTS[-1] - 0.1)
     same_edge = any(len(values) == len(batches) for values in at_edge.values())
     if not used.replicated:
         reasons.append("one seed gives no interval")
@@ -221,7 +190,7 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr", batch: st
         high_open=high_open,
         rejected=rejected,
         reference_batch=reference,
-        reference_lr=_reference_lr(used, estimate, evidence, reference),
+        reference_lr=reference_lr(used, estimate, evidence, reference),
         num_batches=len(batches),
         num_seeds=int(used.count.max()),
         measure=measure,
@@ -261,7 +230,7 @@ def batch_tradeoff(
     steps = moderated_intervals(cells.to_numpy(float), bounds=(0.0, longest))
     rows, chosen = [], []
     for value, group in data.groupby("batch"):
-        best = _grid_best(_cells(_holding(group, runs)))
+        best = _grid_best(Cells.of(_holding(group, runs)))
         lrs = sorted(group["lr"].unique())
         row = {batch: value, "lr": best["grid_best_lr"], "at_edge": _edge(np.array(lrs), lrs.index(best["grid_best_lr"]))}
         mine = group[(group["lr"] == best["grid_best_lr"]) & group["value"].notna()]
@@ -308,50 +277,6 @@ def slices(
 
 
 # --- from runs to points of curves ---
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """Mean of a measure at each (learning rate, batch), larger is better; sorted by batch, then learning rate.
-
-    Attributes:
-        lr: (num_cells,) learning rates.
-        batch: (num_cells,) batches, env steps.
-        mean: (num_cells,) over seeds.
-        count: (num_cells,) seeds.
-        noise: (num_cells,) variance of the mean.
-        replicated: Some cell has two seeds: the noise is known.
-    """
-
-    lr: Array
-    batch: Array
-    mean: Array
-    count: npt.NDArray[np.int64]
-    noise: Array
-    replicated: bool
-
-    def take(self, keep: npt.NDArray[np.bool_]) -> "_Cells":
-        """Some of the cells."""
-        return _Cells(self.lr[keep], self.batch[keep], self.mean[keep], self.count[keep], self.noise[keep], self.replicated)
-
-    @property
-    def x(self) -> Array:
-        """(num_cells,) log10 learning rate."""
-        return np.asarray(np.log10(self.lr))
-
-    @property
-    def z(self) -> Array:
-        """(num_cells,) log10 batch."""
-        return np.asarray(np.log10(self.batch))
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the means about their batch's, 0 if all are alike."""
-        batches, index = np.unique(self.batch, return_inverse=True)
-        free = len(index) - len(batches)
-        centred = self.mean - (np.bincount(index, self.mean) / np.bincount(index))[index]
-        spread = float(np.sqrt((centred**2).sum() / free)) if free > 0 else 0.0
-        return spread if spread > 1e-9 * np.abs(self.mean).max(initial=0.0) else 0.0
 
 
 def _holding(group: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -408,24 +333,12 @@ def _prepare(runs: pd.DataFrame, measure: str, lr: str, batch: str, need_lrs: bo
     return pd.DataFrame({"lr": columns["learning rate"], "batch": columns["batch"], "value": value, "env_steps": steps, "reached": reached})
 
 
-def _cells(data: pd.DataFrame) -> _Cells:
-    """Means over seeds, with their noise."""
-    cells = data.dropna(subset="value").groupby(["batch", "lr"])["value"].agg(["mean", "count", "var"]).reset_index()
-    lr, count = cells["lr"].to_numpy(float), cells["count"].to_numpy(np.int64)
-    free, variance = count - 1, cells["var"].fillna(0.0).to_numpy(float)
-    x = np.log10(lr)
-    near = np.exp(-0.5 * ((x[:, None] - x) / _NOISE_DECADES) ** 2) + _NOISE_FLOOR
-    pooled = near @ (free * variance) / np.maximum(near @ free, 1e-12)
-    noise = (_PRIOR_SEEDS * pooled + free * variance) / (_PRIOR_SEEDS + free) / count
-    return _Cells(lr, cells["batch"].to_numpy(float), cells["mean"].to_numpy(float), count, noise, bool(free.sum() > 0))
-
-
 def _edge(grid: Array, index: int) -> str:
     """On which edge of the grid a point lies; a single point is no grid."""
     return "" if len(grid) < 2 else "low" if index == 0 else "high" if index == len(grid) - 1 else ""
 
 
-def _grid_best(cells: _Cells) -> dict[str, object]:
+def _grid_best(cells: Cells) -> dict[str, object]:
     """The best of the learning rates tried in one batch, the middle one of equals; a row without a curve."""
     row: dict[str, object] = {"best_lr": np.nan, "best_lr_low": np.nan, "best_lr_high": np.nan, "low_open": False, "high_open": False}
     if not len(cells.lr):
@@ -436,82 +349,13 @@ def _grid_best(cells: _Cells) -> dict[str, object]:
     return {**row, "best_lr": best, "at_edge": _edge(cells.lr, index), "grid_best_lr": best}
 
 
-# --- one curve a batch ---
-
-
-@dataclass(frozen=True)
-class _Curve:
-    """A batch's curve over a fine grid of log10 learning rate: a mixture of normal posteriors, one a prior.
-
-    Attributes:
-        grid: (num_points,)
-        mean: (num_points,) of the mixture.
-        means: (num_priors, num_points)
-        roots: (num_priors, num_points, num_points) square roots of the covariances.
-        weights: (num_priors,) adding to 1.
-    """
-
-    grid: Array
-    mean: Array
-    means: Array
-    roots: Array
-    weights: Array
-
-
-def _noise_options(cells: _Cells) -> list[Array]:
-    """The noise of the means, or what it may be when there are no replicates."""
-    if cells.replicated:
-        return [cells.noise]
-    return [np.full(len(cells.lr), share * cells.spread**2) for share in _NOISE_OF_SINGLE_SEEDS]
-
-
-def _kernel(differences: Array, length: float) -> Array:
-    """Matern covariance, smoothness 7/2: a smoother one is too sure of what lies between the grid's points, a rougher one unsure."""
-    r = np.sqrt(7) * np.abs(differences) / length
-    return np.asarray((1 + r * (1 + r * (0.4 + r / 15))) * np.exp(-r))
-
-
-def _fit_each(cells: _Cells) -> dict[float, _Curve]:
-    """A curve for each batch with three learning rates or more, keyed by batch; none if the measure never varies."""
-    batches = [b for b in np.unique(cells.batch) if (cells.batch == b).sum() >= 3]
-    spread = cells.spread
-    if spread == 0:
-        return {}
-    log_weights = []
-    fitted: dict[float, list[tuple[Array, Array]]] = {b: [] for b in batches}
-    grids = {b: np.linspace(cells.x[cells.batch == b][0], cells.x[cells.batch == b][-1], _FINE_POINTS) for b in batches}
-    for noise, length, amplitude in product(_noise_options(cells), _LENGTHS_DECADES, _AMPLITUDES):
-        evidence, height = 0.0, (amplitude * spread) ** 2
-        for b in batches:
-            at = cells.batch == b
-            x, y, grid = cells.x[at], cells.mean[at] - cells.mean[at].mean(), grids[b]
-            level = (100 * spread) ** 2
-            inner = height * _kernel(x[:, None] - x, length) + level + np.diag(noise[at]) + 1e-6 * spread**2 * np.eye(len(x))
-            cross = height * _kernel(grid[:, None] - x, length) + level
-            gain = np.linalg.solve(inner, cross.T).T
-            evidence += float(-0.5 * y @ np.linalg.solve(inner, y) - 0.5 * np.linalg.slogdet(inner)[1])
-            covariance = height * _kernel(grid[:, None] - grid, length) + level - gain @ cross.T
-            values, vectors = np.linalg.eigh(covariance)
-            fitted[b].append((gain @ y, vectors * np.sqrt(np.maximum(values, 0.0))))
-        log_weights.append(evidence)
-    weights = special.softmax(np.array(log_weights))
-    curves = {}
-    for b in batches:
-        means = np.stack([mean for mean, _ in fitted[b]])
-        curves[b] = _Curve(grids[b], weights @ means, means, np.stack([root for _, root in fitted[b]]), weights)
-    return curves
-
-
-def _best_of(curve: _Curve, replicated: bool, rng: np.random.Generator) -> dict[str, object]:
+def _best_of(curve: Curve, replicated: bool, rng: np.random.Generator) -> dict[str, object]:
     """Where the curve is highest, with the interval of the highest points of curves drawn from it."""
     index = int(curve.mean.argmax())
     best = {"best_lr": float(10 ** curve.grid[index]), "at_edge": _edge(curve.grid, index)}
     if not replicated:
         return best
-    tops = []
-    for number, mean, root in zip(rng.multinomial(_NUM_DRAWS, curve.weights), curve.means, curve.roots, strict=True):
-        tops.append((mean + rng.standard_normal((number, len(mean))) @ root.T).argmax(axis=1))
-    drawn = np.concatenate(tops)
+    drawn = curve.draw_highest(rng)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(curve.grid[drawn], [tail, 1 - tail])
     low, high = min(low, curve.grid[index]), max(high, curve.grid[index])
@@ -538,69 +382,15 @@ def _no_finer_than_tried(best: dict[str, object], tried: Array, grid_best_lr: fl
     return {**best, **ends}
 
 
-# --- one curve for all batches, shifted ---
+# --- in words ---
 
 
-def _exponent_posterior(cells: _Cells) -> tuple[Array, Array, list[tuple[float, float, float, Array]]]:
-    """The posterior of the exponent.
-
-    Returns:
-        A fine grid of exponents, their probabilities, and the priors (length, amplitude, deviation, noise), the likeliest first.
-    """
-    spread, level = cells.spread, (100 * cells.spread) ** 2
-    same = (cells.batch[:, None] == cells.batch).astype(float)
-    dx, dz = cells.x[:, None] - cells.x, cells.z[:, None] - cells.z
-    shifted = dx - _EXPONENTS[:, None, None] * dz
-    y = cells.mean - cells.mean.mean()
-    priors, evidence = [], []
-    for length in _LENGTHS_DECADES:
-        common, own = _kernel(shifted, length), _kernel(dx, length) * same
-        for noise, amplitude, deviation in product(_noise_options(cells), _AMPLITUDES, _DEVIATIONS):
-            height = (amplitude * spread) ** 2
-            covariance = height * (common + deviation**2 * own) + level * same + np.diag(noise) + 1e-6 * spread**2 * np.eye(len(y))
-            root = np.linalg.cholesky(covariance)
-            solved = np.linalg.solve(covariance, np.broadcast_to(y[:, None], (len(_EXPONENTS), len(y), 1)))[..., 0]
-            evidence.append(-0.5 * solved @ y - np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1))
-            priors.append((length, amplitude, deviation, noise))
-    stacked = np.stack(evidence)
-    log_posterior = special.logsumexp(stacked, axis=0)
-    fine = np.linspace(_EXPONENTS[0], _EXPONENTS[-1], 1601)
-    weights = special.softmax(CubicSpline(_EXPONENTS, log_posterior)(fine))
-    order = np.argsort(-special.logsumexp(stacked, axis=1))
-    return fine, weights, [priors[i] for i in order]
-
-
-def _reference_lr(cells: _Cells, p: float, priors: list[tuple[float, float, float, Array]], reference: float) -> float:
-    """Where the common curve is highest, at the reference batch, under the likeliest prior."""
-    length, amplitude, deviation, noise = priors[0]
-    spread, height = cells.spread, (amplitude * cells.spread) ** 2
-    same = (cells.batch[:, None] == cells.batch).astype(float)
-    aligned = cells.x - p * (cells.z - np.log10(reference))
-    dx = cells.x[:, None] - cells.x
-    covariance = height * (_kernel(aligned[:, None] - aligned, length) + deviation**2 * _kernel(dx, length) * same)
-    covariance += (100 * spread) ** 2 * same + np.diag(noise) + 1e-6 * spread**2 * np.eye(len(dx))
-    grid = np.linspace(aligned.min(), aligned.max(), 4 * _FINE_POINTS)
-    curve = height * _kernel(grid[:, None] - aligned, length) @ np.linalg.solve(covariance, cells.mean - cells.mean.mean())
-    return float(10 ** grid[curve.argmax()])
-
-
-def _no_exponent(cells: _Cells, measure: str, reasons: list[str]) -> Exponent:
+def _no_exponent(cells: Cells, measure: str, reasons: list[str]) -> Exponent:
     """Nothing to estimate from."""
-    nan = float("nan")
-    rejected = dict.fromkeys(RULES, False)
     return Exponent(
-        estimate=nan,
-        low=nan,
-        high=nan,
-        low_open=False,
-        high_open=False,
-        rejected=rejected,
-        reference_batch=nan,
-        reference_lr=nan,
         num_batches=len(np.unique(cells.batch)),
         num_seeds=int(cells.count.max(initial=0)),
         measure=measure,
-        can_tell=False,
         reasons=tuple(reasons),
         sentence=f"How the best learning rate changes with the batch can't be told from these data: {'; '.join(reasons)}.",
     )
@@ -637,32 +427,10 @@ def _number(value: float) -> str:
 
 
 def _fit_tradeoff(table: pd.DataFrame, chosen: pd.DataFrame, batch: str, rng: np.random.Generator) -> Tradeoff:
-    """Fit E = emin (1 + batch / critical) to the seeds at the best learning rates; flat priors on the logarithms of all three."""
-    size, steps = chosen["batch"].to_numpy(float), np.log(chosen["env_steps"].to_numpy(float))
-    censored = ~chosen["reached"].to_numpy(bool)
+    """Fit to the seeds at the best learning rates."""
+    size = chosen["batch"].to_numpy(float)
     smallest, largest = float(size.min()), float(size.max())
-    critical = np.geomspace(smallest / 30, largest * 30, 121)
-    residual = steps - np.log1p(size / critical[:, None])
-    seen = residual[:, ~censored]
-    num, centre = seen.shape[1], seen.mean(axis=1)[:, None, None]
-    squares = ((seen - centre[..., 0]) ** 2).sum(axis=1)[:, None, None]
-    scatter = np.geomspace(0.02, 2.0, 24)
-    # log emin in units of the scatter, about its estimate from the runs that reach; the others can only raise it.
-    away = np.linspace(-4 / np.sqrt(num), 4 / np.sqrt(num) + 2.0 * bool(censored.any()), 61)
-    level = centre + away[:, None] * scatter
-    log_posterior = -0.5 * (squares + num * (level - centre) ** 2) / scatter**2 - (num - 1) * np.log(scatter)
-    for beyond in residual[:, censored].T:
-        log_posterior += special.log_ndtr((level - beyond[:, None, None]) / scatter)
-    posterior = special.softmax(log_posterior.ravel())
-    i, j, k = np.unravel_index(rng.choice(posterior.size, _NUM_DRAWS, p=posterior), log_posterior.shape)
-    # Spread over the grid's steps, so that quantiles are not stuck on its points.
-    log_critical = np.log(critical[i]) + rng.uniform(-0.5, 0.5, _NUM_DRAWS) * np.log(critical[1] / critical[0])
-    log_emin = level[i, j, k] + rng.uniform(-0.5, 0.5, _NUM_DRAWS) * (away[1] - away[0]) * scatter[k]
-    tail = (1 - CONFIDENCE) / 2
-    (c_low, c, c_high), (e_low, e, e_high), (s_low, s, s_high) = (
-        tuple(float(v) for v in np.exp(np.quantile(draws, [tail, 0.5, 1 - tail])))
-        for draws in (log_critical, log_emin, log_emin - log_critical)
-    )
+    critical, emin, smin = critical_batch.fit(size, chosen["env_steps"].to_numpy(float), chosen["reached"].to_numpy(bool), rng)
     reasons = []
     missed = table.loc[table["num_reached"] < table["num_seeds"], batch]
     if len(missed):
@@ -671,26 +439,25 @@ def _fit_tradeoff(table: pd.DataFrame, chosen: pd.DataFrame, batch: str, rng: np
     if len(edges):
         reasons.append(f"the best learning rate of batch {', '.join(_number(b) for b in edges)} is at the edge of the grid")
     span = f"from {_number(smallest)} to {_number(largest)}"
-    interval = f"95% interval {_number(c_low)} to {_number(c_high)}"
+    low, middle, high = (_number(value) for value in (critical.low, critical.estimate, critical.high))
+    interval = f"95% interval {low} to {high}"
     can_tell = True
-    if c_low > largest:
-        sentence = (
-            f"The critical batch is above {_number(c_low)} (95%), beyond all batches tried: a larger one still pays in fewer updates."
-        )
-    elif c_high < smallest:
-        sentence = f"The critical batch is below {_number(c_high)} (95%), under all batches tried: a smaller one takes fewer env steps."
-    elif c_high / c_low > largest / smallest:
+    if critical.low > largest:
+        sentence = f"The critical batch is above {low} (95%), beyond all batches tried: a larger one still pays in fewer updates."
+    elif critical.high < smallest:
+        sentence = f"The critical batch is below {high} (95%), under all batches tried: a smaller one takes fewer env steps."
+    elif critical.high / critical.low > largest / smallest:
         can_tell = False
         sentence = f"Where a larger batch stops paying can't be told: the critical batch's {interval} is wider than the batches, {span}."
     else:
-        sentence = f"The critical batch is {_number(c)} env steps ({interval}): beyond it more batch mostly costs env steps."
+        sentence = f"The critical batch is {middle} env steps ({interval}): beyond it more batch mostly costs env steps."
     if reasons:
         sentence += f" Mind that {'; '.join(reasons)}."
-    return Tradeoff(table, e, e_low, e_high, s, s_low, s_high, c, c_low, c_high, can_tell, tuple(reasons), sentence)
+    return Tradeoff(table, emin, smin, critical, can_tell, tuple(reasons), sentence)
 
 
 def _no_tradeoff(table: pd.DataFrame, reasons: list[str]) -> Tradeoff:
     """Nothing to fit."""
     sentence = f"Where a larger batch stops paying can't be told: {'; '.join(reasons)}."
-    nan = float("nan")
-    return Tradeoff(table, nan, nan, nan, nan, nan, nan, nan, nan, nan, False, tuple(reasons), sentence)
+    unknown = Interval(np.nan, np.nan, np.nan)
+    return Tradeoff(table, unknown, unknown, unknown, False, tuple(reasons), sentence)

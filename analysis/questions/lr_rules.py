@@ -8,7 +8,9 @@ import pandas as pd
 
 from analysis.questions.convergence import by_seed, conclusive
 from analysis.questions.labels import FORMS, WORDS, interval_of, shown
-from analysis.stats.seeds import CONFIDENCE, holm, p_values, paired_differences
+from analysis.stats.comparisons import holm, p_values
+from analysis.stats.interval import CONFIDENCE
+from analysis.stats.moderated import paired_differences
 
 RULE, BATCH = "lr_rule", "train_batch_size_total"
 AT_BASE = "base"

@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.questions.convergence import by_seed, conclusive
+from analysis.stats.comparisons import p_values, seeds_needed
 from analysis.stats.curves import Curves, compare_curves
-from analysis.stats.seeds import CONFIDENCE, moderated_intervals, p_values, paired_differences, seeds_needed
+from analysis.stats.interval import CONFIDENCE
+from analysis.stats.moderated import moderated_intervals, paired_differences
 from experiments.metrics import METRICS, depends_on_clock
 
 NUM_SPLITS = 2000

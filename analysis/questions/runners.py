@@ -7,7 +7,8 @@ import pandas as pd
 
 from analysis.questions.convergence import conclusive, pairwise, summarise
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, shown, with_interval
-from analysis.stats.seeds import CONFIDENCE, holm
+from analysis.stats.comparisons import holm
+from analysis.stats.interval import CONFIDENCE
 
 RUNNERS, ENVS = "num_env_runners", "num_envs_per_env_runner"
 

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.questions.convergence import bounds_of, by_seed, conclusive, replicates
 from analysis.questions.lineage import is_population, lineage, settings
 from analysis.stats.interval import Interval
-from analysis.stats.seeds import moderated_intervals
+from analysis.stats.moderated import moderated_intervals
 
 FINISHED, STOPPED = "finished", "stopped"
 """How a trial of a search ended: with its whole budget, or before that by a scheduler; else as its status says."""

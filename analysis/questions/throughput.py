@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis import AnalysisError
 from analysis.questions.convergence import by_seed, conclusive, summarise
-from analysis.stats.seeds import moderated_intervals
+from analysis.stats.moderated import moderated_intervals
 from experiments.metrics import TIME_PARTS
 
 PARTS = ("sample", "learn", "sync", "other")

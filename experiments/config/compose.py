@@ -1,6 +1,7 @@
 """Hydra's composition of a command line: group choices, and a study's space, which replaces the composed one."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,13 +13,11 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 import conf
-from experiments.config.errors import ConfigurationError
+from experiments.config.errors import INVALID, ConfigurationError
 from experiments.config.space import starts_from, value_at
 from experiments.config.trial_config import Compose
 
 CONF = Path(conf.__file__).parent
-INVALID = 2
-"""Exit code: nothing was started."""
 
 _show_traceback = "HYDRA_FULL_ERROR" in os.environ
 
@@ -59,6 +58,23 @@ def check_axes_are_free(composed: Mapping[str, Any], overrides: Sequence[str]) -
             raise ConfigurationError(
                 f"{override}: has no effect, since the study varies {key}: {space[key]}. "
                 f"Give the study another space, for example 'study.space={{}}' for a single configuration."
+            )
+
+
+def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Make sure that a resumed study is not asked to change.
+
+    Raises:
+        ConfigurationError: It is.
+    """
+    if config["resume"] is None:
+        return
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0]
+        if not re.fullmatch(r"resume|output_dir|report|dry_run|tracking(\.(uri|timeout_s))?|hardware\.address", key):
+            raise ConfigurationError(
+                f"{override}: a study is resumed as it was begun. Beside resume= only output_dir, tracking, tracking.uri, "
+                f"tracking.timeout_s, hardware.address, report and dry_run can be given; start a new study to change {key}."
             )
 
 

@@ -1,5 +1,8 @@
 """The one exception for wrong input: its message is all that a person sees."""
 
+INVALID = 2
+"""Exit code: nothing was started."""
+
 
 class ConfigurationError(ValueError):
     """Something the user asked for cannot be done; the message names the key and the fix.

@@ -85,7 +85,7 @@ _TYPES: Mapping[str, Any] = {
 
 _OFF_IF_NULL = ("grad_clip", "minibatch_size", "training_intensity")
 _CHOSEN_IF_NULL = ("num_env_runners", "num_envs_per_env_runner", "num_learners", "num_gpus_per_learner")
-"""Counts that the hardware profile or the suite settles."""
+"""Counts that the hardware profile or the suite chooses."""
 
 
 def check_settings(algorithm: Mapping[str, Any], config_class: type[AlgorithmConfig]) -> None:

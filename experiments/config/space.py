@@ -13,8 +13,9 @@ from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, Stri
 from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.fields import MAX_TRIALS
 from experiments.config.lr_rules import is_rule
-from experiments.config.schema import MAX_TRIALS, GridSearch, RacingSearch, SearchSettings
+from experiments.config.search_settings import GridSearch, RacingSearch, SearchSettings
 from experiments.config.trial_config import GROUPS
 
 STUDY_WIDE = ("seeds", "study", "search", "scheduler", "tracking")

@@ -22,6 +22,10 @@ from experiments.config.schema import (
 GROUPS = ("algorithm", "env", "hardware")
 """Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""
 
+TRAINING = "algorithm.training."
+"""Where the paths of RLlib's training settings begin."""
+VECTORIZE_MODE = "env.vectorize_mode"
+
 Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
 """Group choices (`{"algorithm": "dqn"}`) to the composed configuration, plain."""
 
@@ -68,7 +72,7 @@ class TrialConfig:
         evaluation: How the policy is evaluated.
         stop_at_target: Whether the trial ends when it first holds the env's target.
         threads_per_process: Torch and BLAS threads of each process.
-        checkpoint: When the trial saves itself, its spacing settled. What is kept is not part of the hash.
+        checkpoint: When the trial saves itself, with its spacing. What is kept is not part of the hash.
         faults: What the trial may survive. Not part of the hash: it does not change the result.
         fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same weights, but for what torch itself rounds
             by where an element lies, and the same metrics within rounding.
@@ -154,24 +158,19 @@ class TrialConfig:
         )
 
 
+SHARED = tuple(f.name for f in fields(TrialConfig) if f.name in {own.name for own in fields(SuiteConfig)})
+"""What a trial takes from the settings of its configuration as it is there."""
+
+
 def trial_config(
     suite: SuiteConfig, seed: int, label: str, repeat: int = 0, rules: Mapping[str, str] | None = None, phase: str = "fixed"
 ) -> TrialConfig:
-    """The trial of a configuration whose runner and learner counts are settled (`resources.settle`)."""
+    """The trial of a configuration whose runner and learner counts are numbers (`resources.with_counts`)."""
     assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
     return TrialConfig(
-        algorithm=suite.algorithm,
-        env=suite.env,
+        **{name: getattr(suite, name) for name in SHARED},
         seed=seed,
-        budget_env_steps=suite.budget_env_steps,
-        report_every_env_steps=suite.report_every_env_steps,
-        evaluation=suite.evaluation,
-        stop_at_target=suite.stop_at_target,
         threads_per_process=suite.hardware.threads_per_process,
-        checkpoint=suite.checkpoint,
-        faults=suite.faults,
-        fast=suite.fast,
-        measurement=suite.measurement,
         repeat=repeat,
         label=label,
         rules=rules or {},
@@ -203,7 +202,7 @@ def apply_point(config: Mapping[str, Any], point: Mapping[str, Any]) -> SuiteCon
                 f"or one of the groups {', '.join(GROUPS)}."
             )
         node[leaf] = value
-    if "env.vectorize_mode" in point:  # an axis wins over the hardware profile
+    if VECTORIZE_MODE in point:  # an axis wins over the hardware profile
         config["hardware"]["vectorize_mode"] = None
     return parse(config)
 
@@ -217,7 +216,7 @@ def label_of(point: Mapping[str, Any], default: str) -> str:
 
 
 def _order(item: tuple[str, Any]) -> tuple[bool, str]:
-    return (item[0] not in GROUPS, "" if item[0].startswith("algorithm.training") else item[0])
+    return (item[0] not in GROUPS, "" if item[0].startswith(TRAINING) else item[0])
 
 
 def _short_name(path: str) -> str:

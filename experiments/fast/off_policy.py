@@ -1,11 +1,11 @@
-"""RLlib's DQN and SAC without what their training steps do for no one.
+"""RLlib's DQN and SAC with training steps that log together at the end of an iteration.
 
 A training step of `DQN` (ray/rllib/algorithms/dqn/dqn.py), which is SAC's as well, is as a rule one env step and one update. Around the
-networks' few hundred microseconds RLlib makes and copies episodes, walks pipelines of connectors, reduces some two hundred metrics and
-merges them into others, looks twice at every gradient, and sends the weights to itself by way of Ray's object store.
+networks' few hundred microseconds RLlib makes and copies episodes, runs pipelines of connectors, reduces some two hundred metrics and
+merges them into others, checks every gradient twice, and sends the weights to itself through Ray's object store.
 
-Here a call of `training_step` is all the training steps of an iteration: now and then one of RLlib's own, so that everything it logs is
-there, and lean ones for the rest: the same env steps, samples and updates, to the bit, logged together at the end.
+Here a call of `training_step` takes all training steps of an iteration: one in a hundred is RLlib's own, so that everything it logs is
+there, and the others are lean: the same env steps, samples and updates, to the bit, logged together at the end.
 
     algorithm = make_fast(DQNConfig().environment(...)).build_algo()  # experiments.fast.switch
 """
@@ -52,24 +52,24 @@ BUFFERS: dict[str, type] = {
     "EpisodeReplayBuffer": FastEpisodeReplayBuffer,
     "PrioritizedEpisodeReplayBuffer": FastPrioritizedEpisodeReplayBuffer,
 }
-"""RLlib's replay buffers for single agents, by name, to those that take their place."""
+"""The fast replay buffers by the name of RLlib's that they replace."""
 
 logger = logging.getLogger(__name__)
 
 
 class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type information
-    """What the two algorithms share. Where something needs RLlib's way (see `why_stock`), a training step is RLlib's own.
+    """What the two algorithms share. Where something is not supported (see `why_stock`), a training step is RLlib's own.
 
     Attributes:
-        see_seconds: Called with the name of one of RLlib's timers and what lean steps took, for who measures with `metrics.log_time`.
+        on_seconds: Called with the name of one of RLlib's timers and the seconds of lean steps, which `metrics.log_time` does not see.
     """
 
-    see_seconds: Callable[[str, float], None] = staticmethod(lambda timer, seconds: None)
+    on_seconds: Callable[[str, float], None] = staticmethod(lambda timer, seconds: None)
     local_replay_buffer: Any
 
     def setup(self, config: Any) -> None:
         """As RLlib's."""
-        self._said: set[str] = set()
+        self._logged_reasons: set[str] = set()
         self._since_stock = STOCK_EVERY
         self._has_learned = False
         self._iteration_began: tuple[int, float, float, float] = (-1, 0.0, 0.0, 0.0)
@@ -92,7 +92,7 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
         return isinstance(self.local_replay_buffer, tuple(BUFFERS.values()))
 
     def why_stock(self) -> str | None:
-        """Why training steps have to be RLlib's own; None if they need not."""
+        """The reason why training steps have to be RLlib's own; None if there is none."""
         config = self.config
         if not config.enable_env_runner_and_connector_v2 or config.is_offline or config.count_steps_by != "env_steps":
             return "the old API stack, offline data, or steps counted by agent"
@@ -106,8 +106,8 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
     def training_step(self) -> None:
         """All training steps of the iteration, which RLlib's count of training steps goes by."""
         reason = self.why_stock()
-        self._say(reason)
-        self._note_iteration()
+        self._log_reason(reason)
+        self._begin_iteration()
         steps = 0
         while not steps or not (reason or self._is_over(self._sampled(), self._trained())):
             if reason or self._since_stock >= STOCK_EVERY or self._is_first_update_next():
@@ -132,7 +132,7 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
                     break
                 lean.restore_env_runners()
         except BaseException:
-            lean.give_up()
+            lean.abort()
             raise
         lean.finish()
         return steps
@@ -155,11 +155,11 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
             # What moves the exponential mean, by its factor of 0.01, as far as all of them would.
             mean = old + (mean - old) * (1 - 0.99**blocks) / 0.01
         self.metrics.log_value(key, mean)
-        self.see_seconds(timer, seconds)
+        self.on_seconds(timer, seconds)
 
-    def _say(self, reason: str | None) -> None:
-        if reason and reason not in self._said:
-            self._said.add(reason)
+    def _log_reason(self, reason: str | None) -> None:
+        if reason and reason not in self._logged_reasons:
+            self._logged_reasons.add(reason)
             logger.info("%s: trains as RLlib does, since there is %s.", type(self).__name__, reason)
 
     def _sampled(self) -> float:
@@ -168,7 +168,7 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
     def _trained(self) -> float:
         return float(self.metrics.peek((LEARNER_RESULTS, ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME), default=0))
 
-    def _note_iteration(self) -> None:
+    def _begin_iteration(self) -> None:
         if self._iteration_began[0] != self.iteration:
             self._iteration_began = self.iteration, time.time(), self._sampled(), self._trained()
 
@@ -188,7 +188,7 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
 
 
 class _LeanSteps:
-    """Training steps in a row.
+    """Consecutive lean training steps, until `finish`.
 
     Attributes:
         is_local: Whether the env runner is in this process.
@@ -203,36 +203,36 @@ class _LeanSteps:
         self.is_local = self._group.num_remote_workers() <= 0
         self.env_steps, self.trained = algorithm._sampled(), algorithm._trained()
         self._learned = False
-        self._stretch = None
+        self._sampler: stepping.DirectSampler | None = None
         config = algorithm.config
         self._store, self._train = calculate_rr_weights(config)
         self._batch_size = config.total_train_batch_size
-        self._how = {"n_step": config.n_step, "gamma": config.gamma, "beta": config.replay_buffer_config.get("beta")}
+        self._sample_settings = {"n_step": config.n_step, "gamma": config.gamma, "beta": config.replay_buffer_config.get("beta")}
         if self.is_local:
             runner = algorithm.env_runner
-            reason = stepping.why_not(runner)
-            algorithm._say(reason)
+            reason = stepping.why_stock(runner)
+            algorithm._log_reason(reason)
             if reason is None:
-                self._stretch = stepping.Stretch(runner)
+                self._sampler = stepping.DirectSampler(runner)
                 self._fragment = runner.config.get_rollout_fragment_length(runner.worker_index) * runner.num_envs
             ours, theirs = runner.module.state_dict(), self._learner.module[DEFAULT_MODULE_ID].state_dict()
             self._weights = [theirs[name] for name in ours], list(ours.values())
         self._learner.begin_lean()
 
     def step(self) -> None:
-        """One training step of RLlib's."""
+        """Take one training step, as RLlib's."""
         algorithm, buffer, learner = self._algorithm, self._algorithm.local_replay_buffer, self._learner
         clock = time.perf_counter
         for _ in range(self._store):
             start = clock()
             found = self._sample()
             sampled = clock()
-            if self._stretch is None:
+            if self._sampler is None:
                 buffer.add(found)
             else:
                 buffer.add_chunks(found)
-            self._took(ENV_RUNNER_SAMPLING_TIMER, sampled - start)
-            self._took(REPLAY_BUFFER_ADD_DATA_TIMER, clock() - sampled)
+            self._add_seconds(ENV_RUNNER_SAMPLING_TIMER, sampled - start)
+            self._add_seconds(REPLAY_BUFFER_ADD_DATA_TIMER, clock() - sampled)
         if self.env_steps < algorithm.config.num_steps_sampled_before_learning_starts:
             return
         timesteps = {
@@ -241,28 +241,28 @@ class _LeanSteps:
         }
         for _ in range(self._train):
             start = clock()
-            columns = buffer.sample_columns(self._batch_size, **self._how)
+            columns = buffer.sample_columns(self._batch_size, **self._sample_settings)
             sampled = clock()
             errors = learner.lean_update(columns, timesteps)
             updated = clock()
             if isinstance(buffer, PrioritizedEpisodeReplayBuffer):
                 buffer.update_priorities(errors.cpu().numpy())
-            self._took(REPLAY_BUFFER_SAMPLE_TIMER, sampled - start)
-            self._took(LEARNER_UPDATE_TIMER, updated - sampled)
-            self._took(REPLAY_BUFFER_UPDATE_PRIOS_TIMER, clock() - updated)
+            self._add_seconds(REPLAY_BUFFER_SAMPLE_TIMER, sampled - start)
+            self._add_seconds(LEARNER_UPDATE_TIMER, updated - sampled)
+            self._add_seconds(REPLAY_BUFFER_UPDATE_PRIOS_TIMER, clock() - updated)
             self.trained += self._batch_size
         self._learned = True
         start = clock()
         self._synchronise()
-        self._took(SYNCH_WORKER_WEIGHTS_TIMER, clock() - start)
+        self._add_seconds(SYNCH_WORKER_WEIGHTS_TIMER, clock() - start)
 
     def _sample(self) -> Any:
         """Chunks, or RLlib's episodes."""
         algorithm = self._algorithm
-        if self._stretch is not None:
-            before = self._stretch.env_steps
-            chunks = self._stretch.sample(self._fragment)
-            self.env_steps += self._stretch.env_steps - before
+        if self._sampler is not None:
+            before = self._sampler.env_steps
+            chunks = self._sampler.sample(self._fragment)
+            self.env_steps += self._sampler.env_steps - before
             return chunks
         episodes, results = synchronous_parallel_sample(
             worker_set=self._group,
@@ -293,15 +293,15 @@ class _LeanSteps:
         torch._foreach_copy_(runners, learners)
         self._algorithm.env_runner._weights_seq_no = self._learner._weights_seq_no
 
-    def _took(self, timer: str, seconds: float) -> None:
+    def _add_seconds(self, timer: str, seconds: float) -> None:
         total, blocks = self._seconds.get(timer, (0.0, 0))
         self._seconds[timer] = total + seconds, blocks + 1
 
     def finish(self) -> None:
-        """Log it all."""
+        """Log all steps."""
         algorithm = self._algorithm
-        if self._stretch is not None:
-            for results in self._stretch.finish():
+        if self._sampler is not None:
+            for results in self._sampler.finish():
                 algorithm.metrics.aggregate([results], key=ENV_RUNNER_RESULTS)
         if self._learned:
             algorithm.metrics.aggregate([algorithm.local_replay_buffer.get_metrics()], key=REPLAY_BUFFER_RESULTS)
@@ -309,16 +309,16 @@ class _LeanSteps:
         for timer, (seconds, blocks) in self._seconds.items():
             algorithm.log_seconds(timer, seconds, blocks)
 
-    def give_up(self) -> None:
-        """After an error."""
-        self._learner.give_up_lean()
-        if self._stretch is not None:
-            self._stretch.give_up()
+    def abort(self) -> None:
+        """Discard what was not logged, after an error."""
+        self._learner.abort_lean()
+        if self._sampler is not None:
+            self._sampler.abort()
 
 
 class FastDQN(FastOffPolicy, DQN):  # type: ignore[misc]
-    """Drop-in for `DQN`; makes the most of it with the parts that `experiments.fast.switch.make_fast` puts beside it."""
+    """Drop-in for `DQN`; lean steps need the other parts that `experiments.fast.switch.make_fast` sets."""
 
 
 class FastSAC(FastOffPolicy, SAC):  # type: ignore[misc]
-    """Drop-in for `SAC`, likewise."""
+    """Drop-in for `SAC`, as `FastDQN` is for `DQN`."""

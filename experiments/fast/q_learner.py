@@ -1,16 +1,16 @@
-"""RLlib's learners for DQN and SAC with updates that log nothing until they are asked.
+"""RLlib's learners for DQN and SAC with lean updates: without a pipeline of connectors, and with results for many updates at once.
 
 `Learner.update` (ray/rllib/core/learner/learner.py) makes a batch through a pipeline of connectors, logs some forty values one by one,
-reduces them to a result, and looks twice at every gradient for a NaN. `lean_update` takes ready columns and calls RLlib's own forward
-pass and loss; what these log is kept, and reduced for many updates together (`lean_results`). Gradients are looked at once, by their norm,
-and Adam's step and the target networks' average run over all weights at a time. The weights are the same as RLlib's, to the bit.
+reduces them to a result, and checks every gradient twice for a NaN. `lean_update` takes columns of a batch and calls RLlib's own forward
+pass and loss; the values that these log are kept, and reduced for many updates together (`lean_results`). Gradients are checked once, by
+their norm, and Adam's step and the target networks' average run over all weights at a time. The weights are the same as RLlib's, to the
+bit.
 """
 
 import functools
-import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,8 @@ from ray.rllib.utils.metrics import LAST_TARGET_UPDATE_TS, NUM_ENV_STEPS_SAMPLED
 from ray.rllib.utils.metrics.stats.mean import MeanStats
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor, update_target_network
 
-from experiments.fast.q_networks import QNetworks
+from experiments.fast.networks.adam import FlatAdam
+from experiments.fast.networks.q import QNetworks
 
 _CONNECTORS = {
     AddObservationsFromEpisodesToBatch,
@@ -63,17 +64,16 @@ _HOOKS = (
     "_make_batch_if_necessary",
     "should_module_be_updated",
 )
-"""What RLlib's update calls and `lean_update` does not, so that a subclass of one's own cannot have it changed."""
+"""Methods that RLlib's update calls and `lean_update` does not: a subclass that overrides one of them is updated by RLlib's code."""
 
 _OVERALL: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "lifetime_sum": sum, "min": min, "max": max}
 """Reductions in which many values can be logged as one."""
 
 _MODULE = DEFAULT_MODULE_ID
-_ALIGNED = 16  # numbers of 4 bytes: a line of cache
 
 
 class _Recorder:
-    """Stands in for a learner's `MetricsLogger` and keeps what is logged."""
+    """Replaces a learner's `MetricsLogger` and keeps the values that are logged."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, ...], list[Any]] = {}
@@ -87,7 +87,7 @@ class _Recorder:
             return
         if key not in self.values:
             self.values[key], self.how[key] = [], how
-        # A tensor of its own would keep the graph of the whole update; one on a GPU is waited for once, at the end.
+        # The tensor itself would keep the graph of the whole update. One on a GPU is copied at the end, all at once.
         self.values[key].append(
             value if not isinstance(value, torch.Tensor) else value.item() if value.device.type == "cpu" else value.detach()
         )
@@ -99,93 +99,8 @@ class _Recorder:
             self.log_value((*prefix, *(name if isinstance(name, tuple) else (name,))), value, reduce=reduce, **how)
 
 
-class _Optimizer:
-    """An optimizer and its weights, as they are for some updates in a row.
-
-    Of an Adam without extras the step is taken here, with the moments and gradients of all weights in a row: `_single_tensor_adam`
-    (torch/optim/adam.py), number by number, to the bit.
-    """
-
-    def __init__(self, name: str, optimizer: torch.optim.Optimizer) -> None:
-        self.name = name
-        self._optimizer = optimizer
-        self._params = [param for group in optimizer.param_groups for param in group["params"]]
-        self._grads: list[torch.Tensor] = []
-        self._norm = torch.zeros(())
-        self._adam = self._is_plain_adam()
-        if self._adam:
-            states = [optimizer.state[param] for param in self._params]
-            self._average, self._averages = _in_a_row([state["exp_avg"] for state in states])
-            self._square, squares = _in_a_row([state["exp_avg_sq"] for state in states])
-            for state, average, square in zip(states, self._averages, squares, strict=True):
-                state.update(exp_avg=average, exp_avg_sq=square)
-            self._grad, self._grads_in_a_row = _in_a_row(self._params)
-            self._root, self._roots = _in_a_row(self._params)
-            self._weights = [param.data for param in self._params]
-            self._steps = [state["step"] for state in states]
-            self._step = float(self._steps[0])
-
-    def _is_plain_adam(self) -> bool:
-        optimizer, groups = self._optimizer, self._optimizer.param_groups
-        if type(optimizer) is not torch.optim.Adam or len(groups) != 1:
-            return False
-        if any(groups[0].get(extra) for extra in ("weight_decay", "amsgrad", "maximize", "capturable", "differentiable", "fused")):
-            return False
-        if any(param not in optimizer.state for param in self._params):  # before its first step
-            return False
-        if any(param.dtype is not torch.float32 or not param.is_contiguous() for param in self._params):
-            return False
-        return len({float(optimizer.state[param]["step"]) for param in self._params}) == 1
-
-    def forget_gradients(self) -> None:
-        """Before a backward pass."""
-        for param in self._params:
-            param.grad = None
-
-    def norm(self) -> float:
-        """Of all gradients; NaN or infinite if any of them is."""
-        self._grads = [param.grad for param in self._params]
-        self._norm = torch.norm(torch.stack(torch._foreach_norm(self._grads, 2.0)), 2.0)
-        return self._norm.item()
-
-    def clip(self, limit: float) -> None:
-        """`clip_gradients` (ray/rllib/utils/torch_utils.py) by the global norm, which is finite."""
-        factor = torch.clamp(limit / torch.clamp(self._norm + 1e-6, min=limit), max=1.0)
-        if factor.item() != 1.0:
-            torch._foreach_mul_(self._grads, factor)
-
-    def step(self) -> None:
-        """Change the weights."""
-        if not self._adam:
-            self._optimizer.step()
-            return
-        (group,), grad, square, root = self._optimizer.param_groups, self._grad, self._square, self._root
-        (beta1, beta2), self._step = group["betas"], self._step + 1
-        torch._foreach_copy_(self._grads_in_a_row, self._grads)
-        self._average.lerp_(grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        torch.sqrt(square, out=root).div_((1 - beta2**self._step) ** 0.5).add_(group["eps"])
-        torch._foreach_addcdiv_(self._weights, self._averages, self._roots, -(float(group["lr"]) / (1 - beta1**self._step)))
-
-    def finish(self) -> None:
-        """Tell the optimizer how many steps were taken here."""
-        if self._adam:
-            for step in self._steps:
-                step.fill_(self._step)
-
-
-def _in_a_row(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """A vector of what is in some tensors, and its parts in their shapes; each part begins where memory is aligned."""
-    ends = list(itertools.accumulate(-(-tensor.numel() // _ALIGNED) * _ALIGNED for tensor in tensors))
-    vector = torch.zeros(ends[-1], dtype=tensors[0].dtype, device=tensors[0].device)
-    parts = [vector[begin : begin + t.numel()].view(t.shape) for begin, t in zip([0, *ends], tensors, strict=False)]
-    for part, tensor in zip(parts, tensors, strict=True):
-        part.copy_(tensor.detach())
-    return vector, parts
-
-
 class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type information
-    """What the two learners share. `update` is RLlib's own."""
+    """The lean updates of both learners; `update` is RLlib's own."""
 
     metrics: Any
 
@@ -193,11 +108,12 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         """As RLlib's."""
         super().build()
         self._recorder = _Recorder()
-        self._optimizers: list[_Optimizer] | None = None
+        self._known_adams: list[FlatAdam] = []
+        self._adams: dict[str, FlatAdam] | None = None  # by the optimizer's name; None until the first lean update
         self._lean_rows = 0
 
     def why_stock(self) -> str | None:
-        """Why updates have to be RLlib's own; None if they need not."""
+        """The reason why updates have to be RLlib's own; None if there is none."""
         config, own = self.config, next(c for c in type(self).__mro__ if c in (FastDQNTorchLearner, FastSACTorchLearner))
         if changed := [name for name in _HOOKS if getattr(type(self), name) is not getattr(own, name)]:
             return f"a {changed[0]} of its own"
@@ -215,9 +131,9 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         return None
 
     def begin_lean(self) -> None:
-        """Before the first `lean_update` since anything else was done with this learner."""
+        """Prepare for lean updates, after anything else was done with this learner."""
         self.module[_MODULE].train()
-        self._optimizers = None
+        self._adams = None
 
     def lean_update(self, columns: Mapping[str, Any], timesteps: dict[str, Any]) -> torch.Tensor:
         """One update, without its results.
@@ -229,8 +145,8 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         Returns:
             The TD errors, [B].
         """
-        if self._optimizers is None:
-            self._optimizers = [_Optimizer(*named) for named in self.get_optimizers_for_module(_MODULE)]
+        if self._adams is None:
+            self._adams = self._begin_adams()
         self._weights_seq_no += 1
         metrics, self.metrics = self.metrics, self._recorder
         try:
@@ -239,8 +155,8 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
             fwd_out, backward = self._forward(batch)
             loss = self.compute_loss_for_module(module_id=_MODULE, config=config, batch=batch, fwd_out=fwd_out)
             self.metrics.log_value((_MODULE, self.TOTAL_LOSS_KEY), loss, window=1)
-            for optimizer in self._optimizers:
-                optimizer.forget_gradients()
+            for param in self._params.values():
+                param.grad = None
             backward(loss)
             self._apply(config)
             rows = len(batch[Columns.REWARDS])
@@ -262,24 +178,39 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         tensor = torch.from_numpy(column)
         return tensor.float() if tensor.dtype is torch.float64 else tensor
 
+    def _begin_adams(self) -> dict[str, FlatAdam]:
+        """The module's optimizers by name; empty if one of them is not a plain Adam."""
+        optimizers = self.get_optimizers_for_module(_MODULE)
+        if not all(FlatAdam.suits(optimizer) for _, optimizer in optimizers):
+            return {}
+        known = {adam.optimizer: adam for adam in self._known_adams}
+        adams = {name: known.get(optimizer) or FlatAdam(optimizer) for name, optimizer in optimizers}
+        self._known_adams = list(adams.values())
+        for adam in self._known_adams:
+            adam.begin()
+        return adams
+
+    def _end_adams(self) -> None:
+        for adam in (self._adams or {}).values():
+            adam.end()
+
     def _apply(self, config: Any) -> None:
         """Clip the gradients and take a step."""
-        clips = config.grad_clip and config.grad_clip_by == "global_norm"
-        optimizers = self._optimizers or []
-        norms = [optimizer.norm() for optimizer in optimizers]
-        if not all(map(math.isfinite, norms)) or (config.grad_clip and not clips):
-            # RLlib's own way with NaN and infinity, which leave no norm finite, and with other kinds of clipping.
-            for optimizer in optimizers:
-                optimizer.finish()
+        clips, adams = config.grad_clip and config.grad_clip_by == "global_norm", self._adams or {}
+        norms = [adam.norm() for adam in adams.values() if adam.gather()]
+        finite = len(norms) == len(adams) and all(math.isfinite(norm.item()) for norm in norms)
+        if not adams or not finite or (config.grad_clip and not clips):
+            # RLlib's own code, for NaN and infinity (no norm is finite with them), other optimizers, and other kinds of clipping.
+            self._end_adams()
             self.apply_gradients(self.postprocess_gradients({ref: param.grad for ref, param in self._params.items()}))
-            self._optimizers = None
+            self._adams = None
             return
-        for optimizer, norm in zip(optimizers, norms, strict=True):
+        for (name, adam), norm in zip(adams.items(), norms, strict=True):
             if clips:
-                optimizer.clip(config.grad_clip)
+                adam.clip(config.grad_clip, norm)
             if clips or config.log_gradients:
-                self.metrics.log_value((_MODULE, f"gradients_{optimizer.name}_global_norm"), norm, window=1)
-            optimizer.step()
+                self.metrics.log_value((_MODULE, f"gradients_{name}_global_norm"), norm.item(), window=1)
+            adam.step()
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """As `DQNLearner`'s, with all weights of a target network at a time."""
@@ -295,19 +226,17 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
                 self.last_update_ts_by_mid[module_id] = timestep
                 self.metrics.log_value((module_id, LAST_TARGET_UPDATE_TS), timestep, reduce="max")
 
-    def give_up_lean(self) -> None:
-        """After an error: forget what was not logged."""
-        for optimizer in self._optimizers or ():
-            optimizer.finish()
+    def abort_lean(self) -> None:
+        """Discard the values that were not logged, after an error."""
+        self._end_adams()
         self._recorder, self._lean_rows = _Recorder(), 0
 
     def lean_results(self) -> dict[str, Any]:
         """The results of all lean updates since the last call, as RLlib's `update` returns those of one."""
-        for optimizer in self._optimizers or ():
-            optimizer.finish()
+        self._end_adams()
         recorder, self._recorder = self._recorder, _Recorder()
         metrics = self.metrics
-        wrapped = "log_value" in vars(metrics)  # by someone who wants to see every value
+        wrapped = "log_value" in vars(metrics)  # and the wrapper gets every value
         for key, values in recorder.values.items():
             how = recorder.how[key]
             if how.get("reduce") in _OVERALL:
@@ -328,12 +257,12 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
 
 
 class FastDQNTorchLearner(LeanUpdates, DQNTorchLearner):  # type: ignore[misc]
-    """Drop-in for `DQNTorchLearner`; what makes use of it is `experiments.fast.off_policy.FastDQN`."""
+    """Drop-in for `DQNTorchLearner`, whose lean updates `experiments.fast.off_policy.FastDQN` uses."""
 
     def begin_lean(self) -> None:
         """See `LeanUpdates`."""
         super().begin_lean()
-        # A loss of one's own may hold more than Q values, such as the weights themselves.
+        # A subclass's loss may contain more than Q values, such as the weights themselves.
         plain = type(self).compute_loss_for_module is DQNTorchLearner.compute_loss_for_module
         plain = plain and all(param.requires_grad for param in self._params.values())
         self._networks = QNetworks.of(self.module[_MODULE]) if plain else None
@@ -343,29 +272,30 @@ class FastDQNTorchLearner(LeanUpdates, DQNTorchLearner):  # type: ignore[misc]
 
 
 class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
-    """Drop-in for `SACTorchLearner`; what makes use of it is `experiments.fast.off_policy.FastSAC`."""
+    """Drop-in for `SACTorchLearner`, whose lean updates `experiments.fast.off_policy.FastSAC` uses."""
 
     def begin_lean(self) -> None:
         """See `LeanUpdates`."""
         super().begin_lean()
-        # In these no two of the losses have weights in common, so that RLlib's four backward passes can be one.
+        # No two of RLlib's losses have weights in common, so that its four backward passes can be one.
         names = ("compute_loss_for_module", "_compute_loss_for_module_continuous", "_compute_loss_for_module_discrete")
-        plain = all(getattr(type(self), name) is getattr(SACTorchLearner, name) for name in names)
-        self._backward = self._all_at_once if plain and type(self.module[_MODULE]) is DefaultSACTorchRLModule else self._one_by_one
+        plain = type(self.module[_MODULE]) is DefaultSACTorchRLModule
+        plain = plain and all(getattr(type(self), name) is getattr(SACTorchLearner, name) for name in names)
+        self._backward = self._backward_together if plain else self._backward_as_rllib
 
     def _forward(self, batch: dict[str, Any]) -> tuple[dict[str, Any], Callable[[torch.Tensor], None]]:
         return self.module[_MODULE]._forward_train(batch), self._backward
 
-    def _all_at_once(self, loss: torch.Tensor) -> None:
+    def _backward_together(self, loss: torch.Tensor) -> None:
         torch.autograd.backward(list(self._temp_losses.values()))
         self._temp_losses.clear()
 
-    def _one_by_one(self, loss: torch.Tensor) -> None:
+    def _backward_as_rllib(self, loss: torch.Tensor) -> None:
         self.compute_gradients({_MODULE: loss})
 
 
 class _Rows:
-    """A batch for RLlib's counters: only its size."""
+    """Stands in for a batch where RLlib only counts its rows."""
 
     def __init__(self, rows: int) -> None:
         self.policy_batches = {_MODULE: range(rows)}

@@ -1,9 +1,9 @@
-"""Env steps of a local env runner that go straight into a replay buffer.
+"""Env steps of a local env runner as chunks for a replay buffer, without an episode object for each.
 
-DQN and SAC ask their runner for an env step at a time. `SingleAgentEnvRunner.sample` makes an episode object of each, copies it twice on
-the way to the replay buffer, and runs two pipelines of connectors. Here the runner's environments are stepped directly, the buffer gets
-what it stores, and the runner its episodes when they end, or at the end of a stretch of steps. Actions, transitions and random numbers are
-the same as RLlib's, to the bit.
+DQN and SAC ask their runner for an env step at a time. `SingleAgentEnvRunner.sample` makes an episode object of each, copies it twice
+before it is in the replay buffer, and runs two pipelines of connectors. Here the runner's environments are stepped directly, the buffer
+gets the data that it stores, and the runner's episodes are extended when they end, or after the last step. Actions, transitions and random
+numbers are the same as RLlib's, to the bit.
 """
 
 import time
@@ -19,7 +19,6 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from ray.rllib.utils.metrics import (
     ENV_STEP_TIMER,
-    ENV_TO_MODULE_CONNECTOR,
     RLMODULE_INFERENCE_TIMER,
     SAMPLE_TIMER,
     TIME_BETWEEN_SAMPLING,
@@ -29,13 +28,14 @@ from ray.rllib.utils.metrics.stats.mean import MeanStats
 from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import unbatch
 
-from experiments.fast.env_runner import FastEnvRunner, _Policy, _stepper
-from experiments.fast.q_networks import QNetworks
-from experiments.fast.replay import Chunk
+from experiments.fast.actions import ActionSampler, step_function
+from experiments.fast.env_runner import FastEnvRunner
+from experiments.fast.networks.q import QNetworks
+from experiments.fast.transitions.rows import Chunk
 
 
-def why_not(runner: Any) -> str | None:
-    """Why a runner's steps cannot be taken here; None if they can."""
+def why_stock(runner: Any) -> str | None:
+    """The reason why a runner has to sample by its own `sample`; None if there is none."""
     if not isinstance(runner, FastEnvRunner):
         return "an env runner that is not a FastEnvRunner"
     if reason := runner.why_stock(runner.config.explore, False):
@@ -48,21 +48,21 @@ def why_not(runner: Any) -> str | None:
     return None
 
 
-class _Going:
-    """The episode that an environment is in.
+class _OngoingEpisode:
+    """The steps of an environment's episode that the runner's episode does not have yet.
 
     Attributes:
         id_: RLlib's.
-        t: Its env steps.
+        t: Env steps of the whole episode.
         stored: Those of them that the replay buffer has.
-        observations: From the last one that the runner's episode has.
-        actions: After it.
-        rewards: After it.
-        infos: After it.
-        outputs: What the module gave beside actions, at the steps after it, for all environments.
-        weights: Numbers of the module's weights, at the steps after it.
-        first_s: When the first step after it was.
-        last_s: When the last was.
+        observations: The new ones, and before them the last one of the runner's episode.
+        actions: One for each new step.
+        rewards: One for each new step.
+        infos: One for each new observation.
+        outputs: The module's other outputs for all environments, at each new step.
+        weights: The number of the module's weights at each new step.
+        first_s: Time of the first new step.
+        last_s: Time of the last.
     """
 
     __slots__ = ("actions", "first_s", "id_", "infos", "last_s", "observations", "outputs", "rewards", "stored", "t", "weights")
@@ -79,7 +79,7 @@ class _Going:
         self.first_s = self.last_s = 0.0
 
     def chunk(self, terminated: bool, truncated: bool) -> Chunk:
-        """The steps that the replay buffer does not have."""
+        """The steps that the replay buffer does not have yet."""
         steps, started = self.t - self.stored, self.stored
         self.stored = self.t
         observations, actions, rewards = self.observations[-1 - steps :], self.actions[-steps:], self.rewards[-steps:]
@@ -88,11 +88,11 @@ class _Going:
         return Chunk.of(self.id_, started, observations, actions, rewards, terminated=terminated, truncated=truncated)
 
 
-class Stretch:
-    """Consecutive env steps of all environments of a local runner, until `finish`.
+class DirectSampler:
+    """Steps all environments of a local runner until `finish`, which brings the runner's episodes and metrics up to date.
 
     Attributes:
-        env_steps: So far; a reset is none.
+        env_steps: Steps so far, without resets.
     """
 
     def __init__(self, runner: FastEnvRunner) -> None:
@@ -101,8 +101,8 @@ class Stretch:
             runner._reset_envs_and_episodes(self._explore)
         self._was_training = runner.module.training
         runner.module.eval()  # once: RLlib walks the whole module at every step
-        self._is_seen = type(runner).see is not FastEnvRunner.see
-        self._policy = _Policy(runner, self._explore)
+        self._has_hook = type(runner).on_steps is not FastEnvRunner.on_steps
+        self._sample_actions = ActionSampler(runner, self._explore)
         self._networks = QNetworks.of(runner.module) if self._explore else None
         self.env_steps = self._steps = self._episodes = 0
         self._inference_s = self._env_s = self._sample_s = self._between_s = 0.0
@@ -111,10 +111,10 @@ class Stretch:
         self._begin()
 
     def _begin(self) -> None:
-        """From the runner's episodes."""
+        """Begin with the runner's episodes and the input of its module."""
         runner = self._runner
-        self._step_envs, self._as_list = _stepper(runner.env)
-        self._going = [_Going(episode) for episode in runner._ongoing_episodes]
+        self._step_envs, self._as_list = step_function(runner.env)
+        self._ongoing = [_OngoingEpisode(episode) for episode in runner._ongoing_episodes]
         to_module, runner._cached_to_module = runner._cached_to_module, None
         self._batch = {Columns.OBS: to_module[Columns.OBS]}
         self._device, self._dtype = self._batch[Columns.OBS].device, self._batch[Columns.OBS].dtype
@@ -129,7 +129,7 @@ class Stretch:
             steps = self._step(taken, done)
             taken = 0 if steps is None else taken + steps
         self.env_steps += taken
-        chunks = [going.chunk(False, False) for going in self._going if going.t > going.stored]
+        chunks = [episode.chunk(False, False) for episode in self._ongoing if episode.t > episode.stored]
         self._weights.append(self._runner._weights_seq_no)
         self._returned_s = time.perf_counter()
         self._sample_s += self._returned_s - start
@@ -143,8 +143,8 @@ class Stretch:
         stepping = time.perf_counter()
         try:
             observations, rewards, terminated, truncated, infos = self._step_envs(for_env)
-        except Exception as error:  # RLlib decides what becomes of it
-            if runner._step_failed(error) != ENV_STEP_FAILURE:
+        except Exception as error:  # RLlib raises it, or makes new environments
+            if runner.handle_failed_step(error) != ENV_STEP_FAILURE:
                 raise
             runner._reset_envs_and_episodes(self._explore)
             self._begin()
@@ -153,33 +153,33 @@ class Stretch:
         self._inference_s += stepping - start
         self._env_s += now - stepping
         self._steps += 1
-        if self._is_seen:
-            runner.see(observations[np.newaxis], rewards[np.newaxis])
+        if self._has_hook:
+            runner.on_steps(observations[np.newaxis], rewards[np.newaxis])
         listed = self._as_list(infos)
         weights, steps = runner._weights_seq_no, 0
-        for index, going in enumerate(self._going):
-            going.infos.append(listed[index] if listed else {})
-            going.observations.append(observations[index])
-            going.last_s = now
-            if len(going.observations) == 1:
+        for index, episode in enumerate(self._ongoing):
+            episode.infos.append(listed[index] if listed else {})
+            episode.observations.append(observations[index])
+            episode.last_s = now
+            if len(episode.observations) == 1:
                 continue  # its reset
             steps += 1
-            going.first_s = going.first_s or now
-            going.actions.append(actions[index])
-            going.rewards.append(rewards[index])
-            going.outputs.append(outputs)
-            going.weights.append(weights)
-            going.t += 1
+            episode.first_s = episode.first_s or now
+            episode.actions.append(actions[index])
+            episode.rewards.append(rewards[index])
+            episode.outputs.append(outputs)
+            episode.weights.append(weights)
+            episode.t += 1
             if terminated[index] or truncated[index]:
-                done.append(going.chunk(bool(terminated[index]), bool(truncated[index])))
-                self._end(index, bool(terminated[index]), bool(truncated[index]))
+                done.append(episode.chunk(bool(terminated[index]), bool(truncated[index])))
+                self._end_episode(index, bool(terminated[index]), bool(truncated[index]))
         # Contiguous, as RLlib's copy is: a product of another layout differs in the last bit.
         self._batch = {Columns.OBS: torch.from_numpy(np.ascontiguousarray(observations)).to(self._device, self._dtype)}
         self._last = observations, actions, rewards, terminated, truncated, listed
         return steps
 
     def _act(self, taken: int) -> tuple[Any, Any, dict[str, Any]]:
-        """Actions, the same as the environments take them, and what else the module gave."""
+        """Actions, the same as the environments take them, and the module's other outputs."""
         runner = self._runner
         others = runner.config.num_env_runners or 1
         t = (runner.num_env_steps_sampled_lifetime // others + taken) * others  # as RLlib estimates what all runners have sampled
@@ -188,48 +188,47 @@ class Stretch:
             return actions, actions, {}
         module, batch = runner.module, self._batch
         outputs = module._forward_exploration(batch, t=t) if self._explore else module._forward_inference(batch)
-        return *self._policy(outputs), outputs
+        return *self._sample_actions(outputs), outputs
 
     def _extend(self, index: int) -> SingleAgentEpisode:
-        """Give the runner's episode the steps that it does not have."""
-        episode, going = self._runner._ongoing_episodes[index], self._going[index]
-        new = going.observations[len(going.observations) - len(going.infos) :]
-        episode.observations.data.extend(new)
-        episode.infos.data.extend(going.infos)
-        if going.actions:
-            episode.actions.data.extend(going.actions)
-            episode.rewards.data.extend(going.rewards)
-            outputs: dict[str, list[Any]] = {name: [o[name][index] for o in going.outputs] for name in going.outputs[0]}
+        """Add to the runner's episode the steps that it does not have yet."""
+        episode, new = self._runner._ongoing_episodes[index], self._ongoing[index]
+        episode.observations.data.extend(new.observations[len(new.observations) - len(new.infos) :])
+        episode.infos.data.extend(new.infos)
+        if new.actions:
+            episode.actions.data.extend(new.actions)
+            episode.rewards.data.extend(new.rewards)
+            outputs: dict[str, list[Any]] = {name: [o[name][index] for o in new.outputs] for name in new.outputs[0]}
             columns = {name: list(convert_to_numpy(torch.stack(values))) for name, values in outputs.items()}
-            for name, column in {**columns, WEIGHTS_SEQ_NO: going.weights}.items():
+            for name, column in {**columns, WEIGHTS_SEQ_NO: new.weights}.items():
                 if name not in episode.extra_model_outputs:
                     episode.extra_model_outputs[name] = InfiniteLookbackBuffer()
                 episode.extra_model_outputs[name].data.extend(column)
-            episode.t += len(going.actions)
-            episode._start_time = episode._start_time or going.first_s
-            episode._last_step_time = going.last_s
-        if going.infos:
-            episode._last_added_observation, episode._last_added_infos = going.observations[-1], going.infos[-1]
+            episode.t += len(new.actions)
+            episode._start_time = episode._start_time or new.first_s
+            episode._last_step_time = new.last_s
+        if new.infos:
+            episode._last_added_observation, episode._last_added_infos = new.observations[-1], new.infos[-1]
         return episode
 
-    def _end(self, index: int, terminated: bool, truncated: bool) -> None:
-        """Of an episode."""
+    def _end_episode(self, index: int, terminated: bool, truncated: bool) -> None:
+        """End an episode, and begin the environment's next one."""
         runner, episode = self._runner, self._extend(index)
         episode.is_terminated, episode.is_truncated = terminated, truncated
         runner._make_on_episode_callback("on_episode_end", index, runner._ongoing_episodes)
         runner._done_episodes_for_metrics.append(episode.to_numpy())
         self._episodes += 1
         runner._new_episode(index, runner._ongoing_episodes)
-        self._going[index] = _Going(runner._ongoing_episodes[index])
+        self._ongoing[index] = _OngoingEpisode(runner._ongoing_episodes[index])
 
     def finish(self) -> list[dict[str, Any]]:
-        """Give the runner what it has after its own `sample`.
+        """Bring the runner into the state that it has after its own `sample`.
 
         Returns:
-            What its `get_metrics` returned since this stretch began.
+            What its `get_metrics` would have returned since the first step.
         """
         runner = self._runner
-        for index in range(len(self._going)):
+        for index in range(len(self._ongoing)):
             episode = self._extend(index)
             runner._ongoing_episodes[index] = episode.cut(runner.config.episode_lookback_horizon)
             if episode.t > episode.t_started:
@@ -241,7 +240,7 @@ class Stretch:
         runner._increase_sampled_metrics(self.env_steps, self._episodes)
         runner.metrics.log_value(ENV_STEP_TIMER, self._env_s / self._steps)
         runner.metrics.log_value(RLMODULE_INFERENCE_TIMER, self._inference_s / self._steps)
-        runner.see_seconds(self._env_s, self._inference_s)
+        runner.on_step_seconds(self._env_s, self._inference_s)
         runner.metrics.log_value(SAMPLE_TIMER, self._sample_s / len(self._weights))
         runner.metrics.log_value(TIME_BETWEEN_SAMPLING, self._between_s / len(self._weights))
         runner.metrics.log_value(WEIGHTS_SEQ_NO, self._weights[-1], window=1)
@@ -249,7 +248,7 @@ class Stretch:
         return self._metrics()
 
     def _metrics(self) -> list[dict[str, Any]]:
-        """The runner's, in as many parts as its windows ask for.
+        """The runner's metrics, in as many parts as its windows need.
 
         A mean counts as often as there was an episode to log: RLlib's algorithm calls `get_metrics` at every step, and takes the mean over
         an iteration. (Of episodes that end in the same step RLlib takes the mean first.)
@@ -266,8 +265,8 @@ class Stretch:
         parts[0][WEIGHTS_SEQ_NO].values = list(self._weights)
         return parts
 
-    def give_up(self) -> None:
-        """Forget it all after an error; the environments have to be reset."""
+    def abort(self) -> None:
+        """Discard the steps after an error; the environments have to be reset."""
         self._restore()
         self._runner._needs_initial_reset = True
 
@@ -276,26 +275,19 @@ class Stretch:
             self._runner.module.train()
 
     def _prepare_module(self) -> None:
-        """What the module gets next, by way of RLlib's own pipeline."""
         runner = self._runner
         observations, actions, rewards, terminated, truncated, infos = self._last
         episodes = [
-            # An episode that ended with the last step is not there any more.
+            # The runner does not have an episode that ended with the last step any more.
             episode if episode.is_reset else SingleAgentEpisode(observations=[observations[index]])
             for index, episode in enumerate(runner._ongoing_episodes)
         ]
-        runner._cached_to_module = runner._env_to_module(
-            episodes=episodes,
-            batch={},
-            explore=self._explore,
-            rl_module=runner.module,
-            shared_data=runner._shared_data,
-            metrics=runner.metrics,
-            metrics_prefix_key=(ENV_TO_MODULE_CONNECTOR,),
-            obs=unbatch(observations),
-            actions=unbatch(actions),
-            rewards=rewards,
-            infos=infos or [{} for _ in episodes],
-            terminateds=terminated,
-            truncateds=truncated,
-        )
+        last_step = {
+            Columns.OBS: unbatch(observations),
+            Columns.ACTIONS: unbatch(actions),
+            Columns.REWARDS: rewards,
+            Columns.INFOS: infos or [{} for _ in episodes],
+            Columns.TERMINATEDS: terminated,
+            Columns.TRUNCATEDS: truncated,
+        }
+        runner.prepare_module(episodes, self._explore, last_step)

@@ -1,4 +1,4 @@
-"""One call that makes a configuration of RLlib's fast."""
+"""`make_fast`: puts the fast parts into a configuration of RLlib."""
 
 from typing import TypeVar
 
@@ -24,18 +24,18 @@ _LEARNERS: dict[object, type] = {
 _ALGORITHMS: dict[object, type] = {DQN: FastDQN, SAC: FastSAC}
 
 WAIT_S = 0.01
-"""Seconds for which IMPALA and APPO wait for samples before they look after other things. RLlib's 0 keeps a CPU busy with asking."""
+"""Seconds for which IMPALA and APPO wait for samples. RLlib's 0 asks without pause, which keeps a CPU busy."""
 
 _Config = TypeVar("_Config", bound=AlgorithmConfig)
 
 
 def make_fast(config: _Config) -> _Config:
-    """Put the fast parts in the place of RLlib's own.
+    """Replace RLlib's own classes by the fast ones.
 
-    What someone has chosen, such as a learner of their own, stays; so does all of a configuration with several agents.
+    Other classes, such as a learner that the user has set, stay; so does everything in a configuration with several agents.
 
     Args:
-        config: Complete but for what comes in the place of a fast part again.
+        config: Call this last: what is set later may replace a fast part again.
 
     Returns:
         The same object.

@@ -1,4 +1,4 @@
-"""What the analysis must know of a configuration beside its parameters, to diagnose its trials."""
+"""What the analysis must know of a configuration beside its parameters, to say what limits its speed."""
 
 import math
 from collections.abc import Mapping

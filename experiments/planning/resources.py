@@ -8,7 +8,7 @@ import ray
 from ray.tune import PlacementGroupFactory
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.lr_rules import rules_of, with_bases, with_rules
+from experiments.config.lr_rules import Rule, with_bases, with_rules
 from experiments.config.schema import HardwareSettings, SuiteConfig
 from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous
 
@@ -39,7 +39,7 @@ class Cluster:
 
     def __str__(self) -> str:
         where = "this machine" if len(self.nodes) == 1 else f"this cluster of {len(self.nodes)} nodes"
-        return f"{where} has {_count(self.num_cpus, 'CPU')} and {_count(self.num_gpus, 'GPU')}"
+        return f"{where} has {plural(self.num_cpus, 'CPU')} and {plural(self.num_gpus, 'GPU')}"
 
 
 def local_machine(hardware: HardwareSettings) -> Cluster:
@@ -77,16 +77,16 @@ class Layout:
 
     def __str__(self) -> str:
         sampling = (
-            f"{_count(self.num_env_runners, 'runner')} x {_count(self.num_envs_per_env_runner, 'env')}"
+            f"{plural(self.num_env_runners, 'runner')} x {plural(self.num_envs_per_env_runner, 'env')}"
             if self.num_env_runners
-            else f"{_count(self.num_envs_per_env_runner, 'env')} in the trial's own process"
+            else f"{plural(self.num_envs_per_env_runner, 'env')} in the trial's own process"
         )
-        learning = _count(self.num_learners, "learner") if self.num_learners else "learner in the trial's own process"
+        learning = plural(self.num_learners, "learner") if self.num_learners else "learner in the trial's own process"
         gpu = f" with {self.num_gpus_per_learner:g} GPU" + (" each" if self.num_learners > 1 else "") if self.num_gpus_per_learner else ""
         return f"{sampling}, {learning}{gpu}"
 
 
-def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig:
+def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster, num_trials: int) -> SuiteConfig:
     """The configuration with every runner and learner count a number.
 
     A count is, in this order: what `algorithm.env_runners` or `algorithm.learners` says, what the hardware profile says, what suits
@@ -94,6 +94,7 @@ def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig
 
     Args:
         suite: The configuration of one point.
+        rules: Of its algorithm.
         cluster: What there is.
         num_trials: Trials of the study, which share the cluster.
 
@@ -104,7 +105,6 @@ def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig
     Raises:
         ConfigurationError: The algorithm's settings are wrong; names the key.
     """
-    rules = rules_of(suite.algorithm)
     algorithm, hardware = with_bases(suite.algorithm, rules), suite.hardware
     check_settings(algorithm)
     runners, learners = dict(algorithm["env_runners"]), dict(algorithm["learners"])
@@ -130,7 +130,7 @@ def settle(suite: SuiteConfig, cluster: Cluster, num_trials: int) -> SuiteConfig
 
 
 def layout_of(algorithm: Mapping[str, Any]) -> Layout:
-    """The processes of a trial whose counts are settled."""
+    """The processes of a trial whose counts are numbers."""
     runners, learners = algorithm["env_runners"], algorithm["learners"]
     return Layout(
         runners["num_env_runners"], runners["num_envs_per_env_runner"], learners["num_learners"], learners["num_gpus_per_learner"]
@@ -188,13 +188,13 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
         return
     cpus, gpus = request.required_resources.get("CPU", 0), request.required_resources.get("GPU", 0)
     widest = max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
-    split = "" if len(cluster.nodes) == 1 else f" in parts of up to {_count(widest[0], 'CPU')} and {_count(widest[1], 'GPU')}"
+    split = "" if len(cluster.nodes) == 1 else f" in parts of up to {plural(widest[0], 'CPU')} and {plural(widest[1], 'GPU')}"
     main, runners, others = request.bundles[:1], request.bundles[1 : 1 + num_env_runners], request.bundles[1 + num_env_runners :]
     fewer = (PlacementGroupFactory([*main, *runners[:n], *others]) for n in range(num_env_runners - 1, 0, -1))
     largest = next((len(r.bundles) - len(main) - len(others) for r in fewer if trials_at_once(r, cluster, limit=1)), 0)
     hint = f" The largest number of env runners that fits is {largest}: num_env_runners={largest}." if largest else ""
     raise ConfigurationError(
-        f"hardware={hardware_name} needs {_count(cpus, 'CPU')} and {_count(gpus, 'GPU')} per trial{split}; {cluster}.{hint} "
+        f"hardware={hardware_name} needs {plural(cpus, 'CPU')} and {plural(gpus, 'GPU')} per trial{split}; {cluster}.{hint} "
         f"Try hardware=auto. To declare logical CPUs beyond the real ones: hardware.num_cpus={int(max(cpus, cluster.num_cpus))}"
         + (" hardware.num_gpus=0" if gpus > cluster.num_gpus else "")
         + "."
@@ -221,5 +221,19 @@ def _place(bundles: Sequence[tuple[float, float]], free: list[list[float]]) -> b
     return True
 
 
-def _count(number: float, what: str) -> str:
+def bundles_for_all(requests: Sequence[PlacementGroupFactory]) -> list[dict[str, float]] | None:
+    """The bundles of the largest of some requests, if the processes of all the others find their place in them."""
+    largest = max(requests, key=lambda r: (r.required_resources.get("CPU", 0), len(r.bundles)))
+    return [dict(b) for b in largest.bundles] if all(_holds(largest.bundles, r.bundles) for r in requests) else None
+
+
+def _holds(bundles: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> bool:
+    """Whether processes that ask for `others` find their place in `bundles`."""
+    own, asked = ([(b.get("GPU", 0.0), b.get("CPU", 0.0)) for b in group] for group in (bundles, others))
+    pairs = zip(sorted(own, reverse=True), sorted(asked, reverse=True), strict=False)
+    return len(own) >= len(asked) and all(has[0] >= needs[0] and has[1] >= needs[1] for has, needs in pairs)
+
+
+def plural(number: float, what: str) -> str:
+    """`1 trial`, `2 trials`, `0.5 GPUs`."""
     return f"{number:g} {what}" + ("" if number == 1 else "s")

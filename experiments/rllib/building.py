@@ -22,7 +22,8 @@ from ray.tune import PlacementGroupFactory
 
 from experiments.config import rllib_settings
 from experiments.config.errors import ConfigurationError
-from experiments.config.schema import NAME, EnvSettings
+from experiments.config.fields import NAME
+from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.envs import envpool
 from experiments.fast.off_policy import BUFFERS
@@ -71,7 +72,7 @@ def on_policy_batch(algorithm: Mapping[str, Any]) -> int:
     """Env steps of one training batch, which no report can be finer than; 0 for algorithms that replay.
 
     Args:
-        algorithm: With its counts settled.
+        algorithm: With its counts as numbers.
     """
     default = config_class(algorithm)()
     if hasattr(default, "replay_buffer_config"):
@@ -155,7 +156,7 @@ def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
 
 
 def check_settings(algorithm: Mapping[str, Any]) -> None:
-    """Check what an algorithm file says, before any count is settled.
+    """Check what an algorithm file says, before any count is a number.
 
     Args:
         algorithm: `conf/algorithm` resolved; counts may be None.

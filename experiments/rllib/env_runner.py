@@ -60,7 +60,7 @@ class _Observed:
         self._clock.log(self.metrics, self.worker_index)
         return super().get_metrics()  # type: ignore[misc]
 
-    def see_seconds(self, env_step_s: float, inference_s: float) -> None:
+    def on_step_seconds(self, env_step_s: float, inference_s: float) -> None:
         """Count what the fast runner's steps took."""
         self._clock.add(env_step_s, inference_s)
 
@@ -84,7 +84,7 @@ class _Observed:
         self._check_finite("observation", observations)
         return observations, infos
 
-    @deferrable  # a fast fragment is seen as a whole
+    @deferrable  # the fast runner calls `on_steps`
     def _try_env_step(self, actions: Any) -> Any:
         try:
             results = super()._try_env_step(actions)  # type: ignore[misc]
@@ -94,8 +94,8 @@ class _Observed:
         self._check_finite("reward", results[1])
         return results
 
-    def see(self, observations: np.ndarray, rewards: np.ndarray) -> None:
-        """A fast fragment, [T, N, ...] and [T, N]."""
+    def on_steps(self, observations: np.ndarray, rewards: np.ndarray) -> None:
+        """Check the steps of a fast fragment, [T, N, ...] and [T, N]."""
         for what, values in (("observation", observations), ("reward", rewards)):
             if values.dtype.kind == "f" and not np.isfinite(values).all():
                 first_step = values[np.argwhere(~np.isfinite(values))[0][0]]

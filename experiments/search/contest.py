@@ -1,6 +1,10 @@
 """Which of two settings is faster: measured in turns, so that what changes on the machine meets both alike. Pure.
 
 Rounds are compared on a logarithmic scale: a round in which everything is slower by a tenth says as much as any other.
+
+No race of trials (`racing.py`), though both stop losers early: a trial starts processes and warms up for seconds, and has one speed; here
+two settings are kept ready and measured in turns of half a second, so that a machine whose speed drifts cannot decide between them, and a
+loser costs three turns.
 """
 
 import math
@@ -10,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from experiments.trial.measurement import CONFIDENCE
-
+CONFIDENCE = 0.95
+"""Of the interval that decides a contest; all its looks share the rest."""
 FEWEST_ROUNDS = 3
 """Before a contest is decided: the spread of two says little of that of others."""
 MOST_LOOKS = 8

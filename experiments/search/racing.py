@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 from typing_extensions import override
 
-from analysis.stats.seeds import PRIOR_DF
+from analysis.stats.moderated import moderate
 from experiments.config.space import Point
 from experiments.search.strategy import TIE_BREAK, Ask, Outcome, Signal, Strategy, key_of, next_seed
 
@@ -181,11 +181,11 @@ class Racing(Strategy):
         for one in (arm, leader):
             others = [other for other in several if other is not one]
             prior = max(o.variance for o in others) if len(one.worths) == 1 else float(np.mean([o.variance for o in others]))
-            prior_df = min(PRIOR_DF, float(sum(len(o.worths) - 1 for o in others)))
             own_df = len(one.worths) - 1
-            variance = (prior_df * prior + (own_df * one.variance if own_df else 0.0)) / (prior_df + own_df)
-            squares += variance / len(one.worths)
-            df = min(df or math.inf, prior_df + own_df)
+            own = one.variance if own_df else math.nan
+            variance, own_and_prior_df = moderate(own, own_df, prior, sum(len(o.worths) - 1 for o in others))
+            squares += float(variance) / len(one.worths)
+            df = min(df or math.inf, float(own_and_prior_df))
         if squares == 0:  # no spread anywhere is no certainty
             return 1.0
         return float(stats.t.sf((leader.mean - arm.mean) / math.sqrt(squares), df))

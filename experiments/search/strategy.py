@@ -29,9 +29,6 @@ OBJECTIVES: Mapping[str, bool] = {
     "env_steps_per_s": True,
 }
 """What a search can aim at, a trial's `final/` metrics, and whether more is better."""
-OF_THE_CLOCK = frozenset({"seconds_to_target", "train_s", "env_steps_per_s"})
-"""Those of them that depend on what else the machine does."""
-NEED_A_TARGET = frozenset({"env_steps_to_target", "seconds_to_target"})
 TIE_BREAK = "auc"
 """What ranks configurations whose objective is the same: many end at an environment's highest score."""
 

@@ -27,12 +27,14 @@ from ray.tune.schedulers import TrialScheduler
 from rich.console import Console
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.schema import Asha, HardwareSettings, Median
+from experiments.config.schema import HardwareSettings
+from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning import resources
 from experiments.planning.plan import Plan
-from experiments.planning.search_plan import SearchPlan
+from experiments.planning.record import plan_record
+from experiments.planning.trials import StudyTrials
 from experiments.study.early_stopping import EarlyStopping, rule_of
 from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
@@ -242,33 +244,34 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
     tracking = plan.suite.tracking
     uri = store_uri(tracking, output_dir)
     connect = functools.partial(Store, uri, output_dir / "mlartifacts", tracking.timeout_s)
+    trials = StudyTrials(plan)
     outcomes, progress, tune_ended = Outcomes(), Progress(plan, console), True
     searcher: QueueSearcher | None = None
     with Interruption() as interruption:
         delivered = _finished_in_mlflow(connect, plan, folder) if resumed else frozenset()
         writer = Writer(connect, num_writers(uri))
-        to_mlflow = TrackingListener(plan, folder, writer, analyst, resumed, delivered)
+        to_mlflow = TrackingListener(trials, folder, writer, analyst, resumed, delivered)
         to_mlflow.begin()
         try:
-            if isinstance(plan, SearchPlan):
-                searcher = QueueSearcher(plan, folder, _warn(console))
+            if plan.search:
+                searcher = QueueSearcher(trials, plan.search, folder, _warn(console))
             stopping = _early_stopping(plan)
             stream = EventStream(folder, filter(None, (outcomes, progress, to_mlflow, stopping, searcher)))
             if resumed:
-                _replay(plan, folder, stream, stopping)
+                _replay(trials, folder, stream, stopping)
             if tracking.tensorboard:
                 stream.add(TensorBoardListener(folder.path / "tune"))
             with progress:
-                left = searcher or [trial for trial in plan.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)]
+                left = searcher or [trial for trial in trials.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)]
                 if left and not interruption.signals:
                     callbacks = [StreamCallback(stream), Watchdog(folder, stream)]
                     scheduler, stop = StudyScheduler(stream, stopping), StopOnRequest()
                     tuner = _tuner(plan, left, folder, callbacks, scheduler, stop, resumed)
                     tune_ended = interruption.run(tuner.fit, stop.asked.set)
         finally:
-            ended = tuple(outcomes.of(trial) for trial in plan.trials)
+            ended = tuple(outcomes.of(trial) for trial in trials.trials)
             unfinished = any(o.status == INTERRUPTED for o in ended)
-            runs = runs_of(plan.record(), ended)
+            runs = runs_of(plan_record(trials), ended)
             failed = any(o.status == FAILED for o in ended)
             limit = searcher.queue.closed if searcher else ""
             to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", runs, limit)
@@ -282,15 +285,15 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
     return StudyOutcome(ended, runs, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit)
 
 
-def _replay(plan: Plan, folder: StudyFolder, stream: EventStream, stopping: EarlyStopping | None) -> None:
+def _replay(trials: StudyTrials, folder: StudyFolder, stream: EventStream, stopping: EarlyStopping | None) -> None:
     """Tell the listeners what earlier executions did. What failed is tried again; of a search, its queue has seen to that."""
-    for trial in plan.trials:
+    for trial in trials.trials:
         log = folder.trial(trial).log
         log.new()
-        if log.end is not None and log.end.status == FAILED and not isinstance(plan, SearchPlan):
+        if log.end is not None and log.end.status == FAILED and not trials.plan.search:
             log.add(Started())
-    stream.replay(plan.trials)
-    for trial in plan.trials:
+    stream.replay(trials.trials)
+    for trial in trials.trials:
         if stopping is not None and stopping.stops(trial):  # decided right before the kill
             stream.end(trial, PRUNED)
 
@@ -306,7 +309,7 @@ def _early_stopping(plan: Plan) -> EarlyStopping | None:
     settings = plan.suite.scheduler
     if not isinstance(settings, Asha | Median):
         return None
-    return EarlyStopping(rule_of(settings, max(c.suite.budget_env_steps for c in plan.possible)))
+    return EarlyStopping(rule_of(settings, max(c.suite.budget_env_steps for c in plan.configurations)))
 
 
 def _warn(console: Console) -> Callable[[str], None]:

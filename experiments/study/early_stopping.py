@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, TrialScheduler
 
-from experiments.config.schema import Asha, Median
+from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
 from experiments.search.strategy import SEARCH
 from experiments.trial.events import Ended, Event, Reported

@@ -12,11 +12,14 @@ from typing import IO, Any
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings, SuiteConfig, parse
-from experiments.config.trial_config import TrialConfig, trial_config
+from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED
-from experiments.planning.plan import Configuration, Plan, Resolver, concurrency_of
+from experiments.planning.configuration import Configuration, ResolvedPoint
+from experiments.planning.plan import Plan, concurrency_of
+from experiments.planning.resolver import Resolver
 from experiments.planning.resources import Cluster
-from experiments.planning.search_plan import SearchPlan
+from experiments.planning.search_design import SearchDesign
+from experiments.planning.trials import StudyTrials
 from experiments.trial.event_log import DamagedFileError
 from experiments.trial.events import Ended
 from experiments.trial.folder import TrialFolder, began_with, check_checkpoint, locked
@@ -33,7 +36,7 @@ _FORMAT = 2
 class StudyFolder:
     """A study's own folder.
 
-    `study.json` has the plan, settled; `trials/<name>/` what each trial keeps; `tune/` what Tune and TensorBoard write. A search notes
+    `study.json` has the plan; `trials/<name>/` what each trial keeps; `tune/` what Tune and TensorBoard write. A search notes
     what it does in `search.jsonl`, and Optuna has its study in `optuna.db`.
     """
 
@@ -57,15 +60,14 @@ class StudyFolder:
             "format": _FORMAT,
             "suite": asdict(plan.suite),
             "composed": copy.deepcopy(plan.composed),
-            "searched": plan.searched,
-            "configurations": [_saved(c) for c in plan.possible],
+            "configurations": [_saved(c) for c in plan.configurations],
         }
-        if isinstance(plan, SearchPlan):
+        if (search := plan.search) is not None:
             state["search"] = {
-                "composed": [[dict(choice), dict(composed)] for choice, composed in copy.deepcopy(plan.resolver.composed).items()],
-                "side_by_side": plan.resolver.side_by_side,
-                "report_every_env_steps": plan.resolver.report_every_env_steps,
-                "base": plan.base,
+                "composed": [[dict(choice), dict(composed)] for choice, composed in copy.deepcopy(search.resolver.composed).items()],
+                "side_by_side": search.resolver.side_by_side,
+                "report_every_env_steps": search.resolver.report_every_env_steps,
+                "base": search.base,
             }
         for suite in (state["suite"], state["composed"], *(composed for _, composed in state.get("search", {}).get("composed", []))):
             suite["tracking"] = {**suite["tracking"], "uri": None}  # it may hold a password; a resume is given it again
@@ -137,24 +139,23 @@ class StudyFolder:
         what = {name: state["suite"]["tracking"][name] for name in ("tensorboard", "system_metrics")}  # curves stay of one kind
         suite = self._suite({**state["suite"], "tracking": {**asdict(tracking), **what}})
         configurations = tuple(self._configuration(saved, cluster) for saved in state["configurations"])
-        searched, concurrency = tuple(state["searched"]), concurrency_of(suite, configurations, cluster)
+        concurrency = concurrency_of(suite, configurations, cluster)
         if (search := state.get("search")) is None:
-            return Plan(suite, state["composed"], configurations, searched, cluster, concurrency)
+            return Plan(suite, state["composed"], configurations, cluster, concurrency)
         composed = {tuple(sorted(choice.items())): settings for choice, settings in search["composed"]}
         resolver = Resolver(composed, cluster, search["side_by_side"], search["report_every_env_steps"])
-        later = [self._configuration(saved, cluster) for saved in self._lines(_LATER_FILE)]
-        known = (*configurations, *later)
-        return SearchPlan(suite, state["composed"], [], searched, cluster, concurrency, resolver=resolver, known=known, base=search["base"])
+        known = (*configurations, *(self._configuration(saved, cluster) for saved in self._lines(_LATER_FILE)))
+        design = SearchDesign(suite, known, search["base"], resolver)
+        return Plan(suite, state["composed"], known, cluster, concurrency, search=design)
 
     def _configuration(self, saved: Mapping[str, Any], cluster: Cluster) -> Configuration:
-        settled = self._suite(saved["suite"])
-        config_id = trial_config(settled, 0, saved["label"]).config_id
-        if config_id != saved["config_id"]:
+        resolved = ResolvedPoint(saved["label"], saved["point"], self._suite(saved["suite"]), saved["rules"], saved["generation"])
+        if (config_id := resolved.config_id) != saved["config_id"]:
             raise ConfigurationError(
                 f"{self.path / STATE_FILE}: {saved['label']!r} was configuration {saved['config_id']} and would be {config_id} "
                 "with this version of the suite. Resume with the version that began the study."
             )
-        return Configuration.of(saved["label"], saved["point"], settled, cluster, saved.get("rules", {}))
+        return Configuration.of(resolved, cluster)
 
     @property
     def optuna_storage(self) -> Path:
@@ -182,10 +183,10 @@ class StudyFolder:
         self._unwritten.append((_JOURNAL_FILE, step))
         self._write_lines()
 
-    def keep_configurations(self, plan: SearchPlan) -> None:
+    def keep_configurations(self, trials: StudyTrials) -> None:
         """Note the configurations that the plan did not know when the study began."""
-        known = {c.label for c in plan.known} | self._kept
-        for configuration in plan.configurations:
+        known = {c.label for c in trials.plan.configurations} | self._kept
+        for configuration in trials.configurations:
             if configuration.label not in known:
                 self._kept.add(configuration.label)
                 self._unwritten.append((_LATER_FILE, _saved(configuration)))
@@ -239,8 +240,9 @@ def _saved(configuration: Configuration) -> dict[str, Any]:
     suite["tracking"]["uri"] = None  # it may hold a password; a resume is given it again
     return {
         "label": configuration.label,
-        "config_id": configuration.trial(0).config_id,
+        "config_id": configuration.config_id,
         "point": configuration.point,
         "suite": suite,
         "rules": configuration.rules,
+        "generation": configuration.generation,
     }

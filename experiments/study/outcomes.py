@@ -72,7 +72,7 @@ def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.D
     """What the analysis needs of the frame `runs`, so that the terminal and the report conclude from the same numbers.
 
     Args:
-        record: The plan's, `Plan.record()`.
+        record: The plan's, `planning.record.plan_record`.
         outcomes: One per trial.
 
     Returns:

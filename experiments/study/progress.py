@@ -16,7 +16,7 @@ from rich.text import Text
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, PRUNED
 from experiments.planning.plan import Plan
-from experiments.planning.search_plan import SearchPlan
+from experiments.planning.terminal import duration
 from experiments.study.outcomes import TrialOutcome
 from experiments.trial.events import Ended, Event, Reported, Started
 
@@ -25,8 +25,6 @@ LOG_WIDTH = 140
 LINE_EVERY_S = 15.0
 """Spacing of progress lines where there is no terminal."""
 MOST_ROWS = 16
-MOST_LAYOUTS = 4
-"""Layouts of a study that are named before it starts; `dry_run=true` lists all."""
 MOST_OF_A_CAUSE = 3
 """Failures of one cause that are shown as they happen."""
 _ENDS = (FINISHED, PRUNED, FAILED)
@@ -170,44 +168,6 @@ def first_env_steps(trial: TrialConfig) -> int:
     return trial.start.env_steps if trial.start else 0
 
 
-def plan_lines(plan: Plan) -> list[str]:
-    """What a study is about to do."""
-    layouts = list(dict.fromkeys(f"{c.layout}" for c in plan.possible))
-    if len(layouts) > MOST_LAYOUTS:
-        layouts = [layouts[0], f"{len(layouts) - 2} others", layouts[-1]]
-    return [
-        f"study       {plan.study}: {plan.question}",
-        f"trials      {plan.summary()}",
-        f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
-        *(f"left out    {what}" for what in plan.left_out),
-        f"checkpoints {plan.checkpoints()}",
-        "throughput  "
-        + ("comparable: each trial runs alone" if plan.exclusive else "not comparable across studies: trials share the machine"),
-    ]
-
-
-def plan_table(plan: Plan) -> Table:
-    """The configurations of a plan."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    seeds = ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds))
-    if isinstance(plan, SearchPlan):
-        seeds = "by search"
-    for name in ("configuration", "id", "seeds", "env steps", "batch (env steps)", "CPUs", "GPUs"):
-        table.add_column(name, justify="left" if name in ("configuration", "id") else "right")
-    for c in plan.possible:
-        need = c.request.required_resources
-        table.add_row(
-            c.label,
-            c.trial(0).config_id,
-            seeds,
-            "-" if plan.is_measured else f"{c.suite.budget_env_steps:,}",
-            f"{c.batch_env_steps:,}",
-            f"{need.get('CPU', 0):g}",
-            f"{need.get('GPU', 0):g}",
-        )
-    return table
-
-
 def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:
     """What failed and why: one line per cause, not per trial."""
     by_cause: dict[str, list[TrialOutcome]] = {}
@@ -220,16 +180,6 @@ def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:
         more = f" and {len(trials) - 3} more" if len(trials) > 3 else ""
         lines.append(f"{len(trials)} failed: {cause}  ({named}{more})")
     return lines
-
-
-def duration(seconds: float) -> str:
-    """`42 s`, `3 min 10 s`, `2 h 5 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def _number(value: float, form: str) -> str:

@@ -8,7 +8,8 @@ from ray.tune.search import Searcher
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, PRUNED
-from experiments.planning.search_plan import SearchPlan
+from experiments.planning.search_design import SearchDesign
+from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import SEARCH, Ask, Outcome, Signal
 from experiments.search.trial_queue import TrialQueue
 from experiments.study.folder import StudyFolder
@@ -26,20 +27,21 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         queue: The search's.
     """
 
-    def __init__(self, plan: SearchPlan, folder: StudyFolder, refused: Callable[[str], None]) -> None:
+    def __init__(self, trials: StudyTrials, design: SearchDesign, folder: StudyFolder, refused: Callable[[str], None]) -> None:
         """Go on with a search, or begin it.
 
         Args:
-            plan: Grows with what is asked for.
+            trials: The study's, which what is asked for joins.
+            design: The search's.
             folder: The study's, with what earlier executions did.
             refused: Told of a configuration that cannot be run, in a line.
         """
         super().__init__()
-        self._plan, self._folder, self._refused = plan, folder, refused
+        self._of_study, self._folder, self._refused = trials, folder, refused
         self._trials: dict[int, TrialConfig] = {}
         self._last: dict[str, dict[str, float]] = {}
-        strategy, journal = plan.strategy(folder.optuna_storage), folder.journal()
-        self.queue = TrialQueue(strategy, plan.ahead, plan.limits(), folder.note, journal, self._earlier_outcome)
+        strategy, journal = design.strategy(folder.optuna_storage), folder.journal()
+        self.queue = TrialQueue(strategy, trials.plan.ahead, design.limits(), folder.note, journal, self._earlier_outcome)
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:  # Tune saves it with the experiment; a resume has the queue's own journal
         return Searcher, ()
@@ -68,11 +70,11 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         if index not in self._trials:
             try:
                 parent = ask.note.get("parent")
-                self._trials[index] = self._plan.take(ask, None if parent is None else self._trials[parent])
+                self._trials[index] = self._of_study.take(ask, None if parent is None else self._trials[parent])
             except ConfigurationError as error:
                 self._refused(f"left out: {ask.point}: {error}")
                 raise
-            self._folder.keep_configurations(self._plan)
+            self._folder.keep_configurations(self._of_study)
         return self._trials[index]
 
     def _earlier_outcome(self, index: int, ask: Ask) -> Outcome | None:

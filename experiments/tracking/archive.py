@@ -44,6 +44,11 @@ class LoggedTrial:
     curves: Mapping[str, Mapping[int, float]]
 
     @property
+    def provenance(self) -> Mapping[str, Any]:
+        """Where its results come from, as far as it was recorded."""
+        return self.config.get("provenance") or {}
+
+    @property
     def last_env_steps(self) -> int:
         """Env steps of the last report; 0 without any."""
         return max((env_steps for curve in self.curves.values() for env_steps in curve), default=0)

@@ -15,7 +15,9 @@ from experiments.config.errors import first_line
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, METRICS, PRUNED, Tag
 from experiments.planning.plan import Plan
-from experiments.planning.search_plan import SearchPlan
+from experiments.planning.record import plan_record, searched_params, study_params, trial_params
+from experiments.planning.terminal import summary
+from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import promises_bits
 from experiments.tracking import provenance, views
 from experiments.tracking.writer import Writer
@@ -80,15 +82,15 @@ class TrackingListener:
     earlier execution may not have delivered.
 
     Attributes:
-        plan: The study's.
-        folder: Likewise.
+        trials: The study's, as they become known.
+        folder: The study's.
         writer: Delivers to MLflow.
         analyst: Draws the conclusions.
         resumed: Whether there was an earlier execution.
         delivered: Trials of which MLflow has everything.
     """
 
-    plan: Plan
+    trials: StudyTrials
     folder: Folder
     writer: Writer
     analyst: Analyst
@@ -100,6 +102,11 @@ class TrackingListener:
     _tagged: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     _curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)  # of the trials that are running
 
+    @property
+    def plan(self) -> Plan:
+        """The study's."""
+        return self.trials.plan
+
     def begin(self) -> None:
         """Make or find the study's experiments, its run and its views."""
         plan, now = self.plan, now_ms()
@@ -108,7 +115,7 @@ class TrackingListener:
             self.writer.put("experiment", experiment)
         self.writer.put("set_views", INDEX_EXPERIMENT, views.studies_view())
         self._set_views()
-        params = plan.study_params()
+        params = study_params(plan)
         # Tags, since a resume may find another machine, and parameters never change.
         here = {Tag.EXCLUSIVE: _word(plan.exclusive), **{name: str(params.pop(name)) for name in ("concurrency", "cluster")}}
         tags = {
@@ -119,7 +126,7 @@ class TrackingListener:
             Tag.HARDWARE: plan.hardware,
             **here,
             Tag.STUDY_FOLDER: str(self.folder.path),
-            Tag.NOTE: f"**Question.** {plan.question}\n\n**Trials.** {plan.summary()}",
+            Tag.NOTE: f"**Question.** {plan.question}\n\n**Trials.** {summary(plan)}",
             **_source_tags(),
         }
         self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (Tag.STUDY_FOLDER,), not self.resumed)
@@ -128,15 +135,15 @@ class TrackingListener:
             self.writer.put("set_tags", STUDY_KEY, here)
         texts = {
             "config.yaml": provenance.without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)),
-            "plan.json": json.dumps(plan.record(), indent=1),
+            "plan.json": json.dumps(plan_record(self.trials), indent=1),
             "provenance.json": json.dumps(self.folder.began_with(provenance_of(plan)), indent=1),
             **provenance.files(),
         }
         self.writer.put("log_texts", STUDY_KEY, texts)
 
     def _set_views(self) -> None:
-        labels, exploratory = [c.label for c in self.plan.configurations], self.plan.suite.scheduler.name != "fifo"
-        found = views.shared_views(self.plan.searched_params, labels, exploratory)
+        labels, exploratory = [c.label for c in self.trials.configurations], self.plan.suite.scheduler.name != "fifo"
+        found = views.shared_views(searched_params(self.plan), labels, exploratory)
         self.writer.put("set_views", self.plan.experiment, found)
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
@@ -198,7 +205,7 @@ class TrackingListener:
         }
         identity = (Tag.STUDY_RUN, Tag.TRIAL_ID)
         self.writer.put("open_run", key, self.plan.experiment, config.name, at_ms, tags, identity, not self.resumed)
-        self.writer.put("log_params", key, self.plan.trial_params(config))
+        self.writer.put("log_params", key, trial_params(self.plan, config))
         resolved, now = config.to_mapping(), provenance_of(self.plan)
         began_with = self.folder.trial(config).began_with(now)
         texts = {
@@ -229,13 +236,13 @@ class TrackingListener:
         """The bottleneck of a trial and its health, as tags."""
         config, curves = self._configs.pop(key), self._curves.pop(key, {})
         planned = {
-            **self.plan.trial_params(config),
+            **trial_params(self.plan, config),
             "exclusive": self.plan.exclusive,
             "target": config.env.target,
             "score": curves.get("final/score", [(0.0, None)])[-1][1],
         }
         try:
-            found = self.analyst.diagnose(planned, self.plan.facts[config.label], curves)
+            found = self.analyst.diagnose(planned, self.trials.configuration_of(config).facts, curves)
         except Exception as error:  # noqa: BLE001  # what the trial logged is safe, whatever is said of it
             logger.warning("%s: no diagnosis (%s: %s).", config.name, type(error).__name__, first_line(error))
             return
@@ -251,10 +258,10 @@ class TrackingListener:
         """
         for key in sorted(self._open_keys):
             self._close(key, "KILLED")
-        if isinstance(self.plan, SearchPlan):  # which has grown since
+        if self.plan.search:  # which has grown since
             self._set_views()
             self.writer.put("set_tags", STUDY_KEY, {Tag.LIMIT: limit})
-            self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(self.plan.record(), indent=1)})
+            self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(plan_record(self.trials), indent=1)})
         try:
             self._conclude(runs)
         except Exception as error:  # noqa: BLE001  # what the trials logged is safe, whatever becomes of the conclusions
@@ -262,7 +269,7 @@ class TrackingListener:
         self.writer.put("finish", STUDY_KEY, status, now_ms())
 
     def _conclude(self, runs: pd.DataFrame) -> None:
-        found = self.analyst.conclude(runs, list(self.plan.record()["axes"]))
+        found = self.analyst.conclude(runs, [axis.name for axis in self.plan.axes])
         if found is None:
             return
         note = f"**Question.** {self.plan.question}\n\n{found.note}"

@@ -91,7 +91,7 @@ class Training:
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
         if isinstance(algorithm, FastOffPolicy):
-            algorithm.see_seconds = self._clock.add
+            algorithm.on_seconds = self._clock.add
         self._has_kl = bool(getattr(config, "use_kl_loss", False))
         self._has_minibatches = config.minibatch_size is not None
         self._epochs = (config.num_epochs or 1) if self._has_minibatches else 1

@@ -5,6 +5,8 @@ import pytest
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import Rule, names_of, rules_of, with_rules
+from experiments.planning.record import plan_record
+from experiments.planning.trials import StudyTrials
 from tests.support.suite import PlanOf
 
 LR = "algorithm.training.lr"
@@ -68,8 +70,8 @@ def test_a_study_of_rules_starts_from_one_point_and_names_its_rules(plan_of: Pla
     assert points["lr=sqrt b=256"] == (pytest.approx(5e-4), 256)
     assert points["lr=linear b=2048"] == (pytest.approx(2e-3), 2048)
     assert len(points) == 1 + 3 * 3
-    assert set(plan.record()["axes"]) == {"lr_rule", "train_batch_size_total"}
-    rules = {c["config"]: c["params"]["lr_rule"] for c in plan.record()["configurations"]}
+    assert set(plan_record(StudyTrials(plan))["axes"]) == {"lr_rule", "train_batch_size_total"}
+    rules = {c["config"]: c["params"]["lr_rule"] for c in plan_record(StudyTrials(plan))["configurations"]}
     assert rules["lr=sqrt b=256"] == "sqrt"
     assert rules["lr=base b=1024"] == "base"
 

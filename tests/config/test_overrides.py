@@ -23,14 +23,15 @@ from ray.rllib.algorithms.impala import impala_learner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils import replay_buffers
 
-from experiments.config.compose import check_axes_are_free, composer, split_space
+from experiments.config.compose import check_axes_are_free, check_resume, composer, split_space
 from experiments.config.errors import ConfigurationError
+from experiments.config.schema import parse
 from experiments.config.trial_config import TrialConfig
 from experiments.planning import resources
-from experiments.planning.plan import make_plan
+from experiments.planning.plan import plan_study
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib.building import build_algorithm_config, spaces
-from experiments.run import check_resume, run
+from experiments.run import run
 from tests.support.suite import ROOT, RunSuite
 
 Values = st.SearchStrategy[Any]
@@ -636,7 +637,7 @@ def test_whatever_is_accepted_builds(monkeypatch: pytest.MonkeyPatch, examples: 
         try:
             start = composer(compose(split_space(given)[0], anew=False), given)
             check_axes_are_free(start({}), given)
-            plan = make_plan(start, Cluster((Node(128, 8),)))
+            plan = plan_study(parse(start({})), start, Cluster((Node(128, 8),)))
         except ConfigurationError as error:
             refused[tuple(overrides)] = str(error)
             return

@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.schema import GridSearch, RandomSearch
+from experiments.config.search_settings import GridSearch, RandomSearch
 from experiments.config.space import corners, group_choices, parse_space, points
 
 GRID = GridSearch()

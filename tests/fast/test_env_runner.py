@@ -20,6 +20,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from experiments.fast.env_runner import FastEnvRunner, deferrable
+from tests.support.matrix import matrix
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -54,9 +55,9 @@ class Spaces(gym.Env[Any, Any]):
 
 DISCRETE = gym.spaces.Discrete(5)
 ACTIONS = {
-    "discrete": DISCRETE,
     "box": gym.spaces.Box(-2, 3, (2,), np.float32),
     "unbounded box": gym.spaces.Box(-np.inf, np.inf, (1,), np.float32),
+    "discrete": DISCRETE,
     "multi-discrete": gym.spaces.MultiDiscrete([3, 2]),
     "tuple": gym.spaces.Tuple([gym.spaces.Discrete(3), gym.spaces.Box(-1, 1, (2,), np.float32)]),
 }
@@ -157,8 +158,7 @@ def keys(metrics: Any, prefix: str = "") -> set[str]:
 ODD = (50, 3, 1, 300, 37, 1)
 
 
-@pytest.mark.parametrize("envs", [1, 3, 16])
-@pytest.mark.parametrize("mode", ["sync", "vector_entry_point"])
+@matrix(strength=1, envs=[3, 16, 1], mode=["sync", "vector_entry_point"])
 def test_episodes_are_those_of_rllib_over_fragments_of_odd_sizes(envs: int, mode: str) -> None:
     fast = assert_same_samples(config_of(envs=envs, gym_env_vectorize_mode=mode), ODD)
     assert fast.why_stock(explore=True, random_actions=False) is None
@@ -169,8 +169,7 @@ def test_episodes_are_those_of_rllib_on_other_environments(env: str) -> None:
     assert_same_samples(config_of(env=env, envs=3), (450, 8, 700))
 
 
-@pytest.mark.parametrize("name", ACTIONS)
-@pytest.mark.parametrize("normalize", [True, False])
+@matrix(strength=1, name=list(ACTIONS), normalize=[True, False])
 def test_episodes_are_those_of_rllib_for_every_kind_of_action(name: str, normalize: bool) -> None:
     config = config_of(env=lambda context: Spaces(ACTIONS[name]), normalize_actions=normalize, clip_actions=True)
     assert_same_samples(config, ODD)
@@ -207,9 +206,8 @@ def test_modules_of_other_algorithms_act_as_in_rllib(algorithm: type[AlgorithmCo
     assert fast.why_stock(explore=True, random_actions=False) is None
 
 
-@pytest.mark.parametrize("mode", ["async"])
-def test_environments_in_processes_of_their_own_are_the_same(mode: str) -> None:
-    assert_same_samples(config_of(envs=2, gym_env_vectorize_mode=mode), (50, 3, 200))
+def test_environments_in_processes_of_their_own_are_the_same() -> None:
+    assert_same_samples(config_of(envs=2, gym_env_vectorize_mode="async"), (50, 3, 200))
 
 
 def test_fragments_of_rllib_and_fast_ones_can_take_turns() -> None:
@@ -338,7 +336,7 @@ def test_the_error_of_an_environment_is_that_of_rllib() -> None:
 
 def test_whoever_looks_at_a_fragment_sees_all_of_it_before_the_module_does() -> None:
     class Looking(FastEnvRunner):
-        def see(self, observations: np.ndarray, rewards: np.ndarray) -> None:
+        def on_steps(self, observations: np.ndarray, rewards: np.ndarray) -> None:
             assert np.isfinite(observations).all(), "non-finite"
 
     class Spoilt(Spaces):

@@ -6,7 +6,9 @@ import pytest
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig, label_of
+from experiments.planning.record import searched_params
 from experiments.planning.resources import Cluster, Node, check_fits, trials_at_once
+from experiments.planning.terminal import summary
 from tests.support.suite import PlanOf
 
 SINGLE = "study.space={}"
@@ -54,7 +56,7 @@ def test_the_default_study_spans_learning_rates_batches_and_seeds(plan_of: PlanO
     assert len(plan.configurations) >= 9
     assert len(plan.seeds) >= 3
     assert plan.suite.budget_env_steps == 60_000
-    assert plan.searched_params == ["log10_lr", "train_batch_size_total"]
+    assert searched_params(plan) == ["log10_lr", "train_batch_size_total"]
     assert plan.concurrency == 2
 
 
@@ -100,7 +102,7 @@ def test_repeats_are_trials_of_one_configuration_and_seed(plan_of: PlanOf) -> No
     assert len({t.config_id for t in plan.trials}) == 1
     assert len({t.folder_name for t in plan.trials}) == 4
     assert plan.trials[-1].name.endswith("s=4 r=1")
-    assert "1 configuration x 2 seeds x 2 repeats = 4 trials, 240,000 env steps" in plan.summary()
+    assert "1 configuration x 2 seeds x 2 repeats = 4 trials, 240,000 env steps" in summary(plan)
 
 
 def test_auto_keeps_both_cores_busy_and_the_number_of_envs_fixed(plan_of: PlanOf) -> None:

@@ -16,7 +16,9 @@ from analysis.questions.convergence import (
     summarise,
     target_profile,
 )
-from analysis.stats.seeds import holm, iqm, moderated_intervals, p_values, paired_differences, probability_of_improvement
+from analysis.stats.aggregates import iqm
+from analysis.stats.comparisons import holm, p_values, probability_of_improvement
+from analysis.stats.moderated import moderated_intervals, paired_differences
 from tests.support.study_frames import BUDGET, make_curves, make_runs, together, with_status
 
 RETURN = "eval/return_mean"
@@ -232,7 +234,7 @@ def test_pairs_are_compared_on_their_common_seeds(runs: pd.DataFrame) -> None:
     assert_allclose(found["p_adjusted"], holm(p))
     # Chances need no pairs: the two seeds of a against the three of b.
     of_samples = probability_of_improvement(np.array([490, 500]), np.array([480, 500, 470]))
-    assert found["probability_of_improvement"][0] == of_samples[0] == 4.5 / 6
+    assert found["probability_of_improvement"][0] == of_samples.estimate == 4.5 / 6
 
 
 def test_a_pair_without_common_seeds_has_no_difference(runs: pd.DataFrame) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.questions.decision import Decision, decide
-from analysis.stats.seeds import seeds_needed
+from analysis.stats.comparisons import seeds_needed
 from tests.support.study_frames import make_runs, together, with_status
 
 

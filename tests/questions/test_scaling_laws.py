@@ -1,6 +1,7 @@
 """Amdahl's law and the Universal Scalability Law: what is found, what is predicted, and what can't be told."""
 
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,8 @@ from pandas.testing import assert_frame_equal
 
 from analysis import AnalysisError
 from analysis.questions.scaling_laws import HeldOut, ScalingFit, fit, hold_out
-from benchmarks.laws_calibration import COUNTS, KINKED, LAM, LAWFUL, Truth, coverage, kinked, law, simulate
+from benchmarks.calibration.scaling_laws import COUNTS, KINKED, LAM, LAWFUL, Truth, coverage, kinked, law, simulate
+from tests.support.binomial import fewest_hits
 
 COUNTS_TO_16 = (1, 2, 4, 8, 16)
 
@@ -31,7 +33,7 @@ def held(points: pd.DataFrame) -> HeldOut:
 
 
 def ends(found: ScalingFit, name: str) -> tuple[float, float, float]:
-    return getattr(found, name), getattr(found, f"{name}_low"), getattr(found, f"{name}_high")
+    return astuple(getattr(found, name))
 
 
 # --- what is found ---
@@ -42,11 +44,11 @@ def test_the_universal_law_is_recovered_without_noise(sigma: float, kappa: float
     truth = law(sigma, kappa)
     found = fitted(study(truth, noise=0.0))
     assert found.law == "usl" and found.usl_probability > 0.95
-    assert found.lam == pytest.approx(LAM, rel=2e-3)
-    assert found.sigma == pytest.approx(sigma, rel=0.1)
-    assert found.kappa == pytest.approx(kappa, rel=0.1)
-    assert found.peak == pytest.approx(truth.peak, rel=0.03)
-    assert found.knee == pytest.approx(truth.knee, abs=1)
+    assert found.lam.estimate == pytest.approx(LAM, rel=2e-3)
+    assert found.sigma.estimate == pytest.approx(sigma, rel=0.1)
+    assert found.kappa.estimate == pytest.approx(kappa, rel=0.1)
+    assert found.peak.estimate == pytest.approx(truth.peak, rel=0.03)
+    assert found.knee.estimate == pytest.approx(truth.knee, abs=1)
     assert found.counts["efficiency"].tolist() == pytest.approx([truth.of(n) / n for n in COUNTS_TO_16], rel=3e-3)
     assert found.predict([3, 12])["env_steps_per_s"].tolist() == pytest.approx([LAM * truth.of(3), LAM * truth.of(12)], rel=5e-3)
 
@@ -54,18 +56,18 @@ def test_the_universal_law_is_recovered_without_noise(sigma: float, kappa: float
 @pytest.mark.parametrize("sigma", [0.05, 0.3])
 def test_amdahls_law_is_recovered_without_noise(sigma: float) -> None:
     found = fitted(study(law(sigma, 0.0), noise=0.0))
-    assert found.law == "amdahl" and found.kappa_low == 0
-    assert found.sigma == pytest.approx(sigma, rel=0.03)
-    assert found.peak_high == math.inf
+    assert found.law == "amdahl" and found.kappa.low == 0
+    assert found.sigma.estimate == pytest.approx(sigma, rel=0.03)
+    assert found.peak.high == math.inf
     amdahl = found.laws.set_index("law").loc["amdahl"]
     assert amdahl["sigma"] == pytest.approx(sigma, rel=0.03) and amdahl["kappa"] == amdahl["kappa_high"] == 0
 
 
 def test_linear_scaling_has_no_contention_and_no_end_in_sight() -> None:
     found = fitted(study(LAWFUL["linear"], noise=0.01))
-    assert found.sigma_low == found.kappa_low == 0 and found.sigma_high < 0.05
-    assert found.knee_high == found.peak_high == found.peak_env_steps_per_s_high == math.inf
-    assert found.knee_low >= 16
+    assert found.sigma.low == found.kappa.low == 0 and found.sigma.high < 0.05
+    assert found.knee.high == found.peak.high == found.peak_env_steps_per_s.high == math.inf
+    assert found.knee.low >= 16
     assert not found.can_tell
     assert "throughput still rises at 16 env runners: the peak is known from below only, so add larger counts" in found.reasons
     assert "can't be told" in found.sentence and "No peak is within sight" in found.sentence
@@ -91,20 +93,20 @@ def test_the_peak_is_where_the_law_turns_and_the_knee_before_it() -> None:
     found = fitted(study(truth, (1, 2, 4, 8, 16, 24)))
     estimate, low, high = ends(found, "peak")
     assert low <= truth.peak <= high and low <= estimate <= high
-    assert found.knee_low <= truth.knee <= found.knee_high and found.knee < found.peak
-    assert found.peak_env_steps_per_s_low <= LAM * truth.of(truth.peak) <= found.peak_env_steps_per_s_high
+    assert found.knee.low <= truth.knee <= found.knee.high and found.knee.estimate < found.peak.estimate
+    assert found.peak_env_steps_per_s.low <= LAM * truth.of(truth.peak) <= found.peak_env_steps_per_s.high
     assert found.can_tell and "Throughput peaks at" in found.sentence
 
 
 def test_a_curve_that_falls_from_the_start_peaks_at_one_runner() -> None:
     found = fitted(study(law(0.5, 0.6)))
-    assert found.peak == 1 and found.knee == 1
+    assert found.peak.estimate == 1 and found.knee.estimate == 1
 
 
 # --- invariances ---
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(factor=st.floats(1e-3, 1e6), seed=st.integers(0, 100))
 def test_the_unit_of_throughput_scales_lam_and_nothing_else(factor: float, seed: int) -> None:
     points = study(law(0.1, 0.01), (1, 2, 4, 8), noise=0.03, seed=seed)
@@ -116,7 +118,7 @@ def test_the_unit_of_throughput_scales_lam_and_nothing_else(factor: float, seed:
     assert other.law == one.law and other.reasons == one.reasons
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 1000))
 def test_the_order_of_measurements_and_the_names_of_blocks_do_not_matter(seed: int) -> None:
     points = study(law(0.1, 0.01), (1, 2, 4, 8), noise=0.03, between=0.03)
@@ -133,7 +135,7 @@ def test_a_faster_pass_moves_no_parameter_but_widens_the_level() -> None:
     one, other = fitted(points), fitted(faster)
     for name in ("sigma", "kappa", "peak", "knee"):
         assert ends(other, name) == pytest.approx(ends(one, name), rel=1e-6)
-    assert other.lam_high / other.lam_low > 1.2 * one.lam_high / one.lam_low
+    assert other.lam.high / other.lam.low > 1.2 * one.lam.high / one.lam.low
     wide, narrow = (found.predict([8]).iloc[0] for found in (other, one))
     assert wide["high"] / wide["low"] > 1.2 * narrow["high"] / narrow["low"]
 
@@ -167,10 +169,10 @@ def test_beyond_the_counts_an_interval_holds_the_chance_of_a_limit() -> None:
 
 def test_a_kink_is_named_and_the_curve_still_goes_through_the_points() -> None:
     found = fitted(study(kinked(4, 0.0), (1, 2, 4, 8, 16, 32), noise=0.005))
-    assert found.misfit > 0.05
+    assert found.misfit.estimate > 0.05
     at = found.predict([4, 8, 32])
     assert at["env_steps_per_s"].tolist() == pytest.approx([4 * LAM] * 3, rel=0.03)
-    assert found.misfit_low > fitted(study(law(0.1, 0.01), (1, 2, 4, 8, 16, 32), noise=0.005)).misfit_low
+    assert found.misfit.low > fitted(study(law(0.1, 0.01), (1, 2, 4, 8, 16, 32), noise=0.005)).misfit.low
 
 
 def test_counts_below_1_cannot_be_predicted() -> None:
@@ -214,7 +216,7 @@ def test_a_fast_pass_does_not_widen_a_hold_out_of_the_same_passes() -> None:
 
 def test_one_seed_gives_no_interval_and_says_so() -> None:
     found = fitted(study(law(0.1, 0.01), num_blocks=1))
-    assert found.sigma > 0 and math.isnan(found.sigma_low) and math.isnan(found.knee_high)
+    assert found.sigma.estimate > 0 and math.isnan(found.sigma.low) and math.isnan(found.knee.high)
     assert not found.can_tell and "one seed gives no interval" in found.reasons
     frame = found.predict([4])
     assert frame[["low", "high", "mean_low", "mean_high"]].isna().all(axis=None) and frame["env_steps_per_s"].notna().all()
@@ -239,20 +241,20 @@ def test_blocks_with_a_count_each_are_noise() -> None:
     points["block"] = range(len(points))
     found = fitted(points)
     assert any("no two passes share enough counts" in reason for reason in found.reasons)
-    assert found.sigma_low <= 0.1 <= found.sigma_high
+    assert found.sigma.low <= 0.1 <= found.sigma.high
 
 
 def test_without_one_runner_its_throughput_is_extrapolated() -> None:
     found = fitted(study(law(0.1, 0.01), (2, 4, 8, 16)))
     assert any("1 was not measured" in reason for reason in found.reasons)
-    assert found.lam_low <= LAM <= found.lam_high
+    assert found.lam.low <= LAM <= found.lam.high
 
 
 def test_a_missing_measurement_leaves_the_fit_standing() -> None:
     points = study(law(0.1, 0.01), between=0.05).drop(index=7)
     found = fitted(points)
     assert sorted(found.counts["num_seeds"]) == [2, 3, 3, 3, 3]
-    assert found.sigma_low <= 0.1 <= found.sigma_high
+    assert found.sigma.low <= 0.1 <= found.sigma.high
 
 
 def test_other_axes_have_their_own_words() -> None:
@@ -291,10 +293,30 @@ def test_a_hold_out_needs_four_counts() -> None:
 # --- calibration: docs/benchmarks has the coverage by case, with more studies ---
 
 
+CURVES = [LAWFUL[name] for name in ("linear", "Amdahl, sigma 0.1", "USL, 0.03, 0.002", "USL, 0.05, 0.01", "USL, 0.2, 0.02")]
+
+
 def test_intervals_cover_on_curves_that_follow_a_law() -> None:
     rng = np.random.default_rng(11)
-    names = ("linear", "Amdahl, sigma 0.1", "USL, 0.03, 0.002", "USL, 0.05, 0.01", "USL, 0.2, 0.02")
-    found = [coverage(LAWFUL[name], counts, 4, rng) for name in names for counts in COUNTS.values()]
+    found = [coverage(truth, counts, 1, rng) for truth in CURVES for counts in COUNTS.values()]
+    for name in ("hold-out", "new, 2 x", "sigma", "kappa"):
+        assert sum(c.hits[name] for c in found) >= fewest_hits(len(found)), name
+    for name in ("new, measured", "efficiency", "measured mean"):
+        assert np.mean([c.hits[name] for c in found]) >= 0.85, name  # several a study, which depend on each other
+
+
+def test_kinked_curves_are_held_or_not_claimed() -> None:
+    rng = np.random.default_rng(12)
+    found = [coverage(KINKED[name], (1, 2, 3, 4, 6, 8), 3, rng) for name in ("linear to 2, then flat", "linear to 4, then flat")]
+    assert np.mean([c.hits["new, measured"] for c in found]) >= 0.85 and sum(3 * c.hits["hold-out"] for c in found) >= fewest_hits(6)
+    # Nothing that was measured tells of a limit at the largest count.
+    assert coverage(KINKED["linear to 8, then flat"], (1, 2, 4, 8), 3, rng).knee_told == 0
+
+
+@pytest.mark.nightly
+def test_intervals_cover_at_their_nominal_rate_on_curves_that_follow_a_law() -> None:
+    rng = np.random.default_rng(11)
+    found = [coverage(truth, counts, 4, rng) for truth in CURVES for counts in COUNTS.values()]
     # 60 studies: 90 to 99%, less two standard errors.
     for name in ("hold-out", "new, 2 x", "sigma", "kappa"):
         assert np.mean([c.hits[name] for c in found]) >= 0.89, name
@@ -302,7 +324,8 @@ def test_intervals_cover_on_curves_that_follow_a_law() -> None:
         assert np.mean([c.hits[name] for c in found]) >= 0.91, name
 
 
-def test_kinked_curves_are_held_or_not_claimed() -> None:
+@pytest.mark.nightly
+def test_kinked_curves_are_held_at_their_nominal_rate_or_not_claimed() -> None:
     rng = np.random.default_rng(12)
     inside = [coverage(KINKED[name], (1, 2, 3, 4, 6, 8), 8, rng) for name in ("linear to 2, then flat", "linear to 4, then flat")]
     for found in inside:

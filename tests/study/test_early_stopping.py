@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.config.schema import Asha, Median
+from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED
 from experiments.study.early_stopping import RETURN, EarlyStopping, rule_of

@@ -35,7 +35,14 @@ class Server:
         environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # more processes, for what is not tracking
         with (self.folder / "server.log").open("a") as log:
             self.process = subprocess.Popen([*command, *stores], stdout=log, stderr=log, start_new_session=True, env=environment)
-        give_up = time.monotonic() + 60
+        try:
+            self._wait_for_health()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait_for_health(self) -> None:
+        give_up = time.monotonic() + 240  # it takes seconds, and minutes on a machine with much else to do
         while True:
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"{self.uri}/health", timeout=5).close()
@@ -45,7 +52,8 @@ class Server:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)  # its workers too
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # its workers too
         self.process.wait()
 
 

@@ -11,4 +11,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PlanOf = Callable[..., Plan]
 RunSuite = Callable[..., subprocess.CompletedProcess[str]]
 
-TINY = ("study=smoke", "budget_env_steps=2048", "report_every_env_steps=1024", "algorithm.training.train_batch_size_per_learner=512")
+TINY = (
+    "study=smoke",
+    "budget_env_steps=2048",
+    "report_every_env_steps=1024",
+    "evaluation.episodes=2",
+    "evaluation.final_episodes=2",
+    "algorithm.training.train_batch_size_per_learner=512",
+)

@@ -57,8 +57,7 @@ def learned(said: dict[str, Any]) -> dict[str, Any]:
 
 def tiny(plan_of: PlanOf, *overrides: str) -> TrialConfig:
     # On two CPUs a trial samples in its own process, so that trials of one test do not compete for runners.
-    few = ("evaluation.episodes=2", "evaluation.final_episodes=2")
-    return plan_of(*TINY, "seeds=[0]", "study.space={}", *few, *overrides).trials[0]
+    return plan_of(*TINY, "seeds=[0]", "study.space={}", *overrides).trials[0]
 
 
 def with_folder(config: TrialConfig, folder: Path) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def writer_to(uri: str, folder: Path, timeout_s: float = 30.0) -> Writer:
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.02)

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from experiments import autotune
-from experiments.autotune import MARK, Outcome, order, profile, profile_path
+from experiments.autotune import order
 from experiments.config.errors import ConfigurationError
 from experiments.planning.resources import Cluster, Node
 from experiments.search.contest import Ratio, Setting
+from experiments.study import hardware_profile
+from experiments.study.hardware_profile import MARK, TuningOutcome, profile, profile_path
 from tests.support.commands import run_here
 from tests.support.suite import ROOT
 
@@ -19,8 +20,8 @@ START, FAST = Setting(0, 16, "sync"), Setting(4, 16, "async")
 MACHINE = Cluster((Node(2, 0),))
 
 
-def outcome(confirmation: Ratio | None) -> Outcome:
-    return Outcome(START, FAST if confirmation else START, confirmation, 1000.0)
+def outcome(confirmation: Ratio | None) -> TuningOutcome:
+    return TuningOutcome(START, FAST if confirmation else START, confirmation, 1000.0)
 
 
 def test_a_confirmed_winner_is_the_profile() -> None:
@@ -71,7 +72,7 @@ def test_a_profile_of_somebody_elses_is_not_overwritten(tmp_path: Path, monkeypa
     with pytest.raises(ConfigurationError, match=r"name=laptop.*was not written by autotune"):
         profile_path("laptop")
     (tmp_path / "hardware").mkdir()
-    monkeypatch.setattr(autotune, "CONF", tmp_path)
+    monkeypatch.setattr(hardware_profile, "CONF", tmp_path)
     profile_path("mine").write_text(f"{MARK} yesterday\n")
     assert profile_path("mine").name == "mine.yaml"
 

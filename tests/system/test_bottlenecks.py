@@ -14,9 +14,9 @@ from analysis.load import load_study
 from analysis.questions.bottleneck import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERCENT, STARVED, TRANSFER
 from analysis.questions.diagnosis import of_study
 from experiments.config.compose import composer, split_space
-from experiments.config.schema import HardwareSettings
+from experiments.config.schema import HardwareSettings, parse
 from experiments.metrics import TIME_PARTS
-from experiments.planning.plan import make_plan
+from experiments.planning.plan import plan_study
 from experiments.planning.resources import Cluster, Node
 from experiments.study.driver import start_ray
 from tests.support.studies import Study
@@ -115,7 +115,7 @@ def measured(wide_ray: None, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         overrides = ["study=runner_scaling", "env=synthetic", f"hardware.num_cpus={LOGICAL_CPUS}", *QUICK, *changes]
         with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
             compose = composer(hydra.compose("config", overrides=split_space(overrides)[0]), overrides)
-            plan = make_plan(compose, Cluster((Node(LOGICAL_CPUS, 0),)))
+            plan = plan_study(parse(compose({})), compose, Cluster((Node(LOGICAL_CPUS, 0),)))
         study = Study(plan, tmp_path_factory.mktemp(name))
         loaded = load_study(tracking_uri=f"sqlite:///{study.out / 'mlflow.db'}")
         own = loaded.curves[~loaded.curves["metric"].str.startswith("system/")]

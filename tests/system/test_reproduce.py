@@ -15,13 +15,17 @@ from hypothesis import strategies as st
 from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
 
-from analysis.stats.curves import Curves, Judgement, Verdict, compare_curves, judge, prediction_interval
+from analysis.stats.curves import Curves, compare_curves
+from analysis.stats.interval import prediction_interval
+from analysis.stats.verdict import Judgement, Verdict, judge
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.config.trial_config import Start, TrialConfig
 from experiments.metrics import METRICS, depends_on_clock
 from experiments.planning.resources import Cluster, Node
-from experiments.reproduce import conclude, main, plan_again, recorded_trial
+from experiments.reproduce import main
+from experiments.study.reproduction import plan_again, recorded_trial
+from experiments.study.verdict import conclude
 from experiments.tracking import provenance
 from experiments.tracking.archive import Archive, LoggedTrial
 from experiments.tracking.provenance_changes import Change, changes
@@ -111,7 +115,8 @@ def test_a_synchronous_algorithm_is_identical_or_different() -> None:
 
 def test_an_asynchronous_algorithm_is_judged_by_the_scores_of_the_other_seeds() -> None:
     # Mean 2, standard deviation 1, t(0.975, 2) = 4.302653: 2 +- 4.302653 * sqrt(4/3).
-    assert prediction_interval([1.0, 2.0, 3.0]) == pytest.approx((-2.968275, 6.968275), abs=1e-6)
+    expected = prediction_interval([1.0, 2.0, 3.0])
+    assert (expected.estimate, expected.low, expected.high) == pytest.approx((2.0, -2.968275, 6.968275), abs=1e-6)
     assert verdict(APART, ("a", "b"), 6.9, [1.0, 2.0, 3.0], True) is Verdict.EQUIVALENT
     assert verdict(APART, ("a", "b"), 7.0, [1.0, 2.0, 3.0], True) is Verdict.DIFFERENT
     assert verdict(SAME, ("a", "a"), 7.0, [1.0, 2.0, 3.0], True) is Verdict.IDENTICAL

@@ -15,8 +15,8 @@ from analysis.load import load_study
 from analysis.report import build
 from experiments.config.compose import composer, split_space
 from experiments.config.errors import ConfigurationError
-from experiments.config.schema import HardwareSettings
-from experiments.planning.plan import make_plan
+from experiments.config.schema import HardwareSettings, parse
+from experiments.planning.plan import plan_study
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib import runner_pool
 from experiments.study.driver import start_ray
@@ -95,7 +95,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) 
     overrides = ["study=runner_scaling", SPACE, "seeds=[0]", *QUICK, *SMALL]
     with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         compose = composer(hydra.compose("config", overrides=split_space(overrides)[0]), overrides)
-        plan = make_plan(compose, Cluster((Node(4, 0),)))
+        plan = plan_study(parse(compose({})), compose, Cluster((Node(4, 0),)))
     return Study(plan, tmp_path_factory.mktemp("measured"))
 
 

@@ -15,6 +15,8 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.schema import TrackingSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, PRUNED, Tag
+from experiments.planning.record import plan_record
+from experiments.planning.trials import StudyTrials
 from experiments.study.folder import StudyFolder
 from experiments.study.outcomes import TrialOutcome, runs_of
 from experiments.tracking import writer as writer_module
@@ -401,7 +403,7 @@ Recorded = tuple[TrackingListener, RecordingWriter, TrialConfig]
 @pytest.fixture
 def recorded(plan_of: PlanOf, tmp_path: Path) -> Recorded:
     plan, writer = plan_of(), RecordingWriter()
-    listener = TrackingListener(plan, StudyFolder(tmp_path / "study"), writer, conclusions)  # type: ignore[arg-type]
+    listener = TrackingListener(StudyTrials(plan), StudyFolder(tmp_path / "study"), writer, conclusions)  # type: ignore[arg-type]
     listener.begin()
     writer.operations.clear()
     return listener, writer, plan.trials[0]
@@ -412,7 +414,7 @@ def reported(env_steps: int, metrics: Mapping[str, float]) -> Reported:
 
 
 def interrupted(listener: TrackingListener) -> Any:
-    return runs_of(listener.plan.record(), [TrialOutcome(t.label, t.seed, "interrupted") for t in listener.plan.trials])
+    return runs_of(plan_record(listener.trials), [TrialOutcome(t.label, t.seed, "interrupted") for t in listener.plan.trials])
 
 
 def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: Recorded) -> None:
@@ -474,7 +476,7 @@ def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(record
         )
         for t in listener.plan.trials
     ]
-    listener.end("FINISHED", runs_of(listener.plan.record(), outcomes))
+    listener.end("FINISHED", runs_of(plan_record(listener.trials), outcomes))
     logged = {o[0]: o for o in writer.operations}
     assert "Use `lr=1e-3 b=512`" in logged["set_tags"][2]["mlflow.note.content"]
     assert logged["set_tags"][2]["best"] == "lr=1e-3 b=512"
@@ -493,7 +495,7 @@ def test_a_conclusion_that_fails_costs_the_study_nothing(recorded: Recorded, mon
 
 def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
     plan = plan_of()
-    record = json.loads(json.dumps(plan.record()))
+    record = json.loads(json.dumps(plan_record(StudyTrials(plan))))
     assert record["axes"] == {
         "lr": "algorithm.training.lr",
         "train_batch_size_total": "algorithm.training.train_batch_size_per_learner",

@@ -124,8 +124,6 @@ def test_a_trial_that_was_set_up_and_never_stepped_leaves_no_trace(plan_of: Plan
             "hardware.num_env_runners=0",
             "budget_env_steps=400",
             "report_every_env_steps=200",
-            "evaluation.episodes=2",
-            "evaluation.final_episodes=2",
             "algorithm.training.train_batch_size_per_learner=32",
             "algorithm.training.num_steps_sampled_before_learning_starts=100",
         ),

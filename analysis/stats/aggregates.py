@@ -1,0 +1,31 @@
+"""What one number may stand for many scores: the interquartile mean and the optimality gap."""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Statistic = Literal["mean", "iqm"]
+
+TRIM = 0.25
+"""Share that the interquartile mean leaves out at either end."""
+
+
+def iqm(values: npt.ArrayLike) -> float:
+    """Interquartile mean: the mean of the middle half (Agarwal et al. 2021, arXiv 2108.13264).
+
+    Args:
+        values: Any shape, pooled; a quarter of them, rounded down, is left out at either end.
+    """
+    return float(stats.trim_mean(np.ravel(values), TRIM))
+
+
+def optimality_gap(values: npt.ArrayLike, target: float) -> float:
+    """How far the values fall short of the target on average; what lies above it does not make up for the rest (Agarwal et al. 2021).
+
+    Args:
+        values: Any shape, pooled.
+        target: In the values' unit.
+    """
+    return target - float(np.minimum(np.ravel(values), target).mean())

@@ -1,0 +1,1 @@
+"""What reading a study and reporting on it take."""

@@ -1,0 +1,269 @@
+"""The sides of the comparison in `benchmarks.fast.speed`: each builds its learner once, then trains in turns, in its own process."""
+
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+from benchmarks.support.harness import BenchmarkError
+
+START_S = 300.0
+
+Turn = Callable[[], int]
+"""Trains or samples a little; returns how many env steps that took."""
+
+
+def serve(case: str, side: str, settings: Mapping[str, Any], connection: Connection) -> None:
+    """Answer `seconds` with the env steps per second of turns that took at least so long; the end of the connection is the end.
+
+    Args:
+        case: A function of this module.
+        side: `stock`, `fast` or `sb3`.
+        settings: Its keyword arguments.
+        connection: To whoever measures.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115  # RLlib talks, for as long as this process lives
+    try:
+        import torch
+
+        torch.set_num_threads(1)
+        turn = globals()[case](side, **settings)
+        connection.send("ready")
+        while True:
+            try:
+                at_least_s = connection.recv()
+            except EOFError:
+                break
+            steps, start = 0, time.perf_counter()
+            while (took := time.perf_counter() - start) < at_least_s:
+                steps += turn()
+            connection.send(steps / took)
+    except Exception:  # noqa: BLE001  # whoever measures raises it
+        connection.send(traceback.format_exc())
+
+
+class Side:
+    """A process that serves.
+
+    Attributes:
+        pid: Its id.
+    """
+
+    def __init__(self, name: str, case: str, side: str, settings: Mapping[str, Any]) -> None:
+        """Start it; `start` waits until it is ready.
+
+        Args:
+            name: For messages.
+            case: A function of this module.
+            side: `stock`, `fast` or `sb3`.
+            settings: Its keyword arguments.
+        """
+        context = multiprocessing.get_context("spawn")
+        self._name = name
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(case, side, settings, theirs))
+        self._process.start()
+        self.pid = self._process.pid
+        theirs.close()
+
+    def ask(self, seconds: float) -> None:
+        """Begin a turn of at least so long."""
+        self._connection.send(seconds)
+
+    def answer(self) -> float:
+        """The env steps per second of the turn; of none but its start, 0.
+
+        Raises:
+            BenchmarkError: It failed, or said nothing for minutes.
+        """
+        if not self._connection.poll(START_S):
+            raise BenchmarkError(f"{self._name}: nothing for {START_S:.0f} s")
+        answer = self._connection.recv()
+        if isinstance(answer, str) and answer != "ready":
+            raise BenchmarkError(f"{self._name}:\n{answer}")
+        return 0.0 if answer == "ready" else float(answer)
+
+    def end(self) -> None:
+        """Let it end."""
+        self._connection.close()
+        self._process.join(30)
+        self._process.kill()
+
+
+def sampling(side: str, env: str, envs: int, width: int) -> Turn:
+    """One local env runner with PPO's module, 4000 env steps a turn."""
+    from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+    from experiments.fast.env_runner import FastEnvRunner
+
+    runner_class = FastEnvRunner if side == "fast" else SingleAgentEnvRunner
+    return _sampled(runner_class(config=_ppo(env, envs, width).copy(copy_frozen=False), worker_index=0))
+
+
+def _sampled(runner: Any) -> Turn:
+    def turn() -> int:
+        steps = sum(len(episode) for episode in runner.sample(num_timesteps=4000))
+        runner.get_metrics()
+        return steps
+
+    return _settled(turn)
+
+
+def pooled(side: str, env: str, envs: int) -> Turn:
+    """The fast runner on Gymnasium's environments, and on EnvPool's if the side is `fast`."""
+    if side != "fast":
+        return sampling("fast", env, envs, 64)
+    from experiments.envs import envpool
+    from experiments.fast.env_runner import FastEnvRunner
+
+    config = _ppo(env, envs, 64).copy(copy_frozen=False)
+    config.environment(f"{envpool.__name__}:{envpool.ID}", env_config={"gym_id": env})
+    config.env_runners(gym_env_vectorize_mode="vector_entry_point")
+    return _sampled(FastEnvRunner(config=config, worker_index=0))
+
+
+def ppo(side: str, env: str, envs: int, width: int, minibatch: int, epochs: int) -> Turn:
+    """PPO with a batch of 4000 env steps, everything in this process."""
+    if side == "sb3":
+        return _sb3_ppo(env, envs, width, minibatch, epochs)
+    config = _ppo(env, envs, width)
+    config.training(train_batch_size_per_learner=4000, minibatch_size=minibatch, num_epochs=epochs)
+    _start_ray(1)
+    return _trained(config, side)
+
+
+def _start_ray(num_cpus: int) -> None:
+    """Of one's own: RLlib would join any cluster that it finds."""
+    import ray
+
+    ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, log_to_driver=False)
+
+
+def _ppo(env: str, envs: int, width: int) -> Any:
+    from ray.rllib.algorithms.ppo import PPOConfig
+
+    config = PPOConfig()
+    config.environment(env, disable_env_checking=True)
+    config.env_runners(num_env_runners=0, num_envs_per_env_runner=envs, gym_env_vectorize_mode=_mode(env))
+    config.rl_module(model_config={"fcnet_hiddens": [width, width], "fcnet_activation": "tanh", "vf_share_layers": False})
+    config.training(lr=3e-4, grad_clip=0.5, use_kl_loss=False, vf_clip_param=float("inf"), lambda_=0.95)
+    config.debugging(seed=0, log_level="ERROR")
+    return config
+
+
+def _mode(env: str) -> str:
+    import gymnasium as gym
+
+    return "vector_entry_point" if gym.spec(env).vector_entry_point is not None else "sync"
+
+
+def _trained(config: Any, side: str) -> Turn:
+    from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+
+    from experiments.fast.switch import make_fast
+
+    algorithm, seen = (make_fast(config) if side == "fast" else config).build_algo(), [0]
+
+    def turn() -> int:
+        result = algorithm.train()
+        before, seen[0] = seen[0], int(result[ENV_RUNNER_RESULTS][NUM_ENV_STEPS_SAMPLED_LIFETIME])
+        return seen[0] - before
+
+    return _settled(turn)
+
+
+def _settled(turn: Turn) -> Turn:
+    import gc
+
+    turn()
+    gc.collect()
+    gc.freeze()  # on every side
+    return turn
+
+
+def _sb3_ppo(env: str, envs: int, width: int, minibatch: int, epochs: int) -> Turn:
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+
+    steps = 4000 // envs
+    model = PPO(
+        "MlpPolicy",
+        make_vec_env(env, n_envs=envs, seed=0),
+        n_steps=steps,
+        batch_size=minibatch,
+        n_epochs=epochs,
+        learning_rate=3e-4,
+        gae_lambda=0.95,
+        max_grad_norm=0.5,
+        policy_kwargs={"net_arch": [width, width]},
+        seed=0,
+        device="cpu",
+    )
+
+    def turn() -> int:
+        model.learn(steps * envs, reset_num_timesteps=False)
+        return steps * envs
+
+    return _settled(turn)
+
+
+def replay(side: str, algorithm: str, **training: Any) -> Turn:
+    """DQN on CartPole or SAC on Pendulum, one environment and one update for each of its steps."""
+    if side == "sb3":
+        return _sb3_replay(algorithm)
+    from ray.rllib.algorithms.dqn import DQNConfig
+    from ray.rllib.algorithms.sac import SACConfig
+
+    config = {"dqn": DQNConfig, "sac": SACConfig}[algorithm]()
+    config.environment({"dqn": "CartPole-v1", "sac": "Pendulum-v1"}[algorithm], disable_env_checking=True)
+    config.env_runners(num_env_runners=0, num_envs_per_env_runner=1)
+    if algorithm == "dqn":
+        config.rl_module(model_config={"fcnet_hiddens": [64, 64], "fcnet_activation": "relu", "head_fcnet_hiddens": []})
+    config.training(train_batch_size_per_learner=_BATCH[algorithm], num_steps_sampled_before_learning_starts=_WARM_UP, **training)
+    config.debugging(seed=0, log_level="ERROR")
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration={"dqn": 500, "sac": 50}[algorithm])
+    _start_ray(1)
+    return _trained(config, side)
+
+
+_BATCH = {"dqn": 32, "sac": 256}
+_WARM_UP = 100
+
+
+def _sb3_replay(algorithm: str) -> Turn:
+    from stable_baselines3 import DQN, SAC
+
+    if algorithm == "dqn":
+        every = {"train_freq": 1, "gradient_steps": 1, "batch_size": _BATCH["dqn"], "learning_starts": _WARM_UP, "buffer_size": 50_000}
+        model: Any = DQN("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [64, 64]}, seed=0, device="cpu", **every)
+    else:
+        model = SAC("MlpPolicy", "Pendulum-v1", batch_size=_BATCH["sac"], learning_starts=_WARM_UP, seed=0, device="cpu")
+
+    def turn() -> int:
+        model.learn(200, reset_num_timesteps=False)
+        return 200
+
+    return _settled(turn)
+
+
+def asynchronous(side: str, algorithm: str, envs: int, fragment: int) -> Turn:
+    """IMPALA or APPO with one runner process on CartPole."""
+    from ray.rllib.algorithms.appo import APPOConfig
+    from ray.rllib.algorithms.impala import IMPALAConfig
+
+    _start_ray(4)
+    config = {"appo": APPOConfig, "impala": IMPALAConfig}[algorithm]()
+    config.environment("CartPole-v1", disable_env_checking=True)
+    config.env_runners(
+        num_env_runners=1, num_envs_per_env_runner=envs, rollout_fragment_length=fragment, gym_env_vectorize_mode="vector_entry_point"
+    )
+    config.rl_module(model_config={"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh", "vf_share_layers": False})
+    config.training(train_batch_size_per_learner=max(500, envs * fragment))
+    config.debugging(seed=0, log_level="ERROR")
+    config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=4000)
+    return _trained(config, side)

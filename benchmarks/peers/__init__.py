@@ -1,0 +1,1 @@
+"""What the suite is compared with: scripts that an RLlib user and a Stable-Baselines3 user would write."""

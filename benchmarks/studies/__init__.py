@@ -1,0 +1,1 @@
+"""What whole studies take, and how well they learn: seconds, memory, scores."""

@@ -1,0 +1,154 @@
+"""The suite's own command with instruments in it, or with one of its measures taken out.
+
+python -m benchmarks.support.driver [--measure FILE] [--without MEASURE ...] [--stub] -- <overrides as for experiments/run.py>
+
+The instruments and the switches are put in place of names in `experiments.study.driver`.
+"""
+
+import argparse
+import functools
+import json
+import resource
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ray.tune import TuneConfig
+
+from experiments import run
+from experiments.planning import plan as planning
+from experiments.study import driver as study
+from experiments.study.tune import DriverCallback
+from experiments.tracking.store import Store
+from experiments.tracking.writer import Operation, Writer
+
+MEASURES = ("reuse_actors", "tracking", "safety")
+"""What can be taken out: the reuse of a trial's process by the next trial; MLflow; checkpoints, determinism and the watchdog."""
+
+marks: dict[str, float] = {}
+"""Unix times of `<function>.start` and `<function>.end`."""
+_writers: list["MeasuredWriter"] = []
+
+
+class MeasuredWriter(Writer):
+    """The writer, with its thread's CPU seconds and the time of its first connection."""
+
+    def __init__(self, connect: Callable[[], Store], num_threads: int = 1) -> None:
+        """As the writer."""
+        self.cpu_s = self.connect_s = self.connect_cpu_s = 0.0
+        self.operations = 0
+        _writers.append(self)
+
+        def timed() -> Store:
+            start, cpu = time.perf_counter(), time.thread_time()
+            store = connect()
+            self.connect_s += time.perf_counter() - start
+            self.connect_cpu_s += time.thread_time() - cpu
+            return store
+
+        super().__init__(timed, num_threads)
+
+    def _deliver(self, operation: Operation, *more: Operation) -> None:
+        start = time.thread_time()
+        try:
+            super()._deliver(operation, *more)
+        finally:
+            self.operations += 1
+            self.cpu_s += time.thread_time() - start
+
+
+class NullStore:
+    """A store that takes everything and keeps nothing."""
+
+    def __init__(self, *args: Any) -> None:
+        """As `Store`."""
+
+    def open_run(self, *args: Any) -> str:
+        """A new id."""
+        return uuid.uuid4().hex
+
+    def create_run(self, *args: Any) -> str:
+        """A new id."""
+        return uuid.uuid4().hex
+
+    def experiment(self, name: str) -> str:
+        """An id."""
+        return name
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args: None
+
+
+def main() -> None:
+    """The suite's command; writes what was measured when it ends."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.support.driver", description=__doc__)
+    parser.add_argument("--measure", type=Path)
+    parser.add_argument("--without", action="append", default=[], choices=MEASURES)
+    parser.add_argument("--stub", action="store_true", help="trials that report without training")
+    parser.add_argument("overrides", nargs="*")
+    arguments = parser.parse_args()
+    marks["imports.end"] = time.time()
+    _put(study, "Writer", MeasuredWriter)
+    for module, name in ((planning, "plan_study"), (study, "start_ray"), (study, "run_study")):
+        _put(module, name, _marked(name, getattr(module, name)))
+    if "reuse_actors" in arguments.without:
+        _put(study, "TuneConfig", _without_reuse)
+    if "tracking" in arguments.without:
+        _put(study, "Store", NullStore)
+    if "safety" in arguments.without:
+        from benchmarks.support.unsafe import UnsafeTrial
+
+        _put(study, "Trial", UnsafeTrial)
+        _put(study, "Watchdog", lambda folder, stream: DriverCallback())
+    if arguments.stub:
+        from benchmarks.support.stub import StubTrial
+
+        _put(study, "Trial", StubTrial)
+    sys.argv = ["experiments/run.py", *arguments.overrides]
+    try:
+        run.main()
+    finally:
+        if arguments.measure:
+            arguments.measure.write_text(json.dumps(_measured()))
+
+
+def _measured() -> dict[str, Any]:
+    writer = _writers[0] if _writers else None
+    return {
+        "marks": marks,
+        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10),
+        "writer_busy_s": writer.busy_s if writer else 0.0,
+        "writer_cpu_s": writer.cpu_s if writer else 0.0,
+        "connect_s": writer.connect_s if writer else 0.0,
+        "connect_cpu_s": writer.connect_cpu_s if writer else 0.0,
+        "operations": writer.operations if writer else 0,
+    }
+
+
+def _put(module: Any, name: str, value: Any) -> None:
+    if not hasattr(module, name):
+        raise SystemExit(f"{module.__name__} has no {name} any more: adapt benchmarks/support/driver.py")
+    setattr(module, name, value)
+
+
+def _marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        marks.setdefault(f"{name}.start", time.time())
+        try:
+            return function(*args, **kwargs)
+        finally:
+            marks.setdefault(f"{name}.end", time.time())
+
+    return marked
+
+
+def _without_reuse(**kwargs: Any) -> TuneConfig:
+    return TuneConfig(**{**kwargs, "reuse_actors": False})
+
+
+if __name__ == "__main__":
+    main()

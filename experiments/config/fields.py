@@ -1,0 +1,69 @@
+"""The types of which settings are made, and how a wrong value is named."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+from urllib.parse import urlparse
+
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+
+from experiments.config.errors import ConfigurationError
+
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+MAX_TRIALS = 100_000
+"""Of one study: a space that makes more was mistyped, which would only be found out after hours of checking each."""
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+"""What goes into run names, experiment names, folders and MLflow's filters."""
+
+
+def _check_address(address: str) -> str:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address != "auto" and not (host and not re.search(r"\s", host) and port.isdecimal() and 0 < int(port) < 2**16):
+        raise ValueError("must be auto or host:port, with a port of at most 65535; null starts Ray on this machine")
+    return address
+
+
+def _check_uri(uri: str) -> str:
+    try:
+        parsed = urlparse(uri)
+        has_host = bool(parsed.hostname) and parsed.port != 0  # a port that is no number from 0 to 65535 raises
+    except ValueError as error:
+        raise ValueError(f"is not an address: {error}") from None
+    if not parsed.scheme or (parsed.scheme in ("http", "https") and not has_host):
+        raise ValueError("must be http://host:port, https://... or sqlite:////absolute/path.db; null is the embedded store")
+    return uri
+
+
+Number = Annotated[float, Field(strict=True)]
+Name = Annotated[StrictStr, Field(pattern=NAME)]
+Count = Annotated[StrictInt, Field(ge=0)]
+Positive = Annotated[StrictInt, Field(ge=1)]
+Address = Annotated[StrictStr, AfterValidator(_check_address)]
+Uri = Annotated[StrictStr, AfterValidator(_check_uri)]
+
+
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """Turns what pydantic says of wrong settings into a ConfigurationError with a line for each."""
+    try:
+        yield
+    except ValidationError as error:
+        raise ConfigurationError("\n".join(_describe(e) for e in error.errors())) from None
+
+
+_KINDS = frozenset({"grid", "random", "optuna", "racing", "fifo", "asha", "median", "pbt"})
+"""What pydantic adds to the path of a setting that has several kinds."""
+
+
+def _describe(error: Any) -> str:  # pydantic_core.ErrorDetails is a TypedDict of pydantic's border
+    key = ".".join(str(part) for part in error["loc"] if part not in _KINDS)
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigurationError):
+        return str(cause)
+    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"{key}: there is no such setting. Run with --cfg job to see the settings there are."
+    if error["type"] in ("missing", "missing_argument"):
+        return f"{key}: this setting is missing."
+    return f"{key}={error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}."

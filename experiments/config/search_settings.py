@@ -1,0 +1,251 @@
+"""What a search and a scheduler may be set to, and what of it suits which study."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, StrictBool, StrictInt
+from pydantic.dataclasses import dataclass
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.fields import MAX_TRIALS, STRICT, Count, Number, Positive
+
+if TYPE_CHECKING:
+    from experiments.config.schema import SuiteConfig
+
+
+@dataclass(frozen=True, config=STRICT)
+class GridSearch:
+    """Every combination of the lists in the study's space."""
+
+    name: Literal["grid"] = "grid"
+
+
+@dataclass(frozen=True, config=STRICT)
+class RandomSearch:
+    """Draws from lists and distributions alike.
+
+    Attributes:
+        num_samples: Configurations.
+        seed: Of the draw.
+    """
+
+    name: Literal["random"]
+    num_samples: Annotated[Positive, Field(le=MAX_TRIALS)]
+    seed: Count
+
+
+Objective = Literal["score", "auc", "env_steps_to_target", "seconds_to_target", "train_s", "env_steps_per_s"]
+"""What a search aims at: a trial's `final/` metric of that name."""
+_CLOCK: tuple[Objective, ...] = ("seconds_to_target", "train_s", "env_steps_per_s")
+_TARGET: tuple[Objective, ...] = ("env_steps_to_target", "seconds_to_target")
+
+
+@dataclass(frozen=True, config=STRICT)
+class OptunaSearch:
+    """Configurations that Optuna suggests, each with one seed.
+
+    Attributes:
+        num_samples: Trials.
+        seed: Of the sampler.
+        sampler: Optuna's: `tpe`, `gp` or `random`.
+        objective: What is aimed at; two make a Pareto front.
+    """
+
+    name: Literal["optuna"]
+    num_samples: Annotated[Positive, Field(le=MAX_TRIALS)]
+    seed: Count
+    sampler: Literal["tpe", "gp", "random"]
+    objective: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=2)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class RacingSearch:
+    """One seed for every configuration, more for those that lead, until they are significantly different.
+
+    Attributes:
+        proposals: What races: the `grid`, so many `random` draws, or what `optuna` suggests.
+        num_samples: Of random draws and of Optuna's suggestions.
+        seed: Of them.
+        sampler: Optuna's.
+        objective: What is aimed at; one.
+        max_seeds: That a configuration may have: the study's, and then the next whole numbers.
+        max_trials: Of the race; None: half as many again as there are configurations.
+    """
+
+    name: Literal["racing"]
+    proposals: Literal["grid", "random", "optuna"]
+    num_samples: Annotated[Positive, Field(le=MAX_TRIALS)]
+    seed: Count
+    sampler: Literal["tpe", "gp", "random"]
+    objective: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=1)]
+    max_seeds: Annotated[Positive, Field(ge=2, le=MAX_TRIALS)]
+    max_trials: Positive | None
+
+
+SearchSettings = Annotated[GridSearch | RandomSearch | OptunaSearch | RacingSearch, Field(discriminator="name")]
+"""How configurations are taken from the study's space: what `conf/search/*.yaml` holds."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class Fifo:
+    """Every trial has its whole budget."""
+
+    name: Literal["fifo"] = "fifo"
+
+
+@dataclass(frozen=True, config=STRICT)
+class Asha:
+    """At each rung of env steps only the best share of the trials goes on (Li et al. 2020, arXiv 1810.05934).
+
+    Attributes:
+        grace_env_steps: The first rung; None: a sixteenth of the budget.
+        reduction_factor: One of so many goes on, and the next rung is so many times as far.
+    """
+
+    name: Literal["asha"]
+    grace_env_steps: Positive | None
+    reduction_factor: Annotated[Number, Field(gt=1)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class Median:
+    """A trial ends where its best is below the median of the others' means up to there (Golovin et al. 2017, "Google Vizier").
+
+    Attributes:
+        grace_env_steps: Before which none ends; None: a quarter of the budget.
+        min_trials: That have come as far, before one ends.
+    """
+
+    name: Literal["median"]
+    grace_env_steps: Positive | None
+    min_trials: Annotated[Positive, Field(ge=2)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class Pbt:
+    """A population that trains in step; now and then the worst take over weights and settings of the best, and vary the settings
+    (Jaderberg et al. 2017, arXiv 1711.09846).
+
+    Attributes:
+        population: Members.
+        interval_env_steps: After which they are compared; None: a fifth of the budget.
+        quantile: Share that is replaced, and share that is copied.
+        resample_probability: That a setting is drawn anew instead of moved to a neighbouring value.
+        seed: Of the first settings and of what varies them.
+    """
+
+    name: Literal["pbt"]
+    population: Annotated[StrictInt, Field(ge=2, le=MAX_TRIALS)]
+    interval_env_steps: Positive | None
+    quantile: Annotated[Number, Field(gt=0, le=0.5)]
+    resample_probability: Annotated[Number, Field(ge=0, le=1)]
+    seed: Count
+
+
+SchedulerSettings = Annotated[Fifo | Asha | Median | Pbt, Field(discriminator="name")]
+"""Which trials may stop early: what `conf/scheduler/*.yaml` holds."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class ConfirmationSettings:
+    """How what a search found is confirmed.
+
+    Attributes:
+        top: Configurations, the best by the search; the study's base configuration comes on top.
+        seeds: That the search never sees.
+        always: Whether a fixed design is confirmed as well: every configuration with every seed, and then the best with these.
+    """
+
+    top: Positive = 3
+    seeds: tuple[Count, ...] = (1000, 1001, 1002, 1003, 1004)
+    always: StrictBool = False
+
+
+def check_search(suite: "SuiteConfig") -> None:
+    """Make sure that the search suits the study, and the scheduler the search.
+
+    Raises:
+        ConfigurationError: It does not.
+    """
+    search, scheduler = suite.search, suite.scheduler
+    if not (suite.confirms or suite.max_env_steps or suite.max_minutes):
+        return
+    named = f"search={search.name}" if search.name in ("optuna", "racing") else f"scheduler={scheduler.name}"
+    if not suite.is_search:
+        limited = "max_env_steps" if suite.max_env_steps else "max_minutes"
+        named = "confirmation.always=true" if suite.confirmation.always else limited
+    if suite.measurement is not None:
+        raise ConfigurationError(
+            f"{named} searches by what trials learn, and a study of throughput learns nothing. Try search=grid scheduler=fifo without "
+            "limits, or experiments/autotune.py, which searches for the fastest setting."
+        )
+    if suite.repeats > 1:
+        raise ConfigurationError(f"repeats={suite.repeats} with {named}: a search runs each configuration and seed once. Try repeats=1.")
+    if search.name == "racing" and scheduler.name != "fifo":
+        raise ConfigurationError(
+            f"scheduler={scheduler.name} with search=racing: a race compares trials of the same budget. Try scheduler=fifo."
+        )
+    if search.name == "optuna" and scheduler.name == "pbt":
+        raise ConfigurationError("scheduler=pbt changes settings itself, and needs no search=optuna. Try search=random or search=grid.")
+    if isinstance(search, OptunaSearch | RacingSearch):
+        _check_objective(suite, search.objective)
+    if isinstance(scheduler, Asha | Median | Pbt):
+        _check_scheduler(suite, scheduler)
+    if suite.confirms:
+        _check_confirmation(suite)
+
+
+def _check_confirmation(suite: "SuiteConfig") -> None:
+    seeds = suite.confirmation.seeds
+    if not seeds:
+        raise ConfigurationError(
+            "confirmation.seeds is empty: what a search finds must be confirmed. Try confirmation.seeds=[1000,1001,1002]."
+        )
+    if len(set(seeds)) != len(seeds):
+        raise ConfigurationError(f"confirmation.seeds={list(seeds)} names a seed twice; each seed is one replicate.")
+    if seen := sorted(set(searching_seeds(suite)) & set(seeds)):
+        raise ConfigurationError(
+            f"confirmation.seeds={list(seeds)}: the search uses {seen[0]} as well, and would confirm a choice by what it was made by. "
+            "Give it other seeds than `seeds`."
+        )
+
+
+def searching_seeds(suite: "SuiteConfig") -> tuple[int, ...]:
+    """The seeds that a search may use: the study's, and the next whole numbers as far as a race or a population needs more."""
+    seeds = suite.seeds
+    wanted = len(seeds)
+    if isinstance(suite.scheduler, Pbt):
+        wanted = suite.scheduler.population
+    elif isinstance(suite.search, RacingSearch):
+        wanted = suite.search.max_seeds
+    return (*seeds, *range(max(seeds) + 1, max(seeds) + 1 + wanted - len(seeds)))[:wanted]
+
+
+def _check_objective(suite: "SuiteConfig", objectives: tuple[Objective, ...]) -> None:
+    if len(set(objectives)) != len(objectives):
+        raise ConfigurationError(f"search.objective={list(objectives)} names one twice.")
+    for objective in objectives:
+        if objective in _TARGET and suite.env.target is None:
+            raise ConfigurationError(
+                f"search.objective={objective}: env={suite.env.name} has no target to reach. Set one with env.target=..., or try "
+                "search.objective=[score]."
+            )
+        if objective in _CLOCK and suite.hardware.max_concurrent_trials != 1:
+            raise ConfigurationError(
+                f"search.objective={objective} goes by the clock, and trials side by side slow each other down. "
+                "Try hardware.max_concurrent_trials=1."
+            )
+
+
+def _check_scheduler(suite: "SuiteConfig", scheduler: Asha | Median | Pbt) -> None:
+    budget = suite.budget_env_steps
+    if isinstance(scheduler, Pbt):
+        key, every = "interval_env_steps", scheduler.interval_env_steps
+        if suite.stop_at_target:
+            raise ConfigurationError("stop_at_target=true with scheduler=pbt: members are compared at the same env steps. Leave it out.")
+    else:
+        key, every = "grace_env_steps", scheduler.grace_env_steps
+    if every is not None and every >= budget:
+        raise ConfigurationError(
+            f"scheduler.{key}={every} leaves nothing to stop in budget_env_steps={budget}. Try scheduler.{key}={max(1, budget // 4)} "
+            "or a larger budget."
+        )

@@ -1,0 +1,259 @@
+"""A fragment of env steps in arrays, and the episodes that are cut out of them."""
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from ray.rllib.core.columns import Columns
+from ray.rllib.env.env_runner import ENV_STEP_FAILURE
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
+from ray.rllib.utils.metrics import ENV_STEP_TIMER, MODULE_TO_ENV_CONNECTOR, RLMODULE_INFERENCE_TIMER, WEIGHTS_SEQ_NO
+from ray.rllib.utils.numpy import convert_to_numpy
+from ray.rllib.utils.spaces.space_utils import unbatch
+
+from experiments.fast.actions import ActionSampler, step_function
+from experiments.fast.networks.ppo import plain_policy
+
+
+class Fragment:
+    """Consecutive steps of all environments of a runner, and their episodes.
+
+    Args:
+        runner: A `FastEnvRunner`.
+        explore: Whether to sample actions.
+
+    Attributes:
+        env_steps: Steps so far, without resets.
+        ended: Index of the environment and episode, of the episodes that ended, in that order.
+    """
+
+    def __init__(self, runner: Any, explore: bool) -> None:
+        self.env_steps = 0
+        self.ended: list[tuple[int, SingleAgentEpisode]] = []
+        self._runner, self._explore, self._num_envs = runner, explore, runner.num_envs
+        # One item per step; of observations, actions and flags an array with an item per environment.
+        self._observations: list[Any] = []
+        self._actions: list[Any] = []
+        self._rewards: list[Any] = []
+        self._terminated: list[Any] = []
+        self._truncated: list[Any] = []
+        self._resets: list[Any] = []
+        self._infos: list[Any] = []
+        self._seconds: list[float] = []
+        self._outputs: list[dict[str, Any]] = []  # tensors, of all steps but the first
+        self._first_outputs: dict[str, list[Any]] = {}
+
+    def collect(self, num_timesteps: int) -> bool:
+        """Step all environments until there are `num_timesteps` env steps; False if a step failed and the environments are new."""
+        runner = self._runner
+        module, training = runner.module, runner.module.training
+        module.eval()  # once: RLlib walks the whole module at every step
+        try:
+            with torch.no_grad():
+                return self._collect(num_timesteps)
+        except Exception:
+            if self._observations:
+                runner.on_steps(np.stack(self._observations), np.stack(self._rewards))
+            raise
+        finally:
+            if training:
+                module.train()
+
+    def _collect(self, num_timesteps: int) -> bool:
+        runner, num_envs = self._runner, self._num_envs
+        step_envs, as_list = step_function(runner.env)
+        forward, policy = self._forward_function(), ActionSampler(runner, self._explore)
+        resets = np.array([not episode.is_reset for episode in runner._ongoing_episodes])
+        to_module, runner._cached_to_module = runner._cached_to_module, None
+        device, dtype = to_module[Columns.OBS].device, to_module[Columns.OBS].dtype
+        inference_s = env_s = 0.0
+        while self.env_steps < num_timesteps:
+            start = time.perf_counter()
+            if not self._observations:
+                actions, for_env = self._first_actions(forward(to_module, 0))
+            else:
+                # Contiguous, as RLlib's copy is: a product of another layout differs in the last bit.
+                batch = {Columns.OBS: torch.from_numpy(np.ascontiguousarray(self._observations[-1])).to(device, dtype)}
+                outputs = forward(batch, self.env_steps)
+                actions, for_env = policy(outputs)
+                self._outputs.append(outputs)
+            stepping = time.perf_counter()
+            try:
+                observations, rewards, terminated, truncated, infos = step_envs(for_env)
+            except Exception as error:  # RLlib raises it, or makes new environments
+                if runner.handle_failed_step(error) != ENV_STEP_FAILURE:
+                    raise
+                del self._outputs[max(0, len(self._actions) - 1) :]
+                self._resets.append(resets)
+                return False
+            now = time.perf_counter()
+            inference_s += stepping - start
+            env_s += now - stepping
+            self._observations.append(observations)
+            self._actions.append(actions)
+            self._rewards.append(rewards)
+            self._terminated.append(terminated)
+            self._truncated.append(truncated)
+            self._resets.append(resets)
+            self._infos.append(as_list(infos))
+            self._seconds.append(now)
+            self.env_steps += num_envs - int(np.count_nonzero(resets))
+            resets = (terminated | truncated) & ~resets  # the flags of a reset are not those of a step
+        self._resets.append(resets)
+        steps = len(self._actions)
+        runner._log_env_steps(metric=runner._metrics_num_try_env_step, num_steps=steps)
+        runner.metrics.log_value(ENV_STEP_TIMER, env_s / steps)
+        runner.metrics.log_value(RLMODULE_INFERENCE_TIMER, inference_s / steps)
+        runner.on_step_seconds(env_s, inference_s)
+        return True
+
+    def _forward_function(self) -> Callable[[dict[str, Any], int], dict[str, Any]]:
+        """The module's forward pass, at an env step of this fragment."""
+        runner = self._runner
+        if policy := plain_policy(runner.module):
+            return lambda batch, env_steps: policy(batch)
+        if not self._explore:
+            return lambda batch, env_steps: runner.module._forward_inference(batch)
+        others = runner.config.num_env_runners or 1
+        before = runner.num_env_steps_sampled_lifetime // others  # as RLlib estimates what all runners have sampled
+        return lambda batch, env_steps: runner.module._forward_exploration(batch, t=(before + env_steps) * others)
+
+    def _first_actions(self, outputs: dict[str, Any]) -> tuple[Any, Any]:
+        """The first step's actions, through RLlib's own pipeline."""
+        runner = self._runner
+        outputs = runner._module_to_env(
+            rl_module=runner.module,
+            batch=outputs,
+            episodes=runner._ongoing_episodes,
+            explore=self._explore,
+            shared_data=runner._shared_data,
+            metrics=runner.metrics,
+            metrics_prefix_key=(MODULE_TO_ENV_CONNECTOR,),
+        )
+        actions = outputs.pop(Columns.ACTIONS)
+        for_env = outputs.pop(Columns.ACTIONS_FOR_ENV, actions)
+        self._first_outputs = outputs
+        return actions, for_env
+
+    def episodes(self) -> list[SingleAgentEpisode]:
+        """Cut the episodes out of the arrays: returns the last of each environment, and sets `ended`.
+
+        The runner's ongoing episodes are extended in place; their data become arrays.
+        """
+        runner = self._runner
+        ongoing = list(runner._ongoing_episodes)
+        if not self._observations:
+            return ongoing
+        spaces = runner.env.single_observation_space, runner.env.single_action_space
+        blank = SingleAgentEpisode(observation_space=spaces[0], action_space=spaces[1])
+        observations, rewards = np.stack(self._observations), np.stack(self._rewards)
+        runner.on_steps(observations, rewards)
+        columns = _Columns(_by_env(observations), _by_env(np.stack(self._actions)), _by_env(rewards), self._output_columns())
+        ended = _by_env(np.stack(self._resets[1:]))
+        found: list[tuple[int, int, SingleAgentEpisode]] = []
+        for env_index in range(self._num_envs):
+            start = 0
+            for last in np.flatnonzero(ended[env_index]).tolist():
+                episode = ongoing[env_index]
+                self._extend(episode, columns, env_index, start, last + 1)
+                episode.is_terminated = self._terminated[last][env_index]
+                episode.is_truncated = self._truncated[last][env_index]
+                found.append((last, env_index, episode))
+                ongoing[env_index] = _like(blank)
+                start = last + 1
+            if start < len(self._actions):
+                self._extend(ongoing[env_index], columns, env_index, start, len(self._actions))
+        self.ended = [(env_index, episode) for _, env_index, episode in sorted(found, key=lambda one: one[:2])]
+        return ongoing
+
+    def _output_columns(self) -> dict[str, np.ndarray]:
+        columns = {}
+        for name, first in self._first_outputs.items():
+            rest = [outputs[name] for outputs in self._outputs]
+            steps = [np.stack(first)[np.newaxis], *([convert_to_numpy(torch.stack(rest))] if rest else [])]
+            columns[name] = _by_env(np.concatenate(steps))
+        shape = self._num_envs, len(self._actions)
+        columns[WEIGHTS_SEQ_NO] = np.full(shape, self._runner._weights_seq_no)
+        return columns
+
+    def _extend(self, episode: SingleAgentEpisode, columns: "_Columns", env_index: int, start: int, stop: int) -> None:
+        """Add the steps from `start` to `stop` of an environment to an episode; the first is its reset, if it had none."""
+        infos = [self._infos[step][env_index] if self._infos[step] else {} for step in range(start, stop)]
+        _add(episode.observations, columns.observations[env_index, start:stop])
+        episode.infos.data.extend(infos)
+        seconds = self._seconds
+        if len(episode.observations) == stop - start:  # without those of an earlier fragment
+            episode._start_time = seconds[start]
+            start += 1
+        if start < stop:
+            _add(episode.actions, columns.actions[env_index, start:stop])
+            _add(episode.rewards, columns.rewards[env_index, start:stop])
+            for name, outputs in columns.outputs.items():
+                if name not in episode.extra_model_outputs:
+                    episode.extra_model_outputs[name] = InfiniteLookbackBuffer()
+                _add(episode.extra_model_outputs[name], outputs[env_index, start:stop])
+            episode.t += stop - start
+            episode._last_step_time = seconds[stop - 1]
+            if episode._start_time is None:
+                episode._start_time = seconds[start]
+        episode._last_added_observation = columns.observations[env_index, stop - 1]
+        episode._last_added_infos = infos[-1]
+
+    def last_step(self) -> dict[str, Any]:
+        """The columns of the last step, which RLlib passes to the env-to-module pipeline beside the episodes."""
+        return {
+            Columns.OBS: unbatch(self._observations[-1]),
+            Columns.ACTIONS: unbatch(self._actions[-1]),
+            Columns.REWARDS: self._rewards[-1],
+            Columns.INFOS: self._infos[-1] or [{} for _ in range(self._num_envs)],
+            Columns.TERMINATEDS: self._terminated[-1],
+            Columns.TRUNCATEDS: self._truncated[-1],
+        }
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The data of a fragment, [N, T, ...] for N environments and T steps: an episode is a slice of it."""
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    outputs: dict[str, np.ndarray]
+
+
+def _by_env(array: np.ndarray) -> np.ndarray:
+    """[T, N, ...] as [N, T, ...]."""
+    return np.ascontiguousarray(array.swapaxes(0, 1))
+
+
+def _add(buffer: InfiniteLookbackBuffer, items: np.ndarray) -> None:
+    """Add steps to a buffer, whose data becomes an array."""
+    buffer.data = np.concatenate([np.stack(buffer.data), items]) if buffer.data else items
+    buffer.finalized = True
+
+
+def _like(blank: SingleAgentEpisode) -> SingleAgentEpisode:
+    """Another episode without data, of the same spaces, without RLlib's constructor: it walks both spaces, for 40 us."""
+    episode = SingleAgentEpisode.__new__(SingleAgentEpisode)
+    for name in SingleAgentEpisode.__slots__:
+        value = getattr(blank, name)
+        if isinstance(value, InfiniteLookbackBuffer):
+            buffer = InfiniteLookbackBuffer.__new__(InfiniteLookbackBuffer)
+            vars(buffer).update(vars(value), data=[])
+            value = buffer
+        setattr(episode, name, {} if isinstance(value, dict) else value)
+    episode.id_ = uuid.uuid4().hex
+    return episode
+
+
+def continuation(episode: SingleAgentEpisode, lookback: int) -> SingleAgentEpisode:
+    """The next chunk of an episode, by `SingleAgentEpisode.cut`, with lists that can be appended to."""
+    cut = episode.cut(lookback)
+    for buffer in (cut.observations, cut.actions, cut.rewards, *cut.extra_model_outputs.values()):
+        buffer.data, buffer.finalized = list(np.array(buffer.data)), False
+    return cut

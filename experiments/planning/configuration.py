@@ -1,0 +1,85 @@
+"""One point of a study's space: with all its settings, and built into what a trial needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ray.tune import PlacementGroupFactory
+
+from experiments.config.schema import SuiteConfig
+from experiments.config.space import Point
+from experiments.config.trial_config import TrialConfig, trial_config
+from experiments.planning.facts import facts_of
+from experiments.planning.resources import Cluster, Layout, check_fits, layout_of
+from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, request_for
+
+
+@dataclass(frozen=True)
+class ResolvedPoint:
+    """A point with all its settings, ready to be built.
+
+    Attributes:
+        label: What differs from the others, in words.
+        point: As it was drawn.
+        suite: The settings, with every count, the report grid and the spacing of the checkpoints.
+        rules: Setting of `training` to the rule that its number comes from.
+        generation: Of a population, at whose end it stops; None in other studies.
+    """
+
+    label: str
+    point: Point
+    suite: SuiteConfig
+    rules: Mapping[str, str] = field(default_factory=dict)
+    generation: int | None = None
+
+    def trial(self, seed: int, repeat: int = 0, phase: str = "fixed") -> TrialConfig:
+        """Its trial with a seed."""
+        return trial_config(self.suite, seed, self.label, repeat, self.rules, phase)
+
+    @property
+    def config_id(self) -> str:
+        """That all its trials have."""
+        return self.trial(0).config_id
+
+    @property
+    def layout(self) -> Layout:
+        """The processes of a trial."""
+        return layout_of(self.suite.algorithm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration(ResolvedPoint):
+    """A resolved point that RLlib takes and the cluster can hold.
+
+    Attributes:
+        request: The processes of a trial.
+        batch_env_steps: Of one training batch over all learners.
+        checkpoint_bytes: Of one checkpoint, about.
+        facts: What the analysis must know beside the parameters.
+    """
+
+    request: PlacementGroupFactory
+    batch_env_steps: int
+    checkpoint_bytes: int
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, resolved: ResolvedPoint, cluster: Cluster) -> "Configuration":
+        """Build a resolved point into an RLlib config, once, and take from it what the study needs to know.
+
+        Raises:
+            ConfigurationError: RLlib refuses it, or the cluster cannot hold it.
+        """
+        suite = resolved.suite
+        trial = resolved.trial(suite.seeds[0])
+        config = build_algorithm_config(trial)
+        size = checkpoint_bytes(trial, config)
+        request = request_for(config)
+        check_fits(request, cluster, suite.hardware.name, config.num_env_runners)
+        return cls(
+            **{f.name: getattr(resolved, f.name) for f in fields(ResolvedPoint)},
+            request=request,
+            batch_env_steps=config.total_train_batch_size,
+            checkpoint_bytes=size,
+            facts=facts_of(config, suite.env, suite.hardware, cluster),
+        )

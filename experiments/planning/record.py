@@ -1,0 +1,120 @@
+"""What MLflow gets of a plan: the parameters of its runs, and `plan.json`, from which the analysis knows what was to be run."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from experiments.config.space import value_at
+from experiments.config.trial_config import GROUPS, TrialConfig
+from experiments.planning.axes import param_name, rule_param
+from experiments.planning.configuration import Configuration
+from experiments.planning.plan import Plan
+from experiments.planning.trials import StudyTrials
+from experiments.search.strategy import FIXED, SEARCH
+
+_TRAINING_PARAMS = (
+    "lr",
+    "actor_lr",
+    "critic_lr",
+    "minibatch_size",
+    "num_epochs",
+    "gamma",
+    "lambda_",
+    "clip_param",
+    "entropy_coeff",
+    "vf_loss_coeff",
+    "grad_clip",
+    "training_intensity",
+)
+"""Settings of `algorithm.training` that are parameters of every trial that has them."""
+
+
+def study_params(plan: Plan) -> dict[str, Any]:
+    """Parameters of the study's own run."""
+    return {
+        "search": plan.suite.search.name,
+        "scheduler": plan.suite.scheduler.name,
+        "configurations": "endless" if plan.search and plan.search.is_endless else len(plan.configurations),
+        "seeds": len(plan.seeds),
+        "repeats": plan.repeats,
+        "budget_env_steps": plan.suite.budget_env_steps,
+        "concurrency": plan.concurrency,
+        "cluster": str(plan.cluster),
+        **{f"space.{path}": values for path, values in plan.suite.study.space.items()},
+    }
+
+
+def trial_params(plan: Plan, trial: TrialConfig) -> dict[str, Any]:
+    """Parameters of a trial's run: the canonical ones it has, and whatever is searched."""
+    training, runners, learners = (trial.algorithm[section] for section in ("training", "env_runners", "learners"))
+    params = {
+        "algorithm": trial.algorithm["name"],
+        "env": trial.env.name,
+        "seed": trial.seed,
+        "budget_env_steps": trial.budget_env_steps,
+        "train_batch_size_total": trial.total_train_batch_size,
+        **{param_name(name): training[name] for name in _TRAINING_PARAMS if training.get(name) is not None},
+        **{name: runners[name] for name in ("num_env_runners", "num_envs_per_env_runner")},
+        **{name: learners[name] for name in ("num_learners", "num_gpus_per_learner")},
+        "threads_per_process": trial.threads_per_process,
+        "vectorize_mode": trial.env.vectorize_mode,
+        **{rule_param(name): rule for name, rule in trial.rules.items()},
+    }
+    mapping = trial.to_mapping()
+    for axis in plan.axes:
+        if axis.path not in GROUPS and axis.param not in params:
+            params[axis.param] = value_at(mapping, axis.path)
+    for axis in plan.axes:
+        if axis.spans_decades and params[axis.param] is not None:
+            params[axis.log_param] = round(math.log10(params[axis.param]), 4)
+    return params
+
+
+def searched_params(plan: Plan) -> list[str]:
+    """The searched settings' names among a trial's parameters; of one that spans decades, its logarithm's."""
+    return [axis.drawn_param for axis in plan.axes]
+
+
+def plan_record(trials: StudyTrials) -> dict[str, Any]:
+    """What the analysis must know of a study: every configuration, also those that never get to start."""
+    plan, search = trials.plan, trials.plan.search
+    record = {
+        "study": plan.study,
+        "question": plan.question,
+        "seeds": list(plan.seeds),
+        "repeats": plan.repeats,
+        "axes": {axis.name: axis.path for axis in plan.axes},
+        "exclusive": plan.exclusive,
+        "phase": "throughput" if plan.is_measured else SEARCH if plan.suite.is_search else FIXED,
+        "configurations": [_configuration(plan, c) for c in trials.configurations],
+    }
+    if search is None:
+        return record
+    if plan.suite.confirms:
+        record |= {"base": search.base_label, "objectives": list(search.outline.objectives)}
+    return {**record, "trials": [_asked(trial) for trial in trials.trials]}
+
+
+def _configuration(plan: Plan, configuration: Configuration) -> dict[str, Any]:
+    suite, trial = configuration.suite, configuration.trial(plan.seeds[0])
+    params = trial_params(plan, trial)
+    del params["seed"]
+    return {
+        "config": configuration.label,
+        "config_id": trial.config_id,
+        "algorithm": suite.algorithm["name"],
+        "env": suite.env.name,
+        "hardware": suite.hardware.name,
+        "budget_env_steps": suite.budget_env_steps,
+        "target": suite.env.target,
+        "score_range": list(suite.env.score_range),
+        "point": dict(configuration.point),
+        "facts": dict(configuration.facts),
+        "params": params,
+    }
+
+
+def _asked(trial: TrialConfig) -> Mapping[str, Any]:
+    start = {"start": asdict(trial.start)} if trial.start else {}
+    return {"config": trial.label, "seed": trial.seed, "phase": trial.phase, "exploratory": trial.exploratory, **start}

@@ -1,0 +1,136 @@
+"""From the points of a study's space to its configurations: parsed once, counted, put on a common report grid, built once."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.lr_rules import is_rule, names_of, rules_of
+from experiments.config.schema import MAX_REPORTS, SuiteConfig, with_report_grid
+from experiments.config.space import Point
+from experiments.config.trial_config import GROUPS, TRAINING, apply_point, label_of
+from experiments.planning.configuration import Configuration, ResolvedPoint
+from experiments.planning.resources import Cluster, layout_of, with_counts
+from experiments.rllib.building import longest_episode, on_policy_batch
+
+CHECKPOINTS_PER_TRIAL = 4
+"""Unless the configuration says otherwise: a kill costs a quarter of a trial at most."""
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """What a point needs to become a configuration.
+
+    Attributes:
+        composed: Group choices, as sorted pairs, to the configuration that was composed with them.
+        cluster: What there is to run on.
+        side_by_side: Trials that are to run, as far as the layout of one may depend on it.
+        report_every_env_steps: The study's report grid; None until it is chosen.
+    """
+
+    composed: Mapping[tuple[tuple[str, str], ...], Mapping[str, Any]]
+    cluster: Cluster
+    side_by_side: int
+    report_every_env_steps: int | None = None
+
+    def parsed(self, point: Point) -> ResolvedPoint:
+        """A point's settings as they are given.
+
+        Raises:
+            ConfigurationError: A path leads nowhere, or a value is invalid.
+        """
+        suite = apply_point(self.composed[tuple(sorted((k, v) for k, v in point.items() if k in GROUPS))], point)
+        return ResolvedPoint("", point, suite)
+
+    def counted(self, parsed: ResolvedPoint) -> ResolvedPoint:
+        """The same with every runner and learner counted, numbers in place of rules, and a label that says them.
+
+        Raises:
+            ConfigurationError: The algorithm's settings are wrong.
+        """
+        rules = rules_of(parsed.suite.algorithm)
+        suite = with_counts(parsed.suite, rules, self.cluster, self.side_by_side)
+        names = names_of(suite.algorithm, rules)
+        shown = {p: names.get(p.removeprefix(TRAINING), value) if is_rule(value) else value for p, value in parsed.point.items()}
+        return replace(parsed, label=label_of(shown, f"{suite.algorithm['name']}-{suite.env.name}"), suite=suite, rules=names)
+
+    def on_grid(self, counted: ResolvedPoint) -> ResolvedPoint:
+        """The same on the study's report grid, with the spacing of its checkpoints.
+
+        Raises:
+            ConfigurationError: Something else does not fit that grid.
+        """
+        assert self.report_every_env_steps is not None
+        return replace(counted, suite=with_checkpoint_spacing(with_report_grid(counted.suite, self.report_every_env_steps)))
+
+    def configuration(self, point: Point) -> Configuration:
+        """A point, ready to run.
+
+        Raises:
+            ConfigurationError: It is invalid, RLlib refuses it, or the cluster cannot hold it.
+        """
+        return Configuration.of(self.on_grid(self.counted(self.parsed(point))), self.cluster)
+
+
+def distinct(resolved: Iterable[ResolvedPoint]) -> list[ResolvedPoint]:
+    """The points of a study that are different configurations.
+
+    Raises:
+        ConfigurationError: Two points come out as one configuration, or read the same.
+    """
+    found: dict[str, ResolvedPoint] = {}
+    for new in resolved:
+        config_id = new.config_id
+        if twin := found.get(config_id):
+            if (twin.label, twin.rules) == (new.label, new.rules):  # at their base batch, all rules are one configuration
+                continue
+            raise ConfigurationError(f"study.space: {new.label!r} and {twin.label!r} come out as the same configuration.")
+        found[config_id] = new
+    labels = [point.label for point in found.values()]
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ConfigurationError(f"study.space: two configurations read {twice!r} when their values are rounded for display.")
+    return list(found.values())
+
+
+def with_checkpoint_spacing(suite: SuiteConfig) -> SuiteConfig:
+    """The same with the spacing of its checkpoints: a quarter of the budget, but at least two whole episodes of each environment.
+
+    Environments are reset at a checkpoint: where they are reset too often, long episodes never end.
+
+    Args:
+        suite: With its report grid and its counts.
+    """
+    if suite.checkpoint.every_env_steps is not None:
+        return suite
+    grid = suite.report_every_env_steps
+    assert grid is not None, "the report grid is chosen first"
+    episodes = 2 * layout_of(suite.algorithm).total_envs * (longest_episode(suite.env) or 0)
+    least = max(suite.budget_env_steps / CHECKPOINTS_PER_TRIAL, episodes)
+    every = min(suite.budget_env_steps, math.ceil(least / grid) * grid)
+    return replace(suite, checkpoint=replace(suite.checkpoint, every_env_steps=every))
+
+
+def report_grid(suites: Sequence[SuiteConfig]) -> int:
+    """The report grid of a study: what was asked for, else the finest that each env's default and each batch allow.
+
+    Raises:
+        ConfigurationError: The study's trials ask for different ones, or a budget is too small for one report.
+    """
+    asked = {suite.report_every_env_steps for suite in suites if suite.report_every_env_steps is not None}
+    if len(asked) > 1:
+        raise ConfigurationError(
+            f"report_every_env_steps differs between the trials of the study: {sorted(asked)}. Set it: report_every_env_steps={max(asked)}."
+        )
+    if asked:
+        return asked.pop()
+    least = max(max(suite.env.report_every_env_steps, on_policy_batch(suite.algorithm)) for suite in suites)
+    budget = math.gcd(*(suite.budget_env_steps for suite in suites))
+    if least > budget:
+        raise ConfigurationError(
+            f"budget_env_steps={budget} is less than one report of {least} env steps: the env's report grid, or the largest batch. "
+            f"Try budget_env_steps={least} or report_every_env_steps={max(1, budget // 10)}."
+        )
+    most = min(MAX_REPORTS, budget // least)
+    return budget // next(reports for reports in range(most, 0, -1) if budget % reports == 0)

@@ -1,0 +1,159 @@
+"""How a study that chooses its trials as it goes chooses them, and what it may come to."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.lr_rules import is_rule
+from experiments.config.schema import SuiteConfig
+from experiments.config.search_settings import OptunaSearch, Pbt, RacingSearch, searching_seeds
+from experiments.config.space import Choice, Point, parse_space, points
+from experiments.config.trial_config import TRAINING
+from experiments.planning.configuration import Configuration
+from experiments.planning.resolver import Resolver
+from experiments.search.optuna_search import Suggested
+from experiments.search.population import Population
+from experiments.search.racing import Racing
+from experiments.search.strategy import FIXED, SEARCH, Confirming, Listed, Strategy
+from experiments.search.trial_queue import Limits
+
+GENERATIONS = 5
+"""Of a population, unless the configuration says otherwise."""
+_ANY_OBJECTIVE = ("score",)
+"""Of a search that asks for a list, whatever comes out: what its results are ranked by."""
+
+
+@dataclass(frozen=True)
+class SearchDesign:
+    """How a study chooses its trials.
+
+    Attributes:
+        suite: The study's settings.
+        known: The configurations that may be run, the base among them; of an endless space its corners.
+        base: The point that the study starts from.
+        resolver: Of the points that the search will ask for.
+    """
+
+    suite: SuiteConfig
+    known: Sequence[Configuration]
+    base: Point
+    resolver: Resolver
+
+    def strategy(self, storage: Path | None = None) -> Strategy:
+        """What chooses the trials.
+
+        Args:
+            storage: SQLite file for Optuna's study; None keeps it in memory.
+        """
+        suite, search, seeds = self.suite, self.suite.search, searching_seeds(self.suite)
+        own = [c.point for c in self.known]  # of rules at their base, one stands for all
+        listed = [point for point in points(suite.study.space, search) if point in own]
+        if not suite.confirms:
+            return Listed(listed, seeds, _ANY_OBJECTIVE, FIXED)
+        proposals: Strategy
+        if isinstance(pbt := suite.scheduler, Pbt):
+            axes, ends = parse_space(suite.study.space), self.generation_ends()
+            first = first_generation(listed, pbt.population, pbt.seed)
+            population = Population(axes, first, seeds, ends, pbt.quantile, pbt.resample_probability, pbt.seed)
+            return Confirming(population, self.base, suite.confirmation.top, suite.confirmation.seeds)
+        if isinstance(search, OptunaSearch) or (isinstance(search, RacingSearch) and search.proposals == "optuna"):
+            axes = parse_space(suite.study.space)
+            proposals = Suggested(axes, search.num_samples, seeds, search.objective, search.sampler, search.seed, storage)
+        elif isinstance(search, RacingSearch):
+            proposals = Listed(listed, seeds[:1], search.objective)
+        else:
+            proposals = Listed(listed, seeds, _ANY_OBJECTIVE, SEARCH if suite.is_search else FIXED)
+        found = Racing(proposals, seeds, search.max_trials) if isinstance(search, RacingSearch) else proposals
+        return Confirming(found, self.base, suite.confirmation.top, suite.confirmation.seeds)
+
+    @cached_property
+    def outline(self) -> Strategy:
+        """A strategy that is not run, to count what it may ask for."""
+        return self.strategy()
+
+    def limits(self) -> Limits:
+        """What the study may cost."""
+        return Limits(max(c.suite.budget_env_steps for c in self.known), self.suite.max_env_steps, self.suite.max_minutes)
+
+    def generation_ends(self) -> list[int]:
+        """Env steps at which the generations of a population end; the last one at the budget."""
+        scheduler, budget, grid = self.suite.scheduler, self.suite.budget_env_steps, self.resolver.report_every_env_steps
+        assert isinstance(scheduler, Pbt) and grid is not None
+        every = scheduler.interval_env_steps or math.ceil(budget / GENERATIONS / grid) * grid
+        return [*range(every, budget, every), budget]
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether the space holds more configurations than can be listed."""
+        return not all(isinstance(axis, Choice) for axis in parse_space(self.suite.study.space).values())
+
+    @property
+    def base_label(self) -> str:
+        """The label of the configuration that the study starts from."""
+        return next((c.label for c in self.known if c.point == self.base), "")
+
+    @property
+    def num_trials(self) -> int:
+        """Trials that it runs, at most."""
+        limits, most = self.limits(), self.outline.most_trials
+        return most if limits.max_env_steps is None else min(most, limits.max_env_steps // limits.trial_env_steps)
+
+    @property
+    def total_env_steps(self) -> int:
+        """Env steps of them all, at most."""
+        limits, strategy = self.limits(), self.outline
+        total = self.num_trials * limits.trial_env_steps
+        if isinstance(self.suite.scheduler, Pbt) and isinstance(strategy, Confirming):  # a generation of a member is a trial
+            total = (self.suite.scheduler.population + strategy.num_confirming) * limits.trial_env_steps
+        return total if limits.max_env_steps is None else min(total, limits.max_env_steps)
+
+    def check(self) -> None:
+        """Make sure that the search can run what it may cost, and a population vary what the study searches.
+
+        Raises:
+            ConfigurationError: It cannot.
+        """
+        limits = self.limits()
+        if limits.max_env_steps is not None and limits.max_env_steps < limits.trial_env_steps:
+            raise ConfigurationError(
+                f"max_env_steps={limits.max_env_steps} is less than a trial's budget_env_steps={limits.trial_env_steps}: nothing could "
+                f"run. Try max_env_steps={10 * limits.trial_env_steps}."
+            )
+        if isinstance(self.suite.scheduler, Pbt):
+            self._check_population()
+
+    def _check_population(self) -> None:
+        axes = parse_space(self.suite.study.space)
+        if not axes:
+            raise ConfigurationError("scheduler=pbt needs a study.space whose settings it may vary; this study has none.")
+        for path, axis in axes.items():
+            if not path.startswith(TRAINING):
+                raise ConfigurationError(
+                    f"scheduler=pbt: {path} cannot change while a member trains. Give it a study.space of {TRAINING[:-1]} settings alone."
+                )
+            if isinstance(axis, Choice) and any(is_rule(value) for value in axis.values):
+                raise ConfigurationError(f"scheduler=pbt: {path} has rules, and a population varies numbers. Give it a list of numbers.")
+        grid, every = self.resolver.report_every_env_steps, self.generation_ends()[0]
+        assert grid is not None
+        if every % grid:
+            raise ConfigurationError(
+                f"scheduler.interval_env_steps={every} is not a multiple of report_every_env_steps={grid}. "
+                f"Try scheduler.interval_env_steps={max(1, round(every / grid)) * grid}."
+            )
+
+
+def first_generation(listed: Sequence[Point], population: int, seed: int) -> list[Point]:
+    """A point for each member: all different, as far as there are enough.
+
+    Args:
+        listed: To take from.
+        population: Members.
+        seed: Of the draw.
+    """
+    order = np.random.default_rng(seed).permutation(len(listed))
+    return [listed[order[member % len(listed)]] for member in range(population)]

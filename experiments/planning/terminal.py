@@ -1,0 +1,134 @@
+"""What the terminal shows of a plan before it runs."""
+
+from collections.abc import Callable
+
+from rich.table import Table
+
+from experiments.planning.plan import Plan
+from experiments.planning.resources import plural
+from experiments.planning.search_design import SearchDesign
+from experiments.search.strategy import Confirming
+
+MOST_LAYOUTS = 4
+"""Layouts of a study that are named before it starts; `dry_run=true` lists all."""
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What a study is about to do."""
+    layouts = list(dict.fromkeys(f"{c.layout}" for c in plan.configurations))
+    if len(layouts) > MOST_LAYOUTS:
+        layouts = [layouts[0], f"{len(layouts) - 2} others", layouts[-1]]
+    return [
+        f"study       {plan.study}: {plan.question}",
+        f"trials      {summary(plan)}",
+        f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
+        *(f"left out    {what}" for what in plan.left_out),
+        f"checkpoints {_checkpoints(plan)}",
+        "throughput  "
+        + ("comparable: each trial runs alone" if plan.exclusive else "not comparable across studies: trials share the machine"),
+    ]
+
+
+def plan_table(plan: Plan) -> Table:
+    """The configurations of a plan."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    seeds = ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds))
+    for name in ("configuration", "id", "seeds", "env steps", "batch (env steps)", "CPUs", "GPUs"):
+        table.add_column(name, justify="left" if name in ("configuration", "id") else "right")
+    for c in plan.configurations:
+        need = c.request.required_resources
+        table.add_row(
+            c.label,
+            c.config_id,
+            "by search" if plan.search else seeds,
+            "-" if plan.is_measured else f"{c.suite.budget_env_steps:,}",
+            f"{c.batch_env_steps:,}",
+            f"{need.get('CPU', 0):g}",
+            f"{need.get('GPU', 0):g}",
+        )
+    return table
+
+
+def summary(plan: Plan) -> str:
+    """The size of a study in a line."""
+    size = f"{plan.total_env_steps:,} env steps, reported every {plan.report_every_env_steps:,}, {plan.concurrency} at once"
+    if plan.search:
+        return _search_summary(plan, plan.search, f"at most {plural(plan.num_trials, 'trial')}, {size}")
+    repeated = f" x {plan.repeats} repeats" if plan.repeats > 1 else ""
+    trials = f"{_points_and_seeds(plan)}{repeated} = {plural(plan.num_trials, 'trial')}"
+    if (how := plan.suite.measurement) is None:
+        return f"{trials}, {size}"
+    measured = f"{how.seconds:g} to {how.max_seconds:g} s after {how.warmup_s:g} s of warm-up"
+    return f"{trials}, one at a time, in random order, each measured for {measured}"
+
+
+def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
+    suite, strategy = plan.suite, search.outline
+    if suite.max_minutes:
+        size += f", within {suite.max_minutes:g} minutes"
+    if not isinstance(strategy, Confirming):
+        return f"{_points_and_seeds(plan)}: {size}"
+    groups = {"search": suite.search.name, "scheduler": suite.scheduler.name}
+    how = " ".join(f"{group}={name}" for group, name in groups.items() if name != "fifo")
+    searching = plural(strategy.search.most_trials, "trial") + (" that search" if suite.is_search else "")
+    confirmed = f"the {strategy.top} best and the base on {plural(len(suite.confirmation.seeds), 'held-out seed')}"
+    return f"{how}: {searching}, then {confirmed}: {size}"
+
+
+def _points_and_seeds(plan: Plan) -> str:
+    return f"{plural(len(plan.configurations), 'configuration')} x {plural(len(plan.seeds), 'seed')}"
+
+
+def _checkpoints(plan: Plan) -> str:
+    """When trials save themselves, and what that takes on disk."""
+    if plan.is_measured:
+        return "none: a throughput that was interrupted is measured anew"
+    spacings = sorted({c.suite.checkpoint.every_env_steps or c.suite.budget_env_steps for c in plan.configurations})
+    spacing = " or ".join(f"{every:,}" for every in spacings)
+    policy, sizes = plan.suite.checkpoint, [c.checkpoint_bytes for c in plan.configurations]
+    of_each = "the newest" if policy.keep == 1 else f"the newest {policy.keep}"
+    total = sum(sizes) / len(sizes) * plan.num_trials * (policy.keep + policy.keep_best)
+    return (
+        f"every {spacing} env steps and at the end, {of_each}{' and the best' if policy.keep_best else ''} kept: "
+        f"about {_mib(max(sizes))} each, {_mib(total)} in all"
+    )
+
+
+def time_line(plan: Plan, past_speed: Callable[[str, str], float | None] | None) -> str:
+    """How long a study will take, from what has run before.
+
+    Args:
+        plan: The study.
+        past_speed: Algorithm and env to the median env steps per second of earlier trials; None if there is no store yet.
+    """
+    if (how := plan.suite.measurement) is not None:
+        runners = sum(c.layout.num_env_runners for c in plan.configurations) * len(plan.seeds) * plan.repeats
+        least = plan.num_trials * (how.warmup_s + how.seconds)
+        return f"time        at least {duration(least)} of measuring, and the start of {runners} runner processes, a few seconds each"
+    if past_speed is None:
+        return "time        unknown: nothing has run with this store yet"
+    seconds, env_steps = 0.0, 0
+    for suite in (c.suite for c in plan.configurations):
+        speed = past_speed(suite.algorithm["name"], suite.env.name)
+        if speed is None:
+            return f"time        unknown: no {suite.algorithm['name']} trial on {suite.env.name} has run with this store yet"
+        seconds += suite.budget_env_steps / speed
+        env_steps += suite.budget_env_steps
+    seconds *= plan.total_env_steps / env_steps / plan.concurrency
+    if plan.suite.max_minutes is not None:
+        seconds = min(seconds, 60 * plan.suite.max_minutes)
+    return f"time        about {duration(seconds)}, at the median speed of earlier trials in this store"
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:.1f} MiB" if size < 2**30 else f"{size / 2**30:.1f} GiB"
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 10 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

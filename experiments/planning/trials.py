@@ -1,0 +1,64 @@
+"""The trials of a study as they become known: all of them from the start, or one by one as its search asks for them."""
+
+from dataclasses import replace
+
+from experiments.config.search_settings import Fifo
+from experiments.config.trial_config import Start, TrialConfig
+from experiments.planning.configuration import Configuration
+from experiments.planning.plan import Plan
+from experiments.search.strategy import CONFIRM, Ask
+
+
+class StudyTrials:
+    """The trials of a study so far.
+
+    Attributes:
+        plan: What may be run.
+        trials: In the order in which they are run.
+        configurations: Those that they are of; of a plan without a search all.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.trials: list[TrialConfig] = plan.trials
+        self.configurations: list[Configuration] = [] if plan.search else list(plan.configurations)
+        self._by_label = {c.label: c for c in self.configurations}
+
+    def configuration_of(self, trial: TrialConfig) -> Configuration:
+        """The configuration that a trial is of."""
+        return self._by_label[trial.label]
+
+    def take(self, ask: Ask, parent: TrialConfig | None = None) -> TrialConfig:
+        """A trial that a search asks for, from now on one of the study's.
+
+        Args:
+            ask: By the strategy.
+            parent: Whose weights it starts from.
+
+        Raises:
+            ConfigurationError: Its configuration is refused.
+        """
+        configuration = self._configuration(ask)
+        if configuration.label not in self._by_label:
+            self._by_label[configuration.label] = configuration
+            self.configurations.append(configuration)
+        exploratory = self.plan.suite.confirms and ask.phase != CONFIRM
+        trial = replace(configuration.trial(ask.seed, phase=ask.phase), exploratory=exploratory)
+        if parent is not None:
+            trial = replace(trial, start=Start(parent.folder_name, ask.note["from"], ask.note["copied"]))
+        self.trials.append(trial)
+        return trial
+
+    def _configuration(self, ask: Ask) -> Configuration:
+        search, generation = self.plan.search, ask.note.get("generation")
+        assert search is not None
+        for known in (*self.configurations, *self.plan.configurations):
+            if known.point == ask.point and known.generation == generation:
+                return known
+        found = search.resolver.configuration(ask.point)
+        if generation is None:
+            return found
+        # Its checkpoint at the end of the generation is what the next one starts from.
+        checkpoint = replace(found.suite.checkpoint, every_env_steps=search.generation_ends()[0])
+        suite = replace(found.suite, budget_env_steps=ask.note["until"], checkpoint=checkpoint, scheduler=Fifo())
+        return replace(found, label=f"{found.label} g={generation}", suite=suite, generation=generation)

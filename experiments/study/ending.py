@@ -1,0 +1,54 @@
+"""What the terminal says at a study's end: where the results are, how to open them, and how to go on."""
+
+import shlex
+
+from experiments.config.schema import SuiteConfig
+from experiments.metrics import INDEX_EXPERIMENT
+from experiments.planning.plan import Plan
+from experiments.study.driver import StudyOutcome
+from experiments.tracking import views
+from experiments.tracking.provenance import without_passwords
+
+
+def resume_command(suite: SuiteConfig, outcome: StudyOutcome) -> str:
+    """The command that goes on with a study, as one can type it."""
+    words = [f"resume={outcome.study_run or outcome.folder}"]
+    if suite.output_dir != "outputs":
+        words.append(f"output_dir={suite.output_dir}")
+    if suite.tracking.name != "sqlite":
+        words.append(f"tracking={suite.tracking.name}")
+    if suite.tracking.uri is not None:
+        words.append(f"tracking.uri={without_passwords(suite.tracking.uri)}")
+    return shlex.join(["python", "experiments/run.py", *words])
+
+
+def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str) -> list[str]:
+    """Where the results are and how to open them."""
+    lines = []
+    if outcome.limit:
+        lines.append(f"limit       {outcome.limit} ended the study after {len(outcome.outcomes)} trials, of which all results are kept")
+    if outcome.interrupted_by is not None:
+        left = sum(o.status == "interrupted" for o in outcome.outcomes)
+        trials = "1 trial" if left == 1 else f"{left} trials"
+        lines.append(f"interrupted by {outcome.interrupted_by}: {trials} did not finish; what they logged is kept. Go on with")
+        lines.append(f"resume      {resume}")
+    elif any(o.status == "failed" for o in outcome.outcomes):
+        lines.append(f"try again   {resume}   (what is finished stays)")
+    server = uri if uri.startswith("http") else "http://127.0.0.1:5000"
+    experiment, index = outcome.experiment_ids.get(plan.experiment), outcome.experiment_ids.get(INDEX_EXPERIMENT)
+    if uri.startswith("sqlite"):
+        lines.append(f"open with   mlflow ui --backend-store-uri {uri} --host 127.0.0.1   (or: make ui)")
+    if experiment and index:
+        lines.append(f"curves      {views.view_url(server, experiment, views.BY_CONFIG)}")
+        lines.append(f"sweep       {views.view_url(server, experiment, views.SWEEP)}")
+        lines.append(f"time        {views.view_url(server, experiment, views.TIME)}")
+        lines.append(f"studies     {views.view_url(server, index, views.STUDIES, mode='TABLE')}")
+    lines.append(f"files       {outcome.folder}")
+    if outcome.study_run:
+        lines.append(f"study run   {outcome.study_run}")
+    if outcome.refused:
+        lines.append(f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's files.")
+    if outcome.undelivered:
+        lines.append(f"MLflow did not take {outcome.undelivered} writes. Deliver them, when it is back, with")
+        lines.append(f"deliver     {resume}")
+    return lines

@@ -1,0 +1,107 @@
+"""What tuning came to, for the terminal and as a hardware profile of conf/hardware."""
+
+import os
+import socket
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.config.compose import CONF
+from experiments.config.errors import ConfigurationError
+from experiments.search.contest import Ratio, Setting
+
+if TYPE_CHECKING:  # Ray is imported once the command line is known to be good
+    from experiments.planning.resources import Cluster
+
+MARK = "# Written by experiments/autotune.py"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A challenger, and how it did against the fastest by then."""
+
+    setting: Setting
+    against: Setting
+    ratio: Ratio | None
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class TuningOutcome:
+    """What a search came to.
+
+    Attributes:
+        start: What it started from.
+        winner: What the search found.
+        confirmation: Winner against start, both built anew; None if nothing beat the start.
+        start_speed: Env steps/s of the start, geometric mean over the confirmation's rounds; of the search's, if there is none.
+        tried: Every challenger, in order.
+        seconds: How long it took.
+    """
+
+    start: Setting
+    winner: Setting
+    confirmation: Ratio | None
+    start_speed: float
+    tried: tuple[Tried, ...] = field(default=())
+    seconds: float = 0.0
+
+    @property
+    def chosen(self) -> Setting:
+        """What the profile holds: the winner if it is confirmed, else the start."""
+        return self.winner if self.confirmation is not None and self.confirmation.low > 1 else self.start
+
+    def lines(self) -> list[str]:
+        """For the terminal."""
+        tried = f"{len(self.tried)} settings were tried in {self.seconds:.0f} s"
+        found = [f"start       {self.start}: {self.start_speed:,.0f} env steps/s"]
+        if self.chosen != self.start:
+            found.append(f"fastest     {self.winner}: {self.confirmation} the start ({self._rounds()}, 95% interval); {tried}")
+        elif self.confirmation is not None:
+            found.append(
+                f"fastest     the start: nothing better was found. {self.winner} won the search, but was {self.confirmation} the start"
+            )
+            found[-1] += f" when measured anew ({self._rounds()}, 95% interval); {tried}"
+        else:
+            found.append(f"fastest     the start: nothing better was found; {tried}")
+        return found
+
+    def _rounds(self) -> str:
+        return f"{self.confirmation.num_rounds} rounds" if self.confirmation else ""
+
+
+def profile_path(name: str) -> Path:
+    """Where a profile goes.
+
+    Raises:
+        ConfigurationError: A profile of that name is there, and autotune has not written it.
+    """
+    path = CONF / "hardware" / f"{name}.yaml"
+    if path.exists() and not path.read_text().startswith(MARK):
+        raise ConfigurationError(f"name={name}: {path} is there, and was not written by autotune. Choose another name.")
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigurationError(f"{path.parent} cannot be written, so there would be no profile.")
+    return path
+
+
+def profile(name: str, outcome: TuningOutcome, cluster: "Cluster", algorithm: str, env: str, hardware: str, num_cpus: int | None) -> str:
+    """A hardware profile, as conf/hardware holds it."""
+    chosen = outcome.chosen
+    if chosen != outcome.start and outcome.confirmation is not None:
+        found = f"{outcome.confirmation} hardware={hardware} ({outcome.confirmation.num_rounds} rounds, 95% interval)"
+    else:
+        found = f"nothing faster than hardware={hardware} was found"
+    lines = [
+        f"{MARK} on {datetime.now(UTC):%Y-%m-%d}, host {socket.gethostname()}: {cluster}.",
+        f"# For {algorithm} on {env}, a trial at a time: {found}.",
+        f"# {len(outcome.tried)} settings were tried in {outcome.seconds:.0f} s.",
+        f"#   python experiments/run.py hardware={name} algorithm={algorithm} env={env}",
+        f"defaults: [{hardware}]",
+        f"name: {name}",
+        *([f"num_cpus: {num_cpus} # logical: more processes than cores, since most of them wait"] if num_cpus else []),
+        f"num_env_runners: {chosen.num_env_runners}",
+        f"num_envs_per_env_runner: {chosen.num_envs_per_env_runner}",
+        f"vectorize_mode: {chosen.vectorize_mode}",
+    ]
+    return "\n".join(lines) + "\n"

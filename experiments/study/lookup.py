@@ -1,0 +1,51 @@
+"""What a store knows of earlier studies: where their folders are, and how fast their trials were."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from experiments.config.errors import ConfigurationError
+from experiments.metrics import Tag
+from experiments.tracking.provenance import without_passwords
+from experiments.tracking.store import Store
+
+STORE_WAIT_S = 10.0
+"""How long a server may take to say where it is."""
+
+
+def folder_of(resume: str, uri: str, output_dir: Path) -> Path:
+    """The folder of the study to resume.
+
+    Args:
+        resume: Its run id, or the folder itself.
+        uri: Of the store that has the run.
+        output_dir: Of the study.
+
+    Raises:
+        ConfigurationError: There is no such study.
+    """
+    if (given := Path(resume).expanduser().absolute()).is_dir():
+        return given
+    if (database := _missing_database(uri)) is not None:
+        raise ConfigurationError(f"resume={resume}: there is no store {database}. Name the study's: output_dir=/path, or tracking.uri=...")
+    store = Store(uri, output_dir / "mlartifacts", STORE_WAIT_S)
+    found = store.tag_of(resume, Tag.STUDY_FOLDER)
+    if found is None and (study_run := store.tag_of(resume, Tag.STUDY_RUN)):
+        raise ConfigurationError(f"resume={resume}: is the run of a trial. Name its study's: resume={study_run}.")
+    if found is None:
+        raise ConfigurationError(
+            f"resume={resume}: {without_passwords(uri)} has no study with this run id. It is printed when a study ends, and is the id of "
+            "its run in the experiment studies; the study's folder does as well."
+        )
+    if not Path(found).is_dir():
+        raise ConfigurationError(f"resume={resume}: the study's folder {found} is not on this machine any more, so it cannot be resumed.")
+    return Path(found)
+
+
+def past_speed(uri: str, output_dir: Path, timeout_s: float) -> Callable[[str, str], float | None] | None:
+    """Algorithm and env to the median env steps per second of their earlier trials; None if there is no store yet."""
+    return None if _missing_database(uri) is not None else Store(uri, output_dir / "mlartifacts", timeout_s).past_speed
+
+
+def _missing_database(uri: str) -> Path | None:
+    database = Path(uri.removeprefix("sqlite:///"))
+    return database if uri.startswith("sqlite") and not database.exists() else None

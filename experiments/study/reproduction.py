@@ -1,0 +1,116 @@
+"""A logged trial, planned again from what its run in MLflow recorded."""
+
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.schema import HardwareSettings, parse
+from experiments.config.trial_config import SHARED, TrialConfig
+from experiments.planning.plan import Plan, plan_study
+from experiments.planning.resources import Cluster, local_machine
+from experiments.rllib.building import build_algorithm_config, is_asynchronous, request_for
+from experiments.tracking.archive import LoggedTrial
+
+STUDY = "reproduce"
+"""The study that the second run belongs to."""
+
+
+def recorded_trial(first: LoggedTrial) -> TrialConfig:
+    """The configuration that a trial's run recorded.
+
+    Raises:
+        ConfigurationError: The run has not ended or logged nothing, or its record is not the one that it was started with.
+    """
+    run = f"run={first.run_id}"
+    if first.status not in ("FINISHED", "FAILED", "KILLED"):
+        raise ConfigurationError(f"{run} ({first.name}) has not ended: wait for it, or end it in MLflow.")
+    if not first.last_env_steps:
+        raise ConfigurationError(f"{run} ({first.name}) logged no report, so there is nothing to compare with. Name another run.")
+    try:
+        trial = TrialConfig.from_mapping({k: v for k, v in first.config.items() if k != "provenance"})
+        config_id = trial.config_id
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"{run}: config.json cannot be understood ({first_line(error)}). {_other_version(first)}") from None
+    if config_id != first.tags.get("config_id"):
+        raise ConfigurationError(
+            f"{run}: config.json has the id {config_id}, the tag config_id says {first.tags.get('config_id')}. The record was altered, or: "
+            + _other_version(first)
+        )
+    if trial.start is not None:
+        raise ConfigurationError(
+            f"{run} ({first.name}) went on with the weights of {trial.start.trial}, and cannot be run by itself. Run its study again: a "
+            "population comes out the same."
+        )
+    return trial
+
+
+def _other_version(first: LoggedTrial) -> str:
+    commit = first.provenance.get("commit") or "unknown"
+    return f"It may come from another version of the suite: check out the commit that it was recorded with, {commit}."
+
+
+def plan_again(
+    trial: TrialConfig, first: LoggedTrial, hardware: HardwareSettings, cluster: Cluster, tracking_uri: str, output_dir: Path
+) -> Plan:
+    """A checked plan of one trial: a recorded one.
+
+    Args:
+        trial: The recorded one.
+        first: Its run.
+        hardware: What it may use.
+        cluster: What that has.
+        tracking_uri: Of the store that takes the second run.
+        output_dir: Absolute.
+
+    Raises:
+        ConfigurationError: Its environment is not installed, or its processes do not fit.
+    """
+    try:
+        cpus = cpus_to_declare(trial, first, cluster)
+        if hardware.address is None:
+            hardware = replace(hardware, num_cpus=cpus)
+            cluster = local_machine(hardware)
+        composed = {
+            **{key: value for key, value in asdict(trial).items() if key in SHARED},
+            "seeds": [trial.seed],
+            "repeats": 1,
+            "hardware": asdict(hardware),
+            "search": {"name": "grid"},
+            "scheduler": {"name": "fifo"},
+            "tracking": {"name": "recorded", "uri": tracking_uri},
+            "study": {"name": STUDY, "question": f"Does {first.name} of {first.experiment}, run {first.run_id}, come out the same?"},
+            "output_dir": str(output_dir),
+        }
+        plan = plan_study(parse(composed), lambda choices: composed, cluster)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"run={first.run_id} cannot be run again here. {error}") from None
+    (configuration,) = plan.configurations
+    plan = replace(plan, configurations=(replace(configuration, label=trial.label),))
+    if plan.trials[0].config_id != trial.config_id:
+        raise ConfigurationError(f"run={first.run_id}: {_other_version(first)}")
+    return plan
+
+
+def cpus_to_declare(trial: TrialConfig, first: LoggedTrial, cluster: Cluster) -> int:
+    """CPUs to declare to Ray, so that the trial's processes fit.
+
+    Where a machine has fewer CPUs than a trial has processes, they take turns: the result of a synchronous algorithm stays the same. An
+    asynchronous one would learn from older samples, so it must have the CPUs that it had when it was recorded.
+
+    Raises:
+        ConfigurationError: It would not be the same trial there.
+    """
+    need = request_for(build_algorithm_config(trial)).required_resources
+    cpus, gpus = math.ceil(need.get("CPU", 0)), need.get("GPU", 0)
+    if gpus > cluster.num_gpus:
+        raise ConfigurationError(f"It learned on {gpus:g} GPU(s); {cluster}. A CPU rounds differently: use a machine that has them.")
+    record = first.provenance
+    driver_cpus = record.get("host", {}).get("cpu_count") or cpus
+    had = cpus if record.get("num_nodes", 1) > 1 else min(cpus, driver_cpus)
+    if is_asynchronous(trial.algorithm) and cluster.num_cpus < had:
+        raise ConfigurationError(
+            f"It needs {cpus} CPUs, and had {had}; {cluster}. {trial.algorithm['name']} learns differently where its processes take "
+            f"turns: use a machine with {had} CPUs or more, or a Ray cluster: hardware.address=host:port."
+        )
+    return max(int(cpus), int(cluster.num_cpus))

@@ -1,0 +1,165 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments.config.errors import ConfigurationError
+from experiments.metrics import FINISHED
+from experiments.planning.plan import Plan
+from experiments.planning.record import plan_record
+from experiments.planning.terminal import summary
+from experiments.planning.trials import StudyTrials
+from experiments.search.strategy import CONFIRM, Ask, Outcome
+from experiments.search.trial_queue import TrialQueue
+from experiments.study.folder import StudyFolder
+from tests.support.search_runs import run
+from tests.support.suite import ROOT, PlanOf
+
+ENDLESS = "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-5,high:1e-2},algorithm.training.num_epochs:[5,10]}"
+
+
+def searching(plan: Plan) -> tuple[Plan, StudyTrials]:
+    assert plan.search is not None
+    return plan, StudyTrials(plan)
+
+
+def queue_of(plan: Plan) -> TrialQueue:
+    assert plan.search is not None
+    return TrialQueue(plan.search.strategy(), plan.ahead, plan.search.limits())
+
+
+def test_a_grid_without_limits_is_known_beforehand(plan_of: PlanOf) -> None:
+    assert plan_of().search is None
+    assert plan_of("max_minutes=5").search is not None
+
+
+def test_a_race_over_the_default_study(plan_of: PlanOf) -> None:
+    plan, study = searching(plan_of("search=racing"))
+    assert len(plan.configurations) == 16  # the grid, and the base beside it
+    assert plan.num_trials == 23 + 4 * 5
+    assert "search=racing: 23 trials that search, then the 3 best and the base on 5 held-out seeds" in summary(plan)
+    assert study.trials == [] and plan_record(study)["trials"] == []
+    assert plan_record(study)["base"] == "lr=3e-3 b=2048"
+
+
+def test_what_is_asked_for_becomes_trials_of_the_plan(plan_of: PlanOf) -> None:
+    plan, study = searching(plan_of("search=optuna", "search.num_samples=5", ENDLESS, "confirmation.top=1", "confirmation.seeds=[50]"))
+    queue = queue_of(plan)
+
+    def outcome(ask: Ask) -> Outcome:
+        trial = study.take(ask)
+        assert trial.algorithm["training"]["lr"] == ask.point.get("algorithm.training.lr", 3e-3)
+        return Outcome(FINISHED, {"score": trial.algorithm["training"]["lr"], "auc": 0.0}, trial.budget_env_steps, 1.0)
+
+    run(queue, outcome)
+    assert [t.phase for t in study.trials] == ["search"] * 5 + ["confirm"] * 2
+    assert len({t.folder_name for t in study.trials}) == 7
+    best = max(study.trials[:5], key=lambda t: t.algorithm["training"]["lr"])
+    assert study.trials[5].config_id == best.config_id and study.trials[5].seed == 50
+    assert {c["config"] for c in plan_record(study)["configurations"]} == {t.label for t in study.trials}
+    assert [t["phase"] for t in plan_record(study)["trials"]] == [t.phase for t in study.trials]
+
+
+def test_the_layout_follows_each_suggestion(plan_of: PlanOf) -> None:
+    space = "study.space={algorithm.env_runners.num_env_runners:[0,1]}"
+    _, study = searching(plan_of("search=racing", space))
+    trials = [study.take(Ask({"algorithm.env_runners.num_env_runners": n}, 0)) for n in (0, 1)]
+    assert [t.algorithm["env_runners"]["num_env_runners"] for t in trials] == [0, 1]
+    assert [c.request.required_resources["CPU"] for c in study.configurations] == [1, 2]
+
+
+def test_a_generation_goes_on_from_its_parent_and_is_another_configuration(plan_of: PlanOf) -> None:
+    plan, study = searching(plan_of("scheduler=pbt", "scheduler.population=2", "scheduler.interval_env_steps=20000"))
+    queue = queue_of(plan)
+    trials = []
+
+    def outcome(ask: Ask) -> Outcome:
+        parent = ask.note.get("parent")
+        trials.append(study.take(ask, None if parent is None else trials[parent]))
+        return Outcome(FINISHED, {"score": float(ask.seed), "auc": 0.0}, ask.note.get("env_steps", 60_000))
+
+    asked = run(queue, outcome, side_by_side=1)
+    assert [(t.seed, t.budget_env_steps, t.start.env_steps if t.start else 0) for t in trials[:6]] == [
+        (seed, 20_000 * (g + 1), 20_000 * g) for g in range(3) for seed in (0, 1)
+    ]
+    # The better of the two goes on as it is, the other one copies it.
+    assert [t.start.trial for t in trials[2:6] if t.start] == [trials[i].folder_name for i in (1, 1, 3, 3)]
+    assert [t.start.copied for t in trials[2:6] if t.start] == [True, False, True, False]
+    assert {t.checkpoint.every_env_steps for t in trials[:6]} == {20_000}
+    assert len({t.folder_name for t in trials}) == len(trials)
+    assert all(t.start is None and t.budget_env_steps == 60_000 for t, ask in zip(trials, asked, strict=True) if ask.phase == CONFIRM)
+    assert type(trials[2]).from_mapping(trials[2].to_mapping()) == trials[2]
+
+
+def test_a_search_comes_back_from_its_folder_with_the_configurations_that_came_up(plan_of: PlanOf, tmp_path: Path) -> None:
+    plan, study = searching(plan_of("scheduler=pbt", "scheduler.population=2"))
+    folder = StudyFolder(tmp_path / "study")
+    folder.create(plan)
+    run(queue_of(plan), lambda ask: Outcome(FINISHED, {"score": float(len(study.take(ask).label)), "auc": 0.0}, 1))
+    folder.keep_configurations(study)
+    folder.close()
+    again, of_again = searching(folder.plan(plan.cluster, plan.suite.tracking))
+    assert {c.label: c for c in again.configurations} == {c.label: c for c in (*plan.configurations, *study.configurations)}
+    run(queue_of(again), lambda ask: Outcome(FINISHED, {"score": float(len(of_again.take(ask).label)), "auc": 0.0}, 1))
+    assert of_again.trials == study.trials
+
+
+def test_a_grid_can_be_confirmed(plan_of: PlanOf) -> None:
+    plan, study = searching(plan_of("confirmation.always=true", "seeds=[0,1]"))
+    assert "search=grid: 30 trials, then the 3 best and the base on 5 held-out seeds" in summary(plan)
+    queue = queue_of(plan)
+    run(queue, lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": float(study.take(ask).algorithm["training"]["lr"])}, 60_000))
+    assert [(t.phase, t.exploratory) for t in study.trials[:30]] == [("fixed", True)] * 30
+    assert {(t.phase, t.exploratory) for t in study.trials[30:]} == {("confirm", False)}
+
+
+def test_rules_that_meet_at_their_base_are_run_once(plan_of: PlanOf) -> None:
+    plan, study = searching(plan_of("study=lr_rules", "seeds=[0,1]"))
+    assert plan.num_trials == 2 * 10 + 4 * 5
+    run(queue_of(plan), lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": len(study.take(ask).label)}, 1))
+    assert len({trial.folder_name for trial in study.trials}) == len(study.trials)
+    assert plan_record(study)["base"] == "lr=base b=2048"
+
+
+WRONG = {
+    ("search=optuna", "study.space={}"): "search=optuna needs a study.space",
+    ("search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-2,high:1e-4}}"): "low=0.01 must be below high",
+    ("search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:0,high:1e-2}}"): "loguniform needs low above 0",
+    ("search=optuna", "study.space={algorithm.training.lr:[]}"): "has no values",
+    ("search=optuna", "study.space={algorithm.training.momentum:{distribution:uniform,low:0,high:1}}"): "momentum",
+    ("search=racing", "study.space={algorithm.training.lr:{distribution:uniform,low:1e-4,high:1e-2}}"): "search.proposals=random",
+    ("search=optuna", "search.objective=[env_steps_to_target]", "env.target=null"): "env=cartpole has no target to reach",
+    ("search=optuna", "search.objective=[loss]"): "search.objective.0='loss'",
+    ("search=optuna", "search.objective=[train_s]"): "hardware.max_concurrent_trials=1",
+    ("search=racing", "search.objective=[score,auc]"): "search.objective",
+    ("search=racing", "scheduler=asha"): "a race compares trials of the same budget",
+    ("search=optuna", "scheduler=pbt"): "changes settings itself",
+    ("search=optuna", "repeats=2"): "a search runs each configuration and seed once",
+    ("search=optuna", "+measurement=throughput"): "experiments/autotune.py",
+    ("confirmation.always=true", "+measurement=throughput"): "confirmation.always=true searches by what trials learn",
+    ("search=optuna", "confirmation.seeds=[2,3]"): "the search uses 2 as well",
+    ("search=racing", "confirmation.seeds=[8,9]"): "the search uses 8 as well",
+    ("search=optuna", "confirmation.seeds=[]"): "confirmation.seeds is empty",
+    ("scheduler=asha", "scheduler.grace_env_steps=60000"): "leaves nothing to stop in budget_env_steps=60000",
+    ("scheduler=median", "scheduler.grace_env_steps=90000"): "scheduler.grace_env_steps=90000",
+    ("scheduler=asha", "scheduler.reduction_factor=1"): "scheduler.reduction_factor",
+    ("scheduler=pbt", "scheduler.population=1"): "scheduler.population=1",
+    ("scheduler=pbt", "scheduler.interval_env_steps=60000"): "scheduler.interval_env_steps=60000",
+    ("scheduler=pbt", "scheduler.interval_env_steps=5000", "report_every_env_steps=4000"): "Try scheduler.interval_env_steps=4000",
+    ("scheduler=pbt", "study.space={}"): "scheduler=pbt needs a study.space",
+    ("scheduler=pbt", "study.space={algorithm.env_runners.num_env_runners:[0,1]}"): "cannot change while a member trains",
+    ("scheduler=pbt", "stop_at_target=true"): "stop_at_target=true with scheduler=pbt",
+    ("search=optuna", "max_env_steps=1000"): "Try max_env_steps=600000",
+    ("search=optuna", "study.space={algorithm.training.lr:[{rule:sqrt,base_batch:2048}]}"): "a rule needs base_lr",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("overrides", WRONG, ids=" ".join)
+def test_what_cannot_be_searched_is_refused_with_the_fix(overrides: tuple[str, ...], plan_of: PlanOf) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(WRONG[overrides])):
+        plan_of(*overrides)
+
+
+@pytest.mark.parametrize("choice", [f"{group}={f.stem}" for group in ("search", "scheduler") for f in (ROOT / "conf" / group).glob("*")])
+def test_every_search_and_scheduler_of_conf_makes_a_plan(choice: str, plan_of: PlanOf) -> None:
+    assert plan_of(choice, "seeds=[0]").num_trials > 0
