@@ -2,6 +2,8 @@
 
 import pytest
 
+from experiments.planning.record import plan_record
+from experiments.planning.trials import StudyTrials
 from tests.support.suite import PlanOf
 
 
@@ -19,6 +21,6 @@ def test_what_an_algorithm_does_is_told_by_its_class_whatever_its_name(
     plan_of: PlanOf, algorithm: str, env: str, asynchronous: bool, replays: bool
 ) -> None:
     plan = plan_of("study.space={}", f"algorithm={algorithm}", f"env={env}", "algorithm.name=mine")
-    (recorded,) = plan.record()["configurations"]
+    (recorded,) = plan_record(StudyTrials(plan))["configurations"]
     assert recorded["algorithm"] == "mine"
     assert (recorded["facts"]["asynchronous"], recorded["facts"]["replays"]) == (asynchronous, replays)

@@ -19,7 +19,7 @@ from analysis.plots import (
     style,
 )
 from tests.support.drawn_axes import words
-from tests.support.figures import FIGURES, SMALL, STUDIES, drawn, each_figure
+from tests.support.figures import FIGURES, SMALL, STUDIES, UNITS, drawn, each_figure
 
 
 @each_figure
@@ -31,15 +31,6 @@ def test_every_figure_is_drawn_to_the_end(figure: str, study: str) -> None:
 
 
 @each_figure
-def test_the_frame_is_not_changed(figure: str) -> None:
-    plot, frame_of = FIGURES[figure]
-    frame = frame_of(SMALL)
-    before = frame.copy(deep=True)
-    plot(frame)
-    assert_frame_equal(frame, before)
-
-
-@each_figure
 def test_axes_that_are_passed_are_drawn_on_and_given_back(figure: str) -> None:
     left, right = Figure(layout="constrained").subplots(1, 2)
     assert drawn(figure, SMALL, ax=right) is right
@@ -47,13 +38,6 @@ def test_axes_that_are_passed_are_drawn_on_and_given_back(figure: str) -> None:
     assert isinstance(right.figure, Figure)
     right.figure.draw_without_rendering()
     assert right.figure.get_supxlabel() == "", "the foot belongs to all axes of the figure"
-
-
-@each_figure
-def test_matplotlibs_global_state_stays_as_it_was(figure: str) -> None:
-    before = dict(mpl.rcParams)
-    drawn(figure, SMALL)
-    assert dict(mpl.rcParams) == before
 
 
 @each_figure
@@ -92,28 +76,15 @@ def test_a_missing_column_is_named(figure: str) -> None:
         plot(frame_of(SMALL).rename(columns=lambda name: f"other_{name}"))
 
 
-@pytest.mark.parametrize(
-    ("figure", "x", "y"),
-    [
-        ("learning_curves", "env steps", "evaluation return"),
-        ("score_heatmap", "train batch (env steps)", "learning rate"),
-        ("best_lr", "train batch (env steps)", "learning rate"),
-        ("score_profile", "score threshold (mean return)", "runs that score above it (%)"),
-        ("sample_efficiency", "env steps", "seeds that hold the target (%)"),
-        ("throughput_bars", "throughput (env steps/s)", ""),
-        ("time_breakdown", "share of training time (%)", ""),
-        ("pareto", "seconds to target (training time)", "env steps to target"),
-        ("seed_scatter", "score (mean return of the final evaluation)", ""),
-        ("batch_tradeoff", "updates to target (training batches)", "env steps to target"),
-        ("group_gaps", "seeds on either side", "difference in score"),
-        ("search_confirmed", "mean score in the search (return)", "mean score on held-out seeds (return)"),
-        ("search_progress", "env steps spent in the search", "score (mean return)"),
-        ("lineage", "env steps", "member (its seed)"),
-    ],
-)
-def test_axes_are_labelled_with_units(figure: str, x: str, y: str) -> None:
-    ax = drawn(figure, SMALL)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == (x, y)
+@each_figure
+def test_a_figure_labels_its_axes_with_units_and_changes_neither_its_frame_nor_matplotlib(figure: str) -> None:
+    plot, frame_of = FIGURES[figure]
+    frame, state = frame_of(SMALL), dict(mpl.rcParams)
+    before = frame.copy(deep=True)
+    ax = plot(frame)
+    assert_frame_equal(frame, before)
+    assert dict(mpl.rcParams) == state
+    assert (ax.get_xlabel(), ax.get_ylabel()) == UNITS[figure]
 
 
 def test_figures_draw_and_compute_nothing() -> None:

@@ -218,6 +218,24 @@ STUDIES = {
     "one seed": replace(SMALL, num_seeds=1),
     "40 configurations": Study(lrs=tuple(float(lr) for lr in np.geomspace(1e-4, 1e-1, 8)), batches=(256, 512, 1024, 2048, 4096)),
 }
+UNITS = {
+    "learning_curves": ("env steps", "evaluation return"),
+    "score_heatmap": ("train batch (env steps)", "learning rate"),
+    "best_lr": ("train batch (env steps)", "learning rate"),
+    "score_profile": ("score threshold (mean return)", "runs that score above it (%)"),
+    "sample_efficiency": ("env steps", "seeds that hold the target (%)"),
+    "throughput_bars": ("throughput (env steps/s)", ""),
+    "time_breakdown": ("share of training time (%)", ""),
+    "pareto": ("seconds to target (training time)", "env steps to target"),
+    "seed_scatter": ("score (mean return of the final evaluation)", ""),
+    "batch_tradeoff": ("updates to target (training batches)", "env steps to target"),
+    "group_gaps": ("seeds on either side", "difference in score"),
+    "search_confirmed": ("mean score in the search (return)", "mean score on held-out seeds (return)"),
+    "search_progress": ("env steps spent in the search", "score (mean return)"),
+    "lineage": ("env steps", "member (its seed)"),
+    "improvement_matrix": ("a run of the row beats one of the column: probability (%)", ""),
+}
+"""Labels of the axes."""
 each_figure = pytest.mark.parametrize("figure", FIGURES)
 
 
