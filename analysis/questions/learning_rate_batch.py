@@ -99,9 +99,9 @@ def best_learning_rates(
     """The best learning rate of each batch, between the grid's points too, with a 95% interval.
 
     Each batch has a curve of its own; how smooth curves are is learned from all batches. The estimate is the highest point of the
-    curve's posterior mean, the interval holds 95% of the highest points of curves drawn from the posterior: where the leaders cannot be
-    told apart it spans them. It reaches at least halfway to the neighbours of the best learning rate tried, and never leaves the grid: at
-    an end that is `_open` the best learning rate may lie beyond.
+    curve's posterior mean, the interval holds 95% of the highest points of curves drawn from the posterior: where the leaders do not
+    differ significantly it spans them. It reaches at least halfway to the neighbours of the best learning rate tried, and never leaves the
+    grid: at an end that is `_open` the best learning rate may lie beyond.
 
     Args:
         runs: A study's runs, as `analysis.load` gives them.

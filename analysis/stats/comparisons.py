@@ -29,7 +29,7 @@ def holm(p: Array) -> Array:
 
 
 def leaders(values: Array, larger_is_better: bool, alpha: float = 1 - CONFIDENCE) -> npt.NDArray[np.bool_]:
-    """Which configurations cannot be told apart from the best one, by mean.
+    """Which configurations are not significantly worse than the best one, by mean.
 
     Each is compared with the sample's best, paired by seed, one-sided, at `alpha` over the number of comparisons: the truly best one is
     left out in at most `alpha` of studies (multiple comparisons with the best, Hsu 1984, with Bonferroni's bound).

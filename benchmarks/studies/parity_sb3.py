@@ -200,8 +200,9 @@ def _verdict(scores: Mapping[str, list[Scores]], marks: Sequence[int]) -> str:
             p = permutation_p(suite, peer, np.random.default_rng(0)), mann_whitney_p(suite, peer, np.random.default_rng(0))
             apart = min(p) < LEVEL
             missed |= name == "suite" and apart and bool(suite.mean() < peer.mean())
+            verdict = "significantly different" if apart else "not significantly different"
             parts.append(
-                f"the {name}, at {mark:,} env steps: {'told apart' if apart else 'not told apart'} (mean {suite.mean():.0f} against SB3's "
+                f"the {name}, at {mark:,} env steps: {verdict} (mean {suite.mean():.0f} against SB3's "
                 f"{peer.mean():.0f}; p = {p[0]:.3f} and {p[1]:.3f})"
             )
     return f"Target of learning as well as SB3 {'missed' if missed else 'met'} by the suite as it is; {'; '.join(parts)}."

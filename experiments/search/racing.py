@@ -1,4 +1,4 @@
-"""Racing over seeds: every configuration gets one, those that lead get more until they are told apart. Pure."""
+"""Racing over seeds: every configuration gets one, those that lead get more until their difference is significant. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -160,7 +160,7 @@ class Racing(Strategy):
         self._proposals.resume()
 
     def _drop(self) -> None:
-        """Take out whatever is told apart from the leader, and whatever failed."""
+        """Take out whatever is significantly worse than the leader, and whatever failed."""
         racing = [arm for arm in self._arms.values() if arm.worths and not arm.dropped]
         for arm in racing:
             arm.dropped = not math.isfinite(arm.mean)

@@ -29,7 +29,7 @@ CHECK_S = 6.0
 SERVER_THREADS = 16
 """Writes under way at the same time, to a server. A slow one is slow by its distance or its queue, not by what one study asks."""
 
-_HOPELESS = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"})
+_PERMANENT = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"})
 """MLflow's codes for a write that it will refuse next time as well: a changed parameter, a run that a person deleted."""
 
 _P = ParamSpec("_P")
@@ -40,12 +40,12 @@ class StoreError(OSError):
     """A store did not take a write; the message names the store, or the folder of its files.
 
     Attributes:
-        hopeless: Whether it will not take it later either.
+        permanent: Whether it will not take it later either.
     """
 
-    def __init__(self, message: str, *, hopeless: bool = False) -> None:
+    def __init__(self, message: str, *, permanent: bool = False) -> None:
         super().__init__(message)
-        self.hopeless = hopeless
+        self.permanent = permanent
 
 
 def store_uri(settings: TrackingSettings, output_dir: Path) -> str:
@@ -129,12 +129,12 @@ def _writes(method: Callable[Concatenate["Store", _P], _T]) -> Callable[Concaten
         except Exception as error:  # MLflow raises whatever its parts raise
             from mlflow.exceptions import MlflowException
 
-            hopeless = error.error_code in _HOPELESS if isinstance(error, MlflowException) else isinstance(error, TypeError)
+            permanent = error.error_code in _PERMANENT if isinstance(error, MlflowException) else isinstance(error, TypeError)
             place = store.place
             if isinstance(error, OSError) and store.embedded and args:
                 place = store.folder_of(str(args[0])) or place
-            reason = first_line(error if hopeless else _root(error))
-            raise StoreError(f"{place}: {without_passwords(reason)}", hopeless=hopeless) from error
+            reason = first_line(error if permanent else _root(error))
+            raise StoreError(f"{place}: {without_passwords(reason)}", permanent=permanent) from error
 
     return write
 
@@ -234,7 +234,7 @@ class Store:
         return str(found[0].info.run_id)
 
     @_writes
-    def remove_twins(self, run_id: str, experiment: str, tags: Mapping[str, str], identity: Sequence[str]) -> None:
+    def delete_duplicates(self, run_id: str, experiment: str, tags: Mapping[str, str], identity: Sequence[str]) -> None:
         """Delete the runs with the same identity: a server may carry out a `create_run` long after it was given up."""
         for run in self._find(experiment, tags, identity):
             if run.info.run_id != run_id:

@@ -89,7 +89,7 @@ class Writer:
         self._connect, self._connecting = connect, threading.Lock()
         self._store: Store | None = None
         self._lanes: dict[tuple[str, bool], _Lane] = {}
-        self._doubtful: dict[str, tuple[Any, ...]] = {}
+        self._maybe_created: dict[str, tuple[Any, ...]] = {}
         """Runs whose making failed once and may have happened all the same: key to what tells them apart."""
         self._lost: set[str] = set()
         """Keys of runs that cannot be opened."""
@@ -152,7 +152,7 @@ class Writer:
                 self._last_call_s = time.perf_counter() - start
                 self.busy_s += self._last_call_s
                 lane.busy = False
-                self._settle(lane, operations, error)
+                self._record_delivery(lane, operations, error)
                 self._changed.notify_all()
 
     def _wait_for_lane(self) -> _Lane | None:
@@ -190,9 +190,9 @@ class Writer:
         gather_s = min(max(GATHER_S, GATHER_CALLS * self._last_call_s), GATHER_MAX_S)
         return max(lane.retry_at, first.put_at + (gather_s if gathers else 0.0))
 
-    def _settle(self, lane: _Lane, operations: list[Operation], error: Exception | None) -> None:
+    def _record_delivery(self, lane: _Lane, operations: list[Operation], error: Exception | None) -> None:
         first = operations[0]
-        if error is not None and not (isinstance(error, StoreError) and error.hopeless):
+        if error is not None and not (isinstance(error, StoreError) and error.permanent):
             if not self._failing:
                 logger.warning("MLflow does not take a write (%s); it is kept and tried again.", first_line(error))
             self._failing = self._silent = lane.failing = True
@@ -235,7 +235,7 @@ class Writer:
         elif operation.method == "open_run":
             self._open_run(store, key, *args)
         elif key in self._lost:
-            raise StoreError("its run could not be opened", hopeless=True)
+            raise StoreError("its run could not be opened", permanent=True)
         elif operation.method in ROWS:
             args_of: dict[str, list[Any]] = {method: [o.args for o in (operation, *more) if o.method == method] for method in ROWS}
             params = [item for (params,) in args_of["log_params"] for item in params.items()]
@@ -243,8 +243,8 @@ class Writer:
             store.log_rows(self.run_ids[key], params, tags, args_of["log_metrics"])
         else:
             getattr(store, operation.method)(self.run_ids[key], *args)
-            if operation.method == "finish" and key in self._doubtful:
-                store.remove_twins(self.run_ids[key], *self._doubtful[key])
+            if operation.method == "finish" and key in self._maybe_created:
+                store.delete_duplicates(self.run_ids[key], *self._maybe_created[key])
 
     def _open_run(
         self,
@@ -259,16 +259,16 @@ class Writer:
     ) -> None:
         if Tag.STUDY_RUN in tags:  # known by the study's key until the run exists
             if tags[Tag.STUDY_RUN] in self._lost:
-                raise StoreError("the run of its study could not be opened", hopeless=True)
+                raise StoreError("the run of its study could not be opened", permanent=True)
             tags = {**tags, Tag.STUDY_RUN: self.run_ids[tags[Tag.STUDY_RUN]]}
-        doubtful = key in self._doubtful
-        self._doubtful[key] = (experiment, tags, identity)
-        if new and not doubtful:
+        maybe_created = key in self._maybe_created
+        self._maybe_created[key] = (experiment, tags, identity)
+        if new and not maybe_created:
             run_id = store.create_run(experiment, name, start_ms, tags)
         else:
             run_id = store.open_run(experiment, name, start_ms, tags, identity)
-        if not doubtful:
-            del self._doubtful[key]
+        if not maybe_created:
+            del self._maybe_created[key]
         self.run_ids[key] = run_id
 
 

@@ -41,13 +41,13 @@ class Measurement:
 
     @property
     def disturbed(self) -> bool:
-        """Whether there is not enough that was measured in peace."""
+        """Whether there is not enough that was measured undisturbed."""
         clean = [b for b in self.blocks if self._is_clean(b)]
         return len(clean) < _FEWEST_BLOCKS or _seconds(clean) < self.settings.seconds
 
     @property
     def counted(self) -> list[Block]:
-        """The blocks that count: those measured in peace; all of them if these are not enough."""
+        """The blocks that count: those measured undisturbed; all of them if these are not enough."""
         return self.blocks if self.disturbed else [b for b in self.blocks if self._is_clean(b)]
 
     def precision(self) -> float:

@@ -107,7 +107,7 @@ def test_a_run_whose_making_failed_is_looked_for_before_it_is_made_again() -> No
     open_trial(writer)
     writer.put("finish", "trial", "FINISHED", 0)
     writer.close(wait_s=5)
-    assert [method for method, _ in flaky.calls] == ["open_run", "finish", "remove_twins"]
+    assert [method for method, _ in flaky.calls] == ["open_run", "finish", "delete_duplicates"]
 
 
 def test_a_new_run_is_made_at_once() -> None:
