@@ -195,7 +195,7 @@ def load_study(
     trials = sorted(trials, key=lambda trial: (trial.started_ms, trial.run_id))
     plan = _plan(store.text(own, "plan.json"), own)
     provenance = json.loads(store.text(own, "provenance.json") or "{}")
-    runs, run_of = _runs(plan, trials)
+    runs, run_of = runs_frame(plan, trials), {trial.run_id: trial for trial in trials}
     points = store.points(own.run_id, [run_of[run_id] for run_id in runs["run_id"].dropna()], wanted)
     return Study(
         name=str(plan["study"]),
@@ -315,8 +315,13 @@ def _repeat(trial: Run) -> int:
     return int(trial.tags.get(Tag.REPEAT, 0))
 
 
-def _runs(plan: Mapping[str, Any], trials: Sequence[Run]) -> tuple[pd.DataFrame, dict[str, Run]]:
-    """The frame `Study.runs`, and the runs in it by id. The trials come in the order of their start."""
+def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
+    """The frame `Study.runs`.
+
+    Args:
+        plan: What was to be run, as plan.json has it.
+        trials: The runs of trials, in the order of their start.
+    """
     run_of = {(_label(trial), _seed(trial), _repeat(trial)): trial for trial in trials}
     configurations = {entry["config"]: entry for entry in plan["configurations"]}
     repeats = range(plan.get("repeats", 1))
@@ -356,7 +361,7 @@ def _runs(plan: Mapping[str, Any], trials: Sequence[Run]) -> tuple[pd.DataFrame,
         frame[column] = frame[column].astype("float64")
     for column in ("started", "ended"):
         frame[column] = pd.to_datetime(pd.Series(frame[column], dtype="Int64"), unit="ms", utc=True)
-    return frame, {run.run_id: run for run in run_of.values()}
+    return frame
 
 
 def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, exclusive: bool) -> dict[str, Any]:

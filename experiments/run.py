@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def run(compose: Compose) -> int:
     finally:
         if outcome is None or not outcome.tune_hangs:
             ray.shutdown()
-    for line in _conclusions(outcome, plan.exclusive):
+    for line in conclusions.closing_lines(outcome.record, [asdict(o) for o in outcome.outcomes]):
         console.print(line, highlight=False, soft_wrap=isinstance(line, str))
     for line in progress.failures(outcome.outcomes):
         console.print(line, style="red", highlight=False, soft_wrap=True)
@@ -121,20 +122,6 @@ def run(compose: Compose) -> int:
         sys.stdout.flush()
         os._exit(outcome.exit_code)
     return outcome.exit_code
-
-
-def _conclusions(outcome: Any, exclusive: bool) -> list[Any]:
-    """The closing table and the answers; why there are none, if they cannot be drawn."""
-    from analysis.document.answer import answers, closing_table
-    from analysis.document.terminal import outcome_table
-
-    if outcome.runs.empty:
-        return ["answer      none: no trial has started"]
-    try:
-        table = outcome_table(closing_table(outcome.runs, []), exclusive)
-        return [table, *("answer      " + answer.text() for answer in answers(outcome.runs))]
-    except Exception as error:  # noqa: BLE001  # a study that ran ends with its exit code, whatever becomes of its conclusions
-        return [f"answer      none: {type(error).__name__}: {first_line(error)}"]
 
 
 def _report(outcome: Any, uri: str, output_dir: Path) -> str:

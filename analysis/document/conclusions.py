@@ -4,8 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from experiments.metrics import FAILED, FINISHED, PRUNED, Tag
+
 if TYPE_CHECKING:
     import pandas as pd
+
+_STATUS = {FINISHED: "FINISHED", PRUNED: "FINISHED", FAILED: "FAILED", "interrupted": "KILLED"}
+"""How a trial ended to the status of its run in MLflow."""
 
 Curves = Mapping[str, Sequence[tuple[float, float]]]
 """Metric to (env steps, value)."""
@@ -41,22 +46,66 @@ def diagnose(planned: Mapping[str, Any], known: Mapping[str, Any], curves: Curve
     return tags(curves, facts_of(planned, known))
 
 
-def conclude(runs: "pd.DataFrame", axes: Sequence[str]) -> Conclusions | None:
+def conclude(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> Conclusions | None:
     """What a study came to; None if no trial has started.
 
     Args:
-        runs: As `analysis.load.Study.runs`.
-        axes: Columns of it that the study varies.
+        record: What was to be run, as plan.json has it.
+        outcomes: How each trial ended, under the names of `TrialOutcome`.
     """
     from analysis.document.answer import answers, best_metrics, closing_table
 
-    if runs.empty:
+    if not outcomes:
         return None
+    runs = runs_of(record, outcomes)
     found = answers(runs)
-    table = closing_table(runs, list(axes))
+    table = closing_table(runs, list(record["axes"]))
     return Conclusions(
         note="\n\n".join(f"**Answer.** {answer.markdown()}" for answer in found),
         chosen=", ".join(answer.decision.chosen for answer in found if answer.decision.chosen),
         table=table.astype(object).where(table.notna(), None).to_dict("list"),
         best=best_metrics(table) if len(found) == 1 and found[0].decision.chosen else {},
     )
+
+
+def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """What the terminal shows at the end: the closing table and the answers, or why there are none.
+
+    Args:
+        record: As for `conclude`.
+        outcomes: Likewise.
+    """
+    if not outcomes:
+        return ["answer      none: no trial has started"]
+    try:
+        from analysis.document.answer import answers, closing_table
+        from analysis.document.terminal import outcome_table
+
+        runs = runs_of(record, outcomes)
+        table = outcome_table(closing_table(runs, []), record["exclusive"])
+        return [table, *("answer      " + answer.text() for answer in answers(runs))]
+    except Exception as error:  # noqa: BLE001  # a study that ran ends with its exit code, whatever becomes of its conclusions
+        return [f"answer      none: {type(error).__name__}: {error}"]
+
+
+def runs_of(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
+    """The frame `analysis.load.Study.runs`, without what only MLflow knows.
+
+    Args:
+        record: As for `conclude`.
+        outcomes: Likewise; at least one.
+    """
+    from analysis.load import runs_frame
+    from analysis.stores.records import Latest, Run
+
+    def run(outcome: Mapping[str, Any]) -> Run:
+        tags = {
+            Tag.CONFIG: outcome["label"],
+            **{tag: str(outcome[tag]) for tag in (Tag.SEED, Tag.REPEAT, Tag.PHASE, Tag.FAILURE, Tag.WEIGHTS, Tag.RESTARTS)},
+            **{tag: str(outcome[tag]).lower() for tag in (Tag.EXPLORATORY, Tag.REPRODUCIBLE) if outcome[tag] is not None},
+        }
+        name = f"{outcome['label']} s={outcome['seed']} r={outcome['repeat']}"
+        latest = {metric: Latest(value, 0, 0) for metric, value in outcome["final"].items()}
+        return Run(name, name, _STATUS[outcome["status"]], 0, None, "", tags, {}, latest)
+
+    return runs_frame(record, [run(outcome) for outcome in outcomes])

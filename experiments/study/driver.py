@@ -10,13 +10,12 @@ import sys
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pandas as pd
 import psutil
 import ray
 from ray import tune
@@ -39,7 +38,7 @@ from experiments.study.early_stopping import EarlyStopping, rule_of
 from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
 from experiments.study.interruption import Interruption, StopOnRequest
-from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome, runs_of
+from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress
 from experiments.study.searcher import QueueSearcher
 from experiments.study.tune import StreamCallback, StudyScheduler, config_of
@@ -61,7 +60,7 @@ class StudyOutcome:
 
     Attributes:
         outcomes: One per trial of the plan.
-        runs: The same as the analysis' frame `runs`.
+        record: What was to be run, as plan.json has it.
         interrupted_by: What stopped it, if something did: the name of a signal, or that Ray is gone.
         tune_hangs: Whether Tune did not end, since Ray is gone or a second signal came: this process had better end without Ray's consent.
         folder: The study's own folder.
@@ -73,7 +72,7 @@ class StudyOutcome:
     """
 
     outcomes: tuple[TrialOutcome, ...]
-    runs: pd.DataFrame
+    record: Mapping[str, Any]
     interrupted_by: str | None
     tune_hangs: bool
     folder: Path
@@ -271,10 +270,10 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
         finally:
             ended = tuple(outcomes.of(trial) for trial in trials.trials)
             unfinished = any(o.status == INTERRUPTED for o in ended)
-            runs = runs_of(plan_record(trials), ended)
+            record = plan_record(trials)
             failed = any(o.status == FAILED for o in ended)
             limit = searcher.queue.closed if searcher else ""
-            to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", runs, limit)
+            to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", ended, limit)
             interruption.run(writer.close)
             writer.close(wait_s=0)  # counts what is left, where that was cut short
             folder.close()
@@ -282,7 +281,7 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
     interrupted_by = (interruption.reason or "Tune") if unfinished else None
     to = dict(writer.experiment_ids)
     left_over = writer.undelivered, writer.refused
-    return StudyOutcome(ended, runs, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit)
+    return StudyOutcome(ended, record, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit)
 
 
 def _replay(trials: StudyTrials, folder: StudyFolder, stream: EventStream, stopping: EarlyStopping | None) -> None:

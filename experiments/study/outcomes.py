@@ -1,13 +1,9 @@
 """How a study's trials ended, as the driver knows it without asking MLflow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import pandas as pd
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import METRICS
 from experiments.trial.events import Ended, Event, Reported, Restarted
 
 INTERRUPTED = "interrupted"
@@ -66,45 +62,3 @@ class Outcomes:
         """How a trial ended; interrupted, if nothing was heard of its end."""
         new = TrialOutcome(trial.label, trial.seed, INTERRUPTED, repeat=trial.repeat, phase=trial.phase, exploratory=trial.exploratory)
         return self._of.get(trial.folder_name, new)
-
-
-def runs_of(record: Mapping[str, Any], outcomes: Sequence[TrialOutcome]) -> pd.DataFrame:
-    """What the analysis needs of the frame `runs`, so that the terminal and the report conclude from the same numbers.
-
-    Args:
-        record: The plan's, `planning.record.plan_record`.
-        outcomes: One per trial.
-
-    Returns:
-        A row a trial, as `analysis.load` gives it; without what only MLflow knows.
-    """
-    configurations = {c["config"]: c for c in record["configurations"]}
-    rows = []
-    for outcome in outcomes:
-        planned = configurations[outcome.label]
-        rows.append(
-            {
-                "config": outcome.label,
-                **planned["params"],
-                **{k: planned[k] for k in ("algorithm", "env", "hardware", "budget_env_steps")},
-                "seed": outcome.seed,
-                "repeat": outcome.repeat,
-                "phase": outcome.phase,
-                "status": outcome.status,
-                "failure": outcome.failure,
-                "weights": outcome.weights,
-                "restarts": outcome.restarts,
-                "reproducible": outcome.reproducible,
-                "exclusive": record["exclusive"],
-                "exploratory": outcome.exploratory,
-                "target": float("nan") if planned["target"] is None else planned["target"],
-                "score_range_low": planned["score_range"][0],
-                "score_range_high": planned["score_range"][1],
-                **{name.removeprefix("final/"): outcome.final.get(name, float("nan")) for name in METRICS if name.startswith("final/")},
-            }
-        )
-    if not rows:  # a search that was interrupted before it asked for any
-        return pd.DataFrame(columns=["config", "env", "seed", "repeat", "phase", "status", "exploratory"])
-    frame = pd.DataFrame(rows)
-    frame["config"] = pd.Categorical(frame["config"], categories=list(configurations), ordered=True)
-    return frame

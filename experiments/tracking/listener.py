@@ -4,11 +4,10 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import pandas as pd
 import yaml
 
 from experiments.config.errors import first_line
@@ -70,8 +69,8 @@ class Analyst(Protocol):
     def diagnose(self, planned: Mapping[str, Any], known: Mapping[str, Any], curves: Curves) -> Mapping[str, str]:
         """Tags of a trial, from its parameters, what else is known of its configuration, and its curves."""
 
-    def conclude(self, runs: pd.DataFrame, axes: Sequence[str]) -> Conclusions | None:
-        """What a study came to, from its trials and the parameters that it varies; None if no trial has started."""
+    def conclude(self, record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> Conclusions | None:
+        """What a study came to, from its plan's record and how each trial ended; None if no trial has started."""
 
 
 @dataclass
@@ -248,12 +247,12 @@ class TrackingListener:
             return
         self.writer.put("set_tags", key, found)
 
-    def end(self, status: str, runs: pd.DataFrame, limit: str = "") -> None:
+    def end(self, status: str, outcomes: Sequence[Any], limit: str = "") -> None:
         """End every run that is still open, and the study's own with its summary.
 
         Args:
             status: The study's: FINISHED, FAILED or KILLED.
-            runs: All trials, as the analysis takes them.
+            outcomes: How each trial ended: dataclasses.
             limit: Which one ended the study before it was done.
         """
         for key in sorted(self._open_keys):
@@ -263,13 +262,13 @@ class TrackingListener:
             self.writer.put("set_tags", STUDY_KEY, {Tag.LIMIT: limit})
             self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(plan_record(self.trials), indent=1)})
         try:
-            self._conclude(runs)
+            self._conclude([asdict(outcome) for outcome in outcomes])
         except Exception as error:  # noqa: BLE001  # what the trials logged is safe, whatever becomes of the conclusions
             logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
         self.writer.put("finish", STUDY_KEY, status, now_ms())
 
-    def _conclude(self, runs: pd.DataFrame) -> None:
-        found = self.analyst.conclude(runs, [axis.name for axis in self.plan.axes])
+    def _conclude(self, outcomes: Sequence[Mapping[str, Any]]) -> None:
+        found = self.analyst.conclude(plan_record(self.trials), outcomes)
         if found is None:
             return
         note = f"**Question.** {self.plan.question}\n\n{found.note}"

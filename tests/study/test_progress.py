@@ -1,17 +1,19 @@
 import math
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from analysis.document.answer import closing_table
+from analysis.document.conclusions import runs_of
 from analysis.document.terminal import outcome_table
 from experiments.metrics import FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
 from experiments.planning.terminal import duration, plan_table
 from experiments.planning.trials import StudyTrials
-from experiments.study.outcomes import TrialOutcome, runs_of
+from experiments.study.outcomes import TrialOutcome
 from experiments.study.progress import Progress, failures
 from experiments.trial.events import Ended, Reported, Started
 from tests.support.suite import PlanOf
@@ -33,7 +35,9 @@ def printed(renderable: Any) -> str:
 
 
 def closing(plan: Plan, outcomes: list[TrialOutcome]) -> str:
-    return printed(outcome_table(closing_table(runs_of(plan_record(StudyTrials(plan)), outcomes), []), exclusive=True))
+    return printed(
+        outcome_table(closing_table(runs_of(plan_record(StudyTrials(plan)), [asdict(outcome) for outcome in outcomes]), []), exclusive=True)
+    )
 
 
 def test_one_seed_has_no_interval(plan_of: PlanOf) -> None:

@@ -18,7 +18,7 @@ from experiments.metrics import FAILED, FINISHED, PRUNED, Tag
 from experiments.planning.record import plan_record
 from experiments.planning.trials import StudyTrials
 from experiments.study.folder import StudyFolder
-from experiments.study.outcomes import TrialOutcome, runs_of
+from experiments.study.outcomes import TrialOutcome
 from experiments.tracking import writer as writer_module
 from experiments.tracking.listener import TrackingListener
 from experiments.tracking.provenance import without_passwords
@@ -414,7 +414,7 @@ def reported(env_steps: int, metrics: Mapping[str, float]) -> Reported:
 
 
 def interrupted(listener: TrackingListener) -> Any:
-    return runs_of(plan_record(listener.trials), [TrialOutcome(t.label, t.seed, "interrupted") for t in listener.plan.trials])
+    return [TrialOutcome(t.label, t.seed, "interrupted") for t in listener.plan.trials]
 
 
 def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: Recorded) -> None:
@@ -476,7 +476,7 @@ def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(record
         )
         for t in listener.plan.trials
     ]
-    listener.end("FINISHED", runs_of(plan_record(listener.trials), outcomes))
+    listener.end("FINISHED", outcomes)
     logged = {o[0]: o for o in writer.operations}
     assert "Use `lr=1e-3 b=512`" in logged["set_tags"][2]["mlflow.note.content"]
     assert logged["set_tags"][2]["best"] == "lr=1e-3 b=512"
