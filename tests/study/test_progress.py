@@ -75,7 +75,7 @@ def test_failed_seeds_are_named_and_causes_grouped() -> None:
 
 def test_a_configuration_without_a_finished_seed_keeps_its_row(plan_of: PlanOf) -> None:
     text = closing(plan_of("study=smoke"), [finished("gamma=0.98", 0, 1.0), TrialOutcome("gamma=0.99", 0, "failed")])
-    assert "0/1" in next(x for x in text.splitlines() if "gamma=0.99" in x)
+    assert "0/2" in next(x for x in text.splitlines() if "gamma=0.99" in x)
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(42.4, "42 s"), (190, "3 min 10 s"), (7500, "2 h 5 min")])
