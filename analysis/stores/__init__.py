@@ -1,1 +1,1 @@
-"""Where runs and points are read from: an embedded SQLite store, or a tracking server with a local cache. Never written to."""
+"""Where runs and points are read from: an embedded SQLite store, or a tracking server with a local cache."""
