@@ -22,7 +22,7 @@ from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.results import NonFiniteError
 from experiments.trial.event_log import RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
-from experiments.trial.folder import TrialFolder
+from experiments.trial.folder import TrialFolder, check_checkpoint
 from experiments.trial.resource_usage import Address, own_memory_bytes
 from experiments.trial.training import Training
 
@@ -172,10 +172,13 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._first_bytes = self._first_bytes or own_memory_bytes()
         self._pending: list[Event] = []
         if checkpoints := self._folder.checkpoints():
+            check_checkpoint(checkpoints[-1])
             saved = training.restore(checkpoints[-1])
             self._pending = [e for e in saved if not isinstance(e, Reported) or e.env_steps not in self._reported]
         elif (start := self._trial.start) is not None:
-            training.take_over(self._folder.beside(start.trial).checkpoint(start.env_steps))
+            parents = self._folder.beside(start.trial).checkpoint(start.env_steps)
+            check_checkpoint(parents)
+            training.take_over(parents)
         if self._trial.fast and not self._frozen:
             _freeze()
             self._frozen = 1

@@ -22,7 +22,7 @@ from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial import resource_usage
 from experiments.trial.evaluation import Evaluation, evaluate
 from experiments.trial.events import Event, event_of, record_of
-from experiments.trial.folder import STATE_FILE, TRIAL_FILE, TrialFolder, check_checkpoint
+from experiments.trial.folder import STATE_FILE, TRIAL_FILE, TrialFolder
 from experiments.trial.resource_usage import Address, ProcessMonitor, this_process
 from experiments.trial.target import TargetWatch, area_under_curve
 from experiments.trial.time_use import TimeUse
@@ -276,22 +276,12 @@ class Training:
         (folder / TRIAL_FILE).write_text(json.dumps(self._trial.to_mapping()))
 
     def restore(self, folder: Path) -> list[Event]:
-        """The inverse of `save`; the events that were saved.
-
-        Raises:
-            DamagedFileError: The checkpoint is not whole.
-        """
-        check_checkpoint(folder)
+        """The inverse of `save`; the events that were saved."""
         checkpoints.restore(self.algorithm, folder)
         return self._restored(folder)
 
     def take_over(self, folder: Path) -> None:
-        """Go on where another trial ended, with this one's settings.
-
-        Raises:
-            DamagedFileError: The checkpoint is not whole.
-        """
-        check_checkpoint(folder)
+        """Go on where another trial ended, with this one's settings."""
         checkpoints.take_over(self.algorithm, folder)
         self._restored(folder)
 

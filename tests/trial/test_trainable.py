@@ -43,8 +43,8 @@ def test_what_is_watched_leaves_the_fast_parts_fast_and_is_there_without_them(pl
         trial = make(tiny(plan_of, f"fast={str(fast).lower()}"))
         reports = [step(trial)]
         if fast:
-            assert trial._training.algorithm.learner_group._learner._said == set()  # nothing made it fall back to RLlib's updates
-            assert trial._training.algorithm.env_runner._said == set()
+            assert trial._training.algorithm.learner_group._learner._logged_reasons == set()  # nothing made it fall back to RLlib's updates
+            assert trial._training.algorithm.env_runner._logged_reasons == set()
         reports.append(step(trial))
         last[fast] = reports[-1]
     assert last[True]["learner/kl"] > 0
