@@ -32,18 +32,17 @@ class _Arm:
     seeds: list[int]  # asked for
     worths: list[tuple[float, ...]]  # told: by the objective, and by what breaks ties
     dropped: bool = False
+    mean: float = math.nan
+    rank: tuple[float, ...] = ()
+    variance: float = math.nan  # of two and more
 
-    @property
-    def mean(self) -> float:
-        return sum(w[0] for w in self.worths) / len(self.worths)
-
-    @property
-    def rank(self) -> tuple[float, ...]:
-        return tuple(sum(column) / len(column) for column in zip(*self.worths, strict=True))
-
-    @property
-    def variance(self) -> float:
-        return float(np.var([w[0] for w in self.worths], ddof=1))
+    def add(self, worth: tuple[float, ...]) -> None:
+        """Take in what a seed is worth; every look at the race compares all configurations."""
+        self.worths.append(worth)
+        self.rank = tuple(sum(column) / len(column) for column in zip(*self.worths, strict=True))
+        self.mean = self.rank[0]
+        if len(self.worths) > 1 and math.isfinite(self.mean):
+            self.variance = float(np.var([w[0] for w in self.worths], ddof=1))
 
 
 class Racing(Strategy):
@@ -152,7 +151,7 @@ class Racing(Strategy):
         if index in self._of_proposals:
             self._proposals.tell(self._of_proposals[index], outcome)
         arm = self._arms[key_of(self.asked[index].point)]
-        arm.worths.append((outcome.worth(self.objectives[0]), outcome.worth(TIE_BREAK)))
+        arm.add((outcome.worth(self.objectives[0]), outcome.worth(TIE_BREAK)))
         self._drop()
 
     @override
