@@ -46,7 +46,6 @@ from experiments.study.watchdog import Watchdog
 from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
 from experiments.tracking.provenance_changes import changes
 from experiments.tracking.store import Store, num_writers, store_uri
-from experiments.tracking.tensorboard import TensorBoardListener
 from experiments.tracking.writer import Writer
 from experiments.trial.events import Started
 from experiments.trial.measured import BUNDLES, MeasuredTrial
@@ -259,6 +258,8 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
             if resumed:
                 _replay(trials, folder, stream, stopping)
             if tracking.tensorboard:
+                from experiments.tracking.tensorboard import TensorBoardListener  # half a second, for those who want its files
+
                 stream.add(TensorBoardListener(folder.path / "tune"))
             with progress:
                 left = searcher or [trial for trial in trials.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)]

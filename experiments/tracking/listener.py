@@ -170,7 +170,8 @@ class TrackingListener:
         self._tag(key, self._tagged[key][0], end.reproducible)
         if end.status == FINISHED:
             self._log(key, end.metrics, end.env_steps, end.at_ms)
-            self.writer.put("set_tags", key, {Tag.WEIGHTS: end.weights, **({Tag.FAILURE: ""} if self.resumed else {})})
+            failed_before = {Tag.FAILURE: ""} if end.attempt > 1 else {}  # perhaps: then it is not what it failed of any more
+            self.writer.put("set_tags", key, {Tag.WEIGHTS: end.weights, **failed_before})
         elif end.status == PRUNED:
             self.writer.put("set_tags", key, {Tag.STOPPED_AT: str(end.env_steps)})
         else:

@@ -1,34 +1,53 @@
 """The events of a study's trials to TensorBoard's files."""
 
+import time
+from contextlib import suppress
 from pathlib import Path
 
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto import event_pb2, summary_pb2
 
 from experiments.config.trial_config import TrialConfig
 from experiments.trial.events import Ended, Event, Reported
 
 
 class TensorBoardListener:
-    """A folder of TensorBoard's for each trial that reports in this execution of the study; over env steps."""
+    """A folder of TensorBoard's for each trial that reports in this execution of the study; over env steps.
+
+    Written at once, without tensorboardX's thread: where a disk takes no more, that thread ends, and whoever writes waits for it for ever.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Write below `folder`."""
         self._folder = folder
-        self._writers: dict[str, SummaryWriter] = {}
+        self._writers: dict[str, EventsWriter] = {}
         self._last: dict[str, tuple[int, bool]] = {}
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
-        """Write a report's metrics, and the final ones."""
-        name = trial.folder_name
+        """Write a report's metrics, and the final ones. What a full disk does not take is lost: MLflow has it."""
         if not isinstance(event, Reported | Ended):
             return
-        at = event.env_steps, isinstance(event, Ended)
+        name, at = trial.folder_name, (event.env_steps, isinstance(event, Ended))
         if at <= self._last.get(name, (0, False)):
             return
-        if name not in self._writers:
-            self._writers[name] = SummaryWriter(str(self._folder / name), flush_secs=30)
         self._last[name] = at
-        for metric, value in event.metrics.items():
-            self._writers[name].add_scalar(metric, value, event.env_steps)
+        try:
+            self._write(name, event)
+        except OSError:  # the next report begins a new file: this one may end in half a record
+            self._close(name)
         if isinstance(event, Ended):
-            self._writers.pop(name).close()
+            self._close(name)
+
+    def _write(self, name: str, event: Reported | Ended) -> None:
+        if name not in self._writers:
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+            self._writers[name] = EventsWriter(str(self._folder / name / "events"), f".{time.monotonic_ns()}")
+        values = [summary_pb2.Summary.Value(tag=metric, simple_value=value) for metric, value in event.metrics.items()]
+        summary = summary_pb2.Summary(value=values)
+        self._writers[name].write_event(event_pb2.Event(wall_time=event.at_ms / 1000, step=event.env_steps, summary=summary))
+        self._writers[name].flush()
+
+    def _close(self, name: str) -> None:
+        if name in self._writers:
+            with suppress(OSError):
+                self._writers.pop(name).close()
