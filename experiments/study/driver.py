@@ -47,7 +47,6 @@ from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, 
 from experiments.tracking.provenance_changes import changes
 from experiments.tracking.store import Store, num_writers, store_uri
 from experiments.tracking.writer import Writer
-from experiments.trial.events import Started
 from experiments.trial.measured import BUNDLES, MeasuredTrial
 from experiments.trial.resource_usage import this_process
 from experiments.trial.trainable import DRIVER, FOLDER, MEASURE_SYSTEM, RESUMED, TRIAL, Trial
@@ -288,10 +287,8 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
 def _replay(trials: StudyTrials, folder: StudyFolder, stream: EventStream, stopping: EarlyStopping | None) -> None:
     """Tell the listeners what earlier executions did. What failed is tried again; of a search, its queue has seen to that."""
     for trial in trials.trials:
-        log = folder.trial(trial).log
-        log.new()
-        if log.end is not None and log.end.status == FAILED and not trials.plan.search:
-            log.add(Started())
+        if not trials.plan.search:
+            folder.trial(trial).log.start_again()
     stream.replay(trials.trials)
     for trial in trials.trials:
         if stopping is not None and stopping.stops(trial):  # decided right before the kill

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED
 from experiments.study.folder import StudyFolder
 from experiments.trial.event_log import EventLog, RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started
@@ -99,13 +98,10 @@ class EventStream:
             self._add(trial, Ended(status=status, env_steps=heard.env_steps, reason=reason, reproducible=heard.reproducible))
 
     def _add(self, trial: TrialConfig, event: Event) -> None:
-        log = self._of(trial).log
         self.catch_up(trial)
-        if log.end is not None and not (isinstance(event, Started) and log.end.status == FAILED):
-            return
         try:
-            events = log.add(event)
-        except RefusedEventError:  # it has ended by itself just now
+            events = self._of(trial).log.add(event)
+        except RefusedEventError:  # it has ended, perhaps just now
             self.catch_up(trial)
         except OSError:  # a full disk: it is told all the same
             self._pass(trial, event)

@@ -13,7 +13,7 @@ from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import SEARCH, Ask, Outcome, Signal
 from experiments.search.trial_queue import TrialQueue
 from experiments.study.folder import StudyFolder
-from experiments.trial.events import Ended, Event, Reported, Started
+from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.trainable import FOLDER, TRIAL
 
 _LAST = ("eval/return_mean", "progress/wall_s")
@@ -84,14 +84,12 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         except ConfigurationError as error:
             return Outcome(FAILED, reason=str(error))
         log = self._folder.trial(trial).log
-        events = log.all()
-        end = events[-1] if events and isinstance(events[-1], Ended) else None
-        if end is not None and end.status == FAILED and ask.phase != SEARCH:
-            log.add(Started())
+        if ask.phase != SEARCH and log.start_again():
             return None
-        for event in events:
+        for event in log.all():
             self._keep_last(trial, event)
-        return self._outcome(trial, end) if end is not None else None
+        log.new()
+        return self._outcome(trial, log.end) if log.end is not None else None
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
         """Tell the queue how a trial ended."""

@@ -157,6 +157,15 @@ class EventLog:
                 continue
             return [*found, *self.new()]
 
+    def start_again(self) -> bool:
+        """Begin another attempt at a trial that failed; whether it had. A disk that takes no more leaves it for later."""
+        self.new()
+        failed = self.end is not None and self.end.status == FAILED
+        if failed:
+            with suppress(OSError):
+                self.add(Started())
+        return failed
+
     def _events(self, after: int) -> list[Event]:
         place = self._storage.place
         fix = f"Remove the folder {Path(place).parent} to run its trial again."
