@@ -1,42 +1,45 @@
 """Shared by all tests: composing plans without Ray, one Ray instance for the tests that need it, and running the command line."""
 
+import gc
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import hydra
 import pytest
-import torch
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.suite import ROOT, PlanOf, RunSuite
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices here are small: threads only get into each other's way
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "tests/support"), str(ROOT), os.environ.get("PYTHONPATH", "")]
 )  # Ray's workers find tiny_envs
 
-from experiments.config.compose import check_axes_are_free, composer, split_space  # noqa: E402
-from experiments.config.schema import HardwareSettings, parse  # noqa: E402
-from experiments.planning.plan import Plan, plan_study  # noqa: E402
-from experiments.planning.resources import Cluster, Node  # noqa: E402
-from tests.support.commands import run_here  # noqa: E402
-from tests.support.suite import PlanOf, RunSuite  # noqa: E402
 
-torch.set_num_threads(1)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before the first test. The suite is imported with the tests, and not here: the process that hands the tests out needs none of it."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # modules and tests, which stay: a full collection took 0.3 s
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick() -> Iterator[None]:
+    """Trials in the tests' own process are made quickly."""
+    from tests.support.quick_rllib import quick_rllib
+
+    with quick_rllib():
+        yield
 
 
 @pytest.fixture
 def plan_of() -> PlanOf:
-    """Command-line overrides to a checked plan, as `run.py` makes it."""
+    """Command-line overrides to a checked plan."""
+    from tests.support.planning import plan_for
 
-    def plan(*overrides: str, cluster: Cluster | None = None) -> Plan:
-        with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            compose = composer(hydra.compose("config", overrides=split_space(overrides)[0]), overrides)
-            check_axes_are_free(compose({}), overrides)
-            return plan_study(parse(compose({})), compose, cluster or Cluster((Node(2, 0),)))
-
-    return plan
+    return plan_for
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +56,7 @@ def ray_instance(no_ray_afterwards: None) -> None:
     """One Ray instance for all tests that need one; another one after a test that runs a command, which stops it."""
     import ray
 
+    from experiments.config.schema import HardwareSettings
     from experiments.study.driver import start_ray
 
     if not ray.is_initialized():
@@ -75,6 +79,7 @@ def run_suite(tmp_path: Path) -> RunSuite:
 @pytest.fixture
 def suite_here(tmp_path: Path) -> RunSuite:
     """As `run_suite`, in the test's own process: seconds less, for what needs no process of its own."""
+    from tests.support.commands import run_here
 
     def run(*arguments: str, with_ray: bool = False) -> subprocess.CompletedProcess[str]:
         output = [] if any(a.startswith(("output_dir=", "--")) for a in arguments) else [f"output_dir={tmp_path / 'out'}"]

@@ -1,6 +1,5 @@
 """Every knob in `conf/` against generated values: a wrong one is refused with its key before Ray starts, an accepted one builds."""
 
-import copy
 import functools
 import math
 import re
@@ -12,8 +11,6 @@ from typing import Any
 import hydra
 import pytest
 import ray
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,12 +29,11 @@ from experiments.planning.plan import plan_study
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib.building import build_algorithm_config, spaces
 from experiments.run import run
-from tests.support.suite import ROOT, RunSuite
+from tests.support.planning import CONF, GROUPS, chosen, compose
+from tests.support.suite import RunSuite
 
 Values = st.SearchStrategy[Any]
 
-CONF = ROOT / "conf"
-GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and any(folder.glob("*.yaml")))
 FEW_OR_MANY = pytest.mark.parametrize("examples", [1, pytest.param(3, marks=pytest.mark.nightly)])
 """Per knob."""
 
@@ -388,27 +384,12 @@ ALWAYS: dict[str, Any] = {"dry_run": "true", "study.space": "{}"}
 """Overrides that come before all others: the plan is printed where everything is right."""
 
 
-@functools.cache
-def composed(choices: tuple[str, ...]) -> DictConfig:
-    return hydra.compose("config", overrides=list(choices))
-
-
-def compose(overrides: list[str], *, anew: bool) -> DictConfig:
-    """As `hydra.compose`. Unless `anew`, files are read once per choice of files, and Hydra applies the other overrides to a copy."""
-    parsed = OverridesParser.create().parse_overrides(overrides)
-    values = [o for o in parsed if o.key_or_group not in GROUPS and o.package is None]
-    if anew:
-        return hydra.compose("config", overrides=overrides)
-    config = copy.deepcopy(composed(tuple(o.input_line for o in parsed if o not in values and o.input_line)))
-    ConfigLoaderImpl._apply_overrides_to_config(values, config)
-    return config
-
-
 def refusal(*overrides: str, anew: bool = False) -> str | None:
     """What `python experiments/run.py` says on exit 2; None if it would start."""
     given = [f"{key}={value}" for key, value in ALWAYS.items()] + list(overrides)
     try:
-        start = composer(compose(split_space(given)[0], anew=anew), given)
+        words = split_space(given)[0]
+        start = composer(hydra.compose("config", overrides=words) if anew else compose(words), given)
         check_axes_are_free(start({}), given)
         check_resume(start({}), overrides)
         assert run(start) == 0
@@ -603,7 +584,7 @@ def right_overrides(draw: st.DrawFn) -> list[str]:
         f"{group}={draw(st.sampled_from(sorted(file.stem for file in CONF.glob(f'{group}/*.yaml') if file.stem != 'base')))}"
         for group in ("algorithm", "env", "hardware")
     ]
-    plain = OmegaConf.to_container(composed(tuple(choices)))
+    plain = OmegaConf.to_container(chosen(tuple(choices)))
     assert isinstance(plain, dict)
     kinds = {key: kind_of(key, value).right for key, value in settings_of(plain) if not key.startswith(("study", "search"))}
     drawn = draw(st.lists(st.sampled_from(sorted(key for key, right in kinds.items() if right is not None)), max_size=4, unique=True))
@@ -635,7 +616,7 @@ def test_whatever_is_accepted_builds(monkeypatch: pytest.MonkeyPatch, examples: 
     def check(overrides: list[str]) -> None:
         given = [f"{key}={value}" for key, value in ALWAYS.items() if key != "study.space"] + overrides
         try:
-            start = composer(compose(split_space(given)[0], anew=False), given)
+            start = composer(compose(split_space(given)[0]), given)
             check_axes_are_free(start({}), given)
             plan = plan_study(parse(start({})), start, Cluster((Node(128, 8),)))
         except ConfigurationError as error:

@@ -3,12 +3,14 @@
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from experiments.planning.plan import Plan
+if TYPE_CHECKING:
+    from experiments.planning.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PlanOf = Callable[..., Plan]
+PlanOf = Callable[..., "Plan"]
 RunSuite = Callable[..., subprocess.CompletedProcess[str]]
 
 TINY = (

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import hydra
 import pandas as pd
 import psutil
 import pytest
@@ -13,14 +12,12 @@ import ray
 from analysis.load import load_study
 from analysis.questions.bottleneck import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERCENT, STARVED, TRANSFER
 from analysis.questions.diagnosis import of_study
-from experiments.config.compose import composer, split_space
-from experiments.config.schema import HardwareSettings, parse
+from experiments.config.schema import HardwareSettings
 from experiments.metrics import TIME_PARTS
-from experiments.planning.plan import plan_study
 from experiments.planning.resources import Cluster, Node
 from experiments.study.driver import start_ray
+from tests.support.planning import plan_for
 from tests.support.studies import Study
-from tests.support.suite import ROOT
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(900)]
 
@@ -113,10 +110,7 @@ def measured(wide_ray: None, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     found = {}
     for name, changes in STUDIES.items():
         overrides = ["study=runner_scaling", "env=synthetic", f"hardware.num_cpus={LOGICAL_CPUS}", *QUICK, *changes]
-        with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            compose = composer(hydra.compose("config", overrides=split_space(overrides)[0]), overrides)
-            plan = plan_study(parse(compose({})), compose, Cluster((Node(LOGICAL_CPUS, 0),)))
-        study = Study(plan, tmp_path_factory.mktemp(name))
+        study = Study(plan_for(*overrides, cluster=Cluster((Node(LOGICAL_CPUS, 0),))), tmp_path_factory.mktemp(name))
         loaded = load_study(tracking_uri=f"sqlite:///{study.out / 'mlflow.db'}")
         own = loaded.curves[~loaded.curves["metric"].str.startswith("system/")]
         found[name] = Measured(

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,17 +15,16 @@ from analysis.document.answer import answers, caveats, closing_table
 from analysis.document.conclusions import runs_of
 from analysis.load import load_study
 from analysis.report import build
-from experiments.config.compose import composer, split_space
 from experiments.config.errors import ConfigurationError
-from experiments.config.schema import HardwareSettings, parse
-from experiments.planning.plan import plan_study
+from experiments.config.schema import HardwareSettings
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib import runner_pool
 from experiments.study.driver import start_ray
 from experiments.trial.measured import MeasuredTrial
 from experiments.trial.trainable import MEASURE_SYSTEM
+from tests.support.planning import plan_for
 from tests.support.studies import Study
-from tests.support.suite import ROOT, PlanOf
+from tests.support.suite import PlanOf
 from tests.support.trials import FAILURE, step, with_folder
 
 QUICK = ("measurement.warmup_s=0.1", "measurement.seconds=0.6", "measurement.max_seconds=60", "measurement.block_s=0.15")
@@ -95,10 +93,7 @@ def test_a_measurement_is_part_of_a_configuration(plan_of: PlanOf) -> None:
 def measured(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) -> Study:
     if not ray.is_initialized():
         start_ray(HardwareSettings("test", num_cpus=4, num_gpus=0))
-    overrides = ["study=runner_scaling", SPACE, "seeds=[0]", *QUICK, *SMALL]
-    with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        compose = composer(hydra.compose("config", overrides=split_space(overrides)[0]), overrides)
-        plan = plan_study(parse(compose({})), compose, Cluster((Node(4, 0),)))
+    plan = plan_for("study=runner_scaling", SPACE, "seeds=[0]", *QUICK, *SMALL, cluster=Cluster((Node(4, 0),)))
     return Study(plan, tmp_path_factory.mktemp("measured"))
 
 
