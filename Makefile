@@ -17,8 +17,8 @@ study: $(VENV)/study ## Install what is missing and run the default study; ARGS=
 	$(BIN)/python experiments/run.py $(ARGS)
 
 .PHONY: test
-test: $(VENV)/dev ## Install what is missing and run the tests, two files at a time; ARGS="-m nightly" runs those before a release
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+test: $(VENV)/dev ## Install what is missing and run the tests, two at a time; ARGS="-m nightly" runs those before a release
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 .PHONY: check
 check: $(VENV)/dev ## Lint, format, types, import directions

@@ -14,6 +14,12 @@ GRID = {
 }
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made, and not drawn, which takes half of the time: for what is said in words."""
+    monkeypatch.setattr("analysis.report._svg", lambda figure: b"<svg/>")
+
+
 def test_the_page_stands_alone_and_says_it_all() -> None:
     scores = {"x": [300.0, 310.0, 305.0], "y": [400.0, 410.0, 405.0], "z": [480.0, 490.0, 485.0], "w": [100.0, 90.0, 95.0]}
     runs = with_status(make_runs(scores, params=GRID, exclusive=False), "w", [2], "failed")
@@ -57,6 +63,7 @@ def test_one_seed_one_configuration_no_curves_and_no_target() -> None:
     assert "reach the target" not in page.text.split("How the numbers come about")[0]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_two_environments_have_sections_of_their_own() -> None:
     runs = together(
         make_runs({"a": [480.0, 481.0]}), make_runs({"c": [-80.0, -81.0]}, env="acrobot", target=-100.0, score_range=(-500.0, 0.0))
@@ -86,6 +93,7 @@ def test_a_study_with_repeats_says_whether_it_came_out_the_same() -> None:
     assert page.open == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_without_repeats_there_is_no_such_section() -> None:
     runs = make_runs({"a": [480.0, 470.0]})
     text = Page(build(study_of(runs, learning(runs))).html).text
@@ -93,6 +101,7 @@ def test_without_repeats_there_is_no_such_section() -> None:
     assert "repeat" not in text
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("failed", [0, 1])
 def test_repeats_of_which_none_could_be_compared_are_counted(failed: int) -> None:
     once = make_runs({"a": [480.0, 470.0]})

@@ -349,6 +349,7 @@ def test_whoever_looks_at_a_fragment_sees_all_of_it_before_the_module_does() -> 
         runner.sample(num_timesteps=40)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_a_runner_in_a_process_of_its_own_samples_the_same() -> None:

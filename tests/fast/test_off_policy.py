@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("make", [dqn, sac])
+@pytest.mark.parametrize("make", [dqn, pytest.param(sac, marks=pytest.mark.slow)])
 def test_a_checkpoint_goes_from_rllib_to_fast_and_back(make: Any, tmp_path: Path) -> None:
     """With the replay buffer beside it, and every random stream seeded anew, as for any resuming."""
 

@@ -16,7 +16,7 @@ from experiments.trial.trainable import RECYCLE_PROCESS
 
 class Short(Trainable):
     def step(self) -> dict[str, Any]:
-        return {"process": os.getpid(), RECYCLE_PROCESS: self.config["number"] in (1, 2), "done": True}
+        return {"process": os.getpid(), RECYCLE_PROCESS: self.config["number"] == 1, "done": True}
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         return True
@@ -28,11 +28,9 @@ def test_a_process_that_is_to_be_recycled_gets_no_other_trial(tmp_path: Path) ->
     scheduler = StudyScheduler(EventStream(StudyFolder(tmp_path), []))
     tuner = tune.Tuner(
         Short,
-        param_space={"number": tune.grid_search(list(range(5)))},
+        param_space={"number": tune.grid_search([0, 1, 2])},
         tune_config=TuneConfig(reuse_actors=True, scheduler=scheduler, max_concurrent_trials=1),
         run_config=RunConfig(storage_path=str(tmp_path), verbose=0, checkpoint_config=CheckpointConfig(checkpoint_at_end=False)),
     )
     processes = {result.config["number"]: result.metrics["process"] for result in tuner.fit()}
-    assert processes[0] == processes[1]
-    assert processes[1] != processes[2] != processes[3]
-    assert processes[3] == processes[4]
+    assert processes[0] == processes[1] != processes[2]

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +15,12 @@ from hydra.core.global_hydra import GlobalHydra
 
 from experiments import autotune, reproduce, run
 from tests.support.suite import ROOT
+
+
+def type_here(line: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line of the suite as a shell would, with the tests' own Ray instance."""
+    _, script, *arguments = shlex.split(line)
+    return run_here(script, *arguments, with_ray=True)
 
 
 def _exit_code(main: Callable[[], object]) -> int:

@@ -87,8 +87,8 @@ def is_alive(process: psutil.Process) -> bool:
     return False
 
 
-def resume_as_printed(driver: Driver, folder: Path) -> Driver:
-    """Type the command that the driver printed."""
-    printed = re.search(r"^resume +(python experiments/run.py .*)$", driver.stdout, re.MULTILINE)
-    assert printed, driver.stdout
-    return Driver.typed(printed[1], folder / "resumed")
+def printed_command(stdout: str, what: str) -> str:
+    """The command that a study printed to be typed: `resume`, or `deliver`."""
+    printed = re.search(rf"^{what} +(python experiments/run.py .*)$", stdout, re.MULTILINE)
+    assert printed, stdout
+    return printed[1]

@@ -38,6 +38,16 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The tracking URI of a real small study that ran each seed twice."""
+
+    def make(folder: Path) -> None:
+        assert Driver(folder / "out", "study=smoke", "repeats=2").end() == 0
+
+    return f"sqlite:///{made_once(tmp_path_factory, 'notebooks', make)}/out/mlflow.db"
+
+
+@pytest.fixture(scope="session")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     def make(folder: Path) -> None:
         driver = Driver(folder / "out", *SMALL).until(lambda: is_halfway(folder / "out"))

@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.driver import Driver, resume_as_printed
+from tests.support.commands import type_here
+from tests.support.driver import Driver, printed_command
 from tests.support.full_disk import on_small_disk
 from tests.support.mlflow_server import Proxy, Server
 from tests.support.outputs import (
@@ -32,6 +33,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 EVERYTHING, RAYLET, GCS = "all of Ray's processes", "the raylet", "the control store"
 
 
+@pytest.mark.usefixtures("ray_instance")
 @pytest.mark.parametrize(
     "lost", [pytest.param(EVERYTHING, marks=pytest.mark.nightly), RAYLET, pytest.param(GCS, marks=pytest.mark.nightly)]
 )
@@ -49,7 +51,7 @@ def test_a_driver_that_loses_ray_ends_in_a_minute_says_how_to_go_on_and_resumes(
     statuses = left_in(out / "mlflow.db").statuses
     assert statuses["study"] == "KILLED"
     assert set(statuses.values()) <= {"KILLED", "FINISHED"}
-    assert resume_as_printed(driver, tmp_path).end() == 0
+    assert type_here(printed_command(driver.stdout, "resume")).returncode == 0
     assert_same(left_in(out / "mlflow.db"), left_in(reference / "mlflow.db"))
 
 
@@ -81,7 +83,7 @@ def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(name: 
     assert set(statuses.values()) == {"KILLED", "FINISHED"}
     (report,) = out.glob("reports/*.html")
     assert "of 4 trials interrupted: gamma=" in report.read_text()
-    resumed = resume_as_printed(driver, tmp_path)
+    resumed = Driver.typed(printed_command(driver.stdout, "resume"), tmp_path / "resumed")
     assert resumed.end() == 0
     assert standing(resumed.stdout)[0] >= list(statuses.values()).count("FINISHED")  # one may just have finished
     assert_same(left_in(out / "mlflow.db"), left_in(reference / "mlflow.db"))
@@ -128,16 +130,16 @@ def server(tmp_path: Path) -> Iterator[Server]:
     running.kill()
 
 
+@pytest.mark.usefixtures("ray_instance")
 def test_a_study_whose_server_never_comes_back_finishes_and_is_delivered_later(tmp_path: Path, server: Server, reference: Path) -> None:
     out = tmp_path / "out"
     driver = Driver(out, *SMALL, "tracking=server", f"tracking.uri={server.uri}").until(lambda: is_halfway(out))
     server.kill()
     assert driver.end() == 0
-    printed = re.search(r"MLflow did not take \d+ writes.*\n^deliver +(python experiments/run.py .*)$", driver.stdout, re.MULTILINE)
-    assert printed
+    assert re.search(r"MLflow did not take \d+ writes.*\n^deliver ", driver.stdout, re.MULTILINE)
     server.start()
-    delivering = Driver.typed(printed[1], tmp_path / "delivering")
-    assert delivering.end() == 0
+    delivering = type_here(printed_command(driver.stdout, "deliver"))
+    assert delivering.returncode == 0
     assert standing(delivering.stdout) == (4, 0, 0)
     assert_same(left_in(server.database), left_in(reference / "mlflow.db"))
 

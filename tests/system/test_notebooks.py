@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,16 +63,6 @@ def test_the_committed_outputs_show_figures_and_no_folder_of_a_machine(name: str
     assert path_of(name).stat().st_size < MOST_BYTES
     shown = [*texts_shown(cells), *("".join(cell["source"]) for cell in cells)]
     assert not re.findall(r"(?:^|[\s'\"=(])(?:\w+:/+)?/[\w.-]+/[\w.-]+", "\n".join(shown))
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The tracking URI of a real small study that ran each seed twice."""
-    out = tmp_path_factory.mktemp("notebooks") / "out"
-    command = [sys.executable, "experiments/run.py", "study=smoke", "repeats=2", f"output_dir={out}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return f"sqlite:///{out / 'mlflow.db'}"
 
 
 @pytest.mark.ray

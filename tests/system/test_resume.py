@@ -59,11 +59,12 @@ def test_a_study_whose_driver_is_killed_resumes_to_the_same_to_the_bit(killed: K
     }
 
 
+@pytest.mark.usefixtures("ray_instance")
 def test_a_trial_whose_damaged_folder_is_removed_as_told_is_run_again(tmp_path: Path, killed: Killed, reference: Path) -> None:
     out = killed.copy(tmp_path / "out")
     shutil.rmtree(unfinished(out))
-    resumed = Driver(out, f"resume={folder_of(out)}", f"tracking.uri=sqlite:///{tmp_path}/new.db")
-    assert resumed.end() == 0
+    words = (f"resume={folder_of(out)}", f"tracking.uri=sqlite:///{tmp_path}/new.db", f"output_dir={out}", "report=false")
+    assert run_here("experiments/run.py", *words, with_ray=True).returncode == 0
     assert_same(left_in(tmp_path / "new.db"), left_in(reference / "mlflow.db"))
 
 

@@ -16,8 +16,6 @@ from analysis.load import load_study
 from analysis.questions.labels import with_interval
 from tests.support.suite import TINY, RunSuite
 
-SMOKE = (*TINY, "tracking.tensorboard=true")
-
 
 def runs(out: Path, kind: str) -> list[tuple[str, str]]:
     """(name, status) of the runs of a kind."""
@@ -30,7 +28,7 @@ def runs(out: Path, kind: str) -> list[tuple[str, str]]:
 
 @pytest.mark.ray
 def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, tmp_path: Path) -> None:
-    done = run_suite(*SMOKE, "report=true")
+    done = run_suite(*TINY, "tracking.tensorboard=true", "report=true")
     out = tmp_path / "out"
     assert done.returncode == 0, done.stderr
     assert runs(out, "trial") == [(f"gamma={g} s={s}", "FINISHED") for g in (0.98, 0.99) for s in (0, 1)]
@@ -65,20 +63,6 @@ def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, t
     assert "viewStateShareKey=byconfig" in done.stdout
     assert done.stderr == ""
     assert not re.search(r"warning|deprecat", done.stdout, re.IGNORECASE)
-
-
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_instance")
-def test_a_failing_trial_leaves_the_others_and_its_reason(suite_here: RunSuite, tmp_path: Path) -> None:
-    axis = "study.space={env.env_config.crash_after:[null,50]}"
-    local = ("env.vectorize_mode=sync", "hardware.num_env_runners=0", "hardware.max_concurrent_trials=1")  # in one process
-    done = suite_here(*SMOKE, "env.id=tiny_envs:tiny/Count-v0", *local, "seeds=[0]", axis, "faults.max_restarts=0", with_ray=True)
-    assert done.returncode == 1, done.stderr
-    assert dict(runs(tmp_path / "out", "trial")) == {"crash_after=None s=0": "FINISHED", "crash_after=50 s=0": "FAILED"}
-    assert "1 failed: RuntimeError: the simulator crashed" in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
-    with sqlite3.connect(tmp_path / "out" / "mlflow.db") as database:
-        assert database.execute("SELECT value FROM tags WHERE key = 'failure'").fetchall() == [("RuntimeError: the simulator crashed",)]
 
 
 def test_dry_run_prints_the_plan_and_starts_nothing(run_suite: RunSuite, tmp_path: Path) -> None:

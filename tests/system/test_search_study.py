@@ -62,14 +62,17 @@ def ended(out: Path) -> int:
     return sum(journal.read_text().count('"ended": ') for journal in out.glob("studies/*/search.jsonl"))
 
 
+@pytest.mark.usefixtures("ray_instance")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.nightly) if name in NIGHTLY else name for name in SEARCHES])
-def test_a_search_that_is_killed_twice_goes_on_with_no_trial_lost_and_none_run_twice(name: str, tmp_path: Path) -> None:
+def test_a_search_that_is_killed_twice_goes_on_with_no_trial_lost_and_none_run_twice(
+    name: str, tmp_path: Path, suite_here: RunSuite
+) -> None:
     whole, out = tmp_path / "whole", tmp_path / "out"
     Driver(out, *SMALL, *SEARCHES[name]).until(lambda: ended(out) >= 2).kill()
     before = asked(out)
     Driver(out, f"resume={run_id(out, 'study')}").until(lambda: ended(out) >= 5).kill()
-    resumed = Driver(out, f"resume={run_id(out, 'study')}")
-    assert resumed.end() == 0
+    resumed = suite_here(f"resume={run_id(out, 'study')}", with_ray=True)
+    assert resumed.returncode == 0
     found = left_in(out / "mlflow.db")
     assert asked(out)[: len(before)] == before
     assert set(found.statuses.values()) == {"FINISHED"}

@@ -30,7 +30,7 @@ def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one
     assert [learned(dict(event.metrics)) for event in fresh] == [{k: v for k, v in of.items() if not k.startswith("final/")} for of in once]
 
 
-@pytest.mark.parametrize(("algorithm", "env"), [("dqn", "cartpole"), ("sac", "pendulum")])
+@pytest.mark.parametrize(("algorithm", "env"), [("dqn", "cartpole"), pytest.param("sac", "pendulum", marks=pytest.mark.slow)])
 def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Make, algorithm: str, env: str) -> None:
     # Replay buffers draw from the operating system's entropy unless they are seeded.
     small = ("study=smoke", "budget_env_steps=400", "report_every_env_steps=200", "study.space={}", "seeds=[3]")
@@ -50,7 +50,7 @@ def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Ma
             marks=pytest.mark.slow,
         ),
         (*REPLAY, "algorithm=dqn", "hardware.num_env_runners=0"),
-        (*REPLAY, "algorithm=sac", "env=pendulum", "hardware.num_env_runners=0"),
+        pytest.param((*REPLAY, "algorithm=sac", "env=pendulum", "hardware.num_env_runners=0"), marks=pytest.mark.slow),
     ],
     ids=["ppo", "ppo, remote runner", "dqn", "sac"],
 )
@@ -118,14 +118,17 @@ def test_a_trial_that_was_set_up_and_never_stepped_leaves_no_trace(plan_of: Plan
     "overrides",
     [
         ("algorithm=ppo",),
-        (
-            "algorithm=sac",
-            "env=pendulum",
-            "hardware.num_env_runners=0",
-            "budget_env_steps=400",
-            "report_every_env_steps=200",
-            "algorithm.training.train_batch_size_per_learner=32",
-            "algorithm.training.num_steps_sampled_before_learning_starts=100",
+        pytest.param(
+            (
+                "algorithm=sac",
+                "env=pendulum",
+                "hardware.num_env_runners=0",
+                "budget_env_steps=400",
+                "report_every_env_steps=200",
+                "algorithm.training.train_batch_size_per_learner=32",
+                "algorithm.training.num_steps_sampled_before_learning_starts=100",
+            ),
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["ppo", "sac"],
