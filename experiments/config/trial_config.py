@@ -131,6 +131,11 @@ class TrialConfig:
         return f"{readable[:60]}_{self.config_id}_s{self.seed}" + (f"_r{self.repeat}" if self.repeat else "")
 
     @property
+    def first_env_steps(self) -> int:
+        """Env steps that it starts from: another one's, if it goes on with its weights."""
+        return self.start.env_steps if self.start else 0
+
+    @property
     def total_train_batch_size(self) -> int:
         """Env steps (for replay algorithms: transitions) of one training batch over all learners."""
         per_learner = self.algorithm["training"]["train_batch_size_per_learner"]

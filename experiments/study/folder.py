@@ -214,8 +214,7 @@ class StudyFolder:
                     finished += 1
                 elif checkpoints := folder.checkpoints():
                     check_checkpoint(checkpoints[-1])
-                    first = (trial.start.env_steps if trial.start else 0) + grid
-                    folder.check_reports(events, range(first, int(checkpoints[-1].name), grid))
+                    folder.check_reports(events, range(trial.first_env_steps + grid, int(checkpoints[-1].name), grid))
                     going_on += 1
             except DamagedFileError as error:
                 raise ConfigurationError(str(error)) from None

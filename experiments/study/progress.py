@@ -84,7 +84,7 @@ class Progress:
 
     def _report(self, trial: TrialConfig, row: _Row, report: Reported) -> None:
         row.status, row.env_steps = "running", max(row.env_steps, report.env_steps)
-        row.done = row.done if self._plan.is_measured else row.env_steps - first_env_steps(trial)
+        row.done = row.done if self._plan.is_measured else row.env_steps - trial.first_env_steps
         row.return_mean = report.metrics.get("eval/return_mean", row.return_mean)
         row.env_steps_per_s = report.metrics["throughput/env_steps_per_s"]
         if self._is_live:
@@ -106,7 +106,7 @@ class Progress:
             self._console.print(Text(f"failed: {row.label} seed {row.seed}: {end.reason}{more}", style="red"))
 
     def _row(self, trial: TrialConfig) -> _Row:
-        work = 1 if self._plan.is_measured else trial.budget_env_steps - first_env_steps(trial)
+        work = 1 if self._plan.is_measured else trial.budget_env_steps - trial.first_env_steps
         new = _Row(trial.label, trial.seed, work, changed=time.monotonic())
         return self._rows.setdefault(trial.folder_name, new)
 
@@ -161,11 +161,6 @@ class Progress:
 def console() -> Console:
     """The terminal; a log file gets lines of a fixed width."""
     return Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
-
-
-def first_env_steps(trial: TrialConfig) -> int:
-    """Env steps that a trial starts from: another one's, if it goes on with its weights."""
-    return trial.start.env_steps if trial.start else 0
 
 
 def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:

@@ -112,7 +112,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             values.setdefault("seconds_to_target", values["train_s"])
         if end.status == PRUNED:
             values = {"score": last["eval/return_mean"]}
-        env_steps = max(0, end.env_steps - (trial.start.env_steps if trial.start else 0))
+        env_steps = max(0, end.env_steps - trial.first_env_steps)
         return Outcome(end.status, values, env_steps, last.get("progress/wall_s", 0.0), end.reason)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
