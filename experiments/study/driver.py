@@ -32,7 +32,6 @@ from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning import resources
 from experiments.planning.plan import Plan
-from experiments.planning.record import plan_record
 from experiments.planning.trials import StudyTrials
 from experiments.study.early_stopping import EarlyStopping, rule_of
 from experiments.study.event_stream import EventStream
@@ -270,10 +269,9 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
         finally:
             ended = tuple(outcomes.of(trial) for trial in trials.trials)
             unfinished = any(o.status == INTERRUPTED for o in ended)
-            record = plan_record(trials)
             failed = any(o.status == FAILED for o in ended)
             limit = searcher.queue.closed if searcher else ""
-            to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", ended, limit)
+            record = to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", ended, limit)
             interruption.run(writer.close)
             writer.close(wait_s=0)  # counts what is left, where that was cut short
             folder.close()

@@ -248,28 +248,33 @@ class TrackingListener:
             return
         self.writer.put("set_tags", key, found)
 
-    def end(self, status: str, outcomes: Sequence[Any], limit: str = "") -> None:
+    def end(self, status: str, outcomes: Sequence[Any], limit: str = "") -> dict[str, Any]:
         """End every run that is still open, and the study's own with its summary.
 
         Args:
             status: The study's: FINISHED, FAILED or KILLED.
             outcomes: How each trial ended: dataclasses.
             limit: Which one ended the study before it was done.
+
+        Returns:
+            What was to be run, as plan.json has it.
         """
+        record = plan_record(self.trials)
         for key in sorted(self._open_keys):
             self._close(key, "KILLED")
         if self.plan.search:  # which has grown since
             self._set_views()
             self.writer.put("set_tags", STUDY_KEY, {Tag.LIMIT: limit})
-            self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(plan_record(self.trials), indent=1)})
+            self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(record, indent=1)})
         try:
-            self._conclude([asdict(outcome) for outcome in outcomes])
+            self._conclude(record, [asdict(outcome) for outcome in outcomes])
         except Exception as error:  # noqa: BLE001  # what the trials logged is safe, whatever becomes of the conclusions
             logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
         self.writer.put("finish", STUDY_KEY, status, now_ms())
+        return record
 
-    def _conclude(self, outcomes: Sequence[Mapping[str, Any]]) -> None:
-        found = self.analyst.conclude(plan_record(self.trials), outcomes)
+    def _conclude(self, record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> None:
+        found = self.analyst.conclude(record, outcomes)
         if found is None:
             return
         note = f"**Question.** {self.plan.question}\n\n{found.note}"
