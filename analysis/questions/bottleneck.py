@@ -5,7 +5,8 @@ Every threshold stands here by its name, with its source; those without one are 
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from analysis.questions.facts import Facts
 from analysis.questions.labels import percent
@@ -53,11 +54,6 @@ class Bottleneck:
     evidence: str
     advice: str
 
-    @property
-    def sentence(self) -> str:
-        """Evidence and advice."""
-        return f"{self.evidence} {self.advice}".strip()
-
 
 def bottleneck(shares: Mapping[str, float], facts: Facts, measured: Mapping[str, float] | None = None) -> Bottleneck:
     """Name what limits the speed of a trial.
@@ -90,20 +86,19 @@ def bottleneck(shares: Mapping[str, float], facts: Facts, measured: Mapping[str,
     load = _Load.of(measured or {}, {part: share / sum(parts.values()) for part, share in parts.items()}, facts)
     time = _Time({part: share / training for part, share in parts.items()}, facts, load)
     if time.starved:
-        found = _starved(time, facts)
+        found = _starved(time)
     else:
-        ranked = sorted(time.groups, key=lambda name: time.groups[name], reverse=True)
-        first, second = ranked[:2]
+        first, second = list(time.groups)[:2]
         share = time.groups[first]
         if time.parts["unexplained"] > share:
             evidence = f"{percent(time.parts['unexplained'])} of training time is unexplained. {time.words}"
             found = Bottleneck(UNKNOWN, math.nan, evidence, "")
         elif share - time.groups[second] < BALANCED_WITHIN:
             evidence = f"{time.words} The first two are about even ({first}, {second})."
-            advice = f"Either alone gains little. {first}: {_ADVICE[first](time, facts)} {second}: {_ADVICE[second](time, facts)}"
+            advice = f"Either alone gains little. {first}: {_ADVICE[first](time)} {second}: {_ADVICE[second](time)}"
             found = Bottleneck(BALANCED, share, evidence, advice)
         else:
-            found = Bottleneck(first, share, time.words, _ADVICE[first](time, facts))
+            found = Bottleneck(first, share, time.words, _ADVICE[first](time))
     aside = (parts["evaluation"] + parts["logging"]) / (training + parts["evaluation"] + parts["logging"])
     if aside > MUCH_ASIDE:
         beside = f"Beside it, evaluations and reports take {percent(aside)} of the wall-clock"
@@ -145,15 +140,6 @@ class _Load:
             idle,
         )
 
-    def fills_it_itself(self, facts: Facts) -> bool:
-        """Whether a full machine is full of the trial, or of others beside it on its study's behalf."""
-        return (self.machine_percent or 0.0) - (self.other_percent or 0.0) / (facts.num_cpus or 1) >= 100 * MUCH_OWN_LOAD
-
-    def waits(self, facts: Facts) -> bool:
-        """Whether the environment waits rather than computes: runners are without a CPU most of the time, while the machine has one."""
-        idle = self.machine_percent is None or self.machine_percent < FULL_CPU_PERCENT
-        return idle and not facts.env_processes and self.runner_share is not None and self.runner_share < 0.5
-
     @property
     def has_company(self) -> bool:
         return (self.other_percent or 0.0) >= MUCH_OTHER_PERCENT
@@ -190,9 +176,10 @@ class _Time:
     parts: Mapping[str, float]
     facts: Facts
     load: _Load
-    groups: dict[str, float] = field(init=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def groups(self) -> dict[str, float]:
+        """The largest first."""
         acting = self.parts["inference"] + self.parts["connectors"]
         sampling = self.parts["env_step"] + acting
         to_env = self.parts["env_step"] / sampling if sampling else 1.0
@@ -203,7 +190,20 @@ class _Time:
             TRANSFER: self.parts["transfer"] + self.parts["sync"],
             LEARNER: self.parts["learn"],
         }
-        object.__setattr__(self, "groups", groups)
+        return dict(sorted(groups.items(), key=lambda group: group[1], reverse=True))
+
+    @property
+    def fills_it_itself(self) -> bool:
+        """Whether a full machine is full of the trial, or of others beside it on its study's behalf."""
+        load = self.load
+        return (load.machine_percent or 0.0) - (load.other_percent or 0.0) / (self.facts.num_cpus or 1) >= 100 * MUCH_OWN_LOAD
+
+    @property
+    def waits(self) -> bool:
+        """Whether the environment waits rather than computes: runners are without a CPU most of the time, while the machine has one."""
+        load = self.load
+        idle = load.machine_percent is None or load.machine_percent < FULL_CPU_PERCENT
+        return idle and not self.facts.env_processes and load.runner_share is not None and load.runner_share < 0.5
 
     @property
     def starved(self) -> bool:
@@ -212,7 +212,7 @@ class _Time:
         if load.sampling_percent is None or load.sampling_percent < FULL_CPU_PERCENT or facts.num_cpus is None:
             return False
         if facts.env_processes:
-            return facts.processes >= 2 * facts.num_cpus and load.fills_it_itself(facts)
+            return facts.processes >= 2 * facts.num_cpus and self.fills_it_itself
         too_many = facts.processes + (load.other_percent or 0.0) / 100 > facts.num_cpus or not facts.exclusive
         if not too_many or load.runner_share is None:
             return False
@@ -231,17 +231,17 @@ class _Time:
     @property
     def words(self) -> str:
         """All of it in a sentence or two."""
-        ranked = sorted(self.groups, key=lambda name: self.groups[name], reverse=True)
-        rest = [(_WHAT[name], self.groups[name]) for name in ranked[1:]] + [("unexplained", self.parts["unexplained"])]
+        (first, largest), *others = self.groups.items()
+        rest = [*((_WHAT[name], share) for name, share in others), ("unexplained", self.parts["unexplained"])]
         shown = [f"{what} {percent(share)}" for what, share in rest if share >= 0.005]
-        sentence = f"{_WHAT[ranked[0]]} takes {percent(self.groups[ranked[0]])} of training time".capitalize()
+        sentence = f"{_WHAT[first]} takes {percent(largest)} of training time".capitalize()
         sentence += f" ({', '.join(shown)})" if shown else ""
         if self.parts["waiting"] >= MUCH_WAITING_SHARE:
             sentence += f"; {percent(self.parts['waiting'])} is waiting for the slowest runner, whose steps or episodes take longer"
         details = []
-        if ranked[0] == ENV and (step_ms := self.step_ms) is not None and self.facts.vectorize_mode != "async":
+        if first == ENV and (step_ms := self.step_ms) is not None and self.facts.vectorize_mode != "async":
             details.append(f"a step takes {step_ms:.2g} ms")
-        if self.load.waits(self.facts) and self.load.runner_share is not None:
+        if self.waits and self.load.runner_share is not None:
             share = percent(self.load.runner_share)
             several = f"runners compute in {share} of their sampling time, else they wait"
             details.append(
@@ -264,9 +264,9 @@ _WHAT = {
 }
 
 
-def _for_env(time: _Time, facts: Facts) -> str:
-    load, advice = time.load, []
-    waits, runners, envs = load.waits(facts), facts.num_env_runners, facts.num_envs_per_env_runner
+def _for_env(time: _Time) -> str:
+    load, facts, advice = time.load, time.facts, []
+    waits, runners, envs = time.waits, facts.num_env_runners, facts.num_envs_per_env_runner
     if load.has_free_core:
         core_each = min(1.0, max(0.1, load.runner_share)) if load.runner_share is not None and not facts.env_processes else 1.0
         spare = runners if load.idle_cores is None else int((load.idle_cores + 0.2) / core_each)
@@ -293,8 +293,9 @@ def _for_env(time: _Time, facts: Facts) -> str:
     return " ".join(advice)
 
 
-def _for_inference(time: _Time, facts: Facts) -> str:
-    envs, advice = facts.num_envs_per_env_runner, []
+def _for_inference(time: _Time) -> str:
+    facts, advice = time.facts, []
+    envs = facts.num_envs_per_env_runner
     if envs < MANY_ENVS:
         advice.append(f"One pass of the network can serve more environments: algorithm.env_runners.num_envs_per_env_runner={2 * envs}.")
     if time.load.has_free_core and facts.num_env_runners and time.load.idle_cores is not None:
@@ -304,8 +305,9 @@ def _for_inference(time: _Time, facts: Facts) -> str:
     return " ".join(advice)
 
 
-def _for_transfer(time: _Time, facts: Facts) -> str:
-    runners, envs, advice = facts.num_env_runners, facts.num_envs_per_env_runner, []
+def _for_transfer(time: _Time) -> str:
+    facts, advice = time.facts, []
+    runners, envs = facts.num_env_runners, facts.num_envs_per_env_runner
     if runners > 1:
         advice.append(
             "Fewer runners with more environments each send the same steps in fewer pieces: "
@@ -322,8 +324,8 @@ def _for_transfer(time: _Time, facts: Facts) -> str:
     return " ".join(advice)
 
 
-def _for_learner(time: _Time, facts: Facts) -> str:
-    load, advice = time.load, []
+def _for_learner(time: _Time) -> str:
+    load, facts, advice = time.load, time.facts, []
     if facts.num_gpus_per_learner > 0:
         if load.gpu_percent is not None and load.gpu_percent < BUSY_GPU_PERCENT:
             advice.append(
@@ -349,7 +351,7 @@ def _for_learner(time: _Time, facts: Facts) -> str:
     return " ".join(advice) or "A smaller network, or a faster core."
 
 
-_ADVICE: Mapping[str, Callable[[_Time, Facts], str]] = {
+_ADVICE: Mapping[str, Callable[[_Time], str]] = {
     ENV: _for_env,
     INFERENCE: _for_inference,
     TRANSFER: _for_transfer,
@@ -357,8 +359,8 @@ _ADVICE: Mapping[str, Callable[[_Time, Facts], str]] = {
 }
 
 
-def _starved(time: _Time, facts: Facts) -> Bottleneck:
-    load, cores = time.load, facts.num_cpus or 1
+def _starved(time: _Time) -> Bottleneck:
+    load, facts, cores = time.load, time.facts, time.facts.num_cpus or 1
     head = f"{facts.processes} processes share" if facts.processes > 1 else "One process shares"
     when = "of the time" if load.sampling_percent == load.machine_percent else "while runners sample"
     evidence = f"{head} {cores} cores, which are busy {load.sampling_percent or 0:.0f}% {when}"
@@ -371,7 +373,7 @@ def _starved(time: _Time, facts: Facts) -> Bottleneck:
     advice = []
     if load.has_company:
         evidence += f"; {load.others}"
-        if not load.fills_it_itself(facts):  # what it would be bound by without them cannot be seen
+        if not time.fills_it_itself:  # what it would be bound by without them cannot be seen
             return Bottleneck(STARVED, share, f"{evidence}.", "Stop the other programs, and measure again.")
         advice.append("Stop the other programs.")
     if not facts.exclusive:
