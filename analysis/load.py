@@ -146,16 +146,11 @@ class Study:
 
     def gaps(self) -> list[str]:
         """The trials that did not finish, a sentence for each cause: `2 of 45 trials failed (out of memory): lr=0.03 b=512 s=1, ...`."""
-        words = {
-            "failed": "failed",
-            "running": "still running",
-            "interrupted": "interrupted",
-            MISSING: "missing: planned, but without a run",
-        }
+        words = {"running": "still running", MISSING: "missing: planned, but without a run"}
         sentences = []
         for (status, failure), trials in self.incomplete.groupby(["status", "failure"], sort=False):
             reason = f" ({failure})" if failure else ""
-            sentences.append(f"{len(trials)} of {len(self.runs)} trials {words[str(status)]}{reason}: {trials_named(trials)}.")
+            sentences.append(f"{len(trials)} of {len(self.runs)} trials {words.get(status, status)}{reason}: {trials_named(trials)}.")
         return sentences
 
 
@@ -291,10 +286,10 @@ def _facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> dict[str, dict[str, A
     }
 
 
-def _as_planned(trial: Run) -> dict[str, Any]:
+def _as_planned(label: str, trial: Run) -> dict[str, Any]:
     """A configuration as plan.json has it, as far as a trial's run tells."""
     return {
-        "config": _label(trial),
+        "config": label,
         **{name: trial.tags.get(name, "") for name in ("config_id", "algorithm", "env", "hardware")},
         "budget_env_steps": int(trial.params.get("budget_env_steps", 0)),
         "target": None,
@@ -303,16 +298,10 @@ def _as_planned(trial: Run) -> dict[str, Any]:
     }
 
 
-def _label(trial: Run) -> str:
-    return trial.tags.get(Tag.CONFIG, trial.name)
-
-
-def _seed(trial: Run) -> int:
-    return int(trial.tags.get(Tag.SEED, trial.params.get("seed", 0)))
-
-
-def _repeat(trial: Run) -> int:
-    return int(trial.tags.get(Tag.REPEAT, 0))
+def _key(trial: Run) -> tuple[str, int, int]:
+    """Configuration, seed and repeat of a trial's run."""
+    seed = int(trial.tags.get(Tag.SEED, trial.params.get("seed", 0)))
+    return trial.tags.get(Tag.CONFIG, trial.name), seed, int(trial.tags.get(Tag.REPEAT, 0))
 
 
 def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
@@ -322,17 +311,16 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         plan: What was to be run, as plan.json has it.
         trials: The runs of trials, in the order of their start.
     """
-    run_of = {(_label(trial), _seed(trial), _repeat(trial)): trial for trial in trials}
+    run_of = {_key(trial): trial for trial in trials}
     configurations = {entry["config"]: entry for entry in plan["configurations"]}
-    repeats = range(plan.get("repeats", 1))
     chosen: dict[tuple[str, int, int], Mapping[str, Any]] = {}
     if "trials" in plan:  # a search chose them as it went
         chosen = {(trial["config"], trial["seed"], 0): trial for trial in plan["trials"]}
         planned = list(chosen)
     else:
-        planned = [(label, seed, repeat) for repeat in repeats for seed in plan["seeds"] for label in configurations]
+        planned = [(label, seed, repeat) for repeat in range(plan.get("repeats", 1)) for seed in plan["seeds"] for label in configurations]
     for (label, _, _), trial in run_of.items():
-        configurations.setdefault(label, _as_planned(trial))
+        configurations.setdefault(label, _as_planned(label, trial))
     keys = list(dict.fromkeys([*planned, *run_of]))
     found = [run_of.get(key) for key in keys]
     exclusive = bool(plan["exclusive"])
@@ -353,12 +341,10 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         values = [math.nan if run is None or metric not in run.latest else run.latest[metric].value for run in found]
         columns[column] = pd.Series(values, dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
-    frame["config"] = pd.Categorical(frame["config"], categories=list(configurations), ordered=True)
-    for column in ("run_id", "status", "failure", "trial_id", "parent", "bottleneck", "health", "weights", "commit", *_TEXTS):
-        frame[column] = frame[column].astype("str")
-    frame["reproducible"] = frame["reproducible"].astype("boolean")
-    for column in ("target", "score_range_low", "score_range_high"):
-        frame[column] = frame[column].astype("float64")
+    texts = ("run_id", "status", "failure", "trial_id", "parent", "bottleneck", "health", "weights", "commit", *_TEXTS)
+    numbers = dict.fromkeys(("target", "score_range_low", "score_range_high"), "float64")
+    config = pd.CategoricalDtype(list(configurations), ordered=True)
+    frame = frame.astype({"config": config, **dict.fromkeys(texts, "str"), "reproducible": "boolean", **numbers})
     for column in ("started", "ended"):
         frame[column] = pd.to_datetime(pd.Series(frame[column], dtype="Int64"), unit="ms", utc=True)
     return frame
@@ -366,6 +352,7 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
 
 def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, exclusive: bool) -> dict[str, Any]:
     tags = run.tags if run is not None else {}
+    start = planned.get("start") or {}
     low, high = planned["score_range"]
     return {
         "run_id": run.run_id if run is not None else None,
@@ -377,9 +364,9 @@ def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, ex
         "failure": tags.get(Tag.FAILURE, ""),
         "exclusive": tags[Tag.EXCLUSIVE] == "true" if Tag.EXCLUSIVE in tags else exclusive,
         "exploratory": tags[Tag.EXPLORATORY] == "true" if Tag.EXPLORATORY in tags else bool(planned.get("exploratory", False)),
-        "parent": (planned.get("start") or {}).get("trial", ""),
-        "copied": bool((planned.get("start") or {}).get("copied", False)),
-        "start_env_steps": int((planned.get("start") or {}).get("env_steps", 0)),
+        "parent": start.get("trial", ""),
+        "copied": bool(start.get("copied", False)),
+        "start_env_steps": int(start.get("env_steps", 0)),
         "trial_id": tags.get(Tag.TRIAL_ID, ""),
         "bottleneck": tags.get(Tag.BOTTLENECK, ""),
         "health": tags.get(Tag.HEALTH, ""),
