@@ -172,7 +172,7 @@ def _record(archive: Archive, found: "Reproduction", second: LoggedTrial, study_
 def _write(archive: Archive, run_id: str, tags: Mapping[str, str], texts: Mapping[str, str] | None = None) -> str:
     """Write into a run; what went wrong, empty if nothing did."""
     try:
-        archive.set_tags(run_id, tags)
+        archive.log_rows(run_id, tags=tags)
         if texts:
             archive.log_texts(run_id, texts)
     except OSError as error:  # the verdict stands, whatever the store does

@@ -128,15 +128,6 @@ class Archive(Store):
         scores.pop(int(trial.tags[Tag.SEED]), None)
         return scores
 
-    def _of_study(self, experiment_id: str, study_run: str) -> list[Any]:
-        found, token = [], None
-        while True:
-            page = self._client.search_runs([experiment_id], f"tags.{Tag.STUDY_RUN} = '{study_run}'", page_token=token)
-            found += page
-            token = page.token
-            if not token:
-                return found
-
     def _curve(self, run_id: str, metric: str) -> dict[int, float]:
         """Env steps to value; of a point that was logged twice, by a trial that was taken up again, the last."""
         points = sorted(self._client.get_metric_history(run_id, metric), key=lambda point: point.timestamp)

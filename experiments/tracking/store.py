@@ -9,7 +9,6 @@ import socket
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -22,7 +21,7 @@ from experiments.metrics import Tag
 from experiments.tracking import views
 from experiments.tracking.provenance import without_passwords
 
-FILES = frozenset({"log_texts", "log_folder", "log_table"})
+FILES = frozenset({"log_texts", "log_table"})
 """The methods of a `Store` that write files, not rows."""
 CHECK_S = 6.0
 """How long a server may take to answer before a study starts."""
@@ -259,18 +258,6 @@ class Store:
             tags=[RunTag(k, v) for k, v in (tags or {}).items()],
         )
 
-    def log_params(self, run_id: str, params: Mapping[str, Any]) -> None:
-        """Log parameters in one call."""
-        self.log_rows(run_id, params=list(params.items()))
-
-    def log_reports(self, run_id: str, reports: Sequence[Report]) -> None:
-        """Log some reports of a run in one call."""
-        self.log_rows(run_id, reports=reports)
-
-    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
-        """Set tags in one call."""
-        self.log_rows(run_id, tags=tags)
-
     @_writes
     def log_texts(self, run_id: str, texts: Mapping[str, str]) -> None:
         """Attach text files, name to content, in one call."""
@@ -281,23 +268,13 @@ class Store:
             self._client.log_artifacts(run_id, folder)
 
     @_writes
-    def log_folder(self, run_id: str, folder: Path) -> None:
-        """Attach a folder's files, some at a time where that hides a server's delay."""
-
-        def attach(file: Path) -> None:
-            self._client.log_artifact(run_id, str(file), file.parent.relative_to(folder).as_posix().strip("."))
-
-        with ThreadPoolExecutor(1 if self.embedded else SERVER_THREADS) as threads:
-            list(threads.map(attach, (file for file in sorted(folder.rglob("*")) if file.is_file())))
-
-    @_writes
     def log_table(self, run_id: str, columns: Mapping[str, Sequence[Any]], name: str) -> None:
         """Attach a table that the UI shows: as MLflow's `log_table`, which would append to the table of an earlier call."""
         import pandas as pd
         from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
         self.log_texts(run_id, {name: pd.DataFrame(dict(columns)).to_json(orient="split", index=False, date_format="iso")})
-        self.set_tags(run_id, {MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
+        self.log_rows(run_id, tags={MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
 
     @_writes
     def set_views(self, experiment: str, states: Mapping[str, str]) -> None:
@@ -329,15 +306,18 @@ class Store:
             study: Tags that tell the study's run from others.
             experiment: The experiment of its trials' runs.
         """
-        found: set[str] = set()
-        for run in self._find(index, study, list(study)):
-            search, token = f"tags.{Tag.STUDY_RUN} = '{run.info.run_id}' and attributes.status = 'FINISHED'", None
-            while True:
-                page = self._client.search_runs([self.experiment(experiment)], search, max_results=1000, page_token=token)
-                found |= {str(r.data.tags[Tag.TRIAL_ID]) for r in page}
-                if not (token := page.token):
-                    break
-        return found
+        executions = self._find(index, study, list(study))
+        trials = [run for own in executions for run in self._of_study(self.experiment(experiment), own.info.run_id)]
+        return {str(run.data.tags[Tag.TRIAL_ID]) for run in trials if run.info.status == "FINISHED"}
+
+    def _of_study(self, experiment_id: str, study_run: str) -> list[Any]:
+        """The runs of the trials of an execution of a study."""
+        found, token = [], None
+        while True:
+            page = self._client.search_runs([experiment_id], f"tags.{Tag.STUDY_RUN} = '{study_run}'", page_token=token)
+            found += page
+            if not (token := page.token):
+                return found
 
     def folder_of(self, run_id: str) -> str:
         """Where the files of a run go, for a message; empty if that is not known."""

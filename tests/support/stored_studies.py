@@ -29,7 +29,7 @@ class Written:
         tags = {"kind": "study", "study": name, "mlflow.source.name": "python experiments/run.py", "exclusive": "true"}
         note = {"mlflow.note.content": f"**Question.** What about {name}?\n\nThe answer."}
         run = self.store.create_run("studies", experiment, started_ms, {**tags, **note})
-        self.store.log_params(run, params or {})
+        self.store.log_rows(run, params=list((params or {}).items()))
         nothing = {"study": name, "question": "", "seeds": [0], "axes": {}, "exclusive": True, "configurations": []}
         texts = {
             "plan.json": json.dumps(plan or nothing),
@@ -57,8 +57,8 @@ class Written:
             "mlflow.source.git.commit": "abc", **tags,
         }  # fmt: skip
         run = self.store.create_run(experiment, f"{config} s={seed}", started_ms, all_tags)
-        self.store.log_params(run, {"algorithm": "ppo", "seed": seed, "budget_env_steps": 2000, **(params or {})})
-        self.store.log_reports(run, [(metrics, step, started_ms + at_ms) for metrics, step, at_ms in reports])
+        self.store.log_rows(run, params=list({"algorithm": "ppo", "seed": seed, "budget_env_steps": 2000, **(params or {})}.items()))
+        self.store.log_rows(run, reports=[(metrics, step, started_ms + at_ms) for metrics, step, at_ms in reports])
         if status is not None:
             self.store.finish(run, status, started_ms + 9000)
         self.ids[f"{config} s={seed}"] = run

@@ -287,7 +287,7 @@ def test_a_batch_of_which_some_points_are_there_adds_the_others(store: Store, tm
     run = store.create_run("study", "run", 0, {})
     reports = [({"a": 1 / 3, "b": float(step)}, step, 100 + step) for step in range(6)]
     for some in (reports[1:3], reports[2:5], reports, reports):
-        store.log_reports(run, some)
+        store.log_rows(run, reports=some)
     found = rows(tmp_path, "SELECT key, step, timestamp, value FROM metrics ORDER BY key, step")
     assert found == [("a", s, 100 + s, 1 / 3) for s in range(6)] + [("b", s, 100 + s, float(s)) for s in range(6)]
     assert rows(tmp_path, "SELECT key, value FROM latest_metrics ORDER BY key") == [("a", 1 / 3), ("b", 5.0)]
@@ -334,18 +334,18 @@ def test_an_error_of_the_store_is_one_line_that_names_it(tmp_path: Path) -> None
 
 def test_one_report_is_one_row_per_metric_at_the_same_step(store: Store, tmp_path: Path) -> None:
     run = store.create_run("study/ppo-cartpole", "lr=1e-3 s=0", 0, {"kind": "trial"})
-    store.log_reports(run, [({"eval/return_mean": 1.0, "train/return_mean": 2.0}, 4000, 5)])
+    store.log_rows(run, reports=[({"eval/return_mean": 1.0, "train/return_mean": 2.0}, 4000, 5)])
     found = rows(tmp_path, "SELECT key, value, step FROM metrics ORDER BY key")
     assert found == [("eval/return_mean", 1.0, 4000), ("train/return_mean", 2.0, 4000)]
 
 
 def test_an_open_reader_does_not_block_the_writer(store: Store, tmp_path: Path) -> None:
     run = store.create_run("study", "run", 0, {})
-    store.log_reports(run, [({"a": 1.0}, 1, 0)])
+    store.log_rows(run, reports=[({"a": 1.0}, 1, 0)])
     reader = sqlite3.connect(tmp_path / "mlflow.db")
     cursor = reader.execute("SELECT * FROM metrics")
     cursor.fetchone()
-    store.log_reports(run, [({"a": 2.0}, 2, 0)])
+    store.log_rows(run, reports=[({"a": 2.0}, 2, 0)])
     reader.close()
 
 
