@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
 from matplotlib.transforms import ScaledTranslation
 
 from analysis.plots import style, text
@@ -105,6 +106,24 @@ def draw(
     if steps and len(chosen) > 1:
         words.append("Lines that would hide each other are moved apart a little.")
     return ends, " ".join(word for word in words if word)
+
+
+def draw_shares(ax: Axes, profile: pd.DataFrame, x: str, highlight: Sequence[Any] | None) -> None:
+    """Draws a share of runs over `x`, a line per configuration, named at the right: most end where others do.
+
+    Args:
+        ax: To draw on.
+        profile: `config`, `x`, `share`, `share_low`, `share_high`.
+        x: Column.
+        highlight: As in `draw`.
+    """
+    _, grey = draw(ax, profile, "config", x, "share", highlight, steps=True)
+    style.linear_axis(ax, "x")
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
+    ax.set_ylim(-0.03, 1.03)
+    ax.margins(x=0)
+    key(ax)
+    style.note(ax, grey)
 
 
 def _marked(num_points: int, line: int, num_lines: int) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
 
 from analysis.plots import lines, style, text
 
@@ -30,11 +29,5 @@ def plot(profile: pd.DataFrame, highlight: Sequence[Any] | None = None, ax: Axes
     style.name_axes(ax, text.readable("env_steps"), "seeds that hold the target (%)")
     if profile.empty or profile["share"].isna().all():
         return style.no_data(ax, "no finished seed, or the environment has no target")
-    _, grey = lines.draw(ax, profile, "config", "env_steps", "share", highlight, steps=True)
-    style.linear_axis(ax, "x")
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
-    ax.set_ylim(-0.03, 1.03)
-    ax.margins(x=0)
-    lines.key(ax)  # With few seeds, most lines end on one of a few shares.
-    style.note(ax, grey)
+    lines.draw_shares(ax, profile, "env_steps", highlight)
     return ax

@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
 
 from analysis.plots import lines, style
 from analysis.plots.labels import target_line
@@ -32,13 +31,6 @@ def plot(profile: pd.DataFrame, highlight: Sequence[Any] | None = None, target: 
     style.name_axes(ax, "score threshold (mean return)", "runs that score above it (%)")
     if profile.empty or profile["share"].isna().all():
         return style.no_data(ax, "no finished seed has a score")
-    _, grey = lines.draw(ax, profile, "config", "threshold", "share", highlight, steps=True)
-    style.linear_axis(ax, "x")
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
-    ax.set_ylim(-0.03, 1.03)
-    ax.margins(x=0)
-    if target is not None:
-        target_line(ax, target, vertical=True)
-    lines.key(ax)  # Every profile ends at zero, where labels could not tell them apart.
-    style.note(ax, grey)
+    lines.draw_shares(ax, profile, "threshold", highlight)
+    target_line(ax, target, vertical=True)
     return ax
