@@ -1,7 +1,7 @@
 """What a trial needs, what the machine or cluster has, and what can never fit."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import ray
@@ -108,15 +108,8 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster,
     algorithm, hardware = with_bases(suite.algorithm, rules), suite.hardware
     check_settings(algorithm)
     runners, learners = dict(algorithm["env_runners"]), dict(algorithm["learners"])
-    wanted = {
-        name: own if own is not None else getattr(hardware, name)
-        for name, own in [
-            ("num_env_runners", runners.get("num_env_runners")),
-            ("num_envs_per_env_runner", runners.get("num_envs_per_env_runner")),
-            ("num_learners", learners.get("num_learners")),
-            ("num_gpus_per_learner", learners.get("num_gpus_per_learner")),
-        ]
-    }
+    own = {**runners, **learners}
+    wanted = {f.name: getattr(hardware, f.name) if own.get(f.name) is None else own[f.name] for f in fields(Layout)}
     layout = _fit(wanted, is_asynchronous(algorithm), hardware, cluster, num_trials)
     if layout.num_gpus_per_learner > 1 and layout.num_gpus_per_learner % 1:
         raise ConfigurationError(f"num_gpus_per_learner={layout.num_gpus_per_learner:g}: must be a whole number, or a fraction below 1.")
@@ -131,10 +124,8 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster,
 
 def layout_of(algorithm: Mapping[str, Any]) -> Layout:
     """The processes of a trial whose counts are numbers."""
-    runners, learners = algorithm["env_runners"], algorithm["learners"]
-    return Layout(
-        runners["num_env_runners"], runners["num_envs_per_env_runner"], learners["num_learners"], learners["num_gpus_per_learner"]
-    )
+    counts = {**algorithm["env_runners"], **algorithm["learners"]}
+    return Layout(**{f.name: counts[f.name] for f in fields(Layout)})
 
 
 def _fit(wanted: Mapping[str, Any], asynchronous: bool, hardware: HardwareSettings, cluster: Cluster, num_trials: int) -> Layout:

@@ -17,8 +17,6 @@ from experiments.metrics import FAILED, PRUNED
 from experiments.search.strategy import Ask, Outcome, Signal, Strategy, key_of, next_seed
 
 SamplerName = Literal["tpe", "gp", "random"]
-STORAGE_FILE = "optuna.db"
-"""In the study's folder; `optuna-dashboard sqlite:///<path>` opens it."""
 DIGITS = 4
 """Significant digits of what is suggested: a configuration is known by what it shows."""
 MOST_REPEATS = 100

@@ -250,7 +250,8 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
         to_mlflow.begin()
         try:
             if plan.search:
-                searcher = QueueSearcher(trials, plan.search, folder, _warn(console))
+                warn = functools.partial(console.print, style="yellow", highlight=False, soft_wrap=True)
+                searcher = QueueSearcher(trials, plan.search, folder, warn)
             stopping = _early_stopping(plan)
             stream = EventStream(folder, filter(None, (outcomes, progress, to_mlflow, stopping, searcher)))
             if resumed:
@@ -305,10 +306,6 @@ def _early_stopping(plan: Plan) -> EarlyStopping | None:
     if not isinstance(settings, Asha | Median):
         return None
     return EarlyStopping(rule_of(settings, max(c.suite.budget_env_steps for c in plan.configurations)))
-
-
-def _warn(console: Console) -> Callable[[str], None]:
-    return lambda line: console.print(line, style="yellow", highlight=False, soft_wrap=True)
 
 
 def _tuner(

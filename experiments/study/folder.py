@@ -159,7 +159,7 @@ class StudyFolder:
 
     @property
     def optuna_storage(self) -> Path:
-        """Where Optuna keeps its study of the search."""
+        """Where Optuna keeps its study of the search; `optuna-dashboard sqlite:///<path>` opens it."""
         return self.path / "optuna.db"
 
     def journal(self) -> list[Mapping[str, Any]]:
