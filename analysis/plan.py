@@ -6,14 +6,13 @@ python analysis/plan.py env_steps=10000000 hardware=workstation [study=runner_sc
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
-from scipy import stats
 
 import conf
 from analysis import AnalysisError
@@ -21,16 +20,12 @@ from analysis.document.command_line import settings_of
 from analysis.load import Study, load_study
 from analysis.questions import scaling_laws
 from analysis.questions.convergence import conclusive, is_measured
-from analysis.stats.interval import CONFIDENCE, Interval
+from analysis.stats.curves import plural
+from analysis.stats.interval import Interval, prediction_interval
 from experiments.metrics import TIME_PARTS
 
-USAGE = (
-    "python analysis/plan.py env_steps=... [hardware=...] [num_env_runners=...] [num_envs_per_env_runner=...] [study=...] [algorithm=...] "
-    "[env=...] [tracking_uri=...]"
-)
-_KEYS = (
-    "env_steps", "hardware", "num_env_runners", "num_envs_per_env_runner", "study", "algorithm", "env", "tracking_uri",
-)  # fmt: skip
+_KEYS = ("env_steps", "hardware", "num_env_runners", "num_envs_per_env_runner", "study", "algorithm", "env", "tracking_uri")
+USAGE = f"python analysis/plan.py env_steps=... {' '.join(f'[{key}=...]' for key in _KEYS[1:])}"
 SEED = 0
 """Of the draws behind a fit: the same study gives the same prediction."""
 
@@ -98,13 +93,13 @@ class Prediction:
         known = math.isfinite(speed.low) and math.isfinite(speed.high)
         speeds = f" [{speed.low:,.0f}, {speed.high:,.0f}]" if known else ""
         hours = f" [{_hours(time.low)}, {_hours(time.high)}]" if known else ""
-        seeds = f"{self.num_seeds} seed{'s' if self.num_seeds > 1 else ''}"
+        ends = "95% prediction intervals" if known else "no interval from a single seed"
         found = [
             f"throughput  {speed.estimate:,.0f} env steps/s{speeds}",
             f"time        {_hours(time.estimate)}{hours} for {target.env_steps:,.0f} env steps",
             f"limit       {self.limit}, {100 * self.limit_share:.0f}% of the time; with any number of runners at most "
             f"{self.most_env_steps_per_s:,.0f} env steps/s",
-            f"rests on    {self.config}, {seeds}; {'95% prediction intervals' if known else 'no interval from a single seed'}",
+            f"rests on    {self.config}, {plural(self.num_seeds, 'seed')}; {ends}",
         ]
         return found + [f"extrapolated: {reason}" for reason in self.extrapolated]
 
@@ -157,7 +152,7 @@ def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Map
     if law is None:
         speed = by_parts
         if target.num_env_runners != base:
-            reasons.append(f"too few counts for a fit: from the parts of the time at {base} env runner{'s' if base > 1 else ''} alone")
+            reasons.append(f"too few counts for a fit: from the parts of the time at {plural(base, 'env runner')} alone")
     elif beyond_cores or target.num_env_runners > most:
         estimate = (by_parts if beyond_cores else law).estimate
         speed = Interval(estimate, min(law.low, by_parts.low), max(law.high, by_parts.high))
@@ -173,7 +168,7 @@ def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Map
         limit_share=share,
         most_env_steps_per_s=max(ceiling, speed.estimate),
         extrapolated=tuple(reasons),
-        config=f"{nearest} env{'s' if nearest > 1 else ''} per env runner, {counts} env runners",
+        config=f"{plural(nearest, 'env')} per env runner, {counts} env runners",
         num_seeds=int(alike["seed"].nunique()),
     )
 
@@ -191,9 +186,8 @@ def _parts(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     at = runs[runs["num_env_runners"] == runs["num_env_runners"].max()].set_index("run_id")
     metrics = {f"time/{part}_share": part for part in TIME_PARTS if part != "evaluation"}
     points = curves[curves["run_id"].isin(at.index) & curves["metric"].isin(metrics)]
-    points = points[
-        points["env_steps"] > points.groupby("run_id", observed=True)["env_steps"].transform("min")
-    ]  # the first holds the warm-up
+    is_first = points["env_steps"] == points.groupby("run_id", observed=True)["env_steps"].transform("min")
+    points = points[~is_first]  # it holds the warm-up
     shares = points.astype({"run_id": str, "metric": str}).pivot_table(index="run_id", columns="metric", values="value", aggfunc="mean")
     if shares.empty:
         raise AnalysisError("the study does not say where its time went: measure anew with study=runner_scaling")
@@ -209,12 +203,11 @@ def _by_parts(parts: pd.DataFrame, base: int, count: int) -> tuple[Interval, str
     seconds = parts.drop(columns="num_env_runners")
     scaled = seconds.assign(**{part: seconds[part] * base / count for part in _RUNNERS if part in seconds})
     logs = -np.log(scaled.sum(axis=1).to_numpy())
-    estimate, n = float(logs.mean()), len(logs)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * logs.std(ddof=1) * math.sqrt(1 + 1 / n)) if n > 1 else math.nan
+    log_speed = prediction_interval(logs) if len(logs) > 1 else Interval(float(logs.mean()), math.nan, math.nan)
     means = scaled.mean()
     limit = str(means.drop("unexplained").idxmax())
     serial = float(seconds.drop(columns=[p for p in _RUNNERS if p in seconds]).sum(axis=1).mean())
-    speed = Interval(math.exp(estimate), math.exp(estimate - half), math.exp(estimate + half))
+    speed = Interval(*map(math.exp, astuple(log_speed)))
     return speed, _WORDS[limit], float(means[limit] / means.sum()), 1 / serial if serial else math.inf
 
 

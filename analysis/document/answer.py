@@ -12,6 +12,7 @@ from analysis.document.repeats import sameness
 from analysis.questions.convergence import MEASURES, concluding, is_measured, replicates, summarise
 from analysis.questions.decision import Decision, decide
 from analysis.questions.labels import code, named, trials_named, with_interval
+from analysis.stats.curves import plural
 from analysis.stats.shares import share_interval
 
 FEW_SEEDS = 5
@@ -132,7 +133,7 @@ def _because(decision: Decision, summary: pd.DataFrame) -> str:
 
 
 def _seeds(row: pd.Series) -> str:
-    return f"{int(row['num_seeds'])} seed{'s' if row['num_seeds'] != 1 else ''}"
+    return plural(int(row["num_seeds"]), "seed")
 
 
 def _sampled(row: pd.Series) -> str:
@@ -244,7 +245,7 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
         disturbed = finished[finished["disturbed_share"] > 0]
         if len(disturbed):
             found.append(
-                f"In {_trials(len(disturbed))} others used the machine while throughput was measured, again and again: "
+                f"In {plural(len(disturbed), 'trial')} others used the machine while throughput was measured, again and again: "
                 f"{trials_named(disturbed)}. Their speeds are too low. Measure them again on a quiet machine."
             )
     unclean = 0 if is_measured(runs) else finished.loc[~np.isfinite(finished["score"].astype(float)), "config"].nunique()
@@ -269,7 +270,7 @@ def without_episodes(runs: pd.DataFrame, curves: pd.DataFrame) -> list[str]:
     if trials.empty:
         return []
     return [
-        f"In {_trials(len(trials))} no episode ended in training, so there is no `train/return_mean`: {trials_named(trials)}. "
+        f"In {plural(len(trials), 'trial')} no episode ended in training, so there is no `train/return_mean`: {trials_named(trials)}. "
         "Episodes may be longer than the budget leaves them, and are given up at checkpoints; an evaluation cuts them at the budget."
     ]
 
@@ -277,11 +278,11 @@ def without_episodes(runs: pd.DataFrame, curves: pd.DataFrame) -> list[str]:
 def _disturbed(runs: pd.DataFrame) -> list[str]:
     """Which trials did not run in one go, and which would not come out the same again."""
     again = runs[runs["restarts"] > 0]
-    were = f"{_trials(len(again))} {'was' if len(again) == 1 else 'were'}"
+    were = f"{plural(len(again), 'trial')} {'was' if len(again) == 1 else 'were'}"
     found = [f"{were} taken up again after a fault or an interruption: {trials_named(again)}."] if len(again) else []
     is_reproducible = runs["reproducible"].fillna(True).astype(bool)
     for algorithm, trials in runs[~is_reproducible].groupby("algorithm", sort=False):
-        which = f"{_trials(len(trials))} of {algorithm} ({trials_named(trials)}) {'does' if len(trials) == 1 else 'do'}"
+        which = f"{plural(len(trials), 'trial')} of {algorithm} ({trials_named(trials)}) {'does' if len(trials) == 1 else 'do'}"
         if not is_reproducible[runs["algorithm"] == algorithm].any():
             which = f"The trials of {algorithm} do"
         found.append(
@@ -289,10 +290,6 @@ def _disturbed(runs: pd.DataFrame) -> list[str]:
             "something raised once and not again."
         )
     return found
-
-
-def _trials(number: int) -> str:
-    return f"{number} trial{'' if number == 1 else 's'}"
 
 
 def _edges(runs: pd.DataFrame, decision: Decision, axes: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ import pandas as pd
 
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, named, shown, trials_named
 from analysis.questions.reproducibility import bit_exactness, repeat_differences
+from analysis.stats.curves import plural
 
 GROUP = 5
 """Seeds on either side, where some are held against as many others."""
@@ -27,9 +28,9 @@ def sameness(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[str
         found.append(f"{_bits(exact, 1 + int(runs['repeat'].max()))}{_parted(exact)}")
     if number := int(exact["num_unpromised"].sum()):
         within = runs[runs["config"].isin(exact.loc[exact["num_unpromised"] > 0, "config"])]
-        found.append(" ".join([f"{_repeats(number)} need not be the same to the bit: {_UNPROMISED}.", *_off_by(within)]))
+        found.append(" ".join([f"{plural(number, 'repeat')} need not be the same to the bit: {_UNPROMISED}.", *_off_by(within)]))
     if number := int(exact["num_left_out"].sum()):
-        found.append(f"{_repeats(number)} could not be compared: not finished, or without another finished run of the seed.")
+        found.append(f"{plural(number, 'repeat')} could not be compared: not finished, or without another finished run of the seed.")
     return found
 
 
@@ -39,10 +40,6 @@ def _bits(exact: pd.DataFrame, num_repeats: int) -> str:
     rest = f"{compared['num_values'].sum():,} logged values" + (" and the final weights" if compared["has_weights"].all() else "")
     same = f"{compared['num_identical'].sum()} of {compared['num_pairs'].sum()} repeats are the same to the bit"
     return f"{same} as the first run of their seed ({configurations}{compared['num_seeds'].max()} seeds x {num_repeats} repeats; {rest})."
-
-
-def _repeats(number: int) -> str:
-    return f"{number} repeat{'s' if number > 1 else ''}"
 
 
 def _parted(exact: pd.DataFrame) -> str:

@@ -13,6 +13,7 @@ from analysis.questions import search as questions
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, shown
 from analysis.questions.lineage import is_population, schedule
 from analysis.questions.lineage import lineage as lineage_of
+from analysis.stats.curves import plural
 
 
 def search(study: Study, runs: pd.DataFrame) -> Section:
@@ -70,27 +71,27 @@ def search_sentences(runs: pd.DataFrame, curves: pd.DataFrame, base: str = "", o
     told = [f"{_tried(runs, searched)}: {searched['env_steps']:,} env steps.{f' It aimed at {aim}.' if aim else ''}{_ends(searched)}"]
     known = table[table["num_seeds"] > 0]
     if known.empty:
-        begun = f" None of the {_number(confirming['num_trials'], 'trial')} that confirm has a score." if len(table) else ""
+        begun = f" None of the {plural(confirming['num_trials'], 'trial')} that confirm has a score." if len(table) else ""
         return [*told, f"Nothing is confirmed yet.{begun} The scores of a search flatter what it picks: they are no conclusion."]
     told.append(
-        f"{_number(len(known), 'configuration')} {'was' if len(known) == 1 else 'were'} run again at full budget, on "
-        f"{how_many(known['num_seeds'], 'held-out seed')}: {_number(confirming['num_trials'], 'trial')}, {confirming['env_steps']:,} env "
+        f"{plural(len(known), 'configuration')} {'was' if len(known) == 1 else 'were'} run again at full budget, on "
+        f"{how_many(known['num_seeds'], 'held-out seed')}: {plural(confirming['num_trials'], 'trial')}, {confirming['env_steps']:,} env "
         f"steps.{_ends(confirming)} Conclusions rest on these alone."
     )
     told.append(_curse(runs, known, aim))
     told += [
         f"The base configuration, {code(row['config'])}, has a mean score of {shown(interval_of(row, 'confirmed'), FORMS['score'])} over "
-        f"{_number(row['num_seeds'], 'held-out seed')}."
+        f"{plural(row['num_seeds'], 'held-out seed')}."
         for row in known[known["is_base"]].to_dict("records")
     ]
     return told
 
 
 def _tried(runs: pd.DataFrame, searched: pd.Series) -> str:
-    configurations, trials = _number(searched["num_configurations"], "configuration"), _number(searched["num_trials"], "trial")
+    configurations, trials = plural(searched["num_configurations"], "configuration"), plural(searched["num_trials"], "trial")
     if is_population(runs):
         return (
-            f"A population of {_number(searched['num_seeds'], 'member')} tried {configurations} in {trials}, a generation of a member each"
+            f"A population of {plural(searched['num_seeds'], 'member')} tried {configurations} in {trials}, a generation of a member each"
         )
     seeds = runs[runs["exploratory"].astype(bool)].groupby("config", observed=True)["seed"].nunique()
     return f"The search tried {configurations} in {trials}, {how_many(seeds, 'seed')} each"
@@ -115,7 +116,7 @@ def _curse(runs: pd.DataFrame, known: pd.DataFrame, aim: str) -> str:
         verdict = ", which may be chance" if np.isfinite(off.low) else ", without an interval"
     form, counts, several = FORMS["score"], picked["num_search_seeds"], len(picked) > 1
     each = " each" if several else ""
-    after = f"{searched + off.estimate:{form}} on {_number(num_seeds, 'held-out seed')}"
+    after = f"{searched + off.estimate:{form}} on {plural(num_seeds, 'held-out seed')}"
     if is_population(runs):
         which = f"the {len(picked)} configurations that were picked" if several else "the configuration that was picked"
         told = (
@@ -147,10 +148,10 @@ def lineage_sentences(tree: pd.DataFrame) -> list[str]:
     if tree.empty:
         return []
     members, newest, copies = tree["member"].nunique(), int(tree["generation"].max()), int(tree["copied"].sum())
-    size = f"{_number(1 + newest, 'generation')} ({_number(len(tree), 'trial')}), to {int(tree['env_steps'].max()):,} env steps"
+    size = f"{plural(1 + newest, 'generation')} ({plural(len(tree), 'trial')}), to {int(tree['env_steps'].max()):,} env steps"
     told = [
-        f"{_number(members, 'member')}, each with a seed of its own, trained side by side for {size}. Between generations, "
-        f"{_number(copies, 'time')} in all, one of the worst took over the weights of one of the best, and its settings, varied."
+        f"{plural(members, 'member')}, each with a seed of its own, trained side by side for {size}. Between generations, "
+        f"{plural(copies, 'time')} in all, one of the worst took over the weights of one of the best, and its settings, varied."
     ]
     last = tree[tree["is_last"]]
     if last.empty:
@@ -177,7 +178,7 @@ def _founders(tree: pd.DataFrame, last: pd.DataFrame, name: str) -> str:
         if parents.isna().any():  # whose run was deleted
             return ""
         left = set(parents)
-    return f" The {_number(len(last), 'member')} of {name} descend from {len(left)} of `g=0`."
+    return f" The {plural(len(last), 'member')} of {name} descend from {len(left)} of `g=0`."
 
 
 def _path(stretches: pd.DataFrame) -> str:
@@ -215,8 +216,4 @@ def how_many(counts: pd.Series, what: str) -> str:
         what: Is counted, in the singular.
     """
     least, most = int(counts.min()), int(counts.max())
-    return _number(most, what) if least == most else f"{least} to {_number(most, what)}"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{int(count)} {what}{'' if count == 1 else 's'}"
+    return plural(most, what) if least == most else f"{least} to {plural(most, what)}"
