@@ -80,6 +80,9 @@ FINISHED, PRUNED, FAILED = "finished", "pruned", "failed"
 
 # Names in MLflow.
 
+AT_BASE = "base"
+"""What every rule of a setting is called (parameter `lr_rule`) at its base batch, where they all say the same."""
+
 INDEX_EXPERIMENT = "studies"
 """The experiment with a run per execution of a study."""
 

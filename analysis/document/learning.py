@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from analysis import AnalysisError
 from analysis.document import repeats as again
+from analysis.document import wording
 from analysis.document.parts import T_INTERVAL, WILSON, Drawn, Part, Section, figure_of
-from analysis.document.wording import within
 from analysis.plots import (
     batch_tradeoff,
     best_lr,
@@ -23,9 +23,9 @@ from analysis.plots import (
     seed_scatter,
     seeds_needed,
 )
-from analysis.questions import convergence, learning_rate_batch, reproducibility, runners
-from analysis.questions import lr_rules as rules
+from analysis.questions import convergence, learning_rate_batch, reproducibility
 from analysis.questions.labels import WORDS
+from analysis.questions.lr_rules import compare_rules
 
 MOST_IN_MATRIX = 20
 """Configurations of a matrix that can still be read."""
@@ -102,7 +102,7 @@ def lr_and_batch(part: Part) -> Section:
                 ax = score_heatmap.plot(part.summary, value, x=pair[0], y=pair[1], packed=part.packed and "seconds" in value)
                 figures.append(part.drawn(f"heatmap-{value}", figure_of(ax), what, T_INTERVAL))
     if grid:
-        for label, runs in learning_rate_batch.slices(part.runs, part.axes, lr, batch):
+        for label, runs in learning_rate_batch.slices(part.runs, part.axes):
             where = f"With {label}: " if label else ""
             try:
                 found, p = learning_rate_batch.best_learning_rates(runs, part.rng), learning_rate_batch.exponent(runs)
@@ -139,7 +139,7 @@ def _slug(label: str) -> str:
 
 def lr_rules(part: Part) -> Section:
     """Which rule for the learning rate."""
-    sentences = tuple(f"{within(found.settings)}{found.sentence}" for found in rules.compare_rules(part.runs, part.axes))
+    sentences = tuple(f"{wording.within(found.settings)}{wording.rules_sentence(found)}" for found in compare_rules(part.runs, part.axes))
     return Section("lr-rules", "Which rule for the learning rate?", sentences)
 
 
@@ -180,5 +180,5 @@ def comparison(part: Part) -> Section:
 
 def same_learning(part: Part) -> Section:
     """Whether the number of runners changes what is learned."""
-    sentences = [f"{within(settings)}{found}" for settings, found in runners.same_learning(part.runs, part.axes)]
+    sentences = [f"{wording.within(settings)}{found}" for settings, found in wording.same_learning(part.runs, part.axes)]
     return Section("runners", "Do more runners learn the same?", tuple(sentences))

@@ -27,6 +27,7 @@ from analysis.load import Study
 from analysis.plots.text import rate, readable
 from analysis.questions import learning_rate_batch as scaling
 from analysis.questions import throughput
+from analysis.questions.convergence import turned
 from analysis.questions.labels import code, named, with_interval
 
 FOLDER = Path(__file__).resolve().parent.parent
@@ -148,25 +149,17 @@ def comparisons(pairs: pd.DataFrame, chosen: str | None) -> pd.DataFrame:
         pairs: From `convergence.pairwise`.
         chosen: The configuration.
     """
-    swapped = (pairs["config_b"] == chosen).to_numpy()
-    sign = np.where(swapped, -1, 1)
-    a_better, names = pairs["probability_of_improvement"], ("config_a", "config_b")
-    first, second = (pairs[name].astype(str) for name in names)
-    ends = ("difference_high", "difference_low")
-    found = pd.DataFrame(
+    found = turned(pairs, pairs["config_b"] == chosen)
+    found = found[found["config_a"] == chosen].sort_values("p", kind="stable")
+    return pd.DataFrame(
         {
-            "against": np.where(swapped, first, second),
-            "difference": sign * pairs["difference"] + 0.0,  # no -0
-            "difference_low": np.where(swapped, -pairs[ends[0]], pairs[ends[1]]),
-            "difference_high": np.where(swapped, -pairs[ends[1]], pairs[ends[0]]),
-            "p, corrected (Holm)": pairs["p_adjusted"].round(3),
-            "chance to do better (%)": (100 * np.where(swapped, 1 - a_better, a_better)).round(),
-            "common seeds": pairs["num_seeds"],
-            "p": pairs["p"],
+            "against": found["config_b"].astype(str),
+            "mean difference [95% interval]": _with_ends(found, "difference", "{:,.1f}".format),
+            "p, corrected (Holm)": found["p_adjusted"].round(3),
+            "chance to do better (%)": (100 * found["probability_of_improvement"]).round(),
+            "common seeds": found["num_seeds"],
         }
-    )[swapped | (first == chosen).to_numpy()].sort_values("p", kind="stable")
-    found.insert(1, "mean difference [95% interval]", _with_ends(found, "difference", "{:,.1f}".format))
-    return found.drop(columns=["difference", "difference_low", "difference_high", "p"]).set_index("against")
+    ).set_index("against")
 
 
 @dataclass(frozen=True)

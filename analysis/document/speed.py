@@ -7,7 +7,15 @@ import pandas as pd
 
 from analysis import AnalysisError
 from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
-from analysis.document.wording import bottleneck_sentences, health_sentences, limits_sentence, settings_named, within
+from analysis.document.wording import (
+    bottleneck_sentences,
+    fit_sentence,
+    health_sentences,
+    held_out_sentence,
+    limits_sentence,
+    settings_named,
+    within,
+)
 from analysis.plots import pareto, scaling_curve, scaling_efficiency, score_heatmap, staleness, throughput_bars, time_breakdown
 from analysis.questions import scaling_laws, throughput
 from analysis.questions.health import STALE
@@ -53,14 +61,14 @@ def scaling(part: Part) -> Section:
             continue
         configs = dict(zip(points["num"], points["config"].astype(str), strict=True))
         limits = limits_sentence(part.diagnosed, configs, scaling_laws.units_of(axis or "")[1])
-        sentences.append(f"{where}{fit.sentence} {limits}".rstrip())
+        sentences.append(f"{where}{fit_sentence(fit)} {limits}".rstrip())
         named = {"series": label}
         counts.append(fit.counts.assign(**named))
         curves.append(fit.predict(np.geomspace(1, _BEYOND * points["num"].max(), 60)).assign(**named))
         marks.append(_marks(fit).assign(**named))
         if points["num"].nunique() > scaling_laws.FEWEST_COUNTS:
             left_out = scaling_laws.hold_out(points, part.rng, axis or "")
-            sentences.append(f"{where}{left_out.sentence}")
+            sentences.append(f"{where}{held_out_sentence(left_out)}")
             row = {
                 "num": left_out.num,
                 "env_steps_per_s": left_out.env_steps_per_s,

@@ -1,15 +1,23 @@
 """What the questions found, in Markdown sentences."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from analysis.plots.text import setting
 from analysis.questions.bottleneck import UNKNOWN
+from analysis.questions.convergence import pairwise, summarise
 from analysis.questions.diagnosis import by_configuration
 from analysis.questions.health import HealthSignal
-from analysis.questions.labels import code, named, trials_named
+from analysis.questions.labels import FORMS, WORDS, code, interval_of, listed, named, shown, trials_named, with_interval
+from analysis.questions.lr_rules import RulesFound
+from analysis.questions.runners import ENVS, RUNNERS, differ_in_runners, total_envs
+from analysis.questions.scaling_laws import HeldOut, ScalingFit, units_of
+from analysis.stats.curves import plural
+from analysis.stats.interval import CONFIDENCE, Interval
+from analysis.stats.law_posterior import LAWS
 
 
 def settings_named(settings: Mapping[str, object]) -> str:
@@ -39,7 +47,7 @@ def limits_sentence(table: pd.DataFrame, counts: Mapping[int, str], units: str) 
         found[-1][1].append(count)
     if all(name == UNKNOWN for name, _ in found):
         return ""
-    told = ", ".join(f"{name} with {' and '.join(', '.join(map(str, those)).rsplit(', ', 1))}" for name, those in found)
+    told = ", ".join(f"{name} with {listed([str(count) for count in those])}" for name, those in found)
     return f"The bottleneck as {units} are added: {told}."
 
 
@@ -86,3 +94,134 @@ def health_sentences(table: pd.DataFrame) -> list[str]:
 
 def _signal(signals: Sequence[HealthSignal], key: str, harmless: bool) -> HealthSignal | None:
     return next((signal for signal in signals if signal.key == key and signal.harmless == harmless), None)
+
+
+def rules_sentence(found: RulesFound) -> str:
+    """Which rules for the learning rate the data reject by a measure, and by how much."""
+    form, pairs, words = FORMS[found.measure], found.pairs, WORDS[found.measure]
+    if pairs.empty or not np.isfinite(pairs["p_adjusted"]).any():
+        return f"By {words}, rules cannot be compared: it takes two of them at the same batch, with two seeds in common."
+    told = pairs[pairs["p_adjusted"] < 1 - CONFIDENCE].sort_values("difference").groupby("worse").tail(1).set_index("worse")
+    clauses = [
+        f"{rule} (at batch {told.loc[rule, 'batch']:,} it is {shown(interval_of(told.loc[rule], 'difference'), form)} below "
+        f"{told.loc[rule, 'better']})"
+        for rule in found.rejected
+    ]
+    verdict = f"the data reject {listed(clauses)}" if clauses else "the data reject no rule"
+    left = f", and not {listed(found.kept)}" if clauses and found.kept else ""
+    rests = f"{pairs['num_seeds'].min()} matched seeds; differences with 95% intervals; Holm over {len(pairs)} pairs, 5%"
+    text = f"By {words}, {verdict}{left} ({rests})."
+    if found.to_base.empty:
+        return text
+    far = found.to_base.sort_values("difference", key=abs).groupby("rule", sort=False).tail(1).sort_values("rule")
+    told_far = [f"{row['rule']} {shown(interval_of(row, 'difference'), '+' + form)} at {row['batch']:,}" for row in far.to_dict("records")]
+    return f"{text} Farthest from the base point: {'; '.join(told_far)}."
+
+
+def same_learning(runs: pd.DataFrame, axes: Sequence[str]) -> list[tuple[Mapping[str, object], str]]:
+    """What more runners changed; nothing where runners were not searched.
+
+    Configurations that differ in their runners alone are compared on their common seeds, by the area under the learning curve and by the
+    score. With as many environments in all, more runners should change the speed alone.
+
+    Args:
+        runs: Of one environment, trained to a budget.
+        axes: The searched columns of `runs`.
+
+    Returns:
+        The other searched columns with the values that all compared configurations have, and a paragraph.
+    """
+    return [(settings, _same_learning(trials)) for settings, trials in differ_in_runners(runs, axes)]
+
+
+def _same_learning(trials: pd.DataFrame) -> str:
+    totals, counts = total_envs(trials), ", ".join(map(str, sorted(trials[RUNNERS].astype(int).unique())))
+    sentences = []
+    for measure in ("auc", "score"):
+        pairs = pairwise(trials, measure).dropna(subset="difference")
+        if pairs.empty or not np.isfinite(pairs["p"]).any():
+            continue
+        widest = pairs.loc[pairs["difference"].abs().idxmax()]
+        different = int((pairs["p_adjusted"] < 1 - CONFIDENCE).sum())
+        told = (
+            f"{different} of {len(pairs)} pairs are significantly different (Holm, 5%)"
+            if different
+            else "no two are significantly different"
+        )
+        sentences.append(
+            f"By {WORDS[measure]}, {told}: the largest difference in {WORDS[measure]}, between {code(widest['config_a'])} and "
+            f"{code(widest['config_b'])}, is {shown(interval_of(widest, 'difference'), FORMS[measure])} over {widest['num_seeds']} seeds."
+        )
+    if not sentences:
+        return f"Whether {counts} env runners learn alike cannot be tested with a single seed each."
+    if trials["exclusive"].all():  # else speeds say little
+        speeds = summarise(trials).set_index("config")
+        slow, fast = (speeds.loc[at(speeds["env_steps_per_s"])] for at in (pd.Series.idxmin, pd.Series.idxmax))
+        sentences.append(
+            f"Throughput ranges from {with_interval(slow, 'env_steps_per_s')} env steps/s ({code(slow.name)}) to "
+            f"{with_interval(fast, 'env_steps_per_s')} ({code(fast.name)})."
+        )
+    if totals.nunique() == 1:
+        reading = f"{int(totals.iloc[0])} environments in all, whatever the runners"
+        sentences.append("Their fragments and their streams of random numbers differ all the same, so curves differ from seed to seed.")
+    else:
+        reading = f"{int(trials[ENVS].iloc[0])} environments a runner"
+    return " ".join([f"{counts} env runners, {reading}.", *sentences])
+
+
+def fit_sentence(fit: ScalingFit) -> str:
+    """How throughput grows with a count, and where more of it stops paying."""
+    (one, units), counts = units_of(fit.axis), fit.counts["num"]
+    tried = ", ".join(f"{count:g}" for count in counts)
+    text = (
+        f"One {one} gives {_with_ends(fit.lam, _speed)} env steps/s (95% intervals, {plural(fit.num_seeds, 'seed')} at {tried} {units}); "
+        f"the data {'need' if fit.law == 'usl' else 'do not reject'} {LAWS[fit.law]}, with contention {_with_ends(fit.sigma, _small)}"
+        f" and coherency {_with_ends(fit.kappa, _small)}."
+    )
+    if not np.isfinite(fit.knee.estimate):
+        least = f" (at least {_counted(fit.knee.low)})" if np.isfinite(fit.knee.low) else ""
+        text += f" One more {one} brings at least half of what the first brought as far as can be seen{least}."
+    else:
+        beyond = ", beyond what was measured" if fit.knee.estimate > counts.iloc[-1] else ""
+        text += f" Up to {_with_ends(fit.knee, _counted)} {units} one more brings at least half of what the first brought{beyond}."
+    if not np.isfinite(fit.peak.estimate):
+        least = f": it is at {_counted(fit.peak.low)} {units} or more" if np.isfinite(fit.peak.low) else ""
+        text += f" No peak is within sight{least}."
+    else:
+        height = _with_ends(fit.peak_env_steps_per_s, _speed)
+        text += f" Throughput peaks at {_with_ends(fit.peak, _counted)} {units} with {height} env steps/s."
+    if fit.reasons:
+        head = "Mind that" if fit.can_tell else f"How many {units} are enough can't be told from these data:"
+        text += f" {head} {'; '.join(fit.reasons)}."
+    return text
+
+
+def held_out_sentence(found: HeldOut) -> str:
+    """The prediction of the count that was left out, and what was measured there."""
+    predicted = Interval(found.env_steps_per_s, found.low, found.high)
+    verdict = f", {'inside' if found.inside else 'outside'} the 95% prediction interval" if np.isfinite(found.low) else ""
+    text = (
+        f"Fitted up to {found.largest_fitted} {units_of(found.axis)[1]}, the laws predict {_with_ends(predicted, _speed)} env steps/s at "
+        f"{found.num}; measured were {_speed(found.measured)} ({plural(found.num_seeds, 'seed')}): the prediction is "
+        f"{abs(found.error_percent):.1f}% too {'high' if found.error_percent > 0 else 'low'}{verdict}."
+    )
+    return f"{text} This tells little: {'; '.join(found.reasons)}." if found.reasons else text
+
+
+def _with_ends(found: Interval, form: Callable[[float], str]) -> str:
+    ends = f" [{form(found.low)}, {form(found.high)}]" if found.low == found.low else ""
+    return form(found.estimate) + ends
+
+
+def _counted(value: float) -> str:
+    return f"{value:,.0f}" if np.isfinite(value) else "beyond sight"
+
+
+def _speed(value: float) -> str:
+    if not np.isfinite(value):
+        return "no limit"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _small(value: float) -> str:
+    return f"{value:.2g}"

@@ -144,8 +144,8 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
             logarithmic = measure in SPEEDS
             bounds = UNBOUNDED if logarithmic else bounds_of(measure, part)
             found = moderated_intervals(np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy(), MEASURES[measure], bounds)
-            for end, values in (("", found.estimate), ("_low", found.low), ("_high", found.high)):
-                table.loc[matrix.index, f"{measure}{end}"] = np.exp(values) if logarithmic else values
+            for name, values in found.columns(measure).items():
+                table.loc[matrix.index, name] = np.exp(values) if logarithmic else values
     scores = grouped["score"]
     table["score_mean"], table["score_median"], table["score_min"] = scores.mean(), scores.median(), scores.min()
     gaps = {c: optimality_gap(g["score"].dropna(), g["target"].iloc[0]) for c, g in grouped if g["score"].notna().any()}
@@ -196,12 +196,11 @@ def curve_bands(curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/re
         found = moderated_intervals(stacked, "iqm", bounds)
         for i, (config, (grid, values)) in enumerate(of_config.items()):
             size = slice(0, len(grid))
-            columns = {"value": found.estimate[i, size], "value_low": found.low[i, size], "value_high": found.high[i, size]}
+            columns = {name: values[i, size] for name, values in found.columns("value").items()}
             rows.append(pd.DataFrame({"config": config, x: grid, **columns, "num_seeds": values.shape[0]}))
     if not rows:
         return pd.DataFrame(columns=["config", x, "value", "value_low", "value_high", "num_seeds"])
-    bands = pd.concat(rows, ignore_index=True)
-    bands["config"] = pd.Categorical(bands["config"], categories=runs["config"].cat.categories, ordered=True)
+    bands = pd.concat(rows, ignore_index=True).astype({"config": runs["config"].dtype})
     return bands.sort_values(["config", x], ignore_index=True)
 
 
@@ -229,35 +228,65 @@ def pairwise(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
         (Holm, over all pairs); `probability_of_improvement`, the chance that a run of a is better than a run of b, with its interval;
         `num_seeds` in common.
     """
-    rows: list[dict[str, Any]] = []
-    sign = -1 if measure in SMALLER_IS_BETTER else 1
+    sign, frames = (-1 if measure in SMALLER_IS_BETTER else 1), []
     for _, part in conclusive(runs).groupby("env", observed=True, sort=False):
         matrix = by_seed(part, measure).dropna(how="all")
-        values = matrix.to_numpy()
-        first, second, found = paired_differences(values)
-        p = p_values(found)
-        for k, (a, b) in enumerate(zip(first, second, strict=True)):
-            samples = [sign * row[np.isfinite(row)] for row in (values[a], values[b])]
-            better = probability_of_improvement(*samples)
-            rows.append(
-                {
-                    "config_a": matrix.index[a],
-                    "config_b": matrix.index[b],
-                    "difference": found.estimate[k],
-                    "difference_low": found.low[k],
-                    "difference_high": found.high[k],
-                    "p": p[k],
-                    **better.columns("probability_of_improvement"),
-                    "num_seeds": int(found.num_seeds[k]),
-                }
-            )
+        table, samples = (
+            differences(matrix),
+            {c: sign * row[np.isfinite(row)] for c, row in zip(matrix.index, matrix.to_numpy(), strict=True)},
+        )
+        better = [probability_of_improvement(samples[a], samples[b]) for a, b in zip(table["config_a"], table["config_b"], strict=True)]
+        frames.append(table.join(pd.DataFrame([b.columns("probability_of_improvement") for b in better], table.index)))
     columns = ["config_a", "config_b", "difference", "difference_low", "difference_high", "p", "p_adjusted"]
     columns += [f"probability_of_improvement{end}" for end in ("", "_low", "_high")] + ["num_seeds"]
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = (pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()).reindex(columns=columns)
     frame["p_adjusted"] = holm(frame["p"].to_numpy(dtype=float))
-    for name in ("config_a", "config_b"):
-        frame[name] = pd.Categorical(frame[name], categories=runs["config"].cat.categories, ordered=True)
-    return frame
+    return frame.astype(dict.fromkeys(("config_a", "config_b"), runs["config"].dtype))
+
+
+def differences(matrix: pd.DataFrame) -> pd.DataFrame:
+    """Every pair of configurations by their common seeds: `config_a`, `config_b`, `difference` with its interval, `p`, `num_seeds`.
+
+    Args:
+        matrix: As `by_seed` gives it, without rows that have no value.
+    """
+    first, second, found = paired_differences(matrix.to_numpy())
+    pairs = {"config_a": matrix.index[first], "config_b": matrix.index[second], **found.columns("difference")}
+    return pd.DataFrame({**pairs, "p": p_values(found), "num_seeds": found.num_seeds})
+
+
+def turned(pairs: pd.DataFrame, which: pd.Series) -> pd.DataFrame:
+    """Some pairs the other way round, b against a.
+
+    Args:
+        pairs: As `pairwise` or `differences` give them; other columns that end in _a or _b change places too.
+        which: Of its rows.
+    """
+    places = {name: name[:-1] + {"a": "b", "b": "a"}[name[-1]] for name in pairs if name.endswith(("_a", "_b"))}
+    other = pairs[which].rename(columns=places)
+    for name, zero in (("difference", 0.0), ("probability_of_improvement", 1.0)):
+        if name not in pairs:
+            continue
+        columns = [f"{name}{end}" for end in ("", "_low", "_high")]
+        other[columns] = zero - other[[columns[0], columns[2], columns[1]]].to_numpy()  # no -0
+    return pd.concat([pairs[~which], other])[list(pairs)].sort_index()
+
+
+def alike(runs: pd.DataFrame, axes: Sequence[str], but: Sequence[str] = ()) -> list[tuple[dict[str, object], pd.DataFrame]]:
+    """The parts of a study in which configurations differ in some settings alone.
+
+    Args:
+        runs: Trials.
+        axes: The searched columns of `runs`.
+        but: Those in which the configurations of a part may differ.
+
+    Returns:
+        What the configurations of a part have in common, searched column to value, and its rows; the whole where nothing else differs.
+    """
+    others = [a for a in axes if a not in but and a in runs and runs[a].nunique() > 1]
+    if not others:
+        return [({}, runs)]
+    return [(dict(zip(others, values, strict=True)), part) for values, part in runs.groupby(others, observed=True)]
 
 
 def score_profile(runs: pd.DataFrame, num_thresholds: int = 101) -> pd.DataFrame:
@@ -303,9 +332,7 @@ def _shares(runs: pd.DataFrame, measure: str, num: int, holds: Callable[[Array, 
             rows.append(pd.DataFrame({"config": config, x: grid, **share, "num_seeds": len(values)}))
     if not rows:
         return pd.DataFrame(columns=["config", x, "share", "share_low", "share_high", "num_seeds"])
-    profile = pd.concat(rows, ignore_index=True)
-    profile["config"] = pd.Categorical(profile["config"], categories=runs["config"].cat.categories, ordered=True)
-    return profile
+    return pd.concat(rows, ignore_index=True).astype({"config": runs["config"].dtype})
 
 
 def over_environments(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> pd.DataFrame:

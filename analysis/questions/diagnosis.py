@@ -67,9 +67,7 @@ def of_study(runs: pd.DataFrame, curves: pd.DataFrame, facts: Mapping[str, Mappi
             }
         )
     columns = ["run_id", "config", "seed", "repeat", "bottleneck", "share", "evidence", "advice", "health", "signals"]
-    table = pd.DataFrame(rows, columns=columns)
-    table["config"] = pd.Categorical(table["config"], categories=runs["config"].cat.categories, ordered=True)
-    return table
+    return pd.DataFrame(rows, columns=columns).astype({"config": runs["config"].dtype})
 
 
 def by_configuration(table: pd.DataFrame) -> pd.DataFrame:
@@ -95,9 +93,7 @@ def by_configuration(table: pd.DataFrame) -> pd.DataFrame:
         middle = agree.iloc[(len(agree) - 1) // 2]
         rows.append((config, name, len(agree), len(trials), agree["share"].median(), middle["evidence"], middle["advice"]))
     names = ["config", "bottleneck", "num_agree", "num_trials", "share", "evidence", "advice"]
-    found = pd.DataFrame(rows, columns=names)
-    found["config"] = pd.Categorical(found["config"], categories=table["config"].cat.categories, ordered=True)
-    return found
+    return pd.DataFrame(rows, columns=names).astype({"config": table["config"].dtype})
 
 
 def facts_of(row: Mapping[Any, Any], known: Mapping[str, Any]) -> Facts:

@@ -41,12 +41,15 @@ def code(config: str | None) -> str:
     return f"`{config}`"
 
 
+def listed(words: Sequence[str]) -> str:
+    """Words in a sentence: `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def named(configs: Sequence[str]) -> str:
     """Configurations in a sentence."""
-    shown = [code(c) for c in configs[:MOST_NAMED]]
-    if len(configs) > MOST_NAMED:
-        return f"{', '.join(shown)} and {len(configs) - MOST_NAMED} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    shown, more = [code(c) for c in configs[:MOST_NAMED]], len(configs) - MOST_NAMED
+    return f"{', '.join(shown)} and {more} more" if more > 0 else listed(shown)
 
 
 def trials_named(trials: pd.DataFrame) -> str:

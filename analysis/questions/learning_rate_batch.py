@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis import AnalysisError
 from analysis.questions.convergence import replicates
-from analysis.questions.labels import WORDS
+from analysis.questions.labels import WORDS, listed
 from analysis.stats import critical_batch
 from analysis.stats.gaussian_process import EXPONENTS, Cells, best_of, edge, exponent_posterior, fit_each, reference_lr
 from analysis.stats.interval import CONFIDENCE, Array, Interval
@@ -28,6 +28,7 @@ RULES: Mapping[str, float] = {"constant": 0.0, "square root": 0.5, "linear": 1.0
 al. 1706.02677)."""
 
 MEASURES = ("auc", "score", "env_steps_to_target")
+BATCH = "train_batch_size_total"
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,7 @@ class Tradeoff:
     sentence: str
 
 
-def best_learning_rates(
-    runs: pd.DataFrame, rng: np.random.Generator, measure: str = "auc", lr: str = "lr", batch: str = "train_batch_size_total"
-) -> pd.DataFrame:
+def best_learning_rates(runs: pd.DataFrame, rng: np.random.Generator, measure: str = "auc", lr: str = "lr") -> pd.DataFrame:
     """The best learning rate of each batch, between the grid's points too, with a 95% interval.
 
     Each batch has a curve of its own; how smooth curves are is learned from all batches. The estimate is the highest point of the
@@ -108,7 +107,6 @@ def best_learning_rates(
         rng: Draws the curves.
         measure: One of `MEASURES`. The score saturates, so the area under the curve is the default.
         lr: Column of the learning rate.
-        batch: Column of the batch.
 
     Returns:
         A row a batch, ascending: the batch, `best_lr`, `best_lr_low`, `best_lr_high` (NaN where there is no interval: no replicates, or
@@ -118,20 +116,20 @@ def best_learning_rates(
     Raises:
         AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
     """
-    data = _prepare(runs, measure, lr, batch)
+    data = _prepare(runs, measure, lr)
     cells = Cells.of(data)
     fits = fit_each(cells)
     rows = []
     for value, group in data.groupby("batch"):
         mine = cells.take(cells.batch == value)
-        row = {batch: value, **_grid_best(mine), "num_lrs": len(mine.lr)}
+        row = {BATCH: value, **_grid_best(mine), "num_lrs": len(mine.lr)}
         if value in fits:
             row.update(_no_finer_than_tried(best_of(fits[value], cells.replicated, rng), np.log10(mine.lr), row["grid_best_lr"]))
         rows.append({**row, "num_seeds": int(mine.count.max(initial=0)), "num_left_out": int(group["value"].isna().sum())})
-    return pd.DataFrame(rows).astype({batch: runs[batch].dtype})
+    return pd.DataFrame(rows).astype({BATCH: runs[BATCH].dtype})
 
 
-def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr", batch: str = "train_batch_size_total") -> Exponent:
+def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Exponent:
     """The exponent p of best learning rate ~ batch^p, with a 95% interval, from all runs at once.
 
     The batches share one curve that shifts by p log10(batch); each batch adds a level and a deviation of its own. The posterior of p,
@@ -142,7 +140,6 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr", batch: st
         runs: A study's runs, as `analysis.load` gives them.
         measure: One of `MEASURES`.
         lr: Column of the learning rate.
-        batch: Column of the batch.
 
     Returns:
         The exponent. Where the data can't tell, it says so in `sentence`.
@@ -150,7 +147,7 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr", batch: st
     Raises:
         AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
     """
-    cells = Cells.of(_prepare(runs, measure, lr, batch))
+    cells = Cells.of(_prepare(runs, measure, lr))
     fits = fit_each(cells)
     used = cells.take(np.isin(cells.batch, list(fits)))
     batches = np.unique(used.batch)
@@ -200,9 +197,7 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr", batch: st
     )
 
 
-def batch_tradeoff(
-    runs: pd.DataFrame, rng: np.random.Generator, replays: bool = False, lr: str = "lr", batch: str = "train_batch_size_total"
-) -> Tradeoff:
+def batch_tradeoff(runs: pd.DataFrame, rng: np.random.Generator, replays: bool = False, lr: str = "lr") -> Tradeoff:
     """Where a larger batch stops paying: the critical batch, from env steps and updates to target at each batch's best learning rate.
 
     McCandlish et al. (1812.06162): E env steps and S updates to a goal obey (S / smin - 1) (E / emin - 1) = 1 as the batch varies.
@@ -216,7 +211,6 @@ def batch_tradeoff(
         rng: Draws from the posterior.
         replays: Whether the algorithm replays its data: the batch then does not tie updates to env steps.
         lr: Column of the learning rate.
-        batch: Column of the batch, env steps.
 
     Returns:
         The trade-off. Where the data can't tell, it says so in `sentence`.
@@ -224,7 +218,7 @@ def batch_tradeoff(
     Raises:
         AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
     """
-    data = _prepare(runs, "env_steps_to_target", lr, batch, need_lrs=False)
+    data = _prepare(runs, "env_steps_to_target", lr, need_lrs=False)
     cells = data.assign(seed=data.groupby(["batch", "lr"]).cumcount()).pivot(index=["batch", "lr"], columns="seed", values="env_steps")
     longest = float(pd.to_numeric(runs["budget_env_steps"]).max())
     steps = moderated_intervals(cells.to_numpy(float), bounds=(0.0, longest))
@@ -232,44 +226,41 @@ def batch_tradeoff(
     for value, group in data.groupby("batch"):
         best = _grid_best(Cells.of(_holding(group, runs)))
         lrs = sorted(group["lr"].unique())
-        row = {batch: value, "lr": best["grid_best_lr"], "at_edge": edge(np.array(lrs), lrs.index(best["grid_best_lr"]))}
+        row = {BATCH: value, "lr": best["grid_best_lr"], "at_edge": edge(np.array(lrs), lrs.index(best["grid_best_lr"]))}
         mine = group[(group["lr"] == best["grid_best_lr"]) & group["value"].notna()]
         chosen.append(mine)
         at = cells.index.get_loc((value, best["grid_best_lr"])) if len(mine) else None
-        for name, divisor in (("env_steps_to_target", 1.0), ("updates_to_target", float(value))):
-            for part, values in (("", steps.estimate), ("_low", steps.low), ("_high", steps.high)):
-                row[name + part] = float(values[at]) / divisor if at is not None else np.nan
+        for cost, divisor in (("env_steps_to_target", 1.0), ("updates_to_target", float(value))):
+            for name, values in steps.columns(cost).items():
+                row[name] = float(values[at]) / divisor if at is not None else np.nan
         counts = {"num_seeds": len(mine), "num_reached": int(mine["reached"].sum()), "num_left_out": int(group["value"].isna().sum())}
         rows.append({**row, **counts})
-    table = pd.DataFrame(rows).astype({batch: runs[batch].dtype})
+    table = pd.DataFrame(rows).astype({BATCH: runs[BATCH].dtype})
 
     if replays:
         table[[name for name in table if str(name).startswith("updates")]] = np.nan
         algorithms = ", ".join(sorted(runs["algorithm"].unique()))
         return _no_tradeoff(table, [f"{algorithms} replays its data: the batch does not tie updates to env steps"])
-    reached = table.loc[table["num_reached"] > 0, batch]
+    reached = table.loc[table["num_reached"] > 0, BATCH]
     if len(reached) < 3:
         return _no_tradeoff(table, [f"only {len(reached)} of {len(table)} batches reach the target, and the curve needs three"])
     if table["num_seeds"].max() < 2:
         return _no_tradeoff(table, ["one seed shows no scatter to judge a fit by"])
-    return _fit_tradeoff(table, pd.concat(chosen), batch, rng)
+    return _fit_tradeoff(table, pd.concat(chosen), rng)
 
 
-def slices(
-    runs: pd.DataFrame, axes: Sequence[str], lr: str = "lr", batch: str = "train_batch_size_total"
-) -> list[tuple[str, pd.DataFrame]]:
+def slices(runs: pd.DataFrame, axes: Sequence[str], lr: str = "lr") -> list[tuple[str, pd.DataFrame]]:
     """Split a study that searches other settings as well into parts in which only the learning rate and the batch differ.
 
     Args:
         runs: A study's runs.
         axes: The searched columns of `runs`.
         lr: Column of the learning rate.
-        batch: Column of the batch.
 
     Returns:
         (label, runs) of each part, such as ("gamma=0.99", ...), in plan order; the whole with an empty label if nothing else is searched.
     """
-    others = [a for a in axes if a not in (lr, batch) and a in runs and (runs.groupby([lr, batch])[a].nunique(dropna=False) > 1).any()]
+    others = [a for a in axes if a not in (lr, BATCH) and a in runs and (runs.groupby([lr, BATCH])[a].nunique(dropna=False) > 1).any()]
     if not others:
         return [("", runs)]
     groups = runs.groupby(others, sort=False, dropna=False)
@@ -287,7 +278,7 @@ def _holding(group: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return group[ends] if ends.any() else group
 
 
-def _prepare(runs: pd.DataFrame, measure: str, lr: str, batch: str, need_lrs: bool = True) -> pd.DataFrame:
+def _prepare(runs: pd.DataFrame, measure: str, lr: str, need_lrs: bool = True) -> pd.DataFrame:
     """Columns lr, batch, value (NaN: left out), env_steps and reached; a row a run.
 
     Raises:
@@ -295,21 +286,21 @@ def _prepare(runs: pd.DataFrame, measure: str, lr: str, batch: str, need_lrs: bo
     """
     if measure not in MEASURES:
         raise AnalysisError(f"measure {measure!r} is unknown; choose one of {', '.join(MEASURES)}")
-    for name, what in ((lr, "learning rate"), (batch, "batch"), (measure, "measure")):
+    for name, what in ((lr, "learning rate"), (BATCH, "batch"), (measure, "measure")):
         if name not in runs:
             raise AnalysisError(f"the runs have no column {name!r} for the {what}; name the right one, or study one that has it")
     runs = replicates(runs)
     columns = {}
-    for name, what in ((lr, "learning rate"), (batch, "batch")):
+    for name, what in ((lr, "learning rate"), (BATCH, "batch")):
         columns[what] = pd.to_numeric(runs[name], errors="coerce").astype(float)
         positive = columns[what] > 0
         if not positive.all():
             raise AnalysisError(f"{name} is not a positive number in {int((~positive).sum())} of {len(runs)} runs; leave those out")
     if need_lrs and columns["learning rate"].nunique() < 2:
         raise AnalysisError(f"the study has one value of {lr} only; search several to compare them")
-    if (runs.groupby([lr, batch])["config"].nunique() > 1).any():
+    if (runs.groupby([lr, BATCH])["config"].nunique() > 1).any():
         raise AnalysisError(
-            f"several configurations have the same {lr} and {batch}; pass one part of learning_rate_batch.slices(runs, axes) at a time"
+            f"several configurations have the same {lr} and {BATCH}; pass one part of learning_rate_batch.slices(runs, axes) at a time"
         )
 
     finished = runs["status"].eq("finished") & ~runs["exploratory"].astype(bool)
@@ -381,18 +372,14 @@ def _exponent_sentence(
     out = [f"{name} ({RULES[name]:g})" for name, is_out in rejected.items() if is_out]
     kept = [f"{name} ({RULES[name]:g})" for name, is_out in rejected.items() if not is_out]
     if out:
-        text += f": {_listed(out)} {'is' if len(out) == 1 else 'are'} rejected, {_listed(kept) if kept else 'none'} "
+        text += f": {listed(out)} {'is' if len(out) == 1 else 'are'} rejected, {listed(kept) if kept else 'none'} "
         text += f"{'is' if len(kept) == 1 else 'are'} not" if kept else "of the three rules is left"
     else:
-        text += f": the data can't tell {_listed(kept)} apart"
+        text += f": the data can't tell {listed(kept)} apart"
     text += "."
     if reasons:
         text += f" {'Mind that' if can_tell else 'This rests on little:'} {'; '.join(reasons)}."
     return text
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _number(value: float) -> str:
@@ -402,16 +389,16 @@ def _number(value: float) -> str:
 # --- the critical batch ---
 
 
-def _fit_tradeoff(table: pd.DataFrame, chosen: pd.DataFrame, batch: str, rng: np.random.Generator) -> Tradeoff:
+def _fit_tradeoff(table: pd.DataFrame, chosen: pd.DataFrame, rng: np.random.Generator) -> Tradeoff:
     """Fit to the seeds at the best learning rates."""
     size = chosen["batch"].to_numpy(float)
     smallest, largest = float(size.min()), float(size.max())
     critical, emin, smin = critical_batch.fit(size, chosen["env_steps"].to_numpy(float), chosen["reached"].to_numpy(bool), rng)
     reasons = []
-    missed = table.loc[table["num_reached"] < table["num_seeds"], batch]
+    missed = table.loc[table["num_reached"] < table["num_seeds"], BATCH]
     if len(missed):
         reasons.append(f"some seeds of batch {', '.join(_number(b) for b in missed)} never reach the target and count as beyond the budget")
-    edges = table.loc[table["at_edge"] != "", batch]
+    edges = table.loc[table["at_edge"] != "", BATCH]
     if len(edges):
         reasons.append(f"the best learning rate of batch {', '.join(_number(b) for b in edges)} is at the edge of the grid")
     span = f"from {_number(smallest)} to {_number(largest)}"

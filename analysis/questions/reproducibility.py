@@ -44,8 +44,7 @@ def seed_spread(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
         frames.append(pd.DataFrame(columns))
     names = ["config", "num_seeds", "lowest", "mean", "highest", "sd", "sd_moderated"]
     table = pd.concat(frames).rename_axis("config").reset_index() if frames else pd.DataFrame(columns=names)
-    table["config"] = pd.Categorical(table["config"], categories=runs["config"].cat.categories, ordered=True)
-    return table.sort_values("config", ignore_index=True)
+    return table.astype({"config": runs["config"].dtype}).sort_values("config", ignore_index=True)
 
 
 def typical_difference_spread(runs: pd.DataFrame, measure: str = "score") -> float:
@@ -120,8 +119,8 @@ def compare_repeats(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> p
             rows.append({**row, **_parting(before, after, first["weights"], trial["weights"], trial["budget_env_steps"])})
     columns = ["config", "seed", "repeat", "against", "promised", "num_values", "has_weights", "identical"]
     frame = pd.DataFrame(rows, columns=[*columns, "env_steps", "metric", "value_before", "value", "num_parted"])
-    frame["config"] = pd.Categorical(frame["config"], categories=runs["config"].cat.categories, ordered=True)
-    return frame.astype({"promised": bool, "has_weights": bool, "identical": bool, "env_steps": "Int64", "num_parted": "Int64"})
+    types = {"config": runs["config"].dtype, **dict.fromkeys(("promised", "has_weights", "identical"), bool)}
+    return frame.astype({**types, "env_steps": "Int64", "num_parted": "Int64"})
 
 
 def _logged(runs: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[Any, ...], dict[str, dict[int, float]]]:
@@ -190,9 +189,7 @@ def bit_exactness(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> pd.
         }
         rows.append({**row, **(parted[_PARTING].iloc[0].to_dict() if len(parted) else dict.fromkeys(_PARTING, pd.NA))})
     columns = ["config", "num_seeds", "num_pairs", "num_identical", "num_values", "has_weights", "num_unpromised", "num_left_out"]
-    table = pd.DataFrame(rows, columns=[*columns, *_PARTING])
-    table["config"] = pd.Categorical(table["config"], categories=runs["config"].cat.categories, ordered=True)
-    return table
+    return pd.DataFrame(rows, columns=[*columns, *_PARTING]).astype({"config": runs["config"].dtype})
 
 
 _PARTING = ["seed", "repeat", "against", "env_steps", "metric", "value_before", "value", "num_parted"]
@@ -221,7 +218,7 @@ def repeat_differences(runs: pd.DataFrame, measure: str = "score") -> pd.DataFra
             continue
         found = moderated_intervals(later.to_numpy(), "mean")
         of_config = wide.groupby("config", observed=True)
-        columns = {"num_seeds": found.num_seeds, "difference": found.estimate, "difference_low": found.low, "difference_high": found.high}
+        columns = {"num_seeds": found.num_seeds, **found.columns("difference")}
         columns["sd_repeats"] = np.sqrt(wide.var(axis=1).groupby("config", observed=True).mean()).reindex(later.index)
         columns["sd_seeds"] = of_config[0].std().reindex(later.index)
         frames.append(pd.DataFrame(columns, index=later.index).rename_axis("config").reset_index())
@@ -273,9 +270,7 @@ def false_differences(runs: pd.DataFrame, rng: np.random.Generator, group: int =
             for config, g, d in zip(matrix.index, gap, different, strict=True)
         ]
     columns = ["config", "group", "num_seeds", "num_splits", "num_ways", "share", "gap_median", "gap_95"]
-    table = pd.DataFrame(rows, columns=columns)
-    table["config"] = pd.Categorical(table["config"], categories=runs["config"].cat.categories, ordered=True)
-    return table
+    return pd.DataFrame(rows, columns=columns).astype({"config": runs["config"].dtype})
 
 
 def group_gaps(runs: pd.DataFrame, rng: np.random.Generator, measure: str = "score") -> pd.DataFrame:

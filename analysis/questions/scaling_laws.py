@@ -21,22 +21,22 @@ import pandas as pd
 from scipy import stats
 
 from analysis import AnalysisError
-from analysis.questions.scaling_sentences import (
-    FEWEST_COUNTS,
-    LARGE_MISFIT,
-    WIDEST_FACTOR,
-    counted,
-    fit_sentence,
-    held_out_sentence,
-    listed,
-    reasons_to_doubt,
-    units_of,
-)
-from analysis.stats.interval import CONFIDENCE, Interval
+from analysis.stats.interval import CONFIDENCE, Array, Interval
 from analysis.stats.law_means import LEAST_NOISE, Means, means_of
 from analysis.stats.law_posterior import Draws, fit_both, interval_of, knee, of_these_blocks, peak
 
-__all__ = ["FEWEST_COUNTS", "HeldOut", "ScalingFit", "fit", "hold_out", "units_of"]
+FEWEST_COUNTS = 3
+"""The Universal Scalability Law has three parameters."""
+WIDEST_FACTOR = 4.0
+"""A prediction whose interval spans more than this tells nobody how many runners to use."""
+LARGE_MISFIT = 0.1
+"""Of log throughput per doubling of the count: the curve has a kink that neither law has."""
+
+_UNITS: Mapping[str, tuple[str, str]] = {
+    "num_env_runners": ("env runner", "env runners"),
+    "num_envs_per_env_runner": ("env per runner", "envs per runner"),
+    "num_learners": ("learner", "learners"),
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,6 @@ class ScalingFit:
         can_tell: The knee is known to within a factor of `WIDEST_FACTOR` and may lie within the counts, a prediction at twice the largest
             count spans no more than that either, and the curve has no kink to speak of.
         reasons: What weakens the answer, each a clause.
-        sentence: The answer for a report, Markdown.
     """
 
     law: str
@@ -80,7 +79,6 @@ class ScalingFit:
     axis: str
     can_tell: bool
     reasons: tuple[str, ...]
-    sentence: str
     _draws: Draws = field(repr=False, compare=False)
     _replicated: bool = field(repr=False, compare=False)
 
@@ -140,10 +138,10 @@ class HeldOut:
         inside: What was measured lies in the interval; False without one.
         num_seeds: Measurements at the count.
         largest_fitted: The largest count that the fit saw.
+        axis: What was counted.
         can_tell: There is an interval, it spans no more than a factor of `WIDEST_FACTOR`, and the fit saw the knee or signs of it: a curve
             that only rises tells nothing of what may end it.
         reasons: What weakens the answer, each a clause.
-        sentence: The answer for a report, Markdown.
     """
 
     num: int
@@ -155,9 +153,9 @@ class HeldOut:
     inside: bool
     num_seeds: int
     largest_fitted: int
+    axis: str
     can_tell: bool
     reasons: tuple[str, ...]
-    sentence: str
 
 
 def fit(points: pd.DataFrame, rng: np.random.Generator, axis: str = "num_env_runners") -> ScalingFit:
@@ -169,17 +167,12 @@ def fit(points: pd.DataFrame, rng: np.random.Generator, axis: str = "num_env_run
         axis: What was counted, as the study's space calls it.
 
     Returns:
-        The fit. Where the data can't tell, it says so in `sentence`.
+        The fit, and whether the data can tell.
 
     Raises:
         AnalysisError: There are fewer than three counts, a throughput is not a positive number, or a count is below 1.
     """
-    points = _checked(points, axis)
-    counts = np.unique(points["num"].to_numpy(float))
-    if len(counts) < FEWEST_COUNTS:
-        raise AnalysisError(
-            f"a fit needs {FEWEST_COUNTS} counts or more; the study has {listed(counts)}: add counts to {axis} in study.space"
-        )
+    points, counts = _checked(points, axis, FEWEST_COUNTS, "a fit")
     means = means_of(points)
     draws, of_law, usl_probability = fit_both(means, rng)
     at_peak, height = peak(draws)
@@ -195,7 +188,7 @@ def fit(points: pd.DataFrame, rng: np.random.Generator, axis: str = "num_env_run
     found = {name: interval_of(values, means.replicated) for name, values in drawn.items()}
     usl = found["kappa"].low > 0 if means.replicated else usl_probability > 0.5
     doubled = interval_of(np.exp(draws.curve(2 * counts[-1]) + draws.of_new_measurement()), means.replicated)
-    reasons = reasons_to_doubt(means, found, doubled.high / doubled.low, axis)
+    reasons = _reasons_to_doubt(means, found, doubled.high / doubled.low, axis)
     within = found["knee"].low < counts[-1] and found["knee"].high <= WIDEST_FACTOR * found["knee"].low
     told = within and doubled.high <= WIDEST_FACTOR * doubled.low and found["misfit"].estimate <= LARGE_MISFIT
     can_tell = bool(means.replicated and told)
@@ -210,7 +203,6 @@ def fit(points: pd.DataFrame, rng: np.random.Generator, axis: str = "num_env_run
         axis=axis,
         can_tell=can_tell,
         reasons=tuple(reasons),
-        sentence=fit_sentence(found, usl, counts, int(table["num_seeds"].max()), can_tell, reasons, axis),
         _draws=draws,
         _replicated=means.replicated,
     )
@@ -230,13 +222,7 @@ def hold_out(points: pd.DataFrame, rng: np.random.Generator, axis: str = "num_en
     Raises:
         AnalysisError: There are fewer than four counts, a throughput is not a positive number, or a count is below 1.
     """
-    points = _checked(points, axis)
-    counts = np.unique(points["num"].to_numpy(float))
-    if len(counts) <= FEWEST_COUNTS:
-        raise AnalysisError(
-            f"holding out the largest count needs {FEWEST_COUNTS + 1} counts or more; the study has {listed(counts)}: add counts to "
-            f"{axis} in study.space"
-        )
+    points, counts = _checked(points, axis, FEWEST_COUNTS + 1, "holding out the largest count")
     largest = points["num"] == counts[-1]
     left = points[largest]
     means = means_of(points[~largest])
@@ -251,10 +237,9 @@ def hold_out(points: pd.DataFrame, rng: np.random.Generator, axis: str = "num_en
     elif high > WIDEST_FACTOR * low:
         reasons.append(f"the interval spans a factor of {high / low:.1f}")
     if means.replicated and interval_of(knee(draws)).low >= means.num[-1]:
-        reasons.append(f"up to {counted(means.num[-1])} {units_of(axis)[1]} nothing was seen that could end the growth")
-    num, largest_fitted = int(counts[-1]), int(counts[-2])
+        reasons.append(f"up to {means.num[-1]:,.0f} {units_of(axis)[1]} nothing was seen that could end the growth")
     return HeldOut(
-        num=num,
+        num=int(counts[-1]),
         env_steps_per_s=predicted.estimate,
         low=low,
         high=high,
@@ -262,18 +247,45 @@ def hold_out(points: pd.DataFrame, rng: np.random.Generator, axis: str = "num_en
         error_percent=100 * (predicted.estimate / mean - 1),
         inside=bool(low <= mean <= high),
         num_seeds=len(left),
-        largest_fitted=largest_fitted,
+        largest_fitted=int(counts[-2]),
+        axis=axis,
         can_tell=not reasons,
         reasons=tuple(reasons),
-        sentence=held_out_sentence(num, predicted, mean, largest_fitted, len(left), reasons, axis),
     )
 
 
-def _checked(points: pd.DataFrame, axis: str) -> pd.DataFrame:
-    """The measurements, as numbers.
+def units_of(axis: str) -> tuple[str, str]:
+    """What one of a count is called, and several."""
+    return _UNITS.get(axis, (axis, axis))
+
+
+def _reasons_to_doubt(means: Means, found: Mapping[str, Interval], doubled: float, axis: str) -> list[str]:
+    """What weakens a fit, each a clause; `doubled` is the factor that the prediction at twice the largest count spans."""
+    one, units = units_of(axis)
+    reasons = []
+    if not means.replicated:
+        reasons.append("one seed gives no interval")
+    elif not means.separable:
+        reasons.append("no two passes share enough counts to tell their speed from the counts'")
+    if len(means.num) == FEWEST_COUNTS:
+        reasons.append(f"{FEWEST_COUNTS} counts fit the law whatever they are")
+    if means.num[0] > 1:
+        reasons.append(f"1 was not measured: what one {one} gives is extrapolated from {means.num[0]:,.0f}")
+    if found["misfit"].estimate > LARGE_MISFIT:
+        reasons.append(f"the curve has a kink that neither law has: it leaves them by {100 * found['misfit'].estimate:.0f}% per doubling")
+    if means.replicated and found["knee"].low >= means.num[-1]:
+        known = f"throughput still rises at {means.num[-1]:,.0f} {units}"
+        reasons.append(f"{known}: the peak is known from below only, so add larger counts")
+    if doubled > WIDEST_FACTOR:
+        reasons.append(f"at twice the largest count the prediction spans a factor of {doubled:.1f}")
+    return reasons
+
+
+def _checked(points: pd.DataFrame, axis: str, fewest: int, what: str) -> tuple[pd.DataFrame, Array]:
+    """The measurements, as numbers, and the counts, ascending.
 
     Raises:
-        AnalysisError: As `fit` says, but for the number of counts.
+        AnalysisError: As `fit` says; there are fewer counts than `what` takes.
     """
     for name in ("num", "env_steps_per_s", "block"):
         if name not in points:
@@ -289,7 +301,11 @@ def _checked(points: pd.DataFrame, axis: str) -> pd.DataFrame:
     if below.any():
         hint = " (0 runners sample in the learner's process, which is no point of this curve)" if axis == "num_env_runners" else ""
         raise AnalysisError(f"{axis} is below 1 in {int(below.sum())} of {len(points)} measurements{hint}; leave those out")
-    return pd.DataFrame({"num": num, "env_steps_per_s": speed, "block": points["block"].astype(object)}).reset_index(drop=True)
+    counts = np.unique(num.to_numpy())
+    if len(counts) < fewest:
+        there = ", ".join(f"{count:g}" for count in counts) or "none"
+        raise AnalysisError(f"{what} needs {fewest} counts or more; the study has {there}: add counts to {axis} in study.space")
+    return pd.DataFrame({"num": num, "env_steps_per_s": speed, "block": points["block"].astype(object)}).reset_index(drop=True), counts
 
 
 def _count_table(means: Means, draws: Draws) -> pd.DataFrame:

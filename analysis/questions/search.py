@@ -41,13 +41,11 @@ def winners_curse(runs: pd.DataFrame, base: str = "") -> pd.DataFrame:
     estimates = moderated_intervals(matrix.to_numpy(), "mean", bounds_of("score", runs))
     table = pd.DataFrame(
         {
-            "config": pd.Categorical(configs, categories=runs["config"].cat.categories, ordered=True),
+            "config": pd.Categorical(configs, dtype=runs["config"].dtype),
             "is_base": [config == base for config in configs],
             "searched": of_search.mean().reindex(configs).to_numpy(dtype=float),
             "num_search_seeds": of_search.size().reindex(configs).fillna(0).to_numpy(dtype=int),
-            "confirmed": estimates.estimate,
-            "confirmed_low": estimates.low,
-            "confirmed_high": estimates.high,
+            **estimates.columns("confirmed"),
             "num_seeds": estimates.num_seeds,
         }
     )

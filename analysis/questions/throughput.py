@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.questions.convergence import by_seed, conclusive, summarise
+from analysis.questions.convergence import alike, by_seed, conclusive, summarise
 from analysis.stats.moderated import moderated_intervals
 from experiments.metrics import TIME_PARTS
 
@@ -92,12 +92,10 @@ def scaling_points(runs: pd.DataFrame, axis: str, others: Sequence[str]) -> list
     """
     finished = conclusive(runs)
     counted = finished[(finished[axis] >= 1) & finished["env_steps_per_s"].notna()]
-    varied = [a for a in others if a in counted and counted[a].nunique() > 1]
-    alike = counted.groupby(varied, observed=True, sort=True) if varied else [((), counted)]
     columns = {"config": "config", axis: "num", "env_steps_per_s": "env_steps_per_s", "seed": "block"}
     return [
-        (dict(zip(varied, values, strict=True)), part[list(columns)].rename(columns=columns).astype({"num": int}).reset_index(drop=True))
-        for values, part in alike
+        (settings, part[list(columns)].rename(columns=columns).astype({"num": int}).reset_index(drop=True))
+        for settings, part in alike(counted, others)
     ]
 
 
@@ -115,12 +113,8 @@ def staleness(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     finished = conclusive(runs)
     points = curves[(curves["metric"] == "learner/staleness_updates") & curves["run_id"].isin(finished["run_id"])]
     points = points[points.groupby("run_id", observed=True).cumcount() > 0]
-    columns = [
-        "config",
-        "algorithm",
-        "num_seeds",
-        *(f"{m}{e}" for m in ("staleness_updates", "env_steps_per_s") for e in ("", "_low", "_high")),
-    ]
+    updates, speeds = ([f"{measure}{end}" for end in ("", "_low", "_high")] for measure in ("staleness_updates", "env_steps_per_s"))
+    columns = ["config", "algorithm", "num_seeds", *updates, *speeds]
     if points.empty:
         return pd.DataFrame(columns=columns)
     of_run = points.groupby("run_id", observed=True)["value"].mean()
@@ -128,14 +122,10 @@ def staleness(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     stale["staleness_updates"] = stale["run_id"].map(of_run).astype(float)
     matrix = by_seed(stale, "staleness_updates")
     found = moderated_intervals(matrix.to_numpy(), "mean", (0.0, np.inf))
-    table = pd.DataFrame({"config": matrix.index, "num_seeds": found.num_seeds})
-    for end, values in (("", found.estimate), ("_low", found.low), ("_high", found.high)):
-        table[f"staleness_updates{end}"] = values
     known = stale.drop_duplicates("config").set_index("config")["algorithm"]
-    table["algorithm"] = [known[config] for config in table["config"]]
-    table["config"] = pd.Categorical(table["config"], categories=runs["config"].cat.categories, ordered=True)
-    speeds = summarise(runs)[["config", "env_steps_per_s", "env_steps_per_s_low", "env_steps_per_s_high"]]
-    return table.merge(speeds, on="config")[columns]
+    table = pd.DataFrame({"config": matrix.index, "num_seeds": found.num_seeds, **found.columns("staleness_updates")})
+    table["algorithm"] = [known[config] for config in matrix.index]
+    return table.astype({"config": runs["config"].dtype}).merge(summarise(runs)[["config", *speeds]], on="config")[columns]
 
 
 def pareto(summary: pd.DataFrame) -> pd.DataFrame:

@@ -41,6 +41,10 @@ class Estimates:
     df: Array
     num_seeds: npt.NDArray[np.int64]
 
+    def columns(self, name: str) -> dict[str, Array]:
+        """As a frame has them: `name`, `name_low`, `name_high`."""
+        return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 def moderate(variance: npt.ArrayLike, df: npt.ArrayLike, prior: npt.ArrayLike, prior_df: npt.ArrayLike) -> tuple[Array, Array]:
     """Average variances with what is known of them beforehand, weighted by degrees of freedom (Smyth 2004).

@@ -7,13 +7,11 @@ from pydantic import ConfigDict, Field, StrictFloat, StrictInt, ValidationError
 from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
+from experiments.metrics import AT_BASE
 
 EXPONENTS: Mapping[str, float] = {"constant": 0.0, "sqrt": 0.5, "linear": 1.0}
 """Rule to the power of the batch that a setting grows with (constant; Krizhevsky 2014, arXiv 1404.5997, and for Adam Malladi et al. 2022,
 arXiv 2205.10287; Goyal et al. 2017, arXiv 1706.02677)."""
-
-AT_BASE = "base"
-"""What every rule is called at its base batch, where they all say the same."""
 
 _BATCH = "train_batch_size_per_learner"
 _OF_EACH_LEARNER = ("minibatch_size",)

@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.document.wording import rules_sentence
 from analysis.questions.lr_rules import compare_rules
 from tests.support.study_frames import make_runs
 
@@ -41,15 +42,15 @@ def test_a_rule_that_learns_less_is_rejected_by_both_measures() -> None:
     row = by_score.to_base.set_index(["batch", "rule"]).loc[(512, "linear")]
     assert row["difference"] == pytest.approx(-50, abs=8)
     assert row["difference_low"] < row["difference"] < row["difference_high"] < 0
-    assert "the data reject linear (at batch" in by_score.sentence
-    assert "and not constant and sqrt (8 matched seeds" in by_score.sentence
-    assert "Farthest from the base point: " in by_score.sentence
+    assert "the data reject linear (at batch" in rules_sentence(by_score)
+    assert "and not constant and sqrt (8 matched seeds" in rules_sentence(by_score)
+    assert "Farthest from the base point: " in rules_sentence(by_score)
 
 
 def test_rules_that_learn_alike_are_not_rejected() -> None:
     for found in compare_rules(runs_of(levels_of(linear=300.0)), AXES):
         assert found.rejected == ()
-        assert "the data reject no rule" in found.sentence
+        assert "the data reject no rule" in rules_sentence(found)
 
 
 def test_equal_rules_are_seldom_rejected() -> None:
@@ -75,5 +76,5 @@ def test_without_rules_or_seeds_there_is_no_verdict() -> None:
     runs = runs_of(levels_of(linear=250.0))
     assert compare_rules(runs, ("train_batch_size_total",)) == []
     single = compare_rules(runs[runs["seed"] == 0], AXES)
-    assert all(f.rejected == () and "cannot be compared" in f.sentence for f in single)
+    assert all(f.rejected == () and "cannot be compared" in rules_sentence(f) for f in single)
     assert compare_rules(runs.assign(status="failed"), AXES) == []

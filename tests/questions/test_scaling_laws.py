@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from analysis import AnalysisError
+from analysis.document.wording import fit_sentence, held_out_sentence
 from analysis.questions.scaling_laws import HeldOut, ScalingFit, fit, hold_out
 from benchmarks.calibration.scaling_laws import COUNTS, KINKED, LAM, LAWFUL, Truth, coverage, kinked, law, simulate
 from tests.support.binomial import fewest_hits
@@ -70,7 +71,7 @@ def test_linear_scaling_has_no_contention_and_no_end_in_sight() -> None:
     assert found.knee.low >= 16
     assert not found.can_tell
     assert "throughput still rises at 16 env runners: the peak is known from below only, so add larger counts" in found.reasons
-    assert "can't be told" in found.sentence and "No peak is within sight" in found.sentence
+    assert "can't be told" in fit_sentence(found) and "No peak is within sight" in fit_sentence(found)
 
 
 def test_efficiency_of_one_runner_is_1_by_definition() -> None:
@@ -95,7 +96,7 @@ def test_the_peak_is_where_the_law_turns_and_the_knee_before_it() -> None:
     assert low <= truth.peak <= high and low <= estimate <= high
     assert found.knee.low <= truth.knee <= found.knee.high and found.knee.estimate < found.peak.estimate
     assert found.peak_env_steps_per_s.low <= LAM * truth.of(truth.peak) <= found.peak_env_steps_per_s.high
-    assert found.can_tell and "Throughput peaks at" in found.sentence
+    assert found.can_tell and "Throughput peaks at" in fit_sentence(found)
 
 
 def test_a_curve_that_falls_from_the_start_peaks_at_one_runner() -> None:
@@ -143,7 +144,7 @@ def test_a_faster_pass_moves_no_parameter_but_widens_the_level() -> None:
 def test_the_same_generator_gives_the_same_fit() -> None:
     points = study(law(0.1, 0.01), noise=0.03)
     one, other = fitted(points), fitted(points)
-    assert one.sentence == other.sentence
+    assert fit_sentence(one) == fit_sentence(other)
     assert_frame_equal(one.predict([1, 3, 40]), other.predict([1, 3, 40]))
     assert_frame_equal(one.predict([1, 3, 40]).iloc[[2]].reset_index(drop=True), one.predict([40]))
 
@@ -190,7 +191,7 @@ def test_the_largest_count_is_predicted_from_the_others() -> None:
     assert found.inside and found.low < found.measured < found.high
     assert found.error_percent == pytest.approx(100 * (found.env_steps_per_s / found.measured - 1))
     assert found.measured == pytest.approx(LAM * truth.of(16), rel=0.02)
-    assert "Fitted up to 8 env runners" in found.sentence and "inside the 95% prediction interval" in found.sentence
+    assert "Fitted up to 8 env runners" in held_out_sentence(found) and "inside the 95% prediction interval" in held_out_sentence(found)
 
 
 def test_what_is_held_out_has_no_part_in_its_prediction() -> None:
@@ -198,7 +199,7 @@ def test_what_is_held_out_has_no_part_in_its_prediction() -> None:
     changed = points.assign(env_steps_per_s=points["env_steps_per_s"] * np.where(points["num"] == 16, 0.2, 1.0))
     one, other = held(points), held(changed)
     assert (one.env_steps_per_s, one.low, one.high) == (other.env_steps_per_s, other.low, other.high)
-    assert not other.inside and "outside the 95% prediction interval" in other.sentence
+    assert not other.inside and "outside the 95% prediction interval" in held_out_sentence(other)
 
 
 def test_a_fast_pass_does_not_widen_a_hold_out_of_the_same_passes() -> None:
@@ -222,8 +223,8 @@ def test_one_seed_gives_no_interval_and_says_so() -> None:
     assert frame[["low", "high", "mean_low", "mean_high"]].isna().all(axis=None) and frame["env_steps_per_s"].notna().all()
     assert found.counts[["env_steps_per_s_low", "efficiency_high"]].isna().all(axis=None)
     out = held(study(law(0.1, 0.01), num_blocks=1))
-    assert not out.inside and not out.can_tell and "one seed gives no interval" in out.sentence
-    assert "nan" not in found.sentence + out.sentence
+    assert not out.inside and not out.can_tell and "one seed gives no interval" in held_out_sentence(out)
+    assert "nan" not in fit_sentence(found) + held_out_sentence(out)
 
 
 def test_three_counts_are_said_to_fit_whatever_they_are() -> None:
@@ -258,7 +259,7 @@ def test_a_missing_measurement_leaves_the_fit_standing() -> None:
 
 
 def test_other_axes_have_their_own_words() -> None:
-    assert "One learner gives" in fitted(study(law(0.1, 0.01)), "num_learners").sentence
+    assert "One learner gives" in fit_sentence(fitted(study(law(0.1, 0.01)), "num_learners"))
 
 
 # --- bad input ---

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 
-from analysis.questions.runners import same_learning
+from analysis.document.wording import same_learning
 from tests.support.study_frames import make_runs
 
 AXES = ("num_env_runners",)
