@@ -72,6 +72,7 @@ def test_what_needs_rllibs_way_is_trained_as_rllib_does(caplog: pytest.LogCaptur
         algorithm.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_a_runner_in_another_process_serves_as_well() -> None:

@@ -35,8 +35,8 @@ NIGHTLY = pytest.mark.nightly
 TRAINED = [
     ("dqn", 3),
     ("dqn, n steps, 5 environments", 4),
-    ("dqn, uniform, several updates a step", 2),
-    ("sac", 2),
+    pytest.param("dqn, uniform, several updates a step", 2, marks=pytest.mark.slow),
+    pytest.param("sac", 2, marks=pytest.mark.slow),
     ("sac, 2 environments", 3),
     pytest.param("dqn", 5, marks=NIGHTLY),
     pytest.param("dqn, n steps, 5 environments", 5, marks=NIGHTLY),
@@ -97,6 +97,7 @@ def test_training_is_that_of_rllib_with_all_its_results(name: str, iterations: i
         fast.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_rllibs_own_dqn_takes_the_fast_buffer() -> None:

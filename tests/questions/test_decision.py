@@ -234,7 +234,7 @@ def test_a_study_without_trials_has_no_decision() -> None:
 scores = st.lists(st.lists(st.integers(0, 20).map(lambda tens: 25.0 * tens), min_size=3, max_size=3), min_size=1, max_size=5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(values=scores)
 def test_the_chosen_one_is_a_leader_and_the_orders_agree(values: list[list[float]]) -> None:
     found = decision(make_runs({f"c{i}": of_seeds for i, of_seeds in enumerate(values)}))
@@ -245,7 +245,7 @@ def test_the_chosen_one_is_a_leader_and_the_orders_agree(values: list[list[float
     assert [c for c in found.order if c in found.leaders] == list(found.leaders)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(values=scores, data=st.data())
 def test_the_order_of_trials_and_seeds_changes_no_decision(values: list[list[float]], data: st.DataObject) -> None:
     runs = make_runs({f"c{i}": of_seeds for i, of_seeds in enumerate(values)})

@@ -31,6 +31,12 @@ def curves_of(runs: pd.DataFrame, stopped_at: int = BUDGET // 4) -> pd.DataFrame
     return make_curves(runs, points)
 
 
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made, and not drawn: for what is said in words."""
+    monkeypatch.setattr("analysis.report._svg", lambda figure: b"<svg/>")
+
+
 def report_of(runs: pd.DataFrame) -> tuple[StudyReport, str]:
     runs = runs.assign(lr=runs["config"].astype(str).map(LR))
     curves = learning(runs)
@@ -102,7 +108,7 @@ def test_what_was_stopped_in_the_search_and_picked_all_the_same_has_no_search_sc
 def test_the_best_of_pure_noise_does_worse_on_seeds_that_did_not_pick_it() -> None:
     """Twenty configurations that are all alike: the three that lead were lucky, and their curse is about what order statistics say."""
     rng, differences, covered = np.random.default_rng(0), [], 0
-    for _ in range(100):
+    for _ in range(50):
         found = {f"c{i}": [250 + 20 * rng.normal()] for i in range(20)}
         best = sorted(found, key=lambda c: found[c][0], reverse=True)[:3]
         runs = make_search(found, {c: list(250 + 20 * rng.normal(size=5)) for c in best})
@@ -110,8 +116,8 @@ def test_the_best_of_pure_noise_does_worse_on_seeds_that_did_not_pick_it() -> No
         differences.append(table["difference"].mean())
         ends = table["searched"] + table["difference_low"], table["searched"] + table["difference_high"]
         covered += int(((ends[0] < 250) & (ends[1] > 250)).sum())
-    assert np.mean(differences) == pytest.approx(-20 * 1.47, abs=2)  # the means of the first three of 20: 1.87, 1.41, 1.13
-    assert covered / 300 == pytest.approx(0.95, abs=0.04)
+    assert np.mean(differences) == pytest.approx(-20 * 1.47, abs=3)  # the means of the first three of 20: 1.87, 1.41, 1.13
+    assert covered / 150 == pytest.approx(0.95, abs=0.05)
     told = search_sentences(runs, curves_of(runs))[2]
     assert "a difference of -" in told and "the winner's curse" in told
 

@@ -6,16 +6,16 @@ from tests.support.suite import PlanOf
 
 
 def test_no_two_streams_of_a_large_study_meet() -> None:
-    # 100 seeds, 500 environments over 4 checkpoints, and everything else that a trial of any algorithm draws from.
+    # 30 seeds, 500 environments over 4 checkpoints, and everything else that a trial of any algorithm draws from.
     per_trial = [(Role.ENV, 500, 4), (Role.RUNNER, 20, 4), (Role.ALGORITHM, 1, 4), (Role.REPLAY, 1, 4)]
     evaluations = [(Role.EVALUATION, 20, 1), (Role.FINAL_EVALUATION, 100, 1)]
     seeds = [
         stream
-        for seed, (role, count, segments) in itertools.product(range(100), per_trial + evaluations)
+        for seed, (role, count, segments) in itertools.product(range(30), per_trial + evaluations)
         for segment in range(segments)
         for stream in stream_seeds(seed, role, count, segment=segment)
     ]
-    assert len(seeds) == 100 * (522 * 4 + 120)
+    assert len(seeds) == 30 * (522 * 4 + 120)
     assert len(set(seeds)) == len(seeds)
 
 

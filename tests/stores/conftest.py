@@ -1,14 +1,7 @@
 """Stores to read from: a file, a server on a copy of it, and empty ones."""
 
-import os
 import shutil
-import signal
-import socket
 import sqlite3
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +10,7 @@ import pytest
 
 from analysis.stores.cache import CACHE_DIR
 from experiments.tracking.store import Store
+from tests.support.mlflow_server import Server
 from tests.support.stored_studies import Written, uri_of, write_studies
 
 
@@ -40,34 +34,13 @@ def written(blank: Path, tmp_path_factory: pytest.TempPathFactory) -> Written:
 @pytest.fixture(scope="session")
 def server(written: Written) -> Iterator[str]:
     """A tracking server on a copy of the same store."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    copy = written.folder.parent / "served.db"
-    with closing(sqlite3.connect(written.folder / "mlflow.db")) as source, closing(sqlite3.connect(copy)) as target:
+    folder = written.folder.parent / "served"
+    folder.mkdir()
+    with closing(sqlite3.connect(written.folder / "mlflow.db")) as source, closing(sqlite3.connect(folder / "server.db")) as target:
         source.backup(target)
-    address = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{copy}", *address],
-        cwd=written.folder,
-        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline and process.poll() is None, "the tracking server does not start"
-                time.sleep(0.2)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)  # its worker processes too
-        process.wait()
+    running = Server(folder)
+    yield running.uri
+    running.kill()
 
 
 @pytest.fixture(autouse=True)

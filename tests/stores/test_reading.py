@@ -119,7 +119,7 @@ def test_a_point_that_was_added_is_read_although_the_rest_is_cached(
 ) -> None:
     first = load_study("growing", server)
     asked.clear()
-    with closing(sqlite3.connect(written.folder.parent / "served.db", timeout=20)) as database:
+    with closing(sqlite3.connect(written.folder.parent / "served" / "server.db", timeout=20)) as database:
         insert_points(database, written.ids["d s=0"], "eval/return_mean", [(5.5, START_MS + 60_000, 77_000)])
     assert load_study("growing", server).curves["value"].tolist() == [*first.curves["value"], 5.5]
     assert asked == [("eval/return_mean", ["d s=0"])]

@@ -22,6 +22,7 @@ class Short(Trainable):
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_a_process_that_is_to_be_recycled_gets_no_other_trial(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
 @pytest.mark.parametrize(
     ("algorithm", "env", "settings"),
     [
-        ("ppo", "cartpole", PPO),
+        pytest.param("ppo", "cartpole", PPO, marks=pytest.mark.slow),
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.slow),
         pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),

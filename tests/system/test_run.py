@@ -27,8 +27,9 @@ def runs(out: Path, kind: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.ray
-def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, tmp_path: Path) -> None:
-    done = run_suite(*TINY, "tracking.tensorboard=true", "report=true")
+@pytest.mark.usefixtures("ray_instance")
+def test_a_study_runs_from_the_command_to_comparable_runs(suite_here: RunSuite, tmp_path: Path) -> None:
+    done = suite_here(*TINY, "tracking.tensorboard=true", "report=true", with_ray=True)
     out = tmp_path / "out"
     assert done.returncode == 0, done.stderr
     assert runs(out, "trial") == [(f"gamma={g} s={s}", "FINISHED") for g in (0.98, 0.99) for s in (0, 1)]
@@ -65,8 +66,8 @@ def test_a_study_runs_from_the_command_to_comparable_runs(run_suite: RunSuite, t
     assert not re.search(r"warning|deprecat", done.stdout, re.IGNORECASE)
 
 
-def test_dry_run_prints_the_plan_and_starts_nothing(run_suite: RunSuite, tmp_path: Path) -> None:
-    done = run_suite("dry_run=true")
+def test_dry_run_prints_the_plan_and_starts_nothing(suite_here: RunSuite, tmp_path: Path) -> None:
+    done = suite_here("dry_run=true")
     assert done.returncode == 0, done.stderr
     assert "45 trials, 2,700,000 env steps" in done.stdout
     assert re.search(r"lr=3e-3 b=2000 +[0-9a-f]{8}", done.stdout)

@@ -130,6 +130,7 @@ def write_to_full_disk(full: str, folder: Path, disk: Path) -> None:
     assert "nothing was lost" in messages[-1], messages
 
 
+@pytest.mark.slow
 def test_two_studies_that_start_at_the_same_moment_on_one_new_store_both_complete_and_do_not_mix(tmp_path: Path) -> None:
     start_together(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
     for study in ("first", "second"):
