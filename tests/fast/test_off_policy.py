@@ -20,9 +20,10 @@ from tests.support.fast_off_policy import STEPS, dqn, sac, same, train, weights
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("make", [dqn, pytest.param(sac, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("make", [dqn, sac])
 def test_a_checkpoint_goes_from_rllib_to_fast_and_back(make: Any, tmp_path: Path) -> None:
     """With the replay buffer beside it, and every random stream seeded anew, as for any resuming."""
 

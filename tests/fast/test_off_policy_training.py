@@ -34,7 +34,7 @@ ALGORITHMS: dict[str, Callable[[bool], Any]] = {
 NIGHTLY = pytest.mark.nightly
 TRAINED = [
     ("dqn", 3),
-    ("dqn, n steps, 5 environments", 4),
+    pytest.param("dqn, n steps, 5 environments", 4, marks=pytest.mark.slow),
     pytest.param("dqn, uniform, several updates a step", 2, marks=pytest.mark.slow),
     pytest.param("sac", 2, marks=pytest.mark.slow),
     ("sac, 2 environments", 3),

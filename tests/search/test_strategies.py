@@ -143,6 +143,7 @@ def test_a_race_that_is_decided_ends() -> None:
     assert len(asked) < 15
 
 
+@pytest.mark.nightly
 def test_the_best_is_seldom_dropped() -> None:
     """Of configurations whose spreads differ tenfold, two of them equally good."""
     points = [{LR: lr, BATCH: 512} for lr in range(8)]

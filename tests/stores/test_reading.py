@@ -46,6 +46,7 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pyte
 # The server's limits, and the cache.
 
 
+@pytest.mark.slow
 def test_more_points_than_the_server_gives_in_one_answer_are_all_read(written: Written, server: str) -> None:
     runs = [written.ids["a s=0"], written.ids["b s=0"]]
     cut = urllib.request.urlopen(

@@ -71,15 +71,8 @@ def test_a_database_that_another_process_locks_for_30_s_loses_nothing_even_at_th
     assert "database is locked" in failed
 
 
-@pytest.mark.parametrize(
-    "full",
-    [
-        "the database's",
-        pytest.param("the artifacts'", marks=pytest.mark.slow),
-        pytest.param("a new database's", marks=pytest.mark.slow),
-        pytest.param("the temporary files'", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("full", ["the database's", "the artifacts'", "a new database's", "the temporary files'"])
 def test_a_disk_that_is_full_is_named_and_loses_nothing_when_it_is(full: str, tmp_path: Path) -> None:
     disk = tmp_path / "small"
     disk.mkdir()

@@ -88,6 +88,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_no_point(server: Server, t
     assert "nothing was lost" in recovered
 
 
+@pytest.mark.slow
 def test_a_slow_server_is_written_to_side_by_side_and_loses_no_point(server: Server, proxy: Proxy, tmp_path: Path) -> None:
     proxy.fate = lambda path: 0.5
     writer = writer_to(proxy.uri, tmp_path)
@@ -98,7 +99,13 @@ def test_a_slow_server_is_written_to_side_by_side_and_loses_no_point(server: Ser
     assert SERVER_THREADS // 2 <= proxy.most_at_once <= SERVER_THREADS
 
 
-@pytest.mark.parametrize("fate", ["drop", 4.0], ids=["answers are lost", "requests are carried out after they were given up"])
+@pytest.mark.parametrize(
+    "fate",
+    [
+        pytest.param("drop", id="answers are lost"),
+        pytest.param(4.0, id="requests are carried out after they were given up", marks=pytest.mark.slow),
+    ],
+)
 def test_no_run_is_made_twice_when(fate: str | float, server: Server, proxy: Proxy, tmp_path: Path) -> None:
     name, lost = f"doubt-{fate}", ("runs/create", "runs/log-batch")
     proxy.fate = lambda path: fate if path.endswith(lost) and proxy.requests.count(path) < 2 else None

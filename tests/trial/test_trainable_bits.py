@@ -18,6 +18,7 @@ from tests.support.trials import COUNT, REPLAY, WEIGHTS, Make, learned, run, ste
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
 
+@pytest.mark.slow
 def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
     config = tiny(plan_of)
     first = make(config)
