@@ -144,7 +144,7 @@ def test_timers_are_what_rllib_would_have_logged() -> None:
     assert told == [("one", 3.0), ("one", 4800.0), ("one", 147.0)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_it_learns() -> None:

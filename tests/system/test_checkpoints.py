@@ -32,6 +32,7 @@ REPLAY = (
     "evaluation.final_episodes=2",
 )
 TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
+RUNNER = ("hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4")
 RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
 
 
@@ -71,8 +72,9 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
 @pytest.mark.parametrize(
     ("algorithm", "env", "settings"),
     [
-        pytest.param("ppo", "cartpole", PPO, marks=pytest.mark.slow),
-        pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.slow),
+        pytest.param("ppo", "cartpole", PPO, marks=pytest.mark.nightly),
+        pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNER), marks=pytest.mark.slow),
+        pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.nightly),

@@ -62,7 +62,7 @@ def left_of(trace: Path) -> list[psutil.Process]:
     return list(psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)[1])
 
 
-@pytest.mark.parametrize("runners", [0, pytest.param(1, marks=pytest.mark.nightly), 2])
+@pytest.mark.parametrize("runners", [0, *(pytest.param(number, marks=pytest.mark.nightly) for number in (1, 2))])
 def test_an_environment_that_raises_once_costs_a_restart_and_the_claim_to_be_reproducible(
     run_faulty: RunFaulty, tmp_path: Path, runners: int
 ) -> None:
@@ -83,14 +83,13 @@ def test_an_environment_that_raises_once_costs_a_restart_and_the_claim_to_be_rep
     assert "Traceback" not in study.shown
 
 
-def test_an_environment_that_always_raises_fails_its_trial_alone_with_its_reason(run_faulty: RunFaulty) -> None:
-    study = run_faulty("study.space={algorithm.env_runners.num_env_runners:[0,2],env.env_config.fault:[raise,null]}")
+@pytest.mark.parametrize("runners", [0, pytest.param(2, marks=pytest.mark.nightly)])
+def test_an_environment_that_always_raises_fails_its_trial_alone_with_its_reason(run_faulty: RunFaulty, runners: int) -> None:
+    study = run_faulty("study.space={env.env_config.fault:[raise,null]}", runners=runners)
     assert study.outcome.exit_code == 1
-    for runners in (0, 2):
-        failed, whole = f"runners={runners} fault=raise", f"runners={runners} fault=None"
-        assert study.status(failed) == "FAILED"
-        assert study.tags(failed)["failure"] == study.ended(failed).failure == "RuntimeError: the simulator crashed"
-        assert_complete(study, whole, steps=(1024, 2048))
+    assert study.status("fault=raise") == "FAILED"
+    assert study.tags("fault=raise")["failure"] == study.ended("fault=raise").failure == "RuntimeError: the simulator crashed"
+    assert_complete(study, "fault=None", steps=(1024, 2048))
     assert "Traceback" not in study.shown
     seconds = "SELECT name, (end_time - start_time) / 1000.0 FROM runs WHERE status = 'FAILED' AND name LIKE '%fault=raise%'"
     print(f"failed after {study.query(seconds)} s")
@@ -108,6 +107,7 @@ def test_a_step_that_never_returns_ends_its_trial_and_leaves_no_process(run_faul
     assert_complete(study, "fault=None", steps=(1024, 2048))
 
 
+@pytest.mark.nightly
 def test_a_step_that_never_returns_in_a_runner_ends_its_trial_and_leaves_no_process(run_faulty: RunFaulty, trace: Path) -> None:
     # Long enough for runners to start on a busy machine.
     hang = ("study.space={env.env_config.fault:[hold]}", f"+env.env_config.trace={trace}", "faults.stall_after_s=30")
@@ -121,8 +121,8 @@ def test_a_step_that_never_returns_in_a_runner_ends_its_trial_and_leaves_no_proc
     ("victim", "runners", "learners"),
     [
         ("trial", 0, 0),
-        ("runner", 2, 0),
-        pytest.param("runner", 1, 0, marks=pytest.mark.nightly),
+        ("runner", 1, 0),
+        pytest.param("runner", 2, 0, marks=pytest.mark.nightly),
         pytest.param("learner", 0, 1, marks=pytest.mark.nightly),
     ],
 )
@@ -155,6 +155,7 @@ def test_a_killed_process_of_a_trial_costs_a_restart_and_changes_no_bit(
     assert "(raylet)" not in capfd.readouterr().out
 
 
+@pytest.mark.nightly
 def test_an_asynchronous_algorithm_goes_on_after_its_runner_was_killed(run_faulty: RunFaulty, tmp_path: Path) -> None:
     kill = ("study.space={env.env_config.fault:[kill]}", f"+env.env_config.once={tmp_path / 'once'}", "+env.env_config.at=650")
     study = run_faulty("algorithm=appo", *kill, *FOUR_REPORTS, runners=1)
@@ -185,6 +186,7 @@ def test_a_number_that_is_not_finite_fails_its_trial_with_its_place_and_reaches_
     assert study.query("SELECT value FROM tags WHERE key = 'best'") == [("fault=None",)]
 
 
+@pytest.mark.nightly
 def test_a_number_that_is_not_finite_fails_a_trial_with_runners_too(run_faulty: RunFaulty) -> None:
     study = run_faulty("study.space={env.env_config.fault:[nan_reward]}", runners=1)
     assert re.fullmatch(

@@ -89,7 +89,7 @@ def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(name: 
     assert_same(left_in(out / "mlflow.db"), left_in(reference / "mlflow.db"))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly)])
 def test_a_study_that_is_interrupted_while_ray_starts_leaves_nothing(tmp_path: Path, number: signal.Signals, code: int) -> None:
     out = tmp_path / "out"
     driver = Driver(out, *SMALL)

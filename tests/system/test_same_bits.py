@@ -50,6 +50,7 @@ def test_trials_with_runners_side_by_side_are_the_same_to_the_bit_as_one_alone(r
     assert "2 at once" in done.stdout
 
 
+@pytest.mark.nightly
 def test_sixty_trials_in_one_process_are_the_same_to_the_bit_and_do_not_fill_its_memory(plan_of: PlanOf, tmp_path: Path) -> None:
     short = ("budget_env_steps=512", "report_every_env_steps=512", "repeats=60", "hardware.max_concurrent_trials=1")
     overrides = (*TINY, *ONE_SEED, "hardware.num_env_runners=0", "hardware.num_envs_per_env_runner=4", *short)

@@ -106,6 +106,7 @@ def test_a_limit_ends_a_search_keeps_what_was_done_and_confirms_what_it_found(su
     assert "answer      Use lr=" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ray_instance")
 def test_a_limited_grid_ends_with_whole_configurations_and_concludes_from_what_it_has(suite_here: RunSuite, tmp_path: Path) -> None:
     out = tmp_path / "out"

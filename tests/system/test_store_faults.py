@@ -71,8 +71,11 @@ def test_a_database_that_another_process_locks_for_30_s_loses_nothing_even_at_th
     assert "database is locked" in failed
 
 
+NIGHTLY = [pytest.param(what, marks=pytest.mark.nightly) for what in ("a new database's", "the temporary files'")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("full", ["the database's", "the artifacts'", "a new database's", "the temporary files'"])
+@pytest.mark.parametrize("full", ["the database's", "the artifacts'", *NIGHTLY])
 def test_a_disk_that_is_full_is_named_and_loses_nothing_when_it_is(full: str, tmp_path: Path) -> None:
     disk = tmp_path / "small"
     disk.mkdir()
@@ -123,7 +126,7 @@ def write_to_full_disk(full: str, folder: Path, disk: Path) -> None:
     assert "nothing was lost" in messages[-1], messages
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_studies_that_start_at_the_same_moment_on_one_new_store_both_complete_and_do_not_mix(tmp_path: Path) -> None:
     start_together(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
     for study in ("first", "second"):

@@ -106,7 +106,7 @@ def test_evaluations_can_be_rarer_than_reports(plan_of: PlanOf, make: Make) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["impala", "appo"])
+@pytest.mark.parametrize("algorithm", ["impala", pytest.param("appo", marks=pytest.mark.nightly)])
 def test_asynchronous_algorithms_train_and_report_on_the_grid(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     reports = run(make(tiny(plan_of, f"algorithm={algorithm}", "budget_env_steps=3072")))
     assert [r["report_env_steps"] for r in reports] == [1024, 2048, 3072]

@@ -48,7 +48,7 @@ def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Ma
         (*TINY, "checkpoint.every_env_steps=1024", "hardware.num_env_runners=0", "hardware.num_envs_per_env_runner=4"),
         pytest.param(
             (*TINY, "checkpoint.every_env_steps=1024", "hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4"),
-            marks=pytest.mark.slow,
+            marks=pytest.mark.nightly,
         ),
         (*REPLAY, "algorithm=dqn", "hardware.num_env_runners=0"),
         pytest.param((*REPLAY, "algorithm=sac", "env=pendulum", "hardware.num_env_runners=0"), marks=pytest.mark.slow),
