@@ -32,6 +32,7 @@ from ray.rllib.utils.metrics import ENV_TO_MODULE_CONNECTOR
 
 from experiments.fast.actions import MODULE_TO_ENV
 from experiments.fast.fragment import Fragment, continuation
+from experiments.fast.networks.perceptrons import is_overridden
 
 _ENV_TO_MODULE = (
     AddObservationsFromEpisodesToBatch,
@@ -82,6 +83,9 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
             return "random actions"
         if not isinstance(self.module, TorchRLModule) or self.module.is_stateful():
             return "a module that is stateful, or not torch's"
+        forward = "forward_exploration" if explore else "forward_inference"
+        if is_overridden(self.module, TorchRLModule, forward):
+            return f"a {forward} of the module's own"
         if tuple(map(type, self._env_to_module.connectors)) != _ENV_TO_MODULE:
             return "an env-to-module pipeline that is not the default one"
         if tuple(map(type, self._module_to_env.connectors)) != MODULE_TO_ENV:
