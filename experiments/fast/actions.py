@@ -32,7 +32,8 @@ MODULE_TO_ENV = (
 )
 """RLlib's default pipeline (algorithms/algorithm_config.py: `build_module_to_env_connector`)."""
 
-_REDUCED = {np.dtype(wide): np.dtype(narrow) for wide, narrow in (("f2", "f4"), ("f8", "f4"), ("i8", "i4"))}
+_REDUCED = {torch.float16: np.float32, torch.float64: np.float32, torch.int64: np.int32}
+"""What `convert_to_numpy` makes of numbers of other sizes than 32 bits."""
 
 
 def as_numpy(value: Any) -> Any:
@@ -40,7 +41,7 @@ def as_numpy(value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or not value.dim():
         return convert_to_numpy(value)
     array = value.detach().cpu().numpy()
-    return array.astype(_REDUCED.get(array.dtype, array.dtype))
+    return array.astype(_REDUCED.get(value.dtype, array.dtype))
 
 
 def item_of(columns: Any, index: int) -> Any:

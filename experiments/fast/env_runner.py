@@ -117,7 +117,8 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
     ) -> list[SingleAgentEpisode]:
         reason = self.why_stock(explore, random_actions)
         if reason or not num_timesteps:
-            if reason and reason not in self._logged_reasons:
+            reason = reason or "a number of whole episodes"
+            if reason not in self._logged_reasons:
                 self._logged_reasons.add(reason)
                 logger.info("%s: sampled as RLlib does, since there is %s.", type(self).__name__, reason)
             episodes: list[SingleAgentEpisode] = super()._sample(

@@ -132,7 +132,7 @@ def test_a_module_of_ones_own_is_sampled_as_in_rllib(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_single_steps_of_a_module_of_ones_own_are_those_of_rllib(name: str) -> None:
     module, space, how = CASES[name]
-    assert_same_steps(config_with(module, space, **how), 25)
+    assert_same_steps(config_with(module, space, **how), 12)
 
 
 @pytest.mark.parametrize(("module", "explore"), [(PublicForward, True), (PublicInference, False)])

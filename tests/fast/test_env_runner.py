@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import ray
 import torch
-from gymnasium.wrappers import TransformObservation
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
@@ -50,21 +49,6 @@ def test_episodes_are_those_of_rllib_on_other_environments(env: str) -> None:
 def test_episodes_are_those_of_rllib_for_every_kind_of_action(name: str, normalize: bool) -> None:
     config = config_of(env=lambda context: Spaces(ACTIONS[name]), normalize_actions=normalize, clip_actions=True)
     assert_same_samples(config, ODD)
-
-
-def test_actions_that_are_neither_scaled_nor_clipped_are_those_of_rllib() -> None:
-    space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
-    assert_same_samples(config_of(env=lambda context: Spaces(space), normalize_actions=False, clip_actions=False), ODD)
-
-
-def test_observations_of_64_bits_are_kept_as_they_are() -> None:
-    assert_same_samples(config_of(env=lambda context: Spaces(DISCRETE, np.float64, infos=False)), ODD)
-
-
-def test_random_actions_are_left_to_rllib() -> None:
-    fast = runner_of(FastEnvRunner, config_of())
-    assert sum(len(episode) for episode in fast.sample(num_timesteps=40, random_actions=True)) >= 40
-    assert fast.why_stock(explore=True, random_actions=True) == "random actions"
 
 
 @pytest.mark.parametrize("horizon", [0, 1, 4])
@@ -170,16 +154,6 @@ def test_a_callback_that_has_to_come_at_once_is_left_to_rllib(name: str, caplog:
 def test_a_connector_of_ones_own_is_left_to_rllib() -> None:
     fast = assert_same_samples(config_of(env_to_module_connector=lambda env, spaces, device: MeanStdFilter()), ODD)
     assert "env-to-module" in fast.why_stock(explore=True, random_actions=False)
-
-
-def test_nested_observations_are_left_to_rllib() -> None:
-    def make(context: Any) -> gym.Env[Any, Any]:
-        space = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (3,), np.float32)})
-        return TransformObservation(Spaces(DISCRETE, infos=False), lambda observation: {"a": observation}, space)
-
-    fast = runner_of(FastEnvRunner, config_of(DQNConfig, env="CartPole-v1"))
-    fast.env.single_observation_space = make(None).observation_space
-    assert "nested" in fast.why_stock(explore=True, random_actions=False)
 
 
 def test_an_environment_that_fails_is_made_anew_as_in_rllib() -> None:

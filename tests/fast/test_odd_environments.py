@@ -96,7 +96,7 @@ def test_rewards_and_flags_are_those_of_the_step(gives: str) -> None:
 
 @pytest.mark.parametrize("gives", GIVEN)
 def test_rewards_and_flags_of_single_steps_are_those_of_the_step(gives: str) -> None:
-    assert_same_steps(batched(gives, DQNConfig), 30)
+    assert_same_steps(batched(gives, DQNConfig), 15)
 
 
 class Spoilt(Spaces):

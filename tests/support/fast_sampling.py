@@ -22,9 +22,17 @@ class Spaces(gym.Env[Any, Any]):
     """Episodes of random length with an action space of choice and infos; the reward is random as well."""
 
     def __init__(
-        self, actions: gym.Space[Any], dtype: Any = np.float32, infos: bool = True, fail_at: int | None = None, longest: int = 8
+        self,
+        actions: gym.Space[Any],
+        dtype: Any = np.float32,
+        infos: bool = True,
+        fail_at: int | None = None,
+        longest: int = 8,
+        shape: tuple[int, ...] = (3,),
+        checks: bool = True,
     ) -> None:
-        self.observation_space = gym.spaces.Box(-1, 1, (3,), dtype)
+        self.observation_space = gym.spaces.Box(-1, 1, shape, dtype)
+        self._checks = checks
         self.action_space = actions
         self._infos, self._fail_at, self._longest, self._total = infos, fail_at, longest, 0
 
@@ -34,7 +42,7 @@ class Spaces(gym.Env[Any, Any]):
         return self._observe(), {"left": self._left} if self._infos else {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        assert self.action_space.contains(action)
+        assert not self._checks or self.action_space.contains(action)
         self._left -= 1
         self._total += 1
         if self._total == self._fail_at:
@@ -45,7 +53,7 @@ class Spaces(gym.Env[Any, Any]):
         return self._observe(), float(self.np_random.normal()), over and not by_time, over and by_time, infos
 
     def _observe(self) -> np.ndarray:
-        return self.np_random.uniform(-1, 1, 3).astype(self.observation_space.dtype)
+        return self.np_random.uniform(-1, 1, self.observation_space.shape).astype(self.observation_space.dtype)
 
 
 DISCRETE = gym.spaces.Discrete(5)

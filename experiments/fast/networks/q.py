@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
@@ -70,9 +71,11 @@ class QNetworks:
         Raises:
             RuntimeError: All of an observation's are NaN, zero or minus infinity: the error of `torch.multinomial`, which RLlib calls.
         """
-        allowed, self._allowed = torch.cat(self._allowed), []
-        if not allowed.any(dim=-1).all():
-            torch.multinomial(allowed, 1)
+        checked, self._allowed = self._allowed, []
+        for allowed in checked:
+            flags = allowed.cpu().numpy()
+            if np.count_nonzero(flags) < flags.size and not flags.any(axis=-1).all():
+                torch.multinomial(allowed, 1)
 
     def train(self, batch: dict[str, Any]) -> tuple[dict[str, Tensor], Callable[[Tensor], None]]:
         """As the module's `_forward_train`.
