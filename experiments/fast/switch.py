@@ -25,7 +25,7 @@ _LEARNERS: dict[object, type] = {
 _ALGORITHMS: dict[object, type] = {DQN: FastDQN, SAC: FastSAC}
 
 WAIT_S = 0.01
-"""Seconds for which IMPALA and APPO wait for samples. RLlib's 0 asks without pause, which keeps a CPU busy."""
+"""Seconds for which IMPALA and APPO wait for the samples of their env runner. RLlib's 0 asks without pause, which keeps a CPU busy."""
 
 _Config = TypeVar("_Config", bound=AlgorithmConfig)
 
@@ -124,7 +124,8 @@ def make_fast(config: _Config) -> _Config:
         config.env_runners(env_runner_cls=FastEnvRunner)
     if config.learner_class in _LEARNERS:
         config.learners(learner_class=_LEARNERS[config.learner_class])
-    if isinstance(config, IMPALAConfig):
+    # Of several runners RLlib would wait for the last one, while the others idle: `python -m benchmarks fast_waiting`.
+    if isinstance(config, IMPALAConfig) and config.num_env_runners == 1:
         config.timeout_s_sampler_manager = config.timeout_s_sampler_manager or WAIT_S
     config.algo_class = _ALGORITHMS.get(config.algo_class, config.algo_class)
     return config
