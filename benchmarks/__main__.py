@@ -15,6 +15,7 @@ MODULES = {
     "study_vs_stock": "studies.study_vs_stock",
     "fast": "fast.speed",
     "fast_memory": "fast.memory",
+    "fast_waiting": "fast.waiting",
     "reuse": "studies.reuse",
     "study_fast": "studies.study_fast",
     "throughput": "studies.throughput",

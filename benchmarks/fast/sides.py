@@ -251,19 +251,37 @@ def _sb3_replay(algorithm: str) -> Turn:
     return _settled(turn)
 
 
+def waiting(side: str, algorithm: str, costs_ms: list[float]) -> Turn:
+    """IMPALA or APPO with a runner process for each cost of an env step; the side is `fast`, or `asks`, which does not wait for samples."""
+    from ray.tune.registry import register_env
+
+    from experiments.envs.synthetic import Synthetic
+
+    config = _asynchronous(algorithm, 4, 25, len(costs_ms))
+    register_env("uneven", lambda context: Synthetic(step_cost_ms=costs_ms[context.worker_index - 1], mode="wait"))
+    config.environment("uneven")
+    config.env_runners(gym_env_vectorize_mode="sync")
+    config.training(timeout_s_sampler_manager=0.01 if side == "fast" else 1e-9)  # RLlib's 0 would be replaced
+    return _trained(config, "fast")
+
+
 def asynchronous(side: str, algorithm: str, envs: int, fragment: int) -> Turn:
     """IMPALA or APPO with one runner process on CartPole."""
+    return _trained(_asynchronous(algorithm, envs, fragment, 1), side)
+
+
+def _asynchronous(algorithm: str, envs: int, fragment: int, runners: int) -> Any:
     from ray.rllib.algorithms.appo import APPOConfig
     from ray.rllib.algorithms.impala import IMPALAConfig
 
-    _start_ray(4)
+    _start_ray(2 + 2 * runners)
     config = {"appo": APPOConfig, "impala": IMPALAConfig}[algorithm]()
     config.environment("CartPole-v1", disable_env_checking=True)
     config.env_runners(
-        num_env_runners=1, num_envs_per_env_runner=envs, rollout_fragment_length=fragment, gym_env_vectorize_mode="vector_entry_point"
+        num_env_runners=runners, num_envs_per_env_runner=envs, rollout_fragment_length=fragment, gym_env_vectorize_mode="vector_entry_point"
     )
     config.rl_module(model_config={"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh", "vf_share_layers": False})
     config.training(train_batch_size_per_learner=max(500, envs * fragment))
     config.debugging(seed=0, log_level="ERROR")
     config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=4000)
-    return _trained(config, side)
+    return config

@@ -73,13 +73,13 @@ def measure(quick: bool) -> Report:
     rows: list[tuple[str, ...]] = []
     missed: list[str] = []
     for case in cases:
-        found = _measured(case, repeats, quick)
+        found = measured(case, repeats, quick)
         rows += _rows(case, found)
         for side, target in case.targets.items():
             if (reached := ratio(found["fast"], found[side])) < target:
                 missed.append(f"{case.name} against {side}: {reached:.2f} of {target:.1f}")
-    others = [row[:-1] for case in (() if quick else OTHERS) for row in _rows(case, _measured(case, 3, quick))]
-    pooled = [(row[0], *row[2:-1]) for case in (() if quick else POOLED) for row in _rows(case, _measured(case, 3, quick))]
+    others = [row[:-1] for case in (() if quick else OTHERS) for row in _rows(case, measured(case, 3, quick))]
+    pooled = [(row[0], *row[2:-1]) for case in (() if quick else POOLED) for row in _rows(case, measured(case, 3, quick))]
     columns = ("", "against", "env steps/s", "fast, env steps/s", "fast / it", "target")
     targets = sum(len(case.targets) for case in cases)
     return Report(
@@ -118,7 +118,7 @@ def _rows(case: Case, found: Mapping[str, list[float]]) -> list[tuple[str, ...]]
     ]
 
 
-def _measured(case: Case, repeats: int, quick: bool) -> dict[str, list[float]]:
+def measured(case: Case, repeats: int, quick: bool) -> dict[str, list[float]]:
     """Env steps per second of each side, turn by turn."""
     sides = (*case.sides, "fast")
     with _processes(case, sides) as processes:

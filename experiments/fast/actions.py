@@ -1,11 +1,13 @@
 """From a module's outputs to a step of the environments: what RLlib's default module-to-env pipeline does, on whole batches."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import torch
+import tree
 from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.connectors.common import TensorToNumpy
 from ray.rllib.connectors.module_to_env import (
@@ -17,6 +19,7 @@ from ray.rllib.connectors.module_to_env import (
 )
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
+from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 MODULE_TO_ENV = (
@@ -29,9 +32,25 @@ MODULE_TO_ENV = (
 )
 """RLlib's default pipeline (algorithms/algorithm_config.py: `build_module_to_env_connector`)."""
 
+_REDUCED = {torch.float16: np.float32, torch.float64: np.float32, torch.int64: np.int32}
+"""What `convert_to_numpy` makes of numbers of other sizes than 32 bits."""
+
+
+def as_numpy(value: Any) -> Any:
+    """RLlib's `convert_to_numpy`, without its walk over the structure where there is none; of a tensor always a copy."""
+    if not isinstance(value, torch.Tensor) or not value.dim():
+        return convert_to_numpy(value)
+    array = value.detach().cpu().numpy()
+    return array.astype(_REDUCED.get(value.dtype, array.dtype))
+
+
+def item_of(columns: Any, index: int) -> Any:
+    """An environment's item of arrays [N, ...], or of a structure of such."""
+    return columns[index] if isinstance(columns, np.ndarray) else tree.map_structure(lambda column: column[index], columns)
+
 
 class ActionSampler:
-    """Samples actions as the default pipeline of an env runner.
+    """Samples actions as the default pipeline of an env runner, and turns what else the module put out into arrays.
 
     Args:
         runner: An env runner with that pipeline.
@@ -39,29 +58,50 @@ class ActionSampler:
     """
 
     def __init__(self, runner: Any, explore: bool) -> None:
-        self._dtype = np.float32 if np.issubdtype(runner.env.single_action_space.dtype, np.floating) else np.int32
         self._sample = runner._module_to_env.connectors[0]._get_actions
         self._module, self._explore = runner.module, explore
-        self._categorical = explore and runner.module.get_exploration_action_dist_cls() is TorchCategorical
         scaling = runner._module_to_env.connectors[MODULE_TO_ENV.index(NormalizeAndClipActions)]
+        self._scales = scaling.normalize_actions or scaling.clip_actions
         is_box = isinstance(runner.env.single_action_space, gym.spaces.Box)
-        self._space = runner.env.single_action_space if is_box and (scaling.normalize_actions or scaling.clip_actions) else None
+        self._space = runner.env.single_action_space if is_box else None
         self._scale = unsquash_action if scaling.normalize_actions else clip_action
 
-    def __call__(self, outputs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Actions, and the same as the environments take them; removes them from the outputs, which an episode keeps."""
-        if self._categorical and Columns.ACTIONS not in outputs:
+    @functools.cached_property
+    def _categorical(self) -> bool:
+        # Not before it is needed: a module that puts out actions may have no distribution.
+        return self._explore and self._module.get_exploration_action_dist_cls() is TorchCategorical
+
+    def for_env(self, actions: np.ndarray) -> np.ndarray:
+        """Actions [N, ...] as the environments take them; a copy, as in RLlib, since an environment may change it."""
+        if not self._scales:
+            return actions
+        scaled: np.ndarray = actions if self._space is None else self._scale(actions, self._space)
+        return scaled.copy() if scaled is actions else scaled
+
+    def __call__(self, outputs: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
+        """Sample actions.
+
+        Args:
+            outputs: A module's for N environments.
+
+        Returns:
+            The actions [N, ...]; the same as the environments take them; the module's other outputs, which an episode keeps, as arrays
+            [N, ...] or structures of such.
+        """
+        if Columns.ACTIONS not in outputs and self._categorical:
             # The operations of torch.distributions.Categorical.
             logits = outputs[Columns.ACTION_DIST_INPUTS]
             logits = logits - logits.logsumexp(dim=-1, keepdim=True)
             chosen = torch.multinomial(torch.nn.functional.softmax(logits, dim=-1), 1, True)
-            outputs[Columns.ACTION_LOGP] = logits.gather(-1, chosen).squeeze(-1)
-            actions = chosen.squeeze(-1)
+            if Columns.ACTION_LOGP not in outputs:
+                outputs[Columns.ACTION_LOGP] = logits.gather(-1, chosen).squeeze(-1)
+            outputs[Columns.ACTIONS] = chosen.squeeze(-1)
         else:
             self._sample(outputs, self._module, self._explore)
-            actions = outputs.pop(Columns.ACTIONS)
-        taken = actions.cpu().numpy().astype(self._dtype, copy=False)  # 32 bits, as RLlib converts it
-        return taken, taken if self._space is None else self._scale(taken, self._space)
+        # At once: a module may change its tensors at the next step.
+        arrays = {name: as_numpy(value) for name, value in outputs.items()}
+        actions, own = arrays.pop(Columns.ACTIONS), arrays.pop(Columns.ACTIONS_FOR_ENV, None)
+        return actions, self.for_env(actions) if own is None or self._scales else own, arrays
 
 
 def step_function(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any], list[dict[str, Any]] | None]]:

@@ -32,6 +32,7 @@ from ray.rllib.utils.metrics import ENV_TO_MODULE_CONNECTOR
 
 from experiments.fast.actions import MODULE_TO_ENV
 from experiments.fast.fragment import Fragment, continuation
+from experiments.fast.networks.perceptrons import is_overridden
 
 _ENV_TO_MODULE = (
     AddObservationsFromEpisodesToBatch,
@@ -82,6 +83,9 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
             return "random actions"
         if not isinstance(self.module, TorchRLModule) or self.module.is_stateful():
             return "a module that is stateful, or not torch's"
+        forward = "forward_exploration" if explore else "forward_inference"
+        if is_overridden(self.module, TorchRLModule, forward):
+            return f"a {forward} of the module's own"
         if tuple(map(type, self._env_to_module.connectors)) != _ENV_TO_MODULE:
             return "an env-to-module pipeline that is not the default one"
         if tuple(map(type, self._module_to_env.connectors)) != MODULE_TO_ENV:
@@ -113,7 +117,8 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
     ) -> list[SingleAgentEpisode]:
         reason = self.why_stock(explore, random_actions)
         if reason or not num_timesteps:
-            if reason and reason not in self._logged_reasons:
+            reason = reason or "a number of whole episodes"
+            if reason not in self._logged_reasons:
                 self._logged_reasons.add(reason)
                 logger.info("%s: sampled as RLlib does, since there is %s.", type(self).__name__, reason)
             episodes: list[SingleAgentEpisode] = super()._sample(

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
+import tree
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.env_runner import ENV_STEP_FAILURE
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from ray.rllib.utils.metrics import ENV_STEP_TIMER, MODULE_TO_ENV_CONNECTOR, RLMODULE_INFERENCE_TIMER, WEIGHTS_SEQ_NO
-from ray.rllib.utils.numpy import convert_to_numpy
+from ray.rllib.utils.spaces.space_utils import batch as batch_items
 from ray.rllib.utils.spaces.space_utils import unbatch
 
 from experiments.fast.actions import ActionSampler, step_function
@@ -45,7 +46,7 @@ class Fragment:
         self._resets: list[Any] = []
         self._infos: list[Any] = []
         self._seconds: list[float] = []
-        self._outputs: list[dict[str, Any]] = []  # tensors, of all steps but the first
+        self._outputs: list[dict[str, Any]] = []  # of all steps but the first
         self._first_outputs: dict[str, list[Any]] = {}
 
     def collect(self, num_timesteps: int) -> bool:
@@ -79,8 +80,7 @@ class Fragment:
             else:
                 # Contiguous, as RLlib's copy is: a product of another layout differs in the last bit.
                 batch = {Columns.OBS: torch.from_numpy(np.ascontiguousarray(self._observations[-1])).to(device, dtype)}
-                outputs = forward(batch, self.env_steps)
-                actions, for_env = policy(outputs)
+                actions, for_env, outputs = policy(forward(batch, self.env_steps))
                 self._outputs.append(outputs)
             stepping = time.perf_counter()
             try:
@@ -96,14 +96,15 @@ class Fragment:
             env_s += now - stepping
             self._observations.append(observations)
             self._actions.append(actions)
-            self._rewards.append(rewards)
-            self._terminated.append(terminated)
-            self._truncated.append(truncated)
+            # Copies: environments may use the same buffers again, or give lists.
+            self._rewards.append(np.array(rewards))
+            self._terminated.append(np.array(terminated))
+            self._truncated.append(np.array(truncated))
             self._resets.append(resets)
             self._infos.append(as_list(infos))
             self._seconds.append(now)
             self.env_steps += num_envs - int(np.count_nonzero(resets))
-            resets = (terminated | truncated) & ~resets  # the flags of a reset are not those of a step
+            resets = np.logical_or(terminated, truncated) & ~resets  # the flags of a reset are not those of a step
         self._resets.append(resets)
         steps = len(self._actions)
         runner._log_env_steps(metric=runner._metrics_num_try_env_step, num_steps=steps)
@@ -167,41 +168,48 @@ class Fragment:
                 ongoing[env_index] = _like(blank)
                 start = last + 1
             if start < len(self._actions):
-                self._extend(ongoing[env_index], columns, env_index, start, len(self._actions))
+                self._extend(ongoing[env_index], columns, env_index, start, len(self._actions), goes_on=True)
         self.ended = [(env_index, episode) for _, env_index, episode in sorted(found, key=lambda one: one[:2])]
         return ongoing
 
-    def _output_columns(self) -> dict[str, np.ndarray]:
-        columns = {}
+    def _output_columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {}
         for name, first in self._first_outputs.items():
             rest = [outputs[name] for outputs in self._outputs]
-            steps = [np.stack(first)[np.newaxis], *([convert_to_numpy(torch.stack(rest))] if rest else [])]
-            columns[name] = _by_env(np.concatenate(steps))
+            if tree.is_nested(first[0]):
+                columns[name] = [list(items) for items in zip(first, *map(unbatch, rest), strict=True)]
+            else:
+                columns[name] = _by_env(np.stack([np.stack(first), *rest]))
         shape = self._num_envs, len(self._actions)
         columns[WEIGHTS_SEQ_NO] = np.full(shape, self._runner._weights_seq_no)
         return columns
 
-    def _extend(self, episode: SingleAgentEpisode, columns: "_Columns", env_index: int, start: int, stop: int) -> None:
-        """Add the steps from `start` to `stop` of an environment to an episode; the first is its reset, if it had none."""
+    def _extend(
+        self, episode: SingleAgentEpisode, columns: "_Columns", env_index: int, start: int, stop: int, goes_on: bool = False
+    ) -> None:
+        """Add the steps from `start` to `stop` of an environment to an episode; the first is its reset, if it had none.
+
+        One that goes on gets copies: RLlib keeps its chunks until it ends, and each would keep the whole fragment of all environments.
+        """
         infos = [self._infos[step][env_index] if self._infos[step] else {} for step in range(start, stop)]
-        _add(episode.observations, columns.observations[env_index, start:stop])
+        _add(episode.observations, columns.observations[env_index][start:stop], goes_on)
         episode.infos.data.extend(infos)
         seconds = self._seconds
         if len(episode.observations) == stop - start:  # without those of an earlier fragment
             episode._start_time = seconds[start]
             start += 1
         if start < stop:
-            _add(episode.actions, columns.actions[env_index, start:stop])
-            _add(episode.rewards, columns.rewards[env_index, start:stop])
+            _add(episode.actions, columns.actions[env_index][start:stop], goes_on)
+            _add(episode.rewards, columns.rewards[env_index][start:stop], goes_on)
             for name, outputs in columns.outputs.items():
                 if name not in episode.extra_model_outputs:
                     episode.extra_model_outputs[name] = InfiniteLookbackBuffer()
-                _add(episode.extra_model_outputs[name], outputs[env_index, start:stop])
+                _add(episode.extra_model_outputs[name], outputs[env_index][start:stop], goes_on)
             episode.t += stop - start
             episode._last_step_time = seconds[stop - 1]
             if episode._start_time is None:
                 episode._start_time = seconds[start]
-        episode._last_added_observation = columns.observations[env_index, stop - 1]
+        episode._last_added_observation = episode.observations.data[-1]
         episode._last_added_infos = infos[-1]
 
     def last_step(self) -> dict[str, Any]:
@@ -218,12 +226,15 @@ class Fragment:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The data of a fragment, [N, T, ...] for N environments and T steps: an episode is a slice of it."""
+    """The data of a fragment, [N, T, ...] for N environments and T steps: an episode is a slice of it.
+
+    Nested outputs are lists of lists: an item for each environment and step.
+    """
 
     observations: np.ndarray
     actions: np.ndarray
     rewards: np.ndarray
-    outputs: dict[str, np.ndarray]
+    outputs: dict[str, Any]
 
 
 def _by_env(array: np.ndarray) -> np.ndarray:
@@ -231,9 +242,14 @@ def _by_env(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array.swapaxes(0, 1))
 
 
-def _add(buffer: InfiniteLookbackBuffer, items: np.ndarray) -> None:
-    """Add steps to a buffer, whose data becomes an array."""
-    buffer.data = np.concatenate([np.stack(buffer.data), items]) if buffer.data else items
+def _add(buffer: InfiniteLookbackBuffer, items: Any, copies: bool) -> None:
+    """Add steps to a buffer, whose data becomes an array, or a structure of such."""
+    if isinstance(items, list):
+        buffer.data = batch_items([*buffer.data, *items])
+    elif buffer.data:
+        buffer.data = np.concatenate([np.stack(buffer.data), items])
+    else:
+        buffer.data = items.copy() if copies else items
     buffer.finalized = True
 
 
@@ -255,5 +271,7 @@ def continuation(episode: SingleAgentEpisode, lookback: int) -> SingleAgentEpiso
     """The next chunk of an episode, by `SingleAgentEpisode.cut`, with lists that can be appended to."""
     cut = episode.cut(lookback)
     for buffer in (cut.observations, cut.actions, cut.rewards, *cut.extra_model_outputs.values()):
-        buffer.data, buffer.finalized = list(np.array(buffer.data)), False
+        nested = not isinstance(buffer.data, list | np.ndarray)
+        buffer.data = unbatch(tree.map_structure(np.array, buffer.data)) if nested else list(np.array(buffer.data))
+        buffer.finalized = False
     return cut

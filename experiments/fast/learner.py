@@ -57,6 +57,7 @@ from ray.rllib.utils.metrics.utils import to_snake_case
 from ray.rllib.utils.torch_utils import clip_gradients, compute_global_norm
 
 from experiments.fast.networks.adam import FlatAdam
+from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.ppo import DefaultNetworks
 from experiments.fast.ppo.batch import BatchBuilder, EpisodeArrays, episodes_of
 from experiments.fast.ppo.gradient import Rows
@@ -142,10 +143,12 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         if list(self.module.keys()) != [DEFAULT_MODULE_ID] or self.config.policies_to_train is not None:
             return "more than one module, or a choice of which to train"
         module, config = self.module[DEFAULT_MODULE_ID], self.config.get_config_for_module(DEFAULT_MODULE_ID)
-        if type(self.module)._forward_train is not MultiRLModule._forward_train:
+        if is_overridden(self.module, MultiRLModule, "forward_train", "_forward_train"):
             return "a MultiRLModule of its own"
-        if not isinstance(module, TorchRLModule) or module.is_stateful() or type(module).forward_train is not TorchRLModule.forward_train:
+        if not isinstance(module, TorchRLModule) or module.is_stateful():
             return "a module that is stateful, or not torch's"
+        if is_overridden(module, TorchRLModule, "forward_train"):
+            return "a forward_train of the module's own"
         if not isinstance(module, ValueFunctionAPI) or isinstance(module, SelfSupervisedLossAPI) or not config.use_critic:
             return "a module without a value function, or with a loss of its own"
         if any(isinstance(space, gym.spaces.Dict | gym.spaces.Tuple) for space in (module.observation_space, module.action_space)):

@@ -57,6 +57,11 @@ BUFFERS: dict[str, type] = {
 logger = logging.getLogger(__name__)
 
 
+def _burns_in(config: Any) -> bool:
+    """Whether RLlib samples sequences from the replay buffer, or the first steps of long ones; SAC has no such setting."""
+    return bool(getattr(config, "burn_in_len", 0))
+
+
 class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type information
     """What the two algorithms share. Where something is not supported (see `why_stock`), a training step is RLlib's own.
 
@@ -83,7 +88,7 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
         """A fast one where `replay_buffer_config` names one of RLlib's for single agents."""
         settings = config.replay_buffer_config or {}
         fast = BUFFERS.get(str(settings.get("type")))
-        if fast is None or config.is_multi_agent or not config.enable_env_runner_and_connector_v2:
+        if fast is None or config.is_multi_agent or not config.enable_env_runner_and_connector_v2 or _burns_in(config):
             return super()._create_local_replay_buffer_if_necessary(config)
         settings["metrics_num_episodes_for_smoothing"] = config.metrics_num_episodes_for_smoothing  # as RLlib does
         return fast(**settings)
@@ -96,6 +101,8 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
         config = self.config
         if not config.enable_env_runner_and_connector_v2 or config.is_offline or config.count_steps_by != "env_steps":
             return "the old API stack, offline data, or steps counted by agent"
+        if _burns_in(config):
+            return "a burn-in"
         if not self._has_fast_buffer():
             return "a replay buffer that is not a fast one"
         learner = self.learner_group._learner

@@ -31,12 +31,14 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.apis import SelfSupervisedLossAPI, TargetNetworkAPI
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.rllib.utils.metrics import LAST_TARGET_UPDATE_TS, NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_TARGET_UPDATES, TD_ERROR_KEY
 from ray.rllib.utils.metrics.stats.mean import MeanStats
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor, update_target_network
 
 from experiments.fast.networks.adam import FlatAdam
+from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.q import QNetworks
 
 _CONNECTORS = {
@@ -120,6 +122,10 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         if list(self.module.keys()) != [_MODULE] or config.policies_to_train is not None or config.is_multi_agent:
             return "more than one module"
         module = self.module[_MODULE]
+        if is_overridden(self.module, MultiRLModule, "forward_train", "_forward_train"):
+            return "a MultiRLModule of its own"
+        if isinstance(module, TorchRLModule) and is_overridden(module, TorchRLModule, "forward_train"):
+            return "a forward_train of the module's own"
         if not isinstance(module, TorchRLModule) or module.is_stateful() or isinstance(module, SelfSupervisedLossAPI):
             return "a module that is stateful, not torch's, or has a loss of its own"
         if self._learner_connector is None or not {type(c) for c in self._learner_connector.connectors} <= _CONNECTORS:
@@ -157,7 +163,8 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
             self.metrics.log_value((_MODULE, self.TOTAL_LOSS_KEY), loss, window=1)
             for param in self._params.values():
                 param.grad = None
-            backward(loss)
+            if loss.grad_fn is not None:  # as RLlib: all parameters may be frozen
+                backward(loss)
             self._apply(config)
             rows = len(batch[Columns.REWARDS])
             self._log_steps_trained_metrics(_Rows(rows))

@@ -25,10 +25,9 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 from ray.rllib.utils.metrics.stats.mean import MeanStats
-from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import unbatch
 
-from experiments.fast.actions import ActionSampler, step_function
+from experiments.fast.actions import ActionSampler, as_numpy, item_of, step_function
 from experiments.fast.env_runner import FastEnvRunner
 from experiments.fast.networks.q import QNetworks
 from experiments.fast.transitions.rows import Chunk
@@ -129,6 +128,8 @@ class DirectSampler:
             steps = self._step(taken, done)
             taken = 0 if steps is None else taken + steps
         self.env_steps += taken
+        if self._networks is not None:
+            self._networks.check_explored()
         chunks = [episode.chunk(False, False) for episode in self._ongoing if episode.t > episode.stored]
         self._weights.append(self._runner._weights_seq_no)
         self._returned_s = time.perf_counter()
@@ -154,7 +155,7 @@ class DirectSampler:
         self._env_s += now - stepping
         self._steps += 1
         if self._has_hook:
-            runner.on_steps(observations[np.newaxis], rewards[np.newaxis])
+            runner.on_steps(observations[np.newaxis], np.asarray(rewards)[np.newaxis])
         listed = self._as_list(infos)
         weights, steps = runner._weights_seq_no, 0
         for index, episode in enumerate(self._ongoing):
@@ -184,11 +185,11 @@ class DirectSampler:
         others = runner.config.num_env_runners or 1
         t = (runner.num_env_steps_sampled_lifetime // others + taken) * others  # as RLlib estimates what all runners have sampled
         if self._networks is not None:
-            actions = self._networks.explore(self._batch, t)[Columns.ACTIONS].cpu().numpy().astype(np.int32)  # as RLlib keeps them
-            return actions, actions, {}
+            actions = as_numpy(self._networks.explore(self._batch, t)[Columns.ACTIONS])
+            return actions, self._sample_actions.for_env(actions), {}
         module, batch = runner.module, self._batch
         outputs = module._forward_exploration(batch, t=t) if self._explore else module._forward_inference(batch)
-        return *self._sample_actions(outputs), outputs
+        return self._sample_actions(outputs)
 
     def _extend(self, index: int) -> SingleAgentEpisode:
         """Add to the runner's episode the steps that it does not have yet."""
@@ -198,8 +199,7 @@ class DirectSampler:
         if new.actions:
             episode.actions.data.extend(new.actions)
             episode.rewards.data.extend(new.rewards)
-            outputs: dict[str, list[Any]] = {name: [o[name][index] for o in new.outputs] for name in new.outputs[0]}
-            columns = {name: list(convert_to_numpy(torch.stack(values))) for name, values in outputs.items()}
+            columns = {name: [item_of(outputs[name], index) for outputs in new.outputs] for name in new.outputs[0]}
             for name, column in {**columns, WEIGHTS_SEQ_NO: new.weights}.items():
                 if name not in episode.extra_model_outputs:
                     episode.extra_model_outputs[name] = InfiniteLookbackBuffer()

@@ -1,5 +1,6 @@
 """`make_fast`: puts the fast parts into a configuration of RLlib."""
 
+import logging
 from typing import TypeVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -24,15 +25,91 @@ _LEARNERS: dict[object, type] = {
 _ALGORITHMS: dict[object, type] = {DQN: FastDQN, SAC: FastSAC}
 
 WAIT_S = 0.01
-"""Seconds for which IMPALA and APPO wait for samples. RLlib's 0 asks without pause, which keeps a CPU busy."""
+"""Seconds for which IMPALA and APPO wait for the samples of their env runner. RLlib's 0 asks without pause, which keeps a CPU busy."""
 
 _Config = TypeVar("_Config", bound=AlgorithmConfig)
+
+logger = logging.getLogger(__name__)
+
+
+def why_stock(config: AlgorithmConfig) -> str | None:
+    """The reason why `make_fast` leaves a whole configuration to RLlib; None if there is none."""
+    if not (config.enable_env_runner_and_connector_v2 and config.enable_rl_module_and_learner):
+        return "the old API stack"
+    if config.is_multi_agent:
+        return "more than one agent"
+    if config.output:
+        return "an output that records samples"  # RLlib's runner records them if no other class is set
+    return None
 
 
 def make_fast(config: _Config) -> _Config:
     """Replace RLlib's own classes by the fast ones.
 
-    Other classes, such as a learner that the user has set, stay; so does everything in a configuration with several agents.
+    Other classes, such as a learner that the user has set, stay. A fast part looks at what it is given before every fragment and every
+    update. What it does not support is left to RLlib's own code, and the reason is logged once, at level INFO.
+
+    A whole configuration:
+
+    - the old API stack
+    - several agents
+    - recording of samples (`output`)
+
+    A fragment of the env runner:
+
+    - whole episodes instead of a number of env steps
+    - random actions
+    - a module that is stateful
+    - a public `forward_exploration` of the module's own
+    - a public `forward_inference` of the module's own, without exploration
+    - env-to-module connectors of one's own
+    - module-to-env connectors of one's own
+    - nested observation spaces
+    - nested action spaces
+    - episodes that stay lists (`episodes_to_numpy=False`)
+    - a subclass with a `_try_env_step` of its own
+    - an `on_episode_created` callback
+    - an `on_episode_start` callback
+    - an `on_episode_step` callback
+    - an `on_episode_end` callback that is not marked as `experiments.fast.env_runner.deferrable`
+
+    An update of PPO:
+
+    - a subclass with a loss, gradients or an optimizer of its own
+    - several learners
+    - a choice of which modules to train (`policies_to_train`)
+    - a MultiRLModule of one's own
+    - a module that is stateful
+    - a public `forward_train` of the module's own
+    - a module without a value function
+    - training without a critic (`use_critic=False`)
+    - nested action spaces
+    - compiled modules
+    - gradient scalers
+    - torch's learning rate schedulers
+    - learner connectors of one's own
+    - an optimizer other than a plain Adam
+    - episodes with nested outputs of the module
+
+    Training steps of DQN and SAC:
+
+    - a replay buffer of another class than RLlib's two for episodes
+    - sequences to burn in (`burn_in_len`)
+    - steps counted by agent (`count_steps_by`)
+    - a learner in another process
+    - a learner that is not a fast one
+    - a learner with hooks of its own
+    - a module that is stateful
+    - a public `forward_train` of the module's own
+    - learner connectors of one's own
+    - updates that skip NaN gradients (`torch_skip_nan_gradients`)
+    - a compiled learner
+
+    The env steps of DQN and SAC alone:
+
+    - another class of env runner
+    - an `on_sample_end` callback
+    - whole episodes (`batch_mode`)
 
     Args:
         config: Call this last: what is set later may replace a fast part again.
@@ -40,13 +117,15 @@ def make_fast(config: _Config) -> _Config:
     Returns:
         The same object.
     """
-    if config.is_multi_agent:
+    if reason := why_stock(config):
+        logger.info("make_fast: left to RLlib, since there is %s.", reason)
         return config
     if config.env_runner_cls in (None, SingleAgentEnvRunner):
         config.env_runners(env_runner_cls=FastEnvRunner)
     if config.learner_class in _LEARNERS:
         config.learners(learner_class=_LEARNERS[config.learner_class])
-    if isinstance(config, IMPALAConfig):
+    # Of several runners RLlib would wait for the last one, while the others idle: `python -m benchmarks fast_waiting`.
+    if isinstance(config, IMPALAConfig) and config.num_env_runners == 1:
         config.timeout_s_sampler_manager = config.timeout_s_sampler_manager or WAIT_S
     config.algo_class = _ALGORITHMS.get(config.algo_class, config.algo_class)
     return config

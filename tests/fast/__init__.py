@@ -2,4 +2,5 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.support.fast_ppo", "tests.support.fast_replay", "tests.support.fast_off_policy")
+_HELPERS = ("fast_off_policy", "fast_ppo", "fast_replay", "fast_sampling")
+pytest.register_assert_rewrite(*(f"tests.support.{name}" for name in _HELPERS))

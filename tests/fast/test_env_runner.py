@@ -1,7 +1,7 @@
 """The fast env runner beside RLlib's own: the same episodes, to the bit, whatever is sampled."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -9,153 +9,29 @@ import numpy as np
 import pytest
 import ray
 import torch
-from gymnasium.wrappers import TransformObservation
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.sac import SACConfig
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
-from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from experiments.fast.env_runner import FastEnvRunner, deferrable
+from tests.support.fast_sampling import (
+    ACTIONS,
+    DISCRETE,
+    ODD,
+    Spaces,
+    assert_same,
+    assert_same_samples,
+    both,
+    config_of,
+    runner_of,
+    sample,
+)
 from tests.support.matrix import matrix
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-class Spaces(gym.Env[Any, Any]):
-    """Episodes of random length with an action space of choice and infos; the reward is random as well."""
-
-    def __init__(self, actions: gym.Space[Any], dtype: Any = np.float32, infos: bool = True, fail_at: int | None = None) -> None:
-        self.observation_space = gym.spaces.Box(-1, 1, (3,), dtype)
-        self.action_space = actions
-        self._infos, self._fail_at, self._total = infos, fail_at, 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._left = int(self.np_random.integers(1, 9))
-        return self._observe(), {"left": self._left} if self._infos else {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        assert self.action_space.contains(action)
-        self._left -= 1
-        self._total += 1
-        if self._total == self._fail_at:
-            raise RuntimeError("the simulator crashed")
-        over = self._left <= 0
-        by_time = bool(self.np_random.integers(2))
-        infos = {"left": self._left} if self._infos and self._left % 2 else {}
-        return self._observe(), float(self.np_random.normal()), over and not by_time, over and by_time, infos
-
-    def _observe(self) -> np.ndarray:
-        return self.np_random.uniform(-1, 1, 3).astype(self.observation_space.dtype)
-
-
-DISCRETE = gym.spaces.Discrete(5)
-ACTIONS = {
-    "box": gym.spaces.Box(-2, 3, (2,), np.float32),
-    "unbounded box": gym.spaces.Box(-np.inf, np.inf, (1,), np.float32),
-    "discrete": DISCRETE,
-    "multi-discrete": gym.spaces.MultiDiscrete([3, 2]),
-    "tuple": gym.spaces.Tuple([gym.spaces.Discrete(3), gym.spaces.Box(-1, 1, (2,), np.float32)]),
-}
-
-
-def config_of(algorithm: type[AlgorithmConfig] = PPOConfig, env: Any = "CartPole-v1", envs: int = 4, **settings: Any) -> AlgorithmConfig:
-    config = algorithm()
-    how = ("normalize_actions", "clip_actions")
-    config.environment(env, **{name: value for name, value in settings.items() if name in how})
-    settings = {"num_env_runners": 0, "gym_env_vectorize_mode": "sync", **{k: v for k, v in settings.items() if k not in how}}
-    config.env_runners(num_envs_per_env_runner=envs, **settings)
-    config.rl_module(model_config={"fcnet_hiddens": [16, 16]})
-    config.debugging(seed=3)
-    return config
-
-
-def runner_of(runner_class: type[SingleAgentEnvRunner], config: AlgorithmConfig) -> Any:
-    torch.manual_seed(0)
-    np.random.seed(0)
-    config = config.copy(copy_frozen=False)
-    config.env_runners(env_runner_cls=runner_class)
-    return runner_class(config=config, worker_index=0)
-
-
-def both(config: AlgorithmConfig) -> tuple[Any, Any]:
-    return runner_of(SingleAgentEnvRunner, config), runner_of(FastEnvRunner, config)
-
-
-def sample(runner: Any, sizes: Sequence[int], **how: Any) -> tuple[list[list[SingleAgentEpisode]], torch.Tensor]:
-    """Fragments, and the generator's state after them."""
-    torch.manual_seed(7)
-    fragments = [runner.sample(num_timesteps=size, **how) for size in sizes]
-    return fragments, torch.get_rng_state()
-
-
-def buffers(episode: SingleAgentEpisode) -> dict[str, Any]:
-    own = {name: getattr(episode, name) for name in ("observations", "actions", "rewards", "infos")}
-    return own | episode.extra_model_outputs
-
-
-def assert_same_leaves(one: Any, other: Any, where: str) -> None:
-    assert type(one) is type(other), where
-    if isinstance(one, dict | tuple):
-        for key in one if isinstance(one, dict) else range(len(one)):
-            assert_same_leaves(one[key], other[key], where)
-    elif isinstance(one, np.ndarray):
-        assert (one.dtype, one.shape) == (other.dtype, other.shape), where
-        assert one.tobytes() == other.tobytes(), where
-    else:
-        assert one == other, where
-
-
-def assert_same(ours: Sequence[SingleAgentEpisode], theirs: Sequence[SingleAgentEpisode]) -> None:
-    assert len(ours) == len(theirs)
-    for our, their in zip(ours, theirs, strict=True):
-        assert list(buffers(our)) == list(buffers(their))
-        for name, buffer in buffers(our).items():
-            expected = buffers(their)[name]
-            assert_same_leaves(buffer.data, expected.data, name)
-            assert (buffer.lookback, buffer.finalized, buffer.space) == (expected.lookback, expected.finalized, expected.space), name
-            assert buffer.space_struct == expected.space_struct
-        for name in ("t", "t_started", "is_terminated", "is_truncated", "agent_id", "module_id", "multi_agent_episode_id", "custom_data"):
-            assert getattr(our, name) == getattr(their, name), name
-        assert our.observation_space == their.observation_space
-        assert our.action_space == their.action_space
-        our.validate()
-        assert 0 <= our.get_duration_s() < 60
-
-
-def assert_same_samples(config: AlgorithmConfig, sizes: Sequence[int], **how: Any) -> Any:
-    stock, fast = both(config)
-    expected, state = sample(stock, sizes, **how)
-    found, our_state = sample(fast, sizes, **how)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert_same(ours, theirs)
-    assert torch.equal(state, our_state)  # what is sampled next is the same as well
-    assert_same_chunks(found, expected)
-    assert keys(fast.get_metrics()) == keys(stock.get_metrics())
-    return fast
-
-
-def assert_same_chunks(found: Sequence[Sequence[SingleAgentEpisode]], expected: Sequence[Sequence[SingleAgentEpisode]]) -> None:
-    """Which chunks are of one episode; the ids themselves are random."""
-
-    def pattern(fragments: Sequence[Sequence[SingleAgentEpisode]]) -> list[int]:
-        ids = [episode.id_ for fragment in fragments for episode in fragment]
-        return [ids.index(one) for one in ids]
-
-    assert pattern(found) == pattern(expected)
-
-
-def keys(metrics: Any, prefix: str = "") -> set[str]:
-    if not isinstance(metrics, dict):
-        return {prefix}
-    return {key for name, value in metrics.items() for key in keys(value, f"{prefix}/{name}")}
-
-
-ODD = (50, 3, 1, 300, 37, 1)
 
 
 @matrix(strength=1, envs=[3, 16, 1], mode=["sync", "vector_entry_point"])
@@ -173,21 +49,6 @@ def test_episodes_are_those_of_rllib_on_other_environments(env: str) -> None:
 def test_episodes_are_those_of_rllib_for_every_kind_of_action(name: str, normalize: bool) -> None:
     config = config_of(env=lambda context: Spaces(ACTIONS[name]), normalize_actions=normalize, clip_actions=True)
     assert_same_samples(config, ODD)
-
-
-def test_actions_that_are_neither_scaled_nor_clipped_are_those_of_rllib() -> None:
-    space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
-    assert_same_samples(config_of(env=lambda context: Spaces(space), normalize_actions=False, clip_actions=False), ODD)
-
-
-def test_observations_of_64_bits_are_kept_as_they_are() -> None:
-    assert_same_samples(config_of(env=lambda context: Spaces(DISCRETE, np.float64, infos=False)), ODD)
-
-
-def test_random_actions_are_left_to_rllib() -> None:
-    fast = runner_of(FastEnvRunner, config_of())
-    assert sum(len(episode) for episode in fast.sample(num_timesteps=40, random_actions=True)) >= 40
-    assert fast.why_stock(explore=True, random_actions=True) == "random actions"
 
 
 @pytest.mark.parametrize("horizon", [0, 1, 4])
@@ -293,16 +154,6 @@ def test_a_callback_that_has_to_come_at_once_is_left_to_rllib(name: str, caplog:
 def test_a_connector_of_ones_own_is_left_to_rllib() -> None:
     fast = assert_same_samples(config_of(env_to_module_connector=lambda env, spaces, device: MeanStdFilter()), ODD)
     assert "env-to-module" in fast.why_stock(explore=True, random_actions=False)
-
-
-def test_nested_observations_are_left_to_rllib() -> None:
-    def make(context: Any) -> gym.Env[Any, Any]:
-        space = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (3,), np.float32)})
-        return TransformObservation(Spaces(DISCRETE, infos=False), lambda observation: {"a": observation}, space)
-
-    fast = runner_of(FastEnvRunner, config_of(DQNConfig, env="CartPole-v1"))
-    fast.env.single_observation_space = make(None).observation_space
-    assert "nested" in fast.why_stock(explore=True, random_actions=False)
 
 
 def test_an_environment_that_fails_is_made_anew_as_in_rllib() -> None:

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -21,7 +20,6 @@ from ray.rllib.evaluation.postprocessing import Postprocessing
 from experiments.fast.learner import FastPPOTorchLearner
 from tests.support.fast_ppo import (
     UPDATE,
-    Valueless,
     assert_same_learners,
     assert_same_results,
     batches_of,
@@ -145,27 +143,6 @@ def test_an_optimizer_with_settings_of_its_own_is_left_to_rllib() -> None:
         learner.get_optimizer().param_groups[0]["weight_decay"] = 0.1
 
     assert_left_to_rllib(config_of(), "Adam", decay)
-
-
-SPACES = {"observation_space": gym.spaces.Box(-1, 1, (4,)), "action_space": gym.spaces.Discrete(2)}
-
-
-def test_what_cannot_be_tried_here_is_left_to_rllib() -> None:
-    config = config_of()
-    (episodes,) = batches_of(config, (50,))
-    cases: list[tuple[str, Callable[[Any], None]]] = [
-        ("more than one learner", lambda learner: setattr(learner.config, "num_learners", 2)),
-        ("compiled", lambda learner: setattr(learner, "_torch_compile_forward_train", True)),
-        ("scaler", lambda learner: setattr(learner, "_grad_scalers", {})),
-        ("nested", lambda learner: setattr(learner.module[DEFAULT_MODULE_ID], "action_space", gym.spaces.Tuple([gym.spaces.Discrete(2)]))),
-        ("choice", lambda learner: setattr(learner.config, "policies_to_train", [])),
-        ("value function", lambda learner: learner.module._rl_modules.update({DEFAULT_MODULE_ID: Valueless(**SPACES)})),
-    ]
-    for reason, change in cases:
-        fast = learner_of(FastPPOTorchLearner, config)
-        assert fast.why_stock(episodes) is None
-        change(fast)
-        assert reason in fast.why_stock(episodes), reason
 
 
 def test_batches_are_left_to_rllib() -> None:

@@ -9,9 +9,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
 from ray.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import TD_ERROR_KEY
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor
@@ -155,6 +158,48 @@ def test_an_optimizer_that_is_no_plain_adam_steps_as_in_rllib(clip: float | None
         return dqn(fast, grad_clip=clip).learners(learner_class=type("Own", (base,), own))
 
     assert_same_updates(*learners(make))
+
+
+class UnusedQ(DefaultDQNTorchRLModule):
+    """With a layer that no loss depends on."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.encoder.unused = torch.nn.Linear(3, 3)
+
+
+class UnusedSAC(DefaultSACTorchRLModule):
+    """The same, in a network of each optimizer."""
+
+    def setup(self) -> None:
+        super().setup()
+        for network in ("pi_encoder", "qf_encoder", "qf_twin_encoder"):
+            getattr(self, network).unused = torch.nn.Linear(3, 3)
+
+
+UNTRAINED: dict[str, tuple[Any, str, Any]] = {
+    "an encoder of DQN": (dqn, "encoder", None),
+    "all of DQN": (dqn, "", None),
+    "the policy's encoder of SAC": (sac, "pi_encoder", None),
+    "unused parameters of DQN": (dqn, "none", UnusedQ),
+    "unused parameters of SAC": (sac, "none", UnusedSAC),
+}
+
+
+@pytest.mark.parametrize("clip", [40.0, None])
+@pytest.mark.parametrize("which", UNTRAINED)
+def test_parameters_without_a_gradient_stay_as_in_rllib(which: str, clip: float | None) -> None:
+    base, frozen, module = UNTRAINED[which]
+
+    def make(fast: bool) -> Any:
+        config = base(fast, grad_clip=clip)
+        return config if module is None else config.rl_module(rl_module_spec=RLModuleSpec(module_class=module))
+
+    found = learners(make)
+    for learner in found:
+        for name, parameter in learner.module[DEFAULT_MODULE_ID].named_parameters():
+            parameter.requires_grad_(parameter.requires_grad and not name.startswith(frozen))
+    assert_same_updates(*found)
 
 
 def test_what_is_not_finite_is_dealt_with_as_in_rllib(caplog: pytest.LogCaptureFixture) -> None:

@@ -110,12 +110,3 @@ def test_callbacks_get_episodes_that_end_with_all_that_rllib_has_in_them() -> No
         assert set(our[4]) == set(their[4]) > {"action_logp"}
         for key, values in our[4].items():
             same(values, their[4][key])
-
-
-def test_runners_that_need_rllibs_way_are_left_to_it() -> None:
-    def on_sample_end(**kwargs: Any) -> None:
-        pass
-
-    assert "FastEnvRunner" in str(why_stock(runner_of(SingleAgentEnvRunner, dqn(True))))
-    assert why_stock(runner_of(FastEnvRunner, dqn(True).callbacks(on_sample_end=on_sample_end))) == "an on_sample_end callback"
-    assert why_stock(runner_of(FastEnvRunner, dqn(True).callbacks(on_episode_step=on_sample_end))) == "an on_episode_step callback"

@@ -55,7 +55,10 @@ def test_what_someone_has_chosen_stays() -> None:
 
 def test_asynchronous_algorithms_wait_for_samples_instead_of_asking_for_them() -> None:
     assert IMPALAConfig().timeout_s_sampler_manager == 0
-    assert make_fast(IMPALAConfig()).timeout_s_sampler_manager == WAIT_S > 0
+    for config_class in (IMPALAConfig, APPOConfig):
+        assert make_fast(config_class().env_runners(num_env_runners=1)).timeout_s_sampler_manager == WAIT_S > 0
+        # Of several it would be the wait for the last one.
+        assert make_fast(config_class().env_runners(num_env_runners=2)).timeout_s_sampler_manager == 0
 
 
 def test_several_agents_are_left_to_rllib() -> None:

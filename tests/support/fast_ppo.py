@@ -76,7 +76,7 @@ class Valueless(TorchRLModule):
 def config_of(env: Any = "CartPole-v1", model: dict[str, Any] | None = None, envs: int = 4, **training: Any) -> PPOConfig:
     config = PPOConfig().environment(env)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=envs, gym_env_vectorize_mode="sync")
-    config.training(lr=1e-2, **training)
+    config.training(**{"lr": 1e-2, **training})
     config.rl_module(model_config={"fcnet_hiddens": [16, 16], "vf_share_layers": False, **(model or {})})
     config.debugging(seed=3, log_level="ERROR")
     config.reporting(log_gradients=True)

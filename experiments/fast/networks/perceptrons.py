@@ -7,6 +7,7 @@ torch/csrc/autograd/FunctionsManual.cpp), on the same numbers in the same order:
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from ray.rllib.core.models.torch.primitives import TorchMLP
@@ -51,6 +52,11 @@ def is_differentiable(layers: Layers) -> bool:
 def has_hooks(module: nn.Module) -> bool:
     """Whether there are hooks on a module or one of its parts, which only torch's own calls run."""
     return any(getattr(part, name) for part in module.modules() for name in _HOOKS)
+
+
+def is_overridden(module: Any, base: type, *names: str) -> bool:
+    """Whether a module has methods of its own in place of those of a class that it is derived from."""
+    return any(name in vars(module) or getattr(type(module), name) is not getattr(base, name) for name in names)
 
 
 def forward_function(layers: Layers) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -18,6 +18,7 @@ from experiments.fast.networks.perceptrons import (
     forward_function,
     has_hooks,
     is_differentiable,
+    is_overridden,
     layers_of,
 )
 
@@ -31,11 +32,9 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
     Returns:
         From a batch with observations [N, ...] to one with the inputs of the action distribution; None for any other module.
     """
-    own = type(module)
     stock = (
-        own._forward is DefaultPPOTorchRLModule._forward
-        and own._forward_exploration is TorchRLModule._forward_exploration
-        and own._forward_inference is TorchRLModule._forward_inference
+        isinstance(module, DefaultPPOTorchRLModule)
+        and not is_overridden(module, DefaultPPOTorchRLModule, "_forward", "_forward_exploration", "_forward_inference")
         and type(module.encoder) is TorchActorCriticEncoder
         and type(module.pi) is TorchMLPHead
         and not module.pi.clip_log_std
@@ -67,11 +66,9 @@ class DefaultNetworks:
     @staticmethod
     def is_known(module: TorchRLModule, parameters: Sequence[nn.Parameter]) -> bool:
         """Whether a module is a default one of perceptrons, with exactly these parameters, all of them trained and without hooks."""
-        own = type(module)
         stock = (
-            own._forward_train is DefaultPPOTorchRLModule._forward_train
-            and "_forward_train" not in vars(module)
-            and own.compute_values is DefaultPPOTorchRLModule.compute_values
+            isinstance(module, DefaultPPOTorchRLModule)
+            and not is_overridden(module, DefaultPPOTorchRLModule, "_forward_train", "compute_values")
             and type(module.encoder) is TorchActorCriticEncoder
             and type(module.pi) is type(module.vf) is TorchMLPHead
             and not module.vf.clip_log_std

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
@@ -10,7 +11,15 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.models.torch.encoder import TorchMLPEncoder
 from ray.rllib.core.models.torch.heads import TorchMLPHead
 
-from experiments.fast.networks.perceptrons import BranchedPerceptron, Layers, forward_function, has_hooks, is_differentiable, layers_of
+from experiments.fast.networks.perceptrons import (
+    BranchedPerceptron,
+    Layers,
+    forward_function,
+    has_hooks,
+    is_differentiable,
+    is_overridden,
+    layers_of,
+)
 
 Tensor = torch.Tensor
 
@@ -30,13 +39,14 @@ class QNetworks:
         self._main: BranchedPerceptron | None = None  # made with the first training batch: an env runner has none
         self._gradients: dict[Tensor, Tensor] = {}
         self._t: int | None = None
+        self._allowed: list[Tensor] = []
 
     @staticmethod
     def of(module: Any) -> "QNetworks | None":
         """Those of a module; None if it is of another kind, or overrides something."""
         if not isinstance(module, DefaultDQNTorchRLModule) or module.num_atoms > 1:
             return None
-        if any(getattr(type(module), name) is not getattr(DefaultDQNTorchRLModule, name) for name in _METHODS):
+        if is_overridden(module, DefaultDQNTorchRLModule, *_METHODS):
             return None
         prefixes = ("", "_target_") if hasattr(module, "_target_encoder") else ("",)
         networks = [getattr(module, prefix + name) for prefix in prefixes for name in _names(module)]
@@ -50,9 +60,22 @@ class QNetworks:
             self._t = t
         epsilon = self._module.epsilon_schedule.get_current_value()
         allowed = (torch.nan_to_num(q_values, neginf=0.0) != 0.0).float()
+        self._allowed.append(allowed)
         random = (allowed / torch.empty_like(allowed).exponential_(1)).argmax(dim=-1)  # `torch.multinomial`, without its checks
         chosen = torch.where(torch.rand(len(q_values), device=random.device) < epsilon, random, torch.argmax(q_values, dim=-1))
         return {Columns.ACTIONS: chosen}
+
+    def check_explored(self) -> None:
+        """Check the Q values of all calls of `explore` since the last check.
+
+        Raises:
+            RuntimeError: All of an observation's are NaN, zero or minus infinity: the error of `torch.multinomial`, which RLlib calls.
+        """
+        checked, self._allowed = self._allowed, []
+        for allowed in checked:
+            flags = allowed.cpu().numpy()
+            if np.count_nonzero(flags) < flags.size and not flags.any(axis=-1).all():
+                torch.multinomial(allowed, 1)
 
     def train(self, batch: dict[str, Any]) -> tuple[dict[str, Tensor], Callable[[Tensor], None]]:
         """As the module's `_forward_train`.
