@@ -56,6 +56,7 @@ from ray.rllib.utils.metrics import (
 from ray.rllib.utils.metrics.utils import to_snake_case
 from ray.rllib.utils.torch_utils import clip_gradients, compute_global_norm
 
+from experiments.fast import devices
 from experiments.fast.networks.adam import FlatAdam
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.ppo import DefaultNetworks
@@ -138,6 +139,8 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         own = next((n for n in _METHODS if n in vars(self) or getattr(type(self), n) is not getattr(PPOTorchLearner, n)), None)
         if own is not None:
             return f"a {own} of its own"
+        if reason := devices.why_stock(self._device):
+            return reason
         if self.config.num_learners > 1:
             return "more than one learner"
         if list(self.module.keys()) != [DEFAULT_MODULE_ID] or self.config.policies_to_train is not None:

@@ -37,6 +37,7 @@ from ray.rllib.utils.metrics import LAST_TARGET_UPDATE_TS, NUM_ENV_STEPS_SAMPLED
 from ray.rllib.utils.metrics.stats.mean import MeanStats
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor, update_target_network
 
+from experiments.fast import devices
 from experiments.fast.networks.adam import FlatAdam
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.q import QNetworks
@@ -119,6 +120,8 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         config, own = self.config, next(c for c in type(self).__mro__ if c in (FastDQNTorchLearner, FastSACTorchLearner))
         if changed := [name for name in _HOOKS if getattr(type(self), name) is not getattr(own, name)]:
             return f"a {changed[0]} of its own"
+        if reason := devices.why_stock(self._device):
+            return reason
         if list(self.module.keys()) != [_MODULE] or config.policies_to_train is not None or config.is_multi_agent:
             return "more than one module"
         module = self.module[_MODULE]
