@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,34 @@ class _Counts:
     total: float
 
 
+class GpuUse:
+    """The mean use of the GPUs that this process sees, from samples that a thread takes.
+
+    A GPU says how busy it was in the last second or less. Asked at a report, it would tell of the evaluation before it, when it idles.
+    """
+
+    def __init__(self, every_s: float = 0.5) -> None:
+        self._samples: list[float] = []
+        self._closed = threading.Event()
+        if torch.cuda.is_available():
+            threading.Thread(target=self._sample, args=(every_s,), name="GpuUse", daemon=True).start()
+
+    def _sample(self, every_s: float) -> None:
+        with suppress(Exception):  # no nvidia-ml-py, or a GPU that does not say it, as a slice of one (MIG): NVML has errors of its own
+            while not self._closed.wait(every_s):
+                gpus = range(torch.cuda.device_count())
+                self._samples.append(sum(torch.cuda.utilization(gpu) for gpu in gpus) / len(gpus))
+
+    def take(self) -> float | None:
+        """The mean since the last call, in percent; None if there was no sample."""
+        taken, self._samples = self._samples, []
+        return sum(taken) / len(taken) if taken else None
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+
+
 class ProcessMonitor:
     """Measures a trial's processes on this host, and the host itself, between one call and the next.
 
@@ -52,7 +81,12 @@ class ProcessMonitor:
                         process = psutil.Process(pid)
                         found += [process, *process.children(recursive=True)]
         self._root = psutil.Process(driver[1] if driver is not None and driver[0] == here else os.getppid())
+        self._gpus = GpuUse()
         self._last = self._count()
+
+    def close(self) -> None:
+        """Measure no more."""
+        self._gpus.close()
 
     def metrics(self) -> dict[str, float]:
         """The `system/` metrics since the last call."""
@@ -69,10 +103,8 @@ class ProcessMonitor:
         own = sum(s - last.of_study.get(pid, 0.0) for pid, s in now.of_study.items())
         measured["system/machine_cpu_percent"] = 100 * (now.busy - last.busy) / max(now.total - last.total, 1e-9)
         measured["system/other_cpu_percent"] = 100 * max(0.0, now.busy - last.busy - own) / seconds
-        with suppress(ImportError, RuntimeError):  # no NVML on this host
-            if torch.cuda.is_available():
-                gpus = range(torch.cuda.device_count())
-                measured["system/gpu_percent"] = sum(torch.cuda.utilization(gpu) for gpu in gpus) / len(gpus)
+        if (percent := self._gpus.take()) is not None:
+            measured["system/gpu_percent"] = percent
         return measured
 
     def _count(self) -> _Counts:

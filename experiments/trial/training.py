@@ -303,14 +303,20 @@ class Training:
 
     def close(self) -> None:
         """Stop runners and learners."""
+        self._stop_measuring()
         # Not stop(): RLlib's waits half a second for a monitor that is off.
         self.algorithm.cleanup()
 
     def kill(self) -> None:
         """Stop what is left after a fault, by force: a runner may hang, and its CPU is needed."""
+        self._stop_measuring()
         group = self.algorithm.learner_group
         learners = group._worker_manager.actors().values() if group.is_remote else []
         for actor in [*self.algorithm.env_runner_group._worker_manager.actors().values(), *learners]:
             ray.kill(actor)
         with suppress(Exception):
             self.algorithm.cleanup()
+
+    def _stop_measuring(self) -> None:
+        if self._monitor is not None:
+            self._monitor.close()
