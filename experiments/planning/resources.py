@@ -1,16 +1,21 @@
 """What a trial needs, what the machine or cluster has, and what can never fit."""
 
+import functools
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import ray
+import torch
 from ray.tune import PlacementGroupFactory
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import Rule, with_bases, with_rules
 from experiments.config.schema import HardwareSettings, SuiteConfig
 from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,9 @@ class Cluster:
 
 
 def local_machine(hardware: HardwareSettings) -> Cluster:
-    """This machine as the study may use it: what was declared, else what Ray would detect, times `hardware.oversubscribe`."""
+    """This machine as the study may use it: what was declared, else what there is, CPUs times `hardware.oversubscribe`."""
     cpus = hardware.num_cpus if hardware.num_cpus is not None else ray._private.utils.get_num_cpus() * hardware.oversubscribe
-    gpus = hardware.num_gpus if hardware.num_gpus is not None else _local_gpus()
+    gpus = hardware.num_gpus if hardware.num_gpus is not None else usable_gpus()
     return Cluster((Node(cpus, gpus),))
 
 
@@ -55,10 +60,22 @@ def joined_cluster() -> Cluster:
     return Cluster(tuple(Node(resources.get("CPU", 0), resources.get("GPU", 0)) for resources in alive))
 
 
-def _local_gpus() -> int:
+def usable_gpus() -> int:
+    """GPUs of this machine that CUDA_VISIBLE_DEVICES does not hide, as Ray counts them, if torch can use them."""
     from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
-    return int(NvidiaGPUAcceleratorManager.get_current_node_num_accelerators())
+    found = int(NvidiaGPUAcceleratorManager.get_current_node_num_accelerators())
+    visible = NvidiaGPUAcceleratorManager.get_current_process_visible_accelerator_ids()
+    found = found if visible is None else min(found, len(visible))
+    if found and not torch.cuda.is_available():
+        _warn_once(f"torch {torch.__version__} cannot use the {plural(found, 'GPU')} of this machine: everything runs on CPUs.")
+        return 0
+    return found
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)
 
 
 @dataclass(frozen=True)

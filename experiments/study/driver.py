@@ -92,7 +92,7 @@ def start_ray(hardware: HardwareSettings) -> None:
     """Start Ray on this machine, or join the cluster at `hardware.address`.
 
     Raises:
-        ConfigurationError: No cluster answers there.
+        ConfigurationError: No cluster answers there, or this machine has not the GPUs that were declared.
     """
     quiet()
     came: list[int] = []
@@ -136,7 +136,13 @@ def _start_ray(hardware: HardwareSettings) -> None:
     }
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if hardware.address is None:
-        num_cpus = int(resources.local_machine(hardware).num_cpus)
+        if hardware.num_gpus and hardware.num_gpus > (there := resources.usable_gpus()):
+            raise ConfigurationError(
+                f"hardware.num_gpus={hardware.num_gpus}: torch can use {resources.plural(there, 'GPU')} here. GPUs cannot be declared as "
+                f"logical CPUs can. Try hardware.num_gpus={there}."
+            )
+        machine = resources.local_machine(hardware)
+        num_cpus = int(machine.num_cpus)
         if num_cpus > (psutil.cpu_count() or 1):
             environment["RAY_prestart_worker_first_driver"] = "0"  # else a process for each CPU that was declared, at once
         os.environ.update(environment)  # inherited by Ray's processes
@@ -144,7 +150,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
         ray.init(
             address="local",
             num_cpus=num_cpus,
-            num_gpus=hardware.num_gpus,
+            num_gpus=int(machine.num_gpus),  # not what Ray finds: torch may not be able to use it
             include_dashboard=False,
             **common,
         )

@@ -3,11 +3,14 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+import torch
+from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.schema import HardwareSettings
 from experiments.config.trial_config import TrialConfig, label_of
 from experiments.planning.record import searched_params
-from experiments.planning.resources import Cluster, Node, check_fits, trials_at_once
+from experiments.planning.resources import Cluster, Node, check_fits, local_machine, trials_at_once
 from experiments.planning.terminal import summary
 from tests.support.suite import PlanOf
 
@@ -126,6 +129,26 @@ def test_fractions_of_a_gpu_pack_several_trials_on_one(plan_of: PlanOf) -> None:
     plan = plan_of(SINGLE, "seeds=[0,1,2,3,4]", "hardware.num_gpus_per_learner=0.2", cluster=machine)
     assert plan.concurrency == 5
     assert plan_of(SINGLE, "seeds=[0,1,2,3]", cluster=machine).configurations[0].layout.num_gpus_per_learner == 0.25
+
+
+@pytest.mark.parametrize(("hidden", "expected"), [(None, 4), ("2", 1), ("0,3", 2), ("", 0), ("NoDevFiles", 0), ("0,1,2,3,4,5", 4)])
+def test_gpus_that_are_hidden_do_not_count(monkeypatch: pytest.MonkeyPatch, hidden: str | None, expected: int) -> None:
+    monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    if hidden is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert local_machine(HardwareSettings("auto")).num_gpus == expected
+    assert local_machine(HardwareSettings("auto", num_gpus=3)).num_gpus == 3
+
+
+def test_gpus_that_torch_cannot_use_do_not_count_and_are_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 7)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert [local_machine(HardwareSettings("auto")).num_gpus for _ in range(2)] == [0, 0]
+    assert [r.getMessage().partition(" cannot ")[2] for r in caplog.records] == ["use the 7 GPUs of this machine: everything runs on CPUs."]
 
 
 @pytest.mark.parametrize(
