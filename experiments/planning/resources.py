@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -130,6 +131,11 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster,
     layout = _fit(wanted, is_asynchronous(algorithm), hardware, cluster, num_trials)
     if layout.num_gpus_per_learner > 1 and layout.num_gpus_per_learner % 1:
         raise ConfigurationError(f"num_gpus_per_learner={layout.num_gpus_per_learner:g}: must be a whole number, or a fraction below 1.")
+    if layout.num_gpus_per_learner % 1 and layout.num_learners > 1:
+        raise ConfigurationError(
+            f"num_gpus_per_learner={layout.num_gpus_per_learner:g} with num_learners={layout.num_learners}: learners side by side "
+            "cannot share a GPU, since NCCL refuses it. Try num_gpus_per_learner=1, or 0 to learn on CPUs."
+        )
     runners.update(num_env_runners=layout.num_env_runners, num_envs_per_env_runner=layout.num_envs_per_env_runner)
     learners.update(num_learners=layout.num_learners, num_gpus_per_learner=layout.num_gpus_per_learner)
     env, mode = suite.env, hardware.vectorize_mode
@@ -155,8 +161,7 @@ def _fit(wanted: Mapping[str, Any], asynchronous: bool, hardware: HardwareSettin
     if hardware.num_gpus == 0:  # declared: every learner goes to the CPU
         gpus = 0
     elif gpus is None:
-        # Hundredths, rounded down, so that as many trials as there are CPUs for find their share.
-        gpus = min(1.0, int(100 * cluster.num_gpus / at_once) / 100)
+        gpus = _share_of_a_gpu(cluster.num_gpus, at_once, wanted["num_learners"] or 0)
 
     learners = wanted["num_learners"]
     if learners is None:
@@ -173,6 +178,17 @@ def _fit(wanted: Mapping[str, Any], asynchronous: bool, hardware: HardwareSettin
     if envs is None:
         envs = max(1, hardware.total_envs // max(1, runners))
     return Layout(runners, envs, learners, gpus)
+
+
+def _share_of_a_gpu(num_gpus: float, at_once: int, num_learners: int) -> float:
+    """What each learner gets where nobody says it, so that as many trials as there are CPUs for find their share.
+
+    Learners side by side get a GPU each, or none: NCCL, by which they talk, refuses two on one GPU.
+    """
+    if num_learners > 1:
+        return 1.0 if num_gpus >= num_learners else 0.0
+    trials_per_gpu = math.ceil(at_once / num_gpus) if num_gpus >= 1 else 0
+    return int(100 / trials_per_gpu) / 100 if trials_per_gpu else 0.0  # hundredths, rounded down
 
 
 def _largest_divisor(number: int, limit: int) -> int:

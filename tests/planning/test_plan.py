@@ -131,6 +131,31 @@ def test_fractions_of_a_gpu_pack_several_trials_on_one(plan_of: PlanOf) -> None:
     assert plan_of(SINGLE, "seeds=[0,1,2,3]", cluster=machine).configurations[0].layout.num_gpus_per_learner == 0.25
 
 
+@pytest.mark.parametrize(
+    ("gpus", "trials", "share"), [(1, 1, 1), (1, 3, 0.33), (2, 2, 1), (2, 3, 0.5), (2, 5, 0.33), (3, 4, 0.5), (4, 1, 1), (0, 4, 0)]
+)
+def test_several_gpus_are_shared_so_that_all_trials_run_side_by_side(plan_of: PlanOf, gpus: int, trials: int, share: float) -> None:
+    plan = plan_of(SINGLE, f"seeds={list(range(trials))}", cluster=Cluster((Node(16, gpus),)))
+    assert plan.configurations[0].layout.num_gpus_per_learner == share
+    assert plan.concurrency == trials
+
+
+def test_learners_side_by_side_get_a_gpu_each_or_none(plan_of: PlanOf) -> None:
+    for gpus, share in ((1, 0), (2, 1), (4, 1)):
+        plan = plan_of(SINGLE, "seeds=[0,1]", "hardware.num_learners=2", cluster=Cluster((Node(16, gpus),)))
+        assert plan.configurations[0].layout.num_gpus_per_learner == share
+    with pytest.raises(ConfigurationError, match="cannot share a GPU"):
+        plan_of(SINGLE, "hardware.num_learners=2", "hardware.num_gpus_per_learner=0.5", cluster=Cluster((Node(16, 1),)))
+
+
+def test_learners_are_scaled_on_cpus_unless_gpus_are_declared(plan_of: PlanOf) -> None:
+    machine = Cluster((Node(32, 4),))
+    assert {c.layout.num_gpus_per_learner for c in plan_of("study=learner_scaling", cluster=machine).configurations} == {0}
+    space = "study.space={algorithm.learners.num_learners:[1,2,4]}"
+    declared = plan_of("study=learner_scaling", "hardware.num_gpus=4", space, cluster=machine)
+    assert {c.layout.num_gpus_per_learner for c in declared.configurations} == {1}
+
+
 @pytest.mark.parametrize(("hidden", "expected"), [(None, 4), ("2", 1), ("0,3", 2), ("", 0), ("NoDevFiles", 0), ("0,1,2,3,4,5", 4)])
 def test_gpus_that_are_hidden_do_not_count(monkeypatch: pytest.MonkeyPatch, hidden: str | None, expected: int) -> None:
     monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 4)
