@@ -51,7 +51,7 @@ METRICS: dict[str, str] = {
     "system/machine_cpu_percent": "CPU use of the machine that the trial's own process is on; 100 is all its cores",
     "system/other_cpu_percent": "CPU of what is not the study's on it; 100 is one core",
     "system/runner_cpu_share": "share of the runners' sampling seconds in which they had a CPU",
-    "system/gpu_percent": "use of the machine's GPUs, mean",
+    "system/gpu_percent": "use of the GPUs that the trial's process sees, mean over them and the time",
     "final/score": "mean return of the final evaluation",
     "final/auc": "area under eval/return_mean over env steps, divided by the budget",
     "final/env_steps_to_target": "env steps until eval/return_mean first holds the target for 2 evaluations",

@@ -76,6 +76,7 @@ def make_fast(config: _Config) -> _Config:
     An update of PPO:
 
     - a subclass with a loss, gradients or an optimizer of its own
+    - a device other than the CPU, where the bits were not compared
     - several learners
     - a choice of which modules to train (`policies_to_train`)
     - a MultiRLModule of one's own
@@ -98,6 +99,7 @@ def make_fast(config: _Config) -> _Config:
     - steps counted by agent (`count_steps_by`)
     - a learner in another process
     - a learner that is not a fast one
+    - a device other than the CPU, where the bits were not compared
     - a learner with hooks of its own
     - a module that is stateful
     - a public `forward_train` of the module's own

@@ -35,6 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 Change = Callable[[Any], Any]
 
 OLD = {"enable_rl_module_and_learner": False, "enable_env_runner_and_connector_v2": False}
+GPU = torch.device("cuda")
 NESTED = gym.spaces.Tuple([gym.spaces.Discrete(2)])
 SPACES = {"observation_space": gym.spaces.Box(-1, 1, (4,)), "action_space": gym.spaces.Discrete(2)}
 
@@ -195,6 +196,7 @@ CASES: dict[str, tuple[Callable[[], str | None], str]] = {
         update(learner=subclass("self", **HOOK)),
         "a compute_gradients of its own",
     ),
+    f"{UPDATE} a device other than the CPU, where the bits were not compared": (update(learner=put("_device", GPU)), "type cuda"),
     f"{UPDATE} several learners": (update(learner=put("config.num_learners", 2)), "more than one learner"),
     f"{UPDATE} a choice of which modules to train (`policies_to_train`)": (update(learner=put("config.policies_to_train", [])), "a choice"),
     f"{UPDATE} a MultiRLModule of one's own": (
@@ -235,6 +237,7 @@ CASES: dict[str, tuple[Callable[[], str | None], str]] = {
         steps(lambda config: config.learners(learner_class=DQNConfig().get_default_learner_class())),
         "not a fast one",
     ),
+    f"{STEPS} a device other than the CPU, where the bits were not compared": (steps(learner=put("_device", GPU)), "type cuda"),
     f"{STEPS} a learner with hooks of its own": (steps(learner=subclass("self", **HOOK)), "a compute_gradients of its own"),
     f"{STEPS} a module that is stateful": (steps(learner=subclass("module.default", **STATEFUL)), "stateful"),
     f"{STEPS} a public `forward_train` of the module's own": (
