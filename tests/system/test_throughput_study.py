@@ -187,7 +187,8 @@ def test_trials_take_over_each_others_runners_and_are_measured_whatever_the_algo
     trial = MeasuredTrial(settings(0, f"{runners}=2", "algorithm.env_runners.num_envs_per_env_runner=2", *SMALL))
     try:
         first, pids = measure(trial)
-        trial.reset_config(settings(1, "algorithm=impala", f"{runners}=1", "algorithm.env_runners.num_envs_per_env_runner=4"))
+        longer = ("measurement.seconds=3", "measurement.block_s=0.5")  # for some updates of a learner that tells of them when it is asked
+        trial.reset_config(settings(1, "algorithm=impala", f"{runners}=1", "algorithm.env_runners.num_envs_per_env_runner=4", *longer))
         second, fewer = measure(trial)
     finally:
         trial.cleanup()
