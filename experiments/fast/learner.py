@@ -136,7 +136,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         return self._why_stock() or (chunks if isinstance(chunks, str) else None)
 
     def _why_stock(self) -> str | None:
-        own = next((n for n in _METHODS if n in vars(self) or getattr(type(self), n) is not getattr(PPOTorchLearner, n)), None)
+        own = next((name for name in _METHODS if is_overridden(self, PPOTorchLearner, name)), None)
         if own is not None:
             return f"a {own} of its own"
         if reason := devices.why_stock(self._device):

@@ -54,9 +54,9 @@ def has_hooks(module: nn.Module) -> bool:
     return any(getattr(part, name) for part in module.modules() for name in _HOOKS)
 
 
-def is_overridden(module: Any, base: type, *names: str) -> bool:
-    """Whether a module has methods of its own in place of those of a class that it is derived from."""
-    return any(name in vars(module) or getattr(type(module), name) is not getattr(base, name) for name in names)
+def is_overridden(part: Any, base: type, *names: str) -> bool:
+    """Whether a module or a learner has methods of its own in place of those of a class that it is derived from."""
+    return any(name in vars(part) or getattr(type(part), name) is not getattr(base, name) for name in names)
 
 
 def forward_function(layers: Layers) -> Callable[[torch.Tensor], torch.Tensor]:
