@@ -13,6 +13,7 @@ from scipy import stats
 from analysis.stats.aggregates import TRIM
 from analysis.stats.interval import Array
 from analysis.stats.moderated import moderated_intervals
+from benchmarks.support.frozen import DEFAULT, overrides
 from benchmarks.support.harness import Report, Table, against, ratio, run, say, spread, suite_command, take_turns
 
 REPORT_TARGET_S = 20.0
@@ -27,9 +28,8 @@ def measure(quick: bool) -> Report:
     repeats = 1 if quick else 3
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         scratch = Path(folder)
-        overrides = ["study=smoke"] if quick else []
         say("the study")
-        run(suite_command(overrides, scratch / "outputs"), scratch / "suite.log")
+        run(suite_command(["study=smoke"] if quick else overrides(DEFAULT), scratch / "outputs"), scratch / "suite.log")
         reports = take_turns({"report": lambda: _report(scratch)}, repeats)["report"]
     values = np.random.default_rng(0).uniform(0, 500, (CONFIGURATIONS, POINTS, SEEDS))
     found = take_turns(

@@ -1,11 +1,16 @@
-"""A whole study, from the command to the exit: fast, with RLlib's own parts, as a stock Tune script, and with SB3 in a process pool."""
+"""A whole study, from the command to the exit: fast, with RLlib's own parts, as a stock Tune script, and with SB3 in a process pool.
+
+What is run is frozen (`benchmarks.support.frozen`): a change of the suite's defaults leaves the comparison whole.
+"""
 
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks.support.frozen import DEFAULT, SHORT, axes, frozen, overrides
 from benchmarks.support.harness import (
     BenchmarkError,
     Report,
@@ -20,9 +25,10 @@ from benchmarks.support.harness import (
     take_turns,
 )
 
-LRS, BATCHES, SEEDS, BUDGET = (3e-4, 1e-3, 3e-3), (512, 2000, 4000), (0, 1, 2), 30_000
+LRS, BATCHES = axes(SHORT)
+SEEDS, BUDGET = frozen(SHORT)["seeds"], frozen(SHORT)["budget_env_steps"]
 FAST, SLOW, STOCK, SB3 = "the suite", "the suite, fast=false", "stock RLlib and Tune", "SB3 in a process pool"
-DEFAULT, DEFAULT_SLOW = "python experiments/run.py", "python experiments/run.py fast=false"
+WHOLE, WHOLE_SLOW = "the default study", "the default study, fast=false"
 TARGETS = {SLOW: 2.5, STOCK: 3.0, SB3: 1.0}
 """How many times as long the others have to take."""
 
@@ -33,22 +39,19 @@ def measure(quick: bool) -> Report:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         scratch = Path(folder)
         sides: dict[str, Callable[[], Usage]] = {
-            FAST: lambda: _suite(scratch, _trials(seeds), len(LRS) * len(BATCHES) * len(seeds)),
+            FAST: lambda: _suite(scratch, SHORT, seeds),
             SB3: lambda: _sb3(scratch, seeds),
-            SLOW: lambda: _suite(scratch, [*_trials(seeds), "fast=false"], len(LRS) * len(BATCHES) * len(seeds)),
+            SLOW: lambda: _suite(scratch, SHORT, seeds, "fast=false"),
             STOCK: lambda: _stock(scratch, seeds),
         }
         found = {name: [usage.wall_s for usage in taken] for name, taken in take_turns(sides, repeats, once=(SLOW, STOCK)).items()}
         rows = [_row(name, seconds, found[FAST], TARGETS.get(name)) for name, seconds in found.items()]
         missed = [f"{name}: {reached:.2f} of {t:.1f}" for name, t in TARGETS.items() if (reached := ratio(found[name], found[FAST])) < t]
         if not quick:
-            defaults = {DEFAULT: [], DEFAULT_SLOW: ["fast=false"]}
-            whole = {name: [_suite(scratch, overrides, 45).wall_s] for name, overrides in defaults.items()}
-            rows += [
-                _row(name, seconds, whole[DEFAULT], TARGETS[SLOW] if name == DEFAULT_SLOW else None) for name, seconds in whole.items()
-            ]
-            if (reached := ratio(whole[DEFAULT_SLOW], whole[DEFAULT])) < TARGETS[SLOW]:
-                missed.append(f"the default study, fast=false: {reached:.2f} of {TARGETS[SLOW]:.1f}")
+            whole, slow = [_suite(scratch, DEFAULT, SEEDS).wall_s], [_suite(scratch, DEFAULT, SEEDS, "fast=false").wall_s]
+            rows += [_row(WHOLE, whole, whole, None), _row(WHOLE_SLOW, slow, whole, TARGETS[SLOW])]
+            if (reached := ratio(slow, whole)) < TARGETS[SLOW]:
+                missed.append(f"{WHOLE_SLOW}: {reached:.2f} of {TARGETS[SLOW]:.1f}")
     return Report(
         name="study_fast",
         title="A study, fast",
@@ -57,8 +60,8 @@ def measure(quick: bool) -> Report:
             f"{len(seeds)} seeds of {BUDGET:,} env steps, 16 environments, nets of [64, 64], minibatch 256, 6 epochs. The suite tracks and "
             "writes checkpoints; only its evaluations are down to one episode at the end. *Stock*: `peers/stock_script.py` with the "
             "layout of the suite's trials, without evaluation, and without Tune's MLflow callback, which would make it slower. *SB3*: "
-            "`peers/sb3_pool.py` in a pool of 2 processes, which records nothing. The last two rows are the default study as it is: "
-            "45 trials of 60,000 env steps with their evaluations and the report."
+            "`peers/sb3_pool.py` in a pool of 2 processes, which records nothing. The last two rows are the default study as it was in "
+            "November 2026: 45 trials of 60,000 env steps with their evaluations and the report."
         ),
         verdict="All targets met." if not missed else f"Missed: {'; '.join(missed)}.",
         tables=(
@@ -77,27 +80,10 @@ def _row(name: str, seconds: list[float], fast: list[float], target: float | Non
     return name, str(len(seconds)), spread(seconds), ratios(seconds, fast), "" if target is None else f"{target:.1f}"
 
 
-def _numbers(values: Sequence[float]) -> str:
-    return ",".join(map(str, values))
-
-
-def _trials(seeds: Sequence[int]) -> list[str]:
-    axes = f"algorithm.training.lr:[{_numbers(LRS)}],algorithm.training.train_batch_size_per_learner:[{_numbers(BATCHES)}]"
-    return [
-        f"study.space={{{axes}}}",
-        f"seeds=[{_numbers(seeds)}]",
-        f"budget_env_steps={BUDGET}",
-        "report_every_env_steps=6000",
-        f"evaluation.every_env_steps={BUDGET}",
-        "evaluation.episodes=1",
-        "evaluation.final_episodes=1",
-        "report=false",
-    ]
-
-
-def _suite(scratch: Path, overrides: Sequence[str], trials: int) -> Usage:
+def _suite(scratch: Path, name: str, seeds: Sequence[int], *more: str) -> Usage:
     output_dir = Path(tempfile.mkdtemp(dir=scratch))
-    usage = run(suite_command(overrides, output_dir), scratch / "suite.log")
+    usage = run(suite_command([*overrides(name, seeds=list(seeds)), *more], output_dir), scratch / "suite.log")
+    trials = math.prod(len(axis) for axis in axes(name)) * len(seeds)
     last = {point.run: point.value for point in points(output_dir / "mlflow.db", "final/score")}
     if len(last) != trials:
         raise BenchmarkError(f"{trials} trials were asked for; finished: {len(last)}")
