@@ -9,6 +9,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.config.errors import reason_of
 from experiments.fast.env_runner import FastEnvRunner, deferrable
+from experiments.rllib.no_compiler import leave_out_compiler
 from experiments.rllib.results import NonFiniteError
 from experiments.rllib.runner_clock import RunnerClock
 
@@ -30,6 +31,7 @@ class _Observed:
     metrics: Any
 
     def __init__(self, **kwargs: Any) -> None:
+        leave_out_compiler()
         try:
             super().__init__(**kwargs)
         except Exception as error:

@@ -17,6 +17,7 @@ from experiments.rllib.building import build_algorithm_config, is_asynchronous
 from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.hooks import EPISODES
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
+from experiments.rllib.no_compiler import leave_out_compiler
 from experiments.rllib.results import LEARNER_SECONDS, EpisodeSums, check_finite, gradient_steps, learner_metrics, runner_seconds
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial import resource_usage
@@ -82,6 +83,7 @@ class Training:
             measure_system: Whether CPU, memory and GPU use are measured.
             driver: Host and process of the study's driver.
         """
+        leave_out_compiler()
         self._trial, self._folder = trial, folder
         self._wall_start = perf_counter()
         config = build_algorithm_config(trial)
