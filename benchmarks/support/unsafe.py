@@ -29,6 +29,9 @@ class _Forgetful(TrialFolder):
 class _UnsafeTraining(Training):
     """Training in one segment."""
 
+    def end_segment(self) -> None:
+        """None ends."""
+
     def begin_segment(self) -> None:
         """None begins."""
 

@@ -1,15 +1,16 @@
 """The state of an RLlib algorithm between two segments of a trial: saved, restored, and left behind.
 
-A trial is cut into segments at its checkpoints. Each segment starts from what a checkpoint holds and from nothing else: environments are
-reset, and every random stream is derived anew from the trial's seed and the segment's number (`begin_segment`). A trial that goes on
-after its checkpoint does the same as one that is resumed from it, so both train alike to the bit; episodes that are under way at a
-checkpoint are given up in both.
+A trial is cut into segments at its checkpoints. Each segment starts from what a checkpoint holds and from nothing else: environments go
+on from what was saved of them, or are reset where they cannot be saved (`experiments.rllib.environments`), and all other random streams
+are derived anew from the trial's seed and the segment's number (`begin_segment`). A trial that goes on after its checkpoint does the same
+as one that is resumed from it, so both train alike to the bit.
 
 RLlib's own checkpoint (`Algorithm.save_to_path`) leaves out the replay buffer and what learners keep beside modules and optimizers.
 """
 
 import hashlib
 import pickle
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,16 @@ import torch
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 from ray.rllib.utils.schedules.scheduler import Scheduler
 
+from experiments.rllib.environments import load_environments, save_environments
 from experiments.rllib.hooks import seed_process, seed_replay, seed_streams
 from experiments.rllib.seeding import Role, process_seed
 
 RLLIB = "algorithm"
 """Folder of a checkpoint that RLlib's own `from_checkpoint` takes."""
 _BESIDE = "beside_rllib.pkl"
+
+Environments = Mapping[int, bytes]
+"""Index of a runner to the state of its environments; runners are missing whose environments are reset."""
 
 _LEARNER_STATE = (
     "curr_kl_coeffs_per_module",  # PPO, APPO: the adaptive KL coefficient
@@ -34,12 +39,23 @@ _LEARNER_STATE = (
 )
 
 
-def save(algorithm: Any, folder: Path) -> None:
+def environments(algorithm: Any) -> Environments:
+    """What the next segment's environments go on from.
+
+    Args:
+        algorithm: Between two training iterations.
+    """
+    states = algorithm.env_runner_group.foreach_env_runner(lambda runner: (runner.worker_index, save_environments(runner)))
+    return {index: saved for index, saved in states if saved is not None}
+
+
+def save(algorithm: Any, folder: Path, of_environments: Environments) -> None:
     """Save everything that the next segment starts from.
 
     Args:
         algorithm: Between two training iterations.
         folder: Absolute, existing.
+        of_environments: As `environments` found them; empty if no segment follows.
 
     Raises:
         OSError: The disk takes no more.
@@ -48,23 +64,30 @@ def save(algorithm: Any, folder: Path) -> None:
     beside = {
         "learner": next(result.get() for result in algorithm.learner_group.foreach_learner(_learner_state)),
         "replay": getattr(algorithm, "local_replay_buffer", None),
+        "environments": of_environments,
     }
     with (folder / _BESIDE).open("wb") as file:
         pickle.dump(beside, file, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def restore(algorithm: Any, folder: Path) -> None:
-    """The inverse of `save`, on a newly built algorithm of the same trial. Pickles: load only your own."""
+def restore(algorithm: Any, folder: Path) -> Environments:
+    """The inverse of `save`, on a newly built algorithm of the same trial. Pickles: load only your own.
+
+    Returns:
+        What `begin_segment` asks for.
+    """
     algorithm.restore_from_path(str(folder / RLLIB))
     with (folder / _BESIDE).open("rb") as file:
         beside = pickle.load(file)
     algorithm.learner_group.foreach_learner(partial(_set_learner_state, state=beside["learner"]))
     if beside["replay"] is not None:
         algorithm.local_replay_buffer = beside["replay"]
+    of_environments: Environments = beside["environments"]
+    return of_environments
 
 
 def take_over(algorithm: Any, folder: Path) -> None:
-    """As `restore`, from a trial with other settings: these stay the algorithm's own.
+    """As `restore`, from a trial with other settings: these stay the algorithm's own, and so do its environments.
 
     An optimizer's state has its learning rate in it, and would bring the other trial's along.
     """
@@ -73,14 +96,16 @@ def take_over(algorithm: Any, folder: Path) -> None:
     algorithm.learner_group.foreach_learner(partial(_set_learning_rates, rates=own))
 
 
-def begin_segment(algorithm: Any, seed: int, threads: int, segment: int) -> None:
-    """Leave behind what no checkpoint holds: reset all environments, and derive all random streams anew.
+def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_environments: Environments) -> None:
+    """Leave behind what no checkpoint holds: put all environments into the state that was saved, or reset them, and derive all other
+    random streams anew.
 
     Args:
         algorithm: Between two training iterations.
         seed: The trial's.
         threads: Torch threads of a process.
         segment: The number of the segment that begins, from 1.
+        of_environments: What they go on from.
     """
     algorithm.env_runner_group.sync_env_runner_states(
         config=algorithm.config,
@@ -96,7 +121,8 @@ def begin_segment(algorithm: Any, seed: int, threads: int, segment: int) -> None
     seed_replay(seed=seed, algorithm=algorithm, segment=segment)
     # Sent and awaited here: `sync_weights` drops what it should send while an earlier sync is under way, as right after the start.
     weights = ray.put(algorithm.learner_group.get_state(components="learner/rl_module", inference_only=True)["learner"])
-    restart = partial(_restart_runner, seed=seed, threads=threads, segment=segment, weights=[weights])
+    common = [weights, ray.put(of_environments)]
+    restart = partial(_restart_runner, seed=seed, threads=threads, segment=segment, common=common)
     algorithm.env_runner_group.foreach_env_runner(restart)
 
 
@@ -151,7 +177,10 @@ def _seed_learner(learner: Any, seed: int) -> None:
     seed_process(seed)
 
 
-def _restart_runner(runner: Any, seed: int, threads: int, segment: int, weights: list[ray.ObjectRef]) -> None:
-    runner.set_state(ray.get(weights[0]))
+def _restart_runner(runner: Any, seed: int, threads: int, segment: int, common: list[ray.ObjectRef]) -> None:
+    weights, of_environments = ray.get(common)
+    runner.set_state(weights)
     seed_streams(seed=seed, threads=threads, env_runner=runner, segment=segment)
     runner._needs_initial_reset = True
+    if saved := of_environments.get(runner.worker_index):
+        load_environments(runner, saved)

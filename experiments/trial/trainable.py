@@ -215,6 +215,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             digest = training.weights_digest()
             events.append(Ended(status=FINISHED, env_steps=now.grid_env_steps, metrics=final, weights=digest, at_ms=report.at_ms))
         boundary = now.grid_env_steps % training.checkpoint_every == 0
+        if boundary and not last:
+            training.end_segment()
         if last or boundary:
             self._keep(lambda: self._save(events))
         if boundary and not last:

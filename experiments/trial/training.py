@@ -100,6 +100,7 @@ class Training:
         self._monitor = ProcessMonitor(self._processes(), driver) if measure_system else None
         self._asynchronous = is_asynchronous(trial.algorithm)
         self.counters = Counters()
+        self._environments: checkpoints.Environments = {}
         self.begin_window(perf_counter())
 
     def begin_window(self, start: float) -> None:
@@ -268,7 +269,7 @@ class Training:
         Raises:
             OSError: The disk takes no more.
         """
-        checkpoints.save(self.algorithm, folder)
+        checkpoints.save(self.algorithm, folder, self._environments)
         state = {
             "counters": {**asdict(self.counters), "wall_s": self.wall_s()},
             "events": [record_of(event) for event in events],
@@ -279,7 +280,7 @@ class Training:
 
     def restore(self, folder: Path) -> list[Event]:
         """The inverse of `save`; the events that were saved."""
-        checkpoints.restore(self.algorithm, folder)
+        self._environments = checkpoints.restore(self.algorithm, folder)
         return self._restored(folder)
 
     def take_over(self, folder: Path) -> None:
@@ -298,10 +299,16 @@ class Training:
         """Env steps between two checkpoints."""
         return self._trial.checkpoint.every_env_steps or self._trial.budget_env_steps
 
+    def end_segment(self) -> None:
+        """Before the checkpoint that another segment begins from, here or after an interruption."""
+        self._environments = checkpoints.environments(self.algorithm)
+
     def begin_segment(self) -> None:
         """As `checkpoints.begin_segment`."""
         segment = self.counters.grid_env_steps // self.checkpoint_every
-        checkpoints.begin_segment(self.algorithm, self._trial.seed, self._trial.threads_per_process, segment)
+        seed, threads = self._trial.seed, self._trial.threads_per_process
+        checkpoints.begin_segment(self.algorithm, seed, threads, segment, self._environments)
+        self._environments = {}
 
     def close(self) -> None:
         """Stop runners and learners."""

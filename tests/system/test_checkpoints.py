@@ -11,7 +11,7 @@ from experiments.planning.resources import Cluster, Node
 from experiments.rllib.checkpoints import RLLIB
 from experiments.trial.trainable import Trial
 from tests.support.suite import PlanOf
-from tests.support.trials import FAILURE, REPRODUCIBLE, RESTARTS, STEP, WEIGHTS, learned, step, with_folder
+from tests.support.trials import COUNT, FAILURE, REPRODUCIBLE, RESTARTS, STEP, WEIGHTS, learned, step, with_folder
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
@@ -102,6 +102,27 @@ def test_an_interrupted_trial_is_the_same_to_the_bit(
     (checkpoint,) = (tmp_path / "whole" / "checkpoints").iterdir()
     size = sum(p.stat().st_size for p in checkpoint.rglob("*"))
     assert 0.5 < plan.configurations[0].checkpoint_bytes / size < 2  # as the plan announced
+
+
+@pytest.mark.parametrize(
+    ("fast", "runners"),
+    [
+        (True, 0),
+        pytest.param(True, 1, marks=pytest.mark.nightly),
+        pytest.param(False, 0, marks=pytest.mark.nightly),
+        pytest.param(False, 1, marks=pytest.mark.slow),
+    ],
+)
+def test_an_episode_that_is_longer_than_a_segment_comes_to_its_end(plan_of: PlanOf, tmp_path: Path, fast: bool, runners: int) -> None:
+    """Of four environments each has 256 steps in a segment, and its episodes have 600."""
+    settings = (*COUNT, "++env.env_config.length=600", f"hardware.num_env_runners={runners}", "hardware.num_envs_per_env_runner=4")
+    common = ("study=smoke", "study.space={}", "seeds=[0]", *PPO)
+    config = plan_of(*common, *settings, f"fast={fast}", cluster=Cluster((Node(4, 0),))).trials[0]
+    whole = list(uninterrupted(config, tmp_path / "whole"))
+    pieces = list(interrupted(config, tmp_path / "pieces", after=3, times=1))
+    assert [(r["train/episodes"], r.get("train/return_mean")) for r in whole if r["train/episodes"]] == [(4, 600.0)]
+    assert pieces[-1][WEIGHTS] == whole[-1][WEIGHTS]
+    assert learned(pieces[-1]) == learned(whole[-1])
 
 
 def test_segments_differ_from_each_other_and_rllib_reads_the_checkpoint(plan_of: PlanOf, tmp_path: Path) -> None:
