@@ -50,8 +50,8 @@ class Study:
         started: UTC.
         axes: The searched parameters, columns of `runs`: `("lr", "train_batch_size_total")`.
         paths: Axis to its dotted configuration path: `{"lr": "algorithm.training.lr", ...}`.
-        points: Configuration to what it sets: `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`; empty if the study did not
-            record it.
+        points: Configuration to what a command sets that runs it by itself: `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`;
+            empty if the study did not record it.
         facts: Configuration to what `analysis.questions.facts.Facts` wants beside its parameters, as far as the study recorded it.
         base: Configuration that a search starts from, and confirms beside what it found; "" in other studies.
         objectives: What a search aims at, columns of `runs`.
@@ -201,7 +201,7 @@ def load_study(
         started=pd.Timestamp(own.started_ms, unit="ms", tz="UTC"),
         axes=tuple(plan["axes"]),
         paths=dict(plan["axes"]),
-        points={entry["config"]: entry["point"] for entry in plan["configurations"] if "point" in entry},
+        points={entry["config"]: {**entry["point"], **entry.get("planned", {})} for entry in plan["configurations"] if "point" in entry},
         facts=_facts(plan, runs),
         base=str(plan.get("base", "")),
         objectives=tuple(plan.get("objectives", ())),

@@ -117,7 +117,7 @@ class TrialConfig:
             del content["start"]
         if self.env.backend == "gymnasium":
             del content["env"]["backend"]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+        return hashlib.sha256(json.dumps(_normal(content), sort_keys=True).encode()).hexdigest()[:8]
 
     @property
     def name(self) -> str:
@@ -251,6 +251,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return value
+
+
+def _normal(value: Any) -> Any:
+    """The same with numbers that are equal written alike: 1 and 1.0."""
+    if isinstance(value, dict):
+        return {k: _normal(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_normal(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _unplain(value: Any) -> Any:

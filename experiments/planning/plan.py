@@ -163,12 +163,10 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
     listed = points(space, suite.search)
     _check_number(len(listed), suite)
     by_choice = {tuple(sorted(choice.items())): compose(choice) for choice in group_choices(space)}
-    resolver = Resolver(by_choice, cluster, side_by_side=1)
+    resolver = Resolver(by_choice, cluster)
     wanted, left_out = [resolver.parsed(point) for point in listed or corners(space)], tuple[str, ...]()
     if base is None:
         wanted, left_out = _possible(wanted)
-    if suite.measurement is None:
-        resolver = replace(resolver, side_by_side=(len(wanted) if listed else 1) * len(suite.seeds) * suite.repeats)
     resolver, resolved = _resolved(suite, resolver, wanted, base)
     configurations = tuple(Configuration.of(point, cluster) for point in resolved)
     search = None if base is None else SearchDesign(suite, configurations, base, resolver)

@@ -110,9 +110,18 @@ def _configuration(plan: Plan, configuration: Configuration) -> dict[str, Any]:
         "target": suite.env.target,
         "score_range": list(suite.env.score_range),
         "point": dict(configuration.point),
+        "planned": _planned(plan, configuration),
         "facts": dict(configuration.facts),
         "params": params,
     }
+
+
+def _planned(plan: Plan, configuration: Configuration) -> dict[str, Any]:
+    """What the plan chose that the configuration by itself, or on another machine, would get otherwise: overrides of a command line."""
+    hardware, given = configuration.suite.hardware, {path.rpartition(".")[2] for path in configuration.point}
+    layout = {name: count for name, count in asdict(configuration.layout).items() if getattr(hardware, name) is None and name not in given}
+    grid = {"report_every_env_steps": plan.report_every_env_steps} if plan.suite.report_every_env_steps is None else {}
+    return {**{f"hardware.{name}": count for name, count in layout.items()}, **grid}
 
 
 def _asked(trial: TrialConfig) -> Mapping[str, Any]:

@@ -25,13 +25,11 @@ class Resolver:
     Attributes:
         composed: Group choices, as sorted pairs, to the configuration that was composed with them.
         cluster: What there is to run on.
-        side_by_side: Trials that are to run, as far as the layout of one may depend on it.
         report_every_env_steps: The study's report grid; None until it is chosen.
     """
 
     composed: Mapping[tuple[tuple[str, str], ...], Mapping[str, Any]]
     cluster: Cluster
-    side_by_side: int
     report_every_env_steps: int | None = None
 
     def parsed(self, point: Point) -> ResolvedPoint:
@@ -50,7 +48,7 @@ class Resolver:
             ConfigurationError: The algorithm's settings are wrong.
         """
         rules = rules_of(parsed.suite.algorithm)
-        suite = with_counts(parsed.suite, rules, self.cluster, self.side_by_side)
+        suite = with_counts(parsed.suite, rules, self.cluster)
         names = names_of(suite.algorithm, rules)
         shown = {p: names.get(p.removeprefix(TRAINING), value) if is_rule(value) else value for p, value in parsed.point.items()}
         return replace(parsed, label=label_of(shown, f"{suite.algorithm['name']}-{suite.env.name}"), suite=suite, rules=names)

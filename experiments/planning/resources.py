@@ -14,7 +14,7 @@ from ray.tune import PlacementGroupFactory
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import Rule, with_bases, with_rules
 from experiments.config.schema import HardwareSettings, SuiteConfig
-from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous
+from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous, suits_gpu
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +79,12 @@ def _warn_once(message: str) -> None:
     logger.warning(message)
 
 
+_CPUS_OF_ASYNCHRONOUS = 4
+"""Of a trial of its own process, a learner and two runners."""
+_TRIALS_PER_GPU = 4
+"""At most, where nobody says it: each keeps its networks and the kernels of torch in the GPU's memory."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """The processes of one trial."""
@@ -104,7 +110,7 @@ class Layout:
         return f"{sampling}, {learning}{gpu}"
 
 
-def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster, num_trials: int) -> SuiteConfig:
+def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster) -> SuiteConfig:
     """The configuration with every runner and learner count a number.
 
     A count is, in this order: what `algorithm.env_runners` or `algorithm.learners` says, what the hardware profile says, what suits
@@ -113,8 +119,7 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster,
     Args:
         suite: The configuration of one point.
         rules: Of its algorithm.
-        cluster: What there is.
-        num_trials: Trials of the study, which share the cluster.
+        cluster: What there is. How many trials share it makes no difference: a trial by itself is the same configuration.
 
     Returns:
         The same with `algorithm.env_runners` and `algorithm.learners` complete, the environment vectorised as the hardware wants it, and
@@ -128,7 +133,7 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster,
     runners, learners = dict(algorithm["env_runners"]), dict(algorithm["learners"])
     own = {**runners, **learners}
     wanted = {f.name: getattr(hardware, f.name) if own.get(f.name) is None else own[f.name] for f in fields(Layout)}
-    layout = _fit(wanted, is_asynchronous(algorithm), hardware, cluster, num_trials)
+    layout = _fit(wanted, suite, cluster)
     if layout.num_gpus_per_learner > 1 and layout.num_gpus_per_learner % 1:
         raise ConfigurationError(f"num_gpus_per_learner={layout.num_gpus_per_learner:g}: must be a whole number, or a fraction below 1.")
     if layout.num_gpus_per_learner % 1 and layout.num_learners > 1:
@@ -151,43 +156,40 @@ def layout_of(algorithm: Mapping[str, Any]) -> Layout:
     return Layout(**{f.name: counts[f.name] for f in fields(Layout)})
 
 
-def _fit(wanted: Mapping[str, Any], asynchronous: bool, hardware: HardwareSettings, cluster: Cluster, num_trials: int) -> Layout:
-    """Fill in what is None in `wanted`."""
-    least_cpus = 2 if asynchronous else 1
-    at_once = max(1, min(num_trials, int(cluster.num_cpus) // least_cpus, hardware.max_concurrent_trials or num_trials))
-    cpus = int(cluster.num_cpus) // at_once
+def _fit(wanted: Mapping[str, Any], suite: SuiteConfig, cluster: Cluster) -> Layout:
+    """Fill in what is None in `wanted`: the smallest trial that is not slowed down by it, so that most run side by side.
 
+    A synchronous algorithm samples and learns in one process: a runner would only take turns with the learner. An asynchronous one has two
+    runners and a learner beside its own process where a node has room for them, as RLlib advises for IMPALA and APPO; else one runner.
+    """
+    hardware, asynchronous = suite.hardware, is_asynchronous(suite.algorithm)
+    has_room = max(node.num_cpus for node in cluster.nodes) >= _CPUS_OF_ASYNCHRONOUS
+    runners, envs, learners = (wanted[name] for name in ("num_env_runners", "num_envs_per_env_runner", "num_learners"))
     gpus = wanted["num_gpus_per_learner"]
     if hardware.num_gpus == 0:  # declared: every learner goes to the CPU
         gpus = 0
     elif gpus is None:
-        gpus = _share_of_a_gpu(cluster.num_gpus, at_once, wanted["num_learners"] or 0)
-
-    learners = wanted["num_learners"]
-    if learners is None:
-        # An asynchronous learner gets a process of its own on the CPU where there is room beside main, learner and two runners:
-        # RLlib's advice for IMPALA and APPO. With one GPU it stays in the trial's process, which then holds the GPU.
-        learners = 1 if asynchronous and not gpus and cpus >= 4 else 0
-
-    runners, envs = wanted["num_env_runners"], wanted["num_envs_per_env_runner"]
+        suits = hardware.num_gpus is not None or suits_gpu(suite.algorithm, suite.env)
+        cpus = _CPUS_OF_ASYNCHRONOUS if asynchronous and has_room else 2 if asynchronous else 1
+        at_once = 1 if suite.measurement else max(1, int(cluster.num_cpus) // cpus)
+        gpus = _share_of_a_gpu(cluster.num_gpus, at_once, learners or 0) if suits else 0
+    if learners is None:  # with a GPU it stays in the trial's process, which then holds the GPU
+        learners = 1 if asynchronous and has_room and not gpus else 0
     if runners is None:
-        free = cpus - 1 - (learners if not gpus else 0)
-        runners = _largest_divisor(max(1, hardware.total_envs // (envs or 1)), free)
-        if runners == 1 and not asynchronous:
-            runners = 0  # one runner actor would only take turns with a synchronous learner
+        runners = _largest_divisor(max(1, hardware.total_envs // (envs or 1)), 2 if has_room else 1) if asynchronous else 0
     if envs is None:
         envs = max(1, hardware.total_envs // max(1, runners))
     return Layout(runners, envs, learners, gpus)
 
 
 def _share_of_a_gpu(num_gpus: float, at_once: int, num_learners: int) -> float:
-    """What each learner gets where nobody says it, so that as many trials as there are CPUs for find their share.
+    """What each learner gets where nobody says it, so that as many trials as there are CPUs for find their share, up to four on a GPU.
 
     Learners side by side get a GPU each, or none: NCCL, by which they talk, refuses two on one GPU.
     """
     if num_learners > 1:
         return 1.0 if num_gpus >= num_learners else 0.0
-    trials_per_gpu = math.ceil(at_once / num_gpus) if num_gpus >= 1 else 0
+    trials_per_gpu = min(_TRIALS_PER_GPU, math.ceil(at_once / num_gpus)) if num_gpus >= 1 else 0
     return int(100 / trials_per_gpu) / 100 if trials_per_gpu else 0.0  # hundredths, rounded down
 
 

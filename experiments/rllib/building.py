@@ -5,6 +5,7 @@ The builder methods reject unknown names; `update_from_dict` would not.
 
 import functools
 import importlib
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ _CHECKPOINT_BYTES = 100_000
 """What RLlib writes of an algorithm beside its weights: configuration, metrics, counters. Measured, as the next three."""
 _TRANSITION_BYTES = 200
 _PRIORITY_BYTES = 100
+_LARGE_LAYER = 1_000_000
 _FAST_TRANSITION_BYTES = 90  # with its priority
 
 
@@ -229,6 +231,20 @@ def has_vector_entry_point(env: EnvSettings) -> bool:
         ConfigurationError: It is not installed, or refuses its `env_config`.
     """
     return _made(replace(env, vectorize_mode="sync"))[3]
+
+
+def suits_gpu(algorithm: Mapping[str, Any], env: EnvSettings) -> bool:
+    """Whether a learner's networks are large enough for a GPU to pay: those of pictures, or with layers of a million weights.
+
+    Small ones spend their time on the way to the GPU: Stable-Baselines3 warns of PPO on a GPU without a convolutional policy.
+
+    Raises:
+        ConfigurationError: The environment is not installed, or refuses its `env_config`.
+    """
+    observations, _ = spaces(env)
+    hidden = algorithm["rl_module"].get("fcnet_hiddens") or ()
+    between_layers = [a * b for a, b in itertools.pairwise(hidden)]
+    return len(observations.shape or ()) == 3 or max(between_layers, default=0) >= _LARGE_LAYER  # height, width, channels
 
 
 def spaces(env: EnvSettings) -> tuple[gym.Space[Any], gym.Space[Any]]:

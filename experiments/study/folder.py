@@ -30,7 +30,7 @@ _JOURNAL_FILE = "search.jsonl"
 """What a search did, in order."""
 _LATER_FILE = "configurations.jsonl"
 """Configurations that came up in a search."""
-_FORMAT = 2
+_FORMAT = 3
 
 
 class StudyFolder:
@@ -65,7 +65,6 @@ class StudyFolder:
         if (search := plan.search) is not None:
             state["search"] = {
                 "composed": [[dict(choice), dict(composed)] for choice, composed in copy.deepcopy(search.resolver.composed).items()],
-                "side_by_side": search.resolver.side_by_side,
                 "report_every_env_steps": search.resolver.report_every_env_steps,
                 "base": search.base,
             }
@@ -143,7 +142,7 @@ class StudyFolder:
         if (search := state.get("search")) is None:
             return Plan(suite, state["composed"], configurations, cluster, concurrency)
         composed = {tuple(sorted(choice.items())): settings for choice, settings in search["composed"]}
-        resolver = Resolver(composed, cluster, search["side_by_side"], search["report_every_env_steps"])
+        resolver = Resolver(composed, cluster, search["report_every_env_steps"])
         known = (*configurations, *(self._configuration(saved, cluster) for saved in self._lines(_LATER_FILE)))
         design = SearchDesign(suite, known, search["base"], resolver)
         return Plan(suite, state["composed"], known, cluster, concurrency, search=design)

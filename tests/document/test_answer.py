@@ -7,6 +7,9 @@ import pytest
 
 from analysis.document.answer import answers, best_metrics, caveats, closing_table, recommended_command
 from analysis.questions.decision import decide
+from experiments.planning.record import plan_record
+from experiments.planning.resources import Cluster, Node
+from experiments.planning.trials import StudyTrials
 from tests.support.study_frames import make_runs, together, with_status
 from tests.support.suite import PlanOf
 
@@ -117,15 +120,26 @@ def test_the_recommended_command_keeps_the_studys_settings_and_replaces_what_it_
     ]
 
 
-def test_the_recommended_command_runs_the_same_configuration(plan_of: PlanOf) -> None:
+STUDIES = ((), ("study=smoke", "algorithm=impala"), ("env=acrobot", "study=lr_rules"), ("study=algorithms",))
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=" ".join)
+@pytest.mark.parametrize("num_cpus", [2, 16, 64])
+def test_the_recommended_command_runs_the_same_configuration_on_any_machine(plan_of: PlanOf, study: tuple[str, ...], num_cpus: int) -> None:
     """The id is a hash of everything that can change a result: the command gives the very configuration that was studied."""
-    plan = plan_of("study=smoke")
-    for configuration in plan.configurations:
-        command = recommended_command("python experiments/run.py study=smoke", configuration.point, plan.study, plan.seeds)
-        (alone,) = plan_of(*shlex.split(command)[2:]).configurations
-        assert alone.suite.algorithm == configuration.suite.algorithm
-        assert alone.suite.env == configuration.suite.env
-        assert alone.suite.budget_env_steps == configuration.suite.budget_env_steps
+    plan = plan_of(*study, cluster=Cluster((Node(num_cpus, 0),)))
+    for recorded in plan_record(StudyTrials(plan))["configurations"][::4]:
+        command = recommended_command(
+            shlex.join(["python", "experiments/run.py", *study]), {**recorded["point"], **recorded["planned"]}, plan.study, plan.seeds
+        )
+        (alone,) = plan_of(*shlex.split(command)[2:], cluster=Cluster((Node(64, 0),))).configurations
+        assert alone.config_id == recorded["config_id"]
+
+
+def test_equal_numbers_are_one_configuration(plan_of: PlanOf) -> None:
+    ids = {plan_of("study.space={}", f"hardware.num_gpus_per_learner={zero}").configurations[0].config_id for zero in ("0", "0.0")}
+    ids |= {plan_of("study.space={}", *said).configurations[0].config_id for said in ((), ("hardware.num_gpus=0",))}
+    assert len(ids) == 1
 
 
 @pytest.mark.parametrize("value", [None, True, 0.001, [1, 2], {"fcnet_hiddens": [64, 64]}, "relu"])

@@ -10,7 +10,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.config.trial_config import TrialConfig, label_of
 from experiments.planning.record import searched_params
-from experiments.planning.resources import Cluster, Node, check_fits, local_machine, trials_at_once
+from experiments.planning.resources import Cluster, Layout, Node, check_fits, local_machine, trials_at_once
 from experiments.planning.terminal import summary
 from tests.support.suite import PlanOf
 
@@ -108,41 +108,57 @@ def test_repeats_are_trials_of_one_configuration_and_seed(plan_of: PlanOf) -> No
     assert "1 configuration x 2 seeds x 2 repeats = 4 trials, 240,000 env steps" in summary(plan)
 
 
-def test_auto_keeps_both_cores_busy_and_the_number_of_envs_fixed(plan_of: PlanOf) -> None:
+def test_auto_lays_out_a_trial_alike_on_any_machine_and_in_any_study(plan_of: PlanOf) -> None:
     two = plan_of()
     assert (two.configurations[0].layout.num_env_runners, two.concurrency) == (0, 2)
-    big = plan_of("study.space={}", "seeds=[0,1]", cluster=Cluster((Node(32, 0),)))
-    assert big.configurations[0].layout.num_env_runners == 8
-    assert {p.configurations[0].layout.total_envs for p in (two, big)} == {16}
-    assert big.concurrency == 2
+    big = plan_of(cluster=Cluster((Node(32, 0),)))
+    alone = plan_of(SINGLE, "seeds=[0]", cluster=Cluster((Node(32, 0),)))
+    assert {c.layout for p in (two, big, alone) for c in p.configurations} == {Layout(0, 16, 0, 0)}
+    assert big.concurrency == 32
 
 
-def test_auto_gives_asynchronous_algorithms_a_runner_and_room_permitting_a_learner(plan_of: PlanOf) -> None:
-    small = plan_of("algorithm=impala", SINGLE).configurations[0].layout
-    assert (small.num_env_runners, small.num_envs_per_env_runner, small.num_learners) == (1, 16, 0)
-    big = plan_of("algorithm=impala", SINGLE, "seeds=[0]", cluster=Cluster((Node(8, 0),))).configurations[0].layout
-    assert (big.num_env_runners, big.num_envs_per_env_runner, big.num_learners) == (4, 4, 1)
+@pytest.mark.parametrize(("num_cpus", "expected", "at_once"), [(2, (1, 16, 0), 1), (8, (2, 8, 1), 2), (64, (2, 8, 1), 16)])
+def test_auto_gives_asynchronous_algorithms_a_runner_and_room_permitting_a_learner(
+    plan_of: PlanOf, num_cpus: int, expected: tuple[int, int, int], at_once: int
+) -> None:
+    plan = plan_of("algorithm=impala", SINGLE, f"seeds={list(range(20))}", cluster=Cluster((Node(num_cpus, 0),)))
+    layout = plan.configurations[0].layout
+    assert (layout.num_env_runners, layout.num_envs_per_env_runner, layout.num_learners) == expected
+    assert plan.concurrency == at_once
+    alone = plan_of("algorithm=impala", SINGLE, "seeds=[0]", cluster=Cluster((Node(num_cpus, 0),)))
+    assert alone.configurations[0].layout == layout
 
 
 def test_fractions_of_a_gpu_pack_several_trials_on_one(plan_of: PlanOf) -> None:
-    machine = Cluster((Node(16, 1),))
-    plan = plan_of(SINGLE, "seeds=[0,1,2,3,4]", "hardware.num_gpus_per_learner=0.2", cluster=machine)
+    plan = plan_of(SINGLE, "seeds=[0,1,2,3,4]", "hardware.num_gpus_per_learner=0.2", cluster=Cluster((Node(16, 1),)))
     assert plan.concurrency == 5
-    assert plan_of(SINGLE, "seeds=[0,1,2,3]", cluster=machine).configurations[0].layout.num_gpus_per_learner == 0.25
+
+
+LARGE = "++algorithm.rl_module.fcnet_hiddens=[2048,2048]"
 
 
 @pytest.mark.parametrize(
-    ("gpus", "trials", "share"), [(1, 1, 1), (1, 3, 0.33), (2, 2, 1), (2, 3, 0.5), (2, 5, 0.33), (3, 4, 0.5), (4, 1, 1), (0, 4, 0)]
+    ("gpus", "cpus", "share"), [(1, 1, 1), (1, 3, 0.33), (2, 2, 1), (2, 3, 0.5), (2, 5, 0.33), (3, 4, 0.5), (1, 64, 0.25), (0, 4, 0)]
 )
-def test_several_gpus_are_shared_so_that_all_trials_run_side_by_side(plan_of: PlanOf, gpus: int, trials: int, share: float) -> None:
-    plan = plan_of(SINGLE, f"seeds={list(range(trials))}", cluster=Cluster((Node(16, gpus),)))
-    assert plan.configurations[0].layout.num_gpus_per_learner == share
-    assert plan.concurrency == trials
+def test_gpus_are_shared_by_as_many_large_trials_as_there_are_cpus_for_but_no_more_than_four(
+    plan_of: PlanOf, gpus: int, cpus: int, share: float
+) -> None:
+    machine = Cluster((Node(cpus, gpus),))
+    assert plan_of(SINGLE, LARGE, cluster=machine).configurations[0].layout.num_gpus_per_learner == share
+    assert plan_of(SINGLE, cluster=machine).configurations[0].layout.num_gpus_per_learner == 0  # small: the CPU is faster
+    if gpus:
+        assert plan_of(SINGLE, f"hardware.num_gpus={gpus}", cluster=machine).configurations[0].layout.num_gpus_per_learner == share
+
+
+def test_pictures_are_learned_from_on_a_gpu(plan_of: PlanOf) -> None:
+    pytest.importorskip("ale_py")
+    layout = plan_of(SINGLE, "env=pong", cluster=Cluster((Node(4, 1),))).configurations[0].layout
+    assert layout.num_gpus_per_learner == 0.25
 
 
 def test_learners_side_by_side_get_a_gpu_each_or_none(plan_of: PlanOf) -> None:
     for gpus, share in ((1, 0), (2, 1), (4, 1)):
-        plan = plan_of(SINGLE, "seeds=[0,1]", "hardware.num_learners=2", cluster=Cluster((Node(16, gpus),)))
+        plan = plan_of(SINGLE, LARGE, "seeds=[0,1]", "hardware.num_learners=2", cluster=Cluster((Node(16, gpus),)))
         assert plan.configurations[0].layout.num_gpus_per_learner == share
     with pytest.raises(ConfigurationError, match="cannot share a GPU"):
         plan_of(SINGLE, "hardware.num_learners=2", "hardware.num_gpus_per_learner=0.5", cluster=Cluster((Node(16, 1),)))
