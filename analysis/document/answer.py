@@ -77,7 +77,7 @@ def _unconfirmed(env: str) -> Answer:
 
 
 def closing_table(runs: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
-    """The summary of all configurations, best first, environments in turn.
+    """The summary of all configurations, the chosen one first, then best first, environments in turn.
 
     Args:
         runs: As `analysis.load` gives them.

@@ -24,6 +24,7 @@ from analysis.plots import (
     seeds_needed,
 )
 from analysis.questions import convergence, learning_rate_batch, reproducibility
+from analysis.questions.decision import chosen_values
 from analysis.questions.labels import WORDS
 from analysis.questions.lr_rules import compare_rules
 
@@ -31,7 +32,7 @@ MOST_IN_MATRIX = 20
 """Configurations of a matrix that can still be read."""
 
 _TRADEOFF = (
-    "{}Env steps against updates to target, a point a batch at its best learning rate (McCandlish et al. 2018); "
+    "{}Env steps against updates to target (McCandlish et al. 2018), a point a batch at the learning rate that the answer chooses for it; "
     "an update is a training batch."
 )
 
@@ -106,13 +107,13 @@ def lr_and_batch(part: Part) -> Section:
             where = f"With {label}: " if label else ""
             try:
                 found, p = learning_rate_batch.best_learning_rates(runs, part.rng), learning_rate_batch.exponent(runs)
-                tradeoff = learning_rate_batch.batch_tradeoff(runs, part.rng, part.replays)
+                tradeoff = learning_rate_batch.batch_tradeoff(runs, part.rng, part.replays, lrs=chosen_values(runs, lr, batch))
             except AnalysisError as error:
                 sentences.append(f"{where}{error}")
                 continue
             sentences += [f"{where}{p.sentence}", f"{where}{tradeoff.sentence}"]
             rejected = [rule for rule, is_rejected in p.rejected.items() if is_rejected]
-            what = f"{where}The best learning rate of each batch by area under the learning curve, and the three rules."
+            what = f"{where}The learning rate with the largest area under the learning curve, of each batch, and the three rules."
             ax = best_lr.plot(found, p if np.isfinite(p.estimate) else None, rejected)
             figures.append(part.drawn(f"best-lr{_slug(label)}", figure_of(ax), what, "Gaussian process posterior", found["num_seeds"]))
             if tradeoff.batches["num_reached"].any():

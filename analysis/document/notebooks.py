@@ -28,6 +28,7 @@ from analysis.plots.text import rate, readable
 from analysis.questions import learning_rate_batch as scaling
 from analysis.questions import throughput
 from analysis.questions.convergence import turned
+from analysis.questions.decision import chosen_values
 from analysis.questions.labels import code, named, with_interval
 
 FOLDER = Path(__file__).resolve().parent.parent
@@ -193,7 +194,8 @@ def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
             label = " ".join(word for word in (str(env) if study.runs["env"].nunique() > 1 else "", within) if word)
             try:
                 best, exponent = scaling.best_learning_rates(runs, rng), scaling.exponent(runs)
-                parts.append(LrBatch(label, runs, best, exponent, scaling.batch_tradeoff(runs, rng, study.replays(runs))))
+                tradeoff = scaling.batch_tradeoff(runs, rng, study.replays(runs), lrs=chosen_values(runs, "lr", scaling.BATCH))
+                parts.append(LrBatch(label, runs, best, exponent, tradeoff))
             except AnalysisError as error:
                 say(f"{label}: {error}" if label else error)
     return parts
@@ -201,8 +203,11 @@ def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
 
 def best_table(best: pd.DataFrame) -> pd.DataFrame:
     """`scaling.best_learning_rates` to read."""
-    columns = {"train batch (env steps)": best["train_batch_size_total"], "best learning rate": _with_ends(best, "best_lr", _two_digits)}
-    columns["best of the grid"] = best["grid_best_lr"].map(rate)
+    columns = {
+        "train batch (env steps)": best["train_batch_size_total"],
+        "peak of the fitted curve": _with_ends(best, "best_lr", _two_digits),
+    }
+    columns["largest area of those tried at"] = best["grid_best_lr"].map(rate)
     columns["open below"], columns["open above"] = (best[end].map({True: "yes", False: ""}) for end in ("low_open", "high_open"))
     columns["seeds"] = best["num_seeds"]
     return pd.DataFrame(columns).set_index("train batch (env steps)")

@@ -1,6 +1,6 @@
 """Which configuration to use, and how sure one can be: pure functions of a study's frames."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ class Decision:
         measure: What decided: `score`; `env_steps_to_target` where scores saturate; `env_steps_per_s` where throughput was measured.
         saturated: Whether several configurations solve the environment and their scores are not significantly different.
         num_solving: How many these are.
-        order: Configurations with a finished seed, best first.
+        order: Configurations with a finished seed: the chosen one, then best first.
         leaders: Those of them that are not significantly different from the best one, best first.
         chosen: The leader to use; None if no trial finished.
         chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc` or `processes`.
@@ -67,6 +67,19 @@ def decide(runs: pd.DataFrame) -> list[Decision]:
     return [how(str(env), part) for env, part in runs.groupby("env", observed=True, sort=False)]
 
 
+def chosen_values(runs: pd.DataFrame, column: str, of_each: str) -> dict[float, float]:
+    """The value of a column that the chosen configuration has among those with the same value of another.
+
+    Args:
+        runs: As `analysis.load` gives them, of one environment; both columns searched and numbers.
+        column: For example the learning rate.
+        of_each: For example the batch; values at which no trial finished are left out.
+    """
+    chosen = {value: decide(part)[0].chosen for value, part in runs.groupby(of_each)}
+    values = runs.drop_duplicates("config").set_index("config")[column]
+    return {float(value): float(values[config]) for value, config in chosen.items() if config is not None}
+
+
 def _decide_speed(env: str, runs: pd.DataFrame) -> Decision:
     finished = conclusive(runs)
     speeds = by_seed(finished, "env_steps_per_s").dropna(how="all")
@@ -92,8 +105,24 @@ def _decide_speed(env: str, runs: pd.DataFrame) -> Decision:
             more = 0.0 if runner_up not in leading else max(1.0, np.ceil(needed) - common)
     by = "rank" if len(near) == 1 or len(fewest) == len(near) else "processes"
     return Decision(
-        env, "env_steps_per_s", False, 0, tuple(order), tuple(leading), chosen, by, runner_up, difference, spread, common, float(more)
+        env,
+        "env_steps_per_s",
+        False,
+        0,
+        _first(chosen, order),
+        tuple(leading),
+        chosen,
+        by,
+        runner_up,
+        difference,
+        spread,
+        common,
+        float(more),
     )
+
+
+def _first(chosen: str, order: Iterable[str]) -> tuple[str, ...]:
+    return (chosen, *(c for c in order if c != chosen))
 
 
 def _processes(finished: pd.DataFrame) -> Mapping[str, float]:
@@ -135,7 +164,19 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
         alpha = (1 - CONFIDENCE) / max(1, compared - 1)
         more = 0.0 if runner_up not in leading else max(1.0, np.ceil(seeds_needed(difference, spread, alpha)) - common)
     return Decision(
-        env, measure, saturated, len(solving), order, tuple(leading), chosen, chosen_by, runner_up, difference, spread, common, float(more)
+        env,
+        measure,
+        saturated,
+        len(solving),
+        _first(chosen, order),
+        tuple(leading),
+        chosen,
+        chosen_by,
+        runner_up,
+        difference,
+        spread,
+        common,
+        float(more),
     )
 
 

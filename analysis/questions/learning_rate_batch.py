@@ -74,7 +74,7 @@ class Tradeoff:
     """Env steps to target against updates to target, as the batch grows: (S / smin - 1) (E / emin - 1) = 1.
 
     Attributes:
-        batches: A row a batch, ascending: the batch, `lr` (the best of the grid), `at_edge`, `env_steps_to_target` and
+        batches: A row a batch, ascending: the batch, `lr` (the best of those tried), `at_edge`, `env_steps_to_target` and
             `updates_to_target`, each with _low and _high (as `convergence.summarise` has them: runs that never reach count at their
             budget), `num_seeds`, `num_reached`, `num_left_out`.
         emin: Env steps to target as the batch goes to zero, with a 95% interval as those below; all NaN without a fit.
@@ -197,7 +197,9 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Expone
     )
 
 
-def batch_tradeoff(runs: pd.DataFrame, rng: np.random.Generator, replays: bool = False, lr: str = "lr") -> Tradeoff:
+def batch_tradeoff(
+    runs: pd.DataFrame, rng: np.random.Generator, replays: bool = False, lr: str = "lr", lrs: Mapping[float, float] | None = None
+) -> Tradeoff:
     """Where a larger batch stops paying: the critical batch, from env steps and updates to target at each batch's best learning rate.
 
     McCandlish et al. (1812.06162): E env steps and S updates to a goal obey (S / smin - 1) (E / emin - 1) = 1 as the batch varies.
@@ -211,6 +213,8 @@ def batch_tradeoff(runs: pd.DataFrame, rng: np.random.Generator, replays: bool =
         rng: Draws from the posterior.
         replays: Whether the algorithm replays its data: the batch then does not tie updates to env steps.
         lr: Column of the learning rate.
+        lrs: Batch to its best learning rate, as the study's answer would choose it (`decision.chosen_values`); where it is missing, the one
+            with the smallest geometric mean of env steps to target.
 
     Returns:
         The trade-off. Where the data can't tell, it says so in `sentence`.
@@ -224,12 +228,12 @@ def batch_tradeoff(runs: pd.DataFrame, rng: np.random.Generator, replays: bool =
     steps = moderated_intervals(cells.to_numpy(float), bounds=(0.0, longest))
     rows, chosen = [], []
     for value, group in data.groupby("batch"):
-        best = _grid_best(Cells.of(_holding(group, runs)))
-        lrs = sorted(group["lr"].unique())
-        row = {BATCH: value, "lr": best["grid_best_lr"], "at_edge": edge(np.array(lrs), lrs.index(best["grid_best_lr"]))}
-        mine = group[(group["lr"] == best["grid_best_lr"]) & group["value"].notna()]
+        best = (lrs or {}).get(value) or _grid_best(Cells.of(_holding(group, runs)))["grid_best_lr"]
+        tried = sorted(group["lr"].unique())
+        row = {BATCH: value, "lr": best, "at_edge": edge(np.array(tried), tried.index(best))}
+        mine = group[(group["lr"] == best) & group["value"].notna()]
         chosen.append(mine)
-        at = cells.index.get_loc((value, best["grid_best_lr"])) if len(mine) else None
+        at = cells.index.get_loc((value, best)) if len(mine) else None
         for cost, divisor in (("env_steps_to_target", 1.0), ("updates_to_target", float(value))):
             for name, values in steps.columns(cost).items():
                 row[name] = float(values[at]) / divisor if at is not None else np.nan

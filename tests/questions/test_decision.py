@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.questions.decision import Decision, decide
+from analysis.document.answer import closing_table
+from analysis.questions.decision import Decision, chosen_values, decide
+from analysis.questions.learning_rate_batch import batch_tradeoff
 from analysis.stats.comparisons import seeds_needed
 from tests.support.study_frames import make_runs, together, with_status
 
@@ -268,3 +270,23 @@ def test_of_those_about_as_good_the_one_without_failures_is_chosen() -> None:
     runs = make_runs({"once": [400.0, 410.0, 390.0, 405.0], "never": [399.0, 408.0, 393.0, 402.0]})
     (decision,) = decide(with_status(runs, "once", [3], "failed"))
     assert (decision.chosen, decision.chosen_by) == ("never", "reliability")
+
+
+def test_table_and_critical_batch_take_the_learning_rate_that_is_chosen() -> None:
+    """One seed of the largest learning rate is early: a mean of logarithms would take that one."""
+    lrs, batches = {"small": 1e-3, "good": 1e-2, "large": 3e-2}, (512, 2000, 8000)
+    names = {f"{name} {batch}": (lr, batch) for name, lr in lrs.items() for batch in batches}
+    steps = {"small": [40_000.0] * 3, "good": [20_000.0] * 3, "large": [1_000.0, 45_000.0, 50_000.0]}
+    runs = make_runs(
+        {name: [500.0] * 3 for name in names},
+        params={"lr": {n: lr for n, (lr, _) in names.items()}, "train_batch_size_total": {n: b for n, (_, b) in names.items()}},
+        env_steps_to_target={name: steps[name.split()[0]] for name in names},
+    )
+    found = decide(runs)[0]
+    assert found.chosen.startswith("good")
+    assert closing_table(runs, ["lr", "train_batch_size_total"])["config"].iloc[0] == found.chosen == found.order[0]
+    lr_of_each = chosen_values(runs, "lr", "train_batch_size_total")
+    assert lr_of_each == dict.fromkeys(batches, 1e-2)
+    rng = np.random.default_rng(0)
+    assert batch_tradeoff(runs, rng, lrs=lr_of_each).batches["lr"].tolist() == [1e-2] * 3
+    assert batch_tradeoff(runs, rng).batches["lr"].tolist() == [3e-2] * 3
