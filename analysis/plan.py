@@ -1,7 +1,4 @@
-"""Predicted hours of a training run on a hardware profile, from a study of throughput.
-
-python analysis/plan.py env_steps=10000000 hardware=workstation [study=runner_scaling] [num_env_runners=16] [algorithm=ppo] [env=cartpole]
-"""
+"""Predicted hours of a training run on a hardware profile, from a study of throughput."""
 
 import math
 import sys
@@ -16,7 +13,7 @@ import yaml
 
 import conf
 from analysis import AnalysisError
-from analysis.document.command_line import settings_of
+from analysis.document.command_line import help_asked, settings_of
 from analysis.load import Study, load_study
 from analysis.questions import scaling_laws
 from analysis.questions.convergence import conclusive, is_measured
@@ -26,6 +23,22 @@ from experiments.metrics import TIME_PARTS
 
 _KEYS = ("env_steps", "hardware", "num_env_runners", "num_envs_per_env_runner", "study", "algorithm", "env", "tracking_uri")
 USAGE = f"python analysis/plan.py env_steps=... {' '.join(f'[{key}=...]' for key in _KEYS[1:])}"
+HELP = """\
+Predicts the hours of a training run on a hardware profile, from a study of throughput that was run before, for example by
+python experiments/run.py study=runner_scaling.
+
+  python analysis/plan.py env_steps=10000000 hardware=workstation [key=value ...]
+
+  env_steps=        to sample
+  hardware=         the profile; its runners and environments count unless the next two say otherwise
+  num_env_runners=  runners of the run
+  num_envs_per_env_runner=  environments of each; default: any that was measured
+  study=            the study of throughput, by name or run id; default runner_scaling
+  algorithm= env=   which of its parts, if it has several
+  tracking_uri=     the store that holds it; default: outputs/mlflow.db
+
+Exit codes: 0 predicted. 2 what was measured does not allow it.
+"""
 SEED = 0
 """Of the draws behind a fit: the same study gives the same prediction."""
 
@@ -299,6 +312,9 @@ def measured_part(study: Study, algorithm: str | None, env: str | None) -> pd.Da
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
+    if help_asked(arguments):
+        print(HELP, end="")
+        return 0
     try:
         given = settings_of(arguments, _KEYS, USAGE)
         target = target_of(given)

@@ -1,7 +1,4 @@
-"""A study's report: one HTML file that holds everything it shows.
-
-python analysis/report.py study=<name or study run id> [tracking_uri=...] [out=report.html]
-"""
+"""A study's report: one HTML file that holds everything it shows."""
 
 import base64
 import io
@@ -24,7 +21,7 @@ from matplotlib.figure import Figure
 
 from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, caveats, closing_table, recommended_command, without_episodes
-from analysis.document.command_line import settings_of
+from analysis.document.command_line import help_asked, settings_of
 from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
 from analysis.load import Study, load_study
@@ -37,6 +34,18 @@ SEED = 0
 """Of the draws behind a report: the same study gives the same report."""
 
 _VERSION = metadata.version("rl-scaling-suite")
+
+HELP = """\
+Writes a study's report, finished or not: one HTML file that holds everything it shows. Prints the answer and where the file is.
+
+  python analysis/report.py [study=...] [tracking_uri=...] [out=...]
+
+  study=            its name, of which the latest execution is taken, or the run id of one; default: the latest of all
+  tracking_uri=     the store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default: outputs/mlflow.db
+  out=              the file; default: in reports/ beside the store. It is also attached to the study's run in MLflow
+
+Exit codes: 0 written. 2 there is no such study, none of its trials has started, or the store cannot be read.
+"""
 
 METHODS = (
     "**Seeds.** Every number is over seeds; trials that failed or did not finish are named, and left out.",
@@ -161,6 +170,9 @@ def publish(study: Study, path: Path) -> tuple[StudyReport, str]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
+    if help_asked(arguments):
+        print(HELP, end="")
+        return 0
     try:
         given = settings_of(
             arguments, ("study", "tracking_uri", "out"), "python analysis/report.py [study=...] [tracking_uri=...] [out=...]"

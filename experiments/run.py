@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config.compose import check_axes_are_free, check_choices, check_resume, composer, refuse, split_space
+from experiments.config.compose import check_axes_are_free, check_choices, check_resume, composer, help_text, refuse, split_space
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.config.schema import parse
@@ -31,6 +31,9 @@ _given_spaces: list[str] = []
 
 def main() -> None:
     """Run the command line; exits with the contract's codes."""
+    if {"-h", "--help", "help"} & set(sys.argv[1:]):
+        print(help_text())
+        return
     sys.argv[1:], _given_spaces[:] = split_space(sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting with 1
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

@@ -5,6 +5,11 @@ from collections.abc import Sequence
 from analysis import AnalysisError
 
 
+def help_asked(arguments: Sequence[str]) -> bool:
+    """Whether a command line asks what the command does."""
+    return not {"-h", "--help", "help"}.isdisjoint(arguments)
+
+
 def settings_of(arguments: Sequence[str], known: Sequence[str], usage: str) -> dict[str, str]:
     """Words of the form key=value.
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 from urllib.parse import urlparse
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
 from experiments.config.errors import ConfigurationError
 
@@ -36,10 +36,23 @@ def _check_uri(uri: str) -> str:
     return uri
 
 
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        several = f", seeds=[{','.join(map(str, range(value)))}] for {value} of them" if 1 < value <= 10 else ""
+        raise ConfigurationError(f"seeds={value}: must be a list: seeds=[{value}] for that one{several}.")
+    return value
+
+
 Number = Annotated[float, Field(strict=True)]
 Name = Annotated[StrictStr, Field(pattern=NAME)]
-Count = Annotated[StrictInt, Field(ge=0)]
-Positive = Annotated[StrictInt, Field(ge=1)]
+Count = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=0)]
+Positive = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1)]
+"""1e5 is one: it is read as a number with a fraction of zero."""
+Seeds = Annotated[tuple[Count, ...], BeforeValidator(_listed)]
 Address = Annotated[StrictStr, AfterValidator(_check_address)]
 Uri = Annotated[StrictStr, AfterValidator(_check_uri)]
 

@@ -13,7 +13,7 @@ from pydantic import Field, StrictBool, StrictStr, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.fields import MAX_TRIALS, STRICT, Address, Count, Name, Number, Positive, Uri, readable_errors
+from experiments.config.fields import MAX_TRIALS, STRICT, Address, Count, Name, Number, Positive, Seeds, Uri, readable_errors
 from experiments.config.search_settings import ConfirmationSettings, SchedulerSettings, SearchSettings, check_search
 
 MAX_REPORTS = 320
@@ -229,7 +229,7 @@ class SuiteConfig:
     checkpoint: CheckpointSettings
     faults: FaultSettings
     study: StudySettings
-    seeds: tuple[Count, ...]
+    seeds: Seeds
     repeats: Positive
     budget_env_steps: Positive
     report_every_env_steps: Positive | None

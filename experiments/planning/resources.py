@@ -32,6 +32,7 @@ class Cluster:
     """The machines that a study may use; a single one where Ray is started here."""
 
     nodes: tuple[Node, ...]
+    is_declared: bool = False  # what it has was said, and not counted
 
     @property
     def num_cpus(self) -> float:
@@ -45,14 +46,16 @@ class Cluster:
 
     def __str__(self) -> str:
         where = "this machine" if len(self.nodes) == 1 else f"this cluster of {len(self.nodes)} nodes"
-        return f"{where} has {plural(self.num_cpus, 'CPU')} and {plural(self.num_gpus, 'GPU')}"
+        has = "is declared to have" if self.is_declared else "has"
+        return f"{where} {has} {plural(self.num_cpus, 'CPU')} and {plural(self.num_gpus, 'GPU')}"
 
 
 def local_machine(hardware: HardwareSettings) -> Cluster:
     """This machine as the study may use it: what was declared, else what there is, CPUs times `hardware.oversubscribe`."""
-    cpus = hardware.num_cpus if hardware.num_cpus is not None else ray._private.utils.get_num_cpus() * hardware.oversubscribe
+    real = ray._private.utils.get_num_cpus()
+    cpus = hardware.num_cpus if hardware.num_cpus is not None else real * hardware.oversubscribe
     gpus = hardware.num_gpus if hardware.num_gpus is not None else usable_gpus()
-    return Cluster((Node(cpus, gpus),))
+    return Cluster((Node(cpus, gpus),), is_declared=cpus != real or bool(hardware.num_gpus))
 
 
 def joined_cluster() -> Cluster:

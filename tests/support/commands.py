@@ -1,6 +1,7 @@
 """The suite's commands in the test's own process: all that `python experiments/run.py` does, without a new interpreter and its imports."""
 
 import contextlib
+import importlib
 import io
 import os
 import shlex
@@ -32,10 +33,16 @@ def _exit_code(main: Callable[[], object]) -> int:
     return returned or 0
 
 
+def _analysis(name: str) -> Callable[[], object]:
+    return lambda: importlib.import_module(f"analysis.{name}").main(sys.argv[1:])
+
+
 _MAINS: dict[str, Callable[[], object]] = {
     "experiments/run.py": run.main,
     "experiments/reproduce.py": lambda: reproduce.main(sys.argv[1:]),
     "experiments/autotune.py": lambda: autotune.main(sys.argv[1:]),
+    "analysis/report.py": _analysis("report"),
+    "analysis/plan.py": _analysis("plan"),
 }
 
 

@@ -83,7 +83,12 @@ def test_dry_run_prints_the_plan_and_starts_nothing(suite_here: RunSuite, tmp_pa
         (["+new=1"], "new: there is no such setting"),
         (["hardware=workstation", "hardware.num_cpus=2", "hardware.num_gpus=null"], "needs 9 CPUs and 1 GPU per trial"),
         (["tracking=server", "tracking.uri=http://127.0.0.1:9"], "does not answer"),
-        (["tracking=server"], "tracking.uri"),
+        (["tracking=server"], "tracking.uri=http://127.0.0.1:5000"),
+        (["lr=1e-3"], "lr=1e-3: there is no such setting. Did you mean algorithm.training.lr=1e-3?"),
+        (["num_env_runners=2"], "hardware.num_env_runners=2"),
+        (["algorithm=dqn", "batch=64"], "algorithm.training.train_batch_size_per_learner=64"),
+        (["seeds=5"], "seeds=[5] for that one, seeds=[0,1,2,3,4] for 5 of them"),
+        (["tuned=null"], "write '~tuned'"),
         (["output_dir=/proc/none"], "cannot be written"),
         (["hardware.address=127.0.0.1:9"], "hardware.address=127.0.0.1:9"),
         (["study.space=5"], "study.space"),
@@ -113,7 +118,21 @@ def test_hydras_own_flags_work(suite_here: RunSuite) -> None:
     printed = suite_here("--cfg", "job", "algorithm=sac", "env=pendulum")
     assert printed.returncode == 0
     assert "config_class: ray.rllib.algorithms.sac.SACConfig" in printed.stdout
-    assert "algorithm: appo" in suite_here("--help").stdout
+
+
+def test_help_lists_the_choices_and_what_every_study_has_with_what_it_means(suite_here: RunSuite) -> None:
+    said = suite_here("--help")
+    assert said.returncode == 0
+    assert re.search(r"algorithm= +appo, dqn, impala, ppo, sac", said.stdout)
+    assert "stall_after_s: 600 # seconds without a sign of life that end a trial" in said.stdout
+
+
+def test_a_whole_number_may_be_written_with_an_exponent(suite_here: RunSuite) -> None:
+    assert "45 trials, 4,500,000 env steps" in suite_here("budget_env_steps=1e5", "dry_run=true").stdout
+
+
+def test_declared_cpus_are_called_declared(suite_here: RunSuite) -> None:
+    assert "this machine is declared to have 64 CPUs and 0 GPUs" in suite_here("hardware.num_cpus=64", "dry_run=true").stdout
 
 
 @pytest.mark.ray
