@@ -154,6 +154,58 @@ class Study:
         return sentences
 
 
+@dataclass(frozen=True)
+class Execution:
+    """What a store says of one execution of a study.
+
+    Attributes:
+        experiment: `lr_batch/ppo-cartpole`.
+        run_id: Of its run in the experiment `studies`.
+        status: finished, failed, running or interrupted.
+        started: UTC.
+        configurations: How many; `endless` of some searches; "" if unknown.
+        seeds: How many; "" if unknown.
+        question: What it asks; "" if it says nothing.
+        note: Its description in MLflow, Markdown: the question, and once it has ended the answers.
+    """
+
+    experiment: str
+    run_id: str
+    status: str
+    started: pd.Timestamp
+    configurations: str
+    seeds: str
+    question: str
+    note: str
+
+
+def executions(study: str | None = None, tracking_uri: str | None = None) -> list[Execution]:
+    """All executions of studies in a store, the latest first.
+
+    Args:
+        study: As for `load_study`; None: of all.
+        tracking_uri: Likewise.
+
+    Raises:
+        AnalysisError: There is none, or the store cannot be read.
+    """
+    uri = tracking_uri or _embedded_store()
+    found = _executions(study, _open(uri, default_folder()).runs(INDEX_EXPERIMENT), without_password(uri))
+    return [
+        Execution(
+            experiment=run.name,
+            run_id=run.run_id,
+            status=STATUS[run.status],
+            started=pd.Timestamp(run.started_ms, unit="ms", tz="UTC"),
+            configurations=run.params.get("configurations", ""),
+            seeds=run.params.get("seeds", ""),
+            question=run.tags.get(Tag.NOTE, "").partition("\n")[0].removeprefix("**Question.** "),
+            note=run.tags.get(Tag.NOTE, ""),
+        )
+        for run in found
+    ]
+
+
 def load_study(
     study: str | None = None,
     tracking_uri: str | None = None,

@@ -271,7 +271,8 @@ def without_episodes(runs: pd.DataFrame, curves: pd.DataFrame) -> list[str]:
         return []
     return [
         f"In {plural(len(trials), 'trial')} no episode ended in training, so there is no `train/return_mean`: {trials_named(trials)}. "
-        "Episodes may be longer than the budget leaves them, and are given up at checkpoints; an evaluation cuts them at the budget."
+        "Episodes may be longer than the budget leaves them, or than the time between two checkpoints where environments are reset; an "
+        "evaluation cuts them at the budget."
     ]
 
 

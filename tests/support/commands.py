@@ -33,16 +33,15 @@ def _exit_code(main: Callable[[], object]) -> int:
     return returned or 0
 
 
-def _analysis(name: str) -> Callable[[], object]:
-    return lambda: importlib.import_module(f"analysis.{name}").main(sys.argv[1:])
+def _main_of(module: str) -> Callable[[], object]:
+    return lambda: importlib.import_module(module).main(sys.argv[1:])
 
 
 _MAINS: dict[str, Callable[[], object]] = {
     "experiments/run.py": run.main,
     "experiments/reproduce.py": lambda: reproduce.main(sys.argv[1:]),
     "experiments/autotune.py": lambda: autotune.main(sys.argv[1:]),
-    "analysis/report.py": _analysis("report"),
-    "analysis/plan.py": _analysis("plan"),
+    **{f"{name.replace('.', '/')}.py": _main_of(name) for name in ("experiments.list", "analysis.report", "analysis.plan")},
 }
 
 

@@ -1,0 +1,60 @@
+"""What a store holds: every execution of a study, the latest first."""
+
+import re
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+
+from analysis import AnalysisError
+from analysis.document.command_line import help_asked, settings_of
+from analysis.load import Execution, executions
+from experiments.config.errors import INVALID
+from experiments.study.progress import console as terminal
+
+HELP = """\
+Lists the studies of a store, the latest first: name, status, when it began, its size, its run id, its question and its answer.
+
+  python experiments/list.py [study=...] [tracking_uri=...]
+
+  study=            only those of this name (lr_batch), or of this experiment (lr_batch/ppo-cartpole)
+  tracking_uri=     the store: sqlite:////absolute/mlflow.db or http(s)://host:port; default: outputs/mlflow.db
+
+The run id is what resume=, reproduce.py's store and analysis/report.py study= take.
+
+Exit codes: 0 listed. 2 the store cannot be read, or holds no such study.
+"""
+_HEADLINE = re.compile(r"\*\*(.+?)\*\*")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; its exit code."""
+    if help_asked(arguments):
+        print(HELP, end="")
+        return 0
+    try:
+        given = settings_of(arguments, ("study", "tracking_uri"), "python experiments/list.py [study=...] [tracking_uri=...]")
+        found = executions(given.get("study"), given.get("tracking_uri"))
+    except AnalysisError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return INVALID
+    console = terminal()
+    for execution in found:
+        _show(execution, console)
+    return 0
+
+
+def _show(execution: Execution, console: Console) -> None:
+    counts = ((execution.configurations, "configuration"), (execution.seeds, "seed"))
+    size = " x ".join(f"{count} {what}{'' if count == '1' else 's'}" for count, what in counts if count)
+    head = "   ".join(part for part in (execution.experiment, execution.status, f"{execution.started:%Y-%m-%d %H:%M} UTC", size) if part)
+    console.print(head, style="bold", highlight=False, markup=False)
+    headlines = [bold for bold in _HEADLINE.findall(execution.note) if " " in bold]  # and not headings: Question., Answer.
+    for line in (f"study run {execution.run_id}", execution.question, *headlines):
+        if line:
+            console.print(Padding(line.replace("`", ""), (0, 0, 0, 2), expand=False), highlight=False, markup=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
