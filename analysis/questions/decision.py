@@ -22,7 +22,7 @@ class Decision:
         saturated: Whether several configurations solve the environment and their scores are not significantly different.
         num_solving: How many these are.
         order: Configurations with a finished seed: the chosen one, then best first.
-        leaders: Those of them that are not significantly different from the best one, best first.
+        leaders: Those of them that are not significantly different from the best one, in the same order.
         chosen: The leader to use; None if no trial finished.
         chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc` or `processes`.
         runner_up: The next best configuration; None if there is none.
@@ -110,7 +110,7 @@ def _decide_speed(env: str, runs: pd.DataFrame) -> Decision:
         False,
         0,
         _first(chosen, order),
-        tuple(leading),
+        _first(chosen, leading),
         chosen,
         by,
         runner_up,
@@ -169,7 +169,7 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
         saturated,
         len(solving),
         _first(chosen, order),
-        tuple(leading),
+        _first(chosen, leading),
         chosen,
         chosen_by,
         runner_up,
