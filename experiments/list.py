@@ -21,7 +21,7 @@ Lists the studies of a store, the latest first: name, status, when it began, its
   study=            only those of this name (lr_batch), or of this experiment (lr_batch/ppo-cartpole)
   tracking_uri=     the store: sqlite:////absolute/mlflow.db or http(s)://host:port; default: outputs/mlflow.db
 
-The run id is what resume=, reproduce.py's store and analysis/report.py study= take.
+The run id is what run.py resume= and report.py study= take.
 
 Exit codes: 0 listed. 2 the store cannot be read, or holds no such study.
 """
