@@ -19,8 +19,8 @@ COMMANDS = [
     for line in block.splitlines()
     if line.split("#")[0].strip()
 ]
-SUITE = [c for c in COMMANDS if c.startswith("python experiments/") and c != "python experiments/run.py"]
-ANALYSIS = [c for c in COMMANDS if c.startswith("python analysis/")]
+READING = [c for c in COMMANDS if c.startswith(("python analysis/", "python experiments/list.py"))]
+SUITE = [c for c in COMMANDS if c.startswith("python experiments/") and c not in ("python experiments/run.py", *READING)]
 QUICK = [c for c in SUITE if "dry_run" in c or "--cfg" in c]
 REAL = [c for c in SUITE if c not in QUICK]
 
@@ -44,15 +44,16 @@ def test_commands_that_start_nothing(command: str, tmp_path: Path) -> None:
 def test_commands_that_run_a_study(command: str, tmp_path: Path) -> None:
     done = run(command, f"output_dir={tmp_path}", f"report={str(command == REAL[0]).lower()}")
     assert done.returncode == 0, done.stdout + done.stderr
-    for read in ANALYSIS if command == REAL[0] else []:
+    for read in READING if command == REAL[0] else []:
         done = run(read, f"tracking_uri=sqlite:///{tmp_path}/mlflow.db")
         assert done.returncode == 0, done.stdout + done.stderr
         assert list(tmp_path.glob("reports/*.html"))
 
 
-def test_the_commands_of_the_analysis_read_a_study_that_a_command_before_runs() -> None:
-    assert ANALYSIS
-    assert all(shlex.split(read)[-1] in REAL[0] for read in ANALYSIS)
+def test_studies_that_are_read_are_run_by_a_command_before() -> None:
+    named = [word for read in READING for word in shlex.split(read) if word.startswith("study=")]
+    assert named
+    assert all(word in REAL[0] for word in named)
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("make ")])
@@ -67,7 +68,7 @@ def test_the_ui_listens_on_this_machine_alone() -> None:
 
 
 def test_every_command_is_covered() -> None:
-    covered = {*QUICK, *REAL, *ANALYSIS, "python experiments/run.py", *(c for c in COMMANDS if c.startswith("make "))}
+    covered = {*QUICK, *REAL, *READING, "python experiments/run.py", *(c for c in COMMANDS if c.startswith("make "))}
     assert set(COMMANDS) - covered == {"pip install torch==2.13.0 -r requirements.txt && pip install --no-deps -e ."}
 
 
