@@ -1,38 +1,30 @@
 """A study in MLflow, as two tidy frames. The only way in to MLflow for everything that analyses."""
 
-import difflib
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
 from analysis.questions.labels import trials_named
-from analysis.stores.address import without_password
-from analysis.stores.cache import default_folder
-from analysis.stores.records import Points, Reader, Run
-from analysis.stores.server import ServerReader
-from analysis.stores.sqlite import SqliteReader
-from experiments.metrics import INDEX_EXPERIMENT, METRICS, Tag
+from analysis.stores.executions import near, opened, runs_of_studies
+from analysis.stores.records import STATUS, Points, Run
+from experiments.metrics import METRICS, Tag
 
 FINAL = {name.removeprefix("final/"): name for name in METRICS if name.startswith("final/")}
 """Column of `Study.runs` to the metric it holds."""
 CURVE_METRICS = tuple(name for name in METRICS if name not in FINAL.values())
 """The metrics of `Study.curves`."""
 
-STATUS = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "interrupted", "RUNNING": "running", "SCHEDULED": "running"}
 MISSING = "missing"
 """A trial that was planned but has no run: it was never started, or its run was deleted."""
 
 _TEXTS = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
-_NAMED_AT_MOST = 12
-"""Studies that an error names."""
 _OLD_ASYNCHRONOUS, _OLD_REPLAYING = ("impala", "appo"), ("dqn", "sac")
 """The algorithms that there were before a study recorded what its own does."""
 
@@ -154,58 +146,6 @@ class Study:
         return sentences
 
 
-@dataclass(frozen=True)
-class Execution:
-    """What a store says of one execution of a study.
-
-    Attributes:
-        experiment: `lr_batch/ppo-cartpole`.
-        run_id: Of its run in the experiment `studies`.
-        status: finished, failed, running or interrupted.
-        started: UTC.
-        configurations: How many; `endless` of some searches; "" if unknown.
-        seeds: How many; "" if unknown.
-        question: What it asks; "" if it says nothing.
-        note: Its description in MLflow, Markdown: the question, and once it has ended the answers.
-    """
-
-    experiment: str
-    run_id: str
-    status: str
-    started: pd.Timestamp
-    configurations: str
-    seeds: str
-    question: str
-    note: str
-
-
-def executions(study: str | None = None, tracking_uri: str | None = None) -> list[Execution]:
-    """All executions of studies in a store, the latest first.
-
-    Args:
-        study: As for `load_study`; None: of all.
-        tracking_uri: Likewise.
-
-    Raises:
-        AnalysisError: There is none, or the store cannot be read.
-    """
-    uri = tracking_uri or _embedded_store()
-    found = _executions(study, _open(uri, default_folder()).runs(INDEX_EXPERIMENT), without_password(uri))
-    return [
-        Execution(
-            experiment=run.name,
-            run_id=run.run_id,
-            status=STATUS[run.status],
-            started=pd.Timestamp(run.started_ms, unit="ms", tz="UTC"),
-            configurations=run.params.get("configurations", ""),
-            seeds=run.params.get("seeds", ""),
-            question=run.tags.get(Tag.NOTE, "").partition("\n")[0].removeprefix("**Question.** "),
-            note=run.tags.get(Tag.NOTE, ""),
-        )
-        for run in found
-    ]
-
-
 def load_study(
     study: str | None = None,
     tracking_uri: str | None = None,
@@ -232,9 +172,8 @@ def load_study(
         AnalysisError: There is no such study, none of its trials has started, or the store cannot be read.
     """
     wanted = _known_metrics(metrics)
-    uri = tracking_uri or _embedded_store()
-    store = _open(uri, cache_dir or default_folder())
-    asked_for = _executions(study, store.runs(INDEX_EXPERIMENT), without_password(uri))
+    uri, store = opened(tracking_uri, cache_dir)
+    asked_for = runs_of_studies(store, uri, study)
     with_trials = ((run, store.runs(run.name, (Tag.STUDY_RUN, run.run_id))) for run in asked_for)
     own, trials = next((pair for pair in with_trials if pair[1]), (asked_for[0], []))  # one that has just begun gives way
     if not trials:
@@ -274,47 +213,8 @@ def _known_metrics(metrics: Sequence[str] | None) -> tuple[str, ...]:
         if name in FINAL.values():
             raise AnalysisError(f"{name} has no curve: it is the column {name.removeprefix('final/')} of the study's runs.")
         if name not in CURVE_METRICS:
-            raise AnalysisError(f"There is no metric {name!r}{_near(name, CURVE_METRICS)}: analysis.load.CURVE_METRICS lists them.")
+            raise AnalysisError(f"There is no metric {name!r}{near(name, CURVE_METRICS)}: analysis.load.CURVE_METRICS lists them.")
     return tuple(name for name in CURVE_METRICS if name in metrics)
-
-
-def _embedded_store() -> str:
-    """The store under the working directory, or else the project's: a notebook's working directory is its own folder."""
-    folders = (Path.cwd(), Path(__file__).resolve().parent.parent)
-    found = next((folder for folder in folders if (folder / "outputs" / "mlflow.db").exists()), folders[0])
-    return f"sqlite:///{found / 'outputs' / 'mlflow.db'}"
-
-
-def _open(uri: str, cache_dir: Path) -> Reader:
-    scheme = urlparse(uri).scheme
-    if scheme in ("http", "https"):
-        return ServerReader(uri, cache_dir)
-    if uri.startswith("sqlite:///"):
-        return SqliteReader(Path(uri.removeprefix("sqlite:///")))
-    raise AnalysisError(
-        f"tracking_uri={without_password(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: for any other store, start "
-        "`mlflow server` on it and name the server."
-    )
-
-
-def _executions(study: str | None, executions: Sequence[Run], uri: str) -> list[Run]:
-    """The runs that are asked for, of the experiment `studies`, the latest first; at least one."""
-    latest_first = sorted(executions, key=lambda run: run.started_ms, reverse=True)
-    if not latest_first:
-        raise AnalysisError(f"{uri} holds no study yet: run one (make study), or name another store by tracking_uri=.")
-    found = [run for run in latest_first if study is None or study in (run.tags.get(Tag.STUDY), run.name, run.run_id)]
-    if found or study is None:
-        return found
-    names = list(dict.fromkeys(name for run in latest_first for name in (run.tags.get(Tag.STUDY, run.name), run.name)))
-    raise AnalysisError(f"There is no study {study!r} in {uri}{_near(study, names)}.")
-
-
-def _near(name: str, names: Sequence[str]) -> str:
-    """`, did you mean ...?` for near misses; otherwise what there is."""
-    near = difflib.get_close_matches(name, names, n=3)
-    if near:
-        return f"; near: {', '.join(near)}"
-    return f"; there are: {', '.join(names[:_NAMED_AT_MOST])}{', ...' if len(names) > _NAMED_AT_MOST else ''}"
 
 
 def _plan(text: str | None, own: Run) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """What a store holds: every execution of a study, the latest first."""
 
-import re
 import sys
 from collections.abc import Sequence
 
@@ -9,7 +8,7 @@ from rich.padding import Padding
 
 from analysis import AnalysisError
 from analysis.document.command_line import help_asked, settings_of
-from analysis.load import Execution, executions
+from analysis.stores.executions import Execution, executions
 from experiments.config.errors import INVALID
 from experiments.study.progress import console as terminal
 
@@ -25,7 +24,6 @@ The run id is what run.py resume= and report.py study= take.
 
 Exit codes: 0 listed. 2 the store cannot be read, or holds no such study.
 """
-_HEADLINE = re.compile(r"\*\*(.+?)\*\*")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,10 +48,9 @@ def _show(execution: Execution, console: Console) -> None:
     size = " x ".join(f"{count} {what}{'' if count == '1' else 's'}" for count, what in counts if count)
     head = "   ".join(part for part in (execution.experiment, execution.status, f"{execution.started:%Y-%m-%d %H:%M} UTC", size) if part)
     console.print(head, style="bold", highlight=False, markup=False)
-    headlines = [bold for bold in _HEADLINE.findall(execution.note) if " " in bold]  # and not headings: Question., Answer.
-    for line in (f"study run {execution.run_id}", execution.question, *headlines):
+    for line in (f"study run {execution.run_id}", execution.question, *execution.answers):
         if line:
-            console.print(Padding(line.replace("`", ""), (0, 0, 0, 2), expand=False), highlight=False, markup=False)
+            console.print(Padding(line, (0, 0, 0, 2), expand=False), highlight=False, markup=False)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+STATUS = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "interrupted", "RUNNING": "running", "SCHEDULED": "running"}
+"""MLflow's status of a run to the word for it."""
+
 
 class Latest(NamedTuple):
     """The last point of a metric: at its highest step, and there the latest."""

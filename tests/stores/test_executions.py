@@ -3,7 +3,7 @@
 import pytest
 
 from analysis import AnalysisError
-from analysis.load import executions
+from analysis.stores.executions import executions
 from tests.support.commands import run_here
 from tests.support.stored_studies import Written
 

@@ -1,0 +1,135 @@
+"""The store that is asked for, and the executions of studies that it holds."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlparse
+
+import pandas as pd
+
+from analysis import AnalysisError
+from analysis.stores.address import without_password
+from analysis.stores.cache import default_folder
+from analysis.stores.records import STATUS, Reader, Run
+from analysis.stores.server import ServerReader
+from analysis.stores.sqlite import SqliteReader
+from experiments.metrics import INDEX_EXPERIMENT, Tag
+
+_NAMED_AT_MOST = 12
+"""Studies that an error names."""
+_QUESTION = "**Question.** "
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a store says of one execution of a study.
+
+    Attributes:
+        experiment: `lr_batch/ppo-cartpole`.
+        run_id: Of its run in the experiment `studies`.
+        status: finished, failed, running or interrupted.
+        started: UTC.
+        configurations: How many; `endless` of some searches; "" if unknown.
+        seeds: How many; "" if unknown.
+        question: What it asks; "" if it says nothing.
+        answers: What to use, a sentence for each environment; none before it has ended.
+    """
+
+    experiment: str
+    run_id: str
+    status: str
+    started: pd.Timestamp
+    configurations: str
+    seeds: str
+    question: str
+    answers: tuple[str, ...]
+
+
+def executions(study: str | None = None, tracking_uri: str | None = None) -> list[Execution]:
+    """All executions of studies in a store, the latest first.
+
+    Args:
+        study: As for `analysis.load.load_study`; None: of all.
+        tracking_uri: Likewise.
+
+    Raises:
+        AnalysisError: There is none, or the store cannot be read.
+    """
+    uri, store = opened(tracking_uri)
+    return [_execution(run) for run in runs_of_studies(store, uri, study)]
+
+
+def _execution(run: Run) -> Execution:
+    question, _, rest = run.tags.get(Tag.NOTE, "").partition("\n")
+    return Execution(
+        experiment=run.name,
+        run_id=run.run_id,
+        status=STATUS[run.status],
+        started=pd.Timestamp(run.started_ms, unit="ms", tz="UTC"),
+        configurations=run.params.get("configurations", ""),
+        seeds=run.params.get("seeds", ""),
+        question=question.removeprefix(_QUESTION),
+        answers=tuple(bold.replace("`", "") for bold in _BOLD.findall(rest) if " " in bold),  # and no heading of one word: Answer.
+    )
+
+
+def opened(tracking_uri: str | None, cache_dir: Path | None = None) -> tuple[str, Reader]:
+    """A store's address and what reads it.
+
+    Args:
+        tracking_uri: As for `analysis.load.load_study`.
+        cache_dir: Likewise.
+
+    Raises:
+        AnalysisError: It is of another kind, or is not there.
+    """
+    uri = tracking_uri or _embedded_store()
+    scheme = urlparse(uri).scheme
+    if scheme in ("http", "https"):
+        return uri, ServerReader(uri, cache_dir or default_folder())
+    if uri.startswith("sqlite:///"):
+        return uri, SqliteReader(Path(uri.removeprefix("sqlite:///")))
+    raise AnalysisError(
+        f"tracking_uri={without_password(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: for any other store, start "
+        "`mlflow server` on it and name the server."
+    )
+
+
+def _embedded_store() -> str:
+    """The store under the working directory, or else the project's: a notebook's working directory is its own folder."""
+    folders = (Path.cwd(), Path(__file__).resolve().parents[2])
+    found = next((folder for folder in folders if (folder / "outputs" / "mlflow.db").exists()), folders[0])
+    return f"sqlite:///{found / 'outputs' / 'mlflow.db'}"
+
+
+def runs_of_studies(store: Reader, uri: str, study: str | None) -> list[Run]:
+    """The runs that are asked for, of the experiment `studies`, the latest first; at least one.
+
+    Args:
+        store: What reads it.
+        uri: Its address, for messages.
+        study: As for `analysis.load.load_study`; None: all.
+
+    Raises:
+        AnalysisError: There is none, or the store cannot be read.
+    """
+    latest_first = sorted(store.runs(INDEX_EXPERIMENT), key=lambda run: run.started_ms, reverse=True)
+    shown = without_password(uri)
+    if not latest_first:
+        raise AnalysisError(f"{shown} holds no study yet: run one (make study), or name another store by tracking_uri=.")
+    found = [run for run in latest_first if study is None or study in (run.tags.get(Tag.STUDY), run.name, run.run_id)]
+    if found or study is None:
+        return found
+    names = list(dict.fromkeys(name for run in latest_first for name in (run.tags.get(Tag.STUDY, run.name), run.name)))
+    raise AnalysisError(f"There is no study {study!r} in {shown}{near(study, names)}.")
+
+
+def near(name: str, names: Sequence[str]) -> str:
+    """`; near: ...` for near misses; otherwise what there is."""
+    found = difflib.get_close_matches(name, names, n=3)
+    if found:
+        return f"; near: {', '.join(found)}"
+    return f"; there are: {', '.join(names[:_NAMED_AT_MOST])}{', ...' if len(names) > _NAMED_AT_MOST else ''}"
