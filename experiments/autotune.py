@@ -17,11 +17,13 @@ import hydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config.compose import CONF, check_choices, composer, refuse
+from analysis.document.command_line import help_asked
+from experiments.config.compose import CONF, check_choices, composer
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
 from experiments.config.output_dir import check_writable
 from experiments.config.schema import parse
+from experiments.config.usage import refuse
 from experiments.study.hardware_profile import profile, profile_path
 
 HELP = """\
@@ -51,7 +53,7 @@ _OWN = ("minutes", "name", "max_total_envs")
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    if {"-h", "--help", "help"} & set(arguments):
+    if help_asked(arguments):
         print(HELP, end="")
         return 0
     logging.basicConfig(level=logging.WARNING, format="%(message)s")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.document.command_line import help_asked
 from experiments.config.errors import INVALID, ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.tracking.archive import Archive, LoggedTrial
@@ -46,7 +47,7 @@ _KEYS = ("run", "tracking_uri", "output_dir", "hardware.address")
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    if {"-h", "--help", "help"} & set(arguments):
+    if help_asked(arguments):
         print(HELP, end="")
         return 0
     logging.basicConfig(level=logging.WARNING, format="%(message)s")

@@ -17,12 +17,14 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config.compose import check_axes_are_free, check_choices, check_resume, composer, help_text, refuse, split_space
+from analysis.document.command_line import help_asked
+from experiments.config.compose import check_axes_are_free, check_choices, check_resume, composer, split_space
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.config.schema import parse
 from experiments.config.space import points
 from experiments.config.trial_config import Compose
+from experiments.config.usage import help_text, refuse
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import check_store, store_uri
 
@@ -31,7 +33,7 @@ _given_spaces: list[str] = []
 
 def main() -> None:
     """Run the command line; exits with the contract's codes."""
-    if {"-h", "--help", "help"} & set(sys.argv[1:]):
+    if help_asked(sys.argv[1:]):
         print(help_text())
         return
     sys.argv[1:], _given_spaces[:] = split_space(sys.argv[1:])

@@ -1,0 +1,84 @@
+"""What a person reads of run.py's command line: its help, and why it was refused."""
+
+import difflib
+import os
+import re
+import sys
+from typing import NoReturn
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import MissingMandatoryValue
+
+from experiments.config.compose import CONF
+from experiments.config.errors import INVALID, ConfigurationError
+from experiments.config.space import leaves
+
+_show_traceback = "HYDRA_FULL_ERROR" in os.environ
+
+
+def help_text() -> str:
+    """The choices there are, and what every study has with what it means."""
+    groups = {folder.name: sorted(f.stem for f in folder.glob("*.yaml") if f.stem != "base") for folder in sorted(CONF.iterdir())}
+    choices = [f"  {group + '=':<13} {', '.join(files)}" for group, files in groups.items() if files]
+    settings = [f"  {line}" for line in (CONF / "base.yaml").read_text().splitlines() if not line.startswith("#")]
+    return "\n".join(
+        [
+            "Runs a study: python experiments/run.py [group=file ...] [setting=value ...]",
+            "",
+            "Files of conf/, one of each group:",
+            *choices,
+            "",
+            "What every study has, and where nothing else is said, its value:",
+            *settings,
+            "",
+            "Settings of an algorithm are in its file, RLlib's under their own names: algorithm.training.lr=1e-3. A study's space is",
+            "replaced whole: 'study.space={algorithm.training.lr:[1e-4,1e-3]}'. All settings as they come out: --cfg job. What would run:",
+            "dry_run=true. Exit codes: 0 finished. 1 a trial failed. 2 refused, nothing was started. 130 SIGINT, 143 SIGTERM.",
+        ]
+    )
+
+
+_ALSO_CALLED = {"learning_rate": "lr", "batch": "train_batch_size_per_learner", "batch_size": "train_batch_size_per_learner"}
+
+
+def _in_our_words(error: Exception) -> ConfigurationError | None:
+    """What Hydra says of its own, as this suite says it."""
+    if isinstance(error, MissingMandatoryValue) and error.full_key == "tracking.uri":
+        return ConfigurationError("tracking.uri is missing: where the server is, for example tracking.uri=http://127.0.0.1:5000.")
+    unknown = re.match(r"Could not override '([^']+)'", str(error))
+    if unknown is None:
+        return None
+    path = unknown[1]
+    given = next((a for a in sys.argv[1:] if a.lstrip("+~").partition("=")[0] == path), path)
+    _, equals, value = given.partition("=")
+    leaf = _ALSO_CALLED.get(path.rpartition(".")[2], path.rpartition(".")[2])
+    known = {p: p.rpartition(".")[2] for p in _paths_known()}
+    likely = {leaf} & {*known.values()} or {*difflib.get_close_matches(leaf, known.values(), n=2, cutoff=0.7)}
+    found = [p for p, own in known.items() if own in likely]
+    meant = f" Did you mean {' or '.join(p + equals + value for p in found)}?" if found else ""
+    return ConfigurationError(f"{given}: there is no such setting.{meant} --help lists what every study has, --cfg job all there is.")
+
+
+def _paths_known() -> list[str]:
+    """The settings of the chosen files."""
+    choices = [a for a in sys.argv[1:] if (CONF / a.partition("=")[0]).is_dir() and "=" in a]
+    GlobalHydra.instance().clear()
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = hydra.compose("config", overrides=choices)
+    plain = OmegaConf.to_container(composed, resolve=False)
+    assert isinstance(plain, dict)
+    return [path for path, _ in leaves(plain) if not path.startswith("study.space")]
+
+
+def refuse(error: Exception) -> NoReturn:
+    """Say what is wrong and exit: nothing was started."""
+    if _show_traceback:
+        raise error
+    known = _in_our_words(error)
+    causes = [known] if known else [error, error.__cause__] if isinstance(error, HydraException) else [error]
+    lines = [line for e in causes if e is not None for line in str(e).strip().splitlines() if line.strip()]
+    print("error: " + "\n".join(dict.fromkeys(lines)), file=sys.stderr)
+    sys.exit(INVALID)
