@@ -326,19 +326,19 @@ def recommended_command(command: str, point: Mapping[str, Any], study: str, seed
     paths = {w: w.lstrip("+~").partition("=")[0] for w in given if not w.startswith("-")}
     kept = [w for w, path in paths.items() if path not in {*_REPLACED, *point} and path.partition(".")[0] not in _SEARCHING]
     chosen = range(max(seeds) + 1, max(seeds) + 1 + FRESH_SEEDS) if fresh else seeds
-    settings = [f"{path}={_value(value)}" for path, value in point.items()]
+    settings = [f"{path}={hydra_value(value)}" for path, value in point.items()]
     own = ["study.space={}", f"study.name={study}-confirm", f"seeds=[{','.join(map(str, chosen))}]"]
     return shlex.join(["python", "experiments/run.py", *kept, *settings, *own])
 
 
-def _value(value: Any) -> str:
+def hydra_value(value: Any) -> str:
     """A value as Hydra reads it back."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return f"[{','.join(_value(v) for v in value)}]"
+        return f"[{','.join(hydra_value(v) for v in value)}]"
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{k}:{_value(v)}" for k, v in value.items()) + "}"
+        return "{" + ",".join(f"{k}:{hydra_value(v)}" for k, v in value.items()) + "}"
     return str(value)

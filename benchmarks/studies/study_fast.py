@@ -105,8 +105,8 @@ def _sb3(scratch: Path, seeds: Sequence[int]) -> Usage:
 
 
 def _command(module: str, output: Path, seeds: Sequence[int], *more: str) -> list[str]:
-    axes = ["--lr", *map(str, LRS), "--batch", *map(str, BATCHES), "--seed", *map(str, seeds)]
-    return [sys.executable, "-m", f"benchmarks.peers.{module}", "--output", str(output), "--budget", str(BUDGET), *axes, *more]
+    grid = ["--lr", *map(str, LRS), "--batch", *map(str, BATCHES), "--seed", *map(str, seeds)]
+    return [sys.executable, "-m", f"benchmarks.peers.{module}", "--output", str(output), "--budget", str(BUDGET), *grid, *more]
 
 
 def _check(env_steps: Sequence[float], seeds: Sequence[int]) -> None:

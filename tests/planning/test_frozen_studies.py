@@ -1,24 +1,16 @@
 """The studies that the benchmarks keep: nothing in conf/ can change what their trials do."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from benchmarks.support.frozen import DEFAULT, SHORT, axes, frozen, overrides
+from experiments.config.space import leaves
 from tests.support.planning import plan_for
 
 SECTIONS = ("algorithm", "env", "evaluation", "checkpoint")
 NOT_NEEDED = {"env.budget_env_steps", "env.report_every_env_steps", "env.extra"}
 """Settings of the environment's file that the study's own replace, and what is to be installed for it."""
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> set[str]:
-    found = set()
-    for key, value in values.items():
-        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key}
-    return found
 
 
 @pytest.mark.parametrize(("name", "trials"), [(DEFAULT, 45), (SHORT, 27)])
@@ -27,8 +19,8 @@ def test_a_frozen_study_says_all_that_its_trials_do(name: str, trials: int) -> N
     assert len(plan.trials) == math.prod(len(axis) for axis in axes(name)) * len(content["seeds"]) == trials
     for trial in plan.trials:
         mapping = trial.to_mapping()
-        settings = _leaves({section: mapping[section] for section in SECTIONS})
-        assert settings - NOT_NEEDED <= _leaves(content) | set(content["study"]["space"])
+        settings = {path for path, _ in leaves({section: mapping[section] for section in SECTIONS})}
+        assert settings - NOT_NEEDED <= {path for path, _ in leaves(content)} | set(content["study"]["space"])
         assert trial.budget_env_steps == content["budget_env_steps"]
         assert trial.report_every_env_steps == content["report_every_env_steps"]
         assert trial.checkpoint.every_env_steps == content["checkpoint"]["every_env_steps"]

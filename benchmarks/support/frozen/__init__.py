@@ -3,12 +3,13 @@
 A file holds everything that decides what its trials do. None is ever changed: another comparison is another file.
 """
 
-import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
+
+from analysis.document.answer import hydra_value
+from experiments.config.space import leaves
 
 SHORT, DEFAULT = "short", "default"
 _CHOICES = ("algorithm=ppo", "env=cartpole", "hardware=auto", "search=grid", "scheduler=fifo", "tracking=sqlite", "~tuned")
@@ -22,26 +23,14 @@ def frozen(name: str) -> dict[str, Any]:
 
 def overrides(name: str, **changes: Any) -> list[str]:
     """The same, as a command line's words; with other values for some of its outermost keys."""
-    return [*_CHOICES, *(f"{key}={_word(value)}" for key, value in _leaves({**frozen(name), **changes}))]
+    settings = {**frozen(name), **changes}
+    study = {**settings.pop("study")}
+    space = study.pop("space")  # given whole: its keys are paths themselves
+    paths = [*leaves({**settings, "study": study}), ("study.space", space)]
+    return [*_CHOICES, *(f"{path}={hydra_value(value)}" for path, value in paths)]
 
 
 def axes(name: str) -> tuple[list[float], list[int]]:
     """Learning rates and train batch sizes (env steps) of its grid."""
     space = frozen(name)["study"]["space"]
     return space["algorithm.training.lr"], space["algorithm.training.train_batch_size_per_learner"]
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, dict) and value and prefix + key != "study.space":
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_word(v)}" for key, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_word, value)) + "]"
-    return f"'{value}'" if isinstance(value, str) else json.dumps(value).replace("Infinity", "inf")
