@@ -93,6 +93,7 @@ def _decide_speed(env: str, runs: pd.DataFrame) -> Decision:
     processes = _processes(finished)
     fewest = [c for c in near if processes[c] == min(processes[c] for c in near)]
     chosen = next(c for c in order if c in fewest)
+    order, leading = _first(chosen, order), _first(chosen, leading)
     runner_up = next((c for c in order if c != chosen), None)
     _, spread, common = _compare(logs, chosen, runner_up, 1.0)
     difference, more = np.nan, np.inf
@@ -105,24 +106,12 @@ def _decide_speed(env: str, runs: pd.DataFrame) -> Decision:
             more = 0.0 if runner_up not in leading else max(1.0, np.ceil(needed) - common)
     by = "rank" if len(near) == 1 or len(fewest) == len(near) else "processes"
     return Decision(
-        env,
-        "env_steps_per_s",
-        False,
-        0,
-        _first(chosen, order),
-        _first(chosen, leading),
-        chosen,
-        by,
-        runner_up,
-        difference,
-        spread,
-        common,
-        float(more),
+        env, "env_steps_per_s", False, 0, tuple(order), tuple(leading), chosen, by, runner_up, difference, spread, common, float(more)
     )
 
 
-def _first(chosen: str, order: Iterable[str]) -> tuple[str, ...]:
-    return (chosen, *(c for c in order if c != chosen))
+def _first(chosen: str, order: Iterable[str]) -> list[str]:
+    return [chosen, *(c for c in order if c != chosen)]
 
 
 def _processes(finished: pd.DataFrame) -> Mapping[str, float]:
@@ -151,12 +140,13 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     candidates = solving if saturated else list(tied)
     ranked = means[candidates].sort_values(ascending=False, kind="stable").index
     others = scores.mean(axis=1).drop(candidates).sort_values(ascending=False, kind="stable").index
-    order = (*ranked, *others)
+    order = [*ranked, *others]
     leading, compared = list(ranked), len(counted)
     if saturated:
         told = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
         leading, compared = [c for c, is_leader in zip(ranked, told, strict=True) if is_leader], len(ranked)
     chosen, chosen_by = _choose(leading, values, saturated, _reliability(runs, finished), finished, summary)
+    order, leading = _first(chosen, order), _first(chosen, leading)
     runner_up = next((c for c in order if c != chosen), None)
     difference, spread, common = _compare(values, chosen, runner_up, sign)
     more = np.inf
@@ -168,8 +158,8 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
         measure,
         saturated,
         len(solving),
-        _first(chosen, order),
-        _first(chosen, leading),
+        tuple(order),
+        tuple(leading),
         chosen,
         chosen_by,
         runner_up,

@@ -36,7 +36,8 @@ def _check_uri(uri: str) -> str:
     return uri
 
 
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
+    """A number without a fraction as an integer, everything else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -49,8 +50,8 @@ def _listed(value: Any) -> Any:
 
 Number = Annotated[float, Field(strict=True)]
 Name = Annotated[StrictStr, Field(pattern=NAME)]
-Count = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=0)]
-Positive = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1)]
+Count = Annotated[StrictInt, BeforeValidator(whole), Field(ge=0)]
+Positive = Annotated[StrictInt, BeforeValidator(whole), Field(ge=1)]
 """1e5 is one: it is read as a number with a fraction of zero."""
 Seeds = Annotated[tuple[Count, ...], BeforeValidator(_listed)]
 Address = Annotated[StrictStr, AfterValidator(_check_address)]

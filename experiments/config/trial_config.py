@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.fields import whole
 from experiments.config.schema import (
     CheckpointSettings,
     EnvSettings,
@@ -259,7 +260,7 @@ def _normal(value: Any) -> Any:
         return {k: _normal(v) for k, v in value.items()}
     if isinstance(value, list):
         return [_normal(v) for v in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return whole(value)
 
 
 def _unplain(value: Any) -> Any:

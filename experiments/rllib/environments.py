@@ -20,6 +20,8 @@ import numpy as np
 import tree
 from gymnasium.vector import SyncVectorEnv
 
+from experiments.config.errors import reason_of
+
 _STRUCTURE = {"env", "envs", "env_fns", "spec", "_cached_spec", "metadata"} | {
     f"{batched}{kind}_space" for batched in ("", "_", "single_", "_single_") for kind in ("observation", "action")
 }
@@ -85,7 +87,7 @@ def why_reset(env: gym.vector.VectorEnv[Any, Any, Any]) -> str:
     except _CannotSaveError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001  # whatever an environment raises
-        return f"{type(error).__name__}: {error}"
+        return reason_of(error)
     finally:
         for other in others:
             other.close()
@@ -120,7 +122,7 @@ def _dumped(state: Any) -> bytes:
     try:
         return pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
-        raise _CannotSaveError(f"{type(error).__name__}: {error}") from error
+        raise _CannotSaveError(reason_of(error)) from error
 
 
 def _state(env: Any) -> list[dict[str, Any]]:

@@ -214,12 +214,12 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if last:
             digest = training.weights_digest()
             events.append(Ended(status=FINISHED, env_steps=now.grid_env_steps, metrics=final, weights=digest, at_ms=report.at_ms))
-        boundary = now.grid_env_steps % training.checkpoint_every == 0
-        if boundary and not last:
+        goes_on = not last and now.grid_env_steps % training.checkpoint_every == 0
+        if goes_on:
             training.end_segment()
-        if last or boundary:
+        if last or goes_on:
             self._keep(lambda: self._save(events))
-        if boundary and not last:
+        if goes_on:
             training.begin_segment()
         return events
 

@@ -14,7 +14,7 @@ from unittest import mock
 import ray
 from hydra.core.global_hydra import GlobalHydra
 
-from experiments import autotune, reproduce, run
+from experiments import run
 from tests.support.suite import ROOT
 
 
@@ -37,11 +37,10 @@ def _main_of(module: str) -> Callable[[], object]:
     return lambda: importlib.import_module(module).main(sys.argv[1:])
 
 
+_OTHERS = ("experiments.reproduce", "experiments.autotune", "experiments.list", "analysis.report", "analysis.plan")
 _MAINS: dict[str, Callable[[], object]] = {
     "experiments/run.py": run.main,
-    "experiments/reproduce.py": lambda: reproduce.main(sys.argv[1:]),
-    "experiments/autotune.py": lambda: autotune.main(sys.argv[1:]),
-    **{f"{name.replace('.', '/')}.py": _main_of(name) for name in ("experiments.list", "analysis.report", "analysis.plan")},
+    **{f"{module.replace('.', '/')}.py": _main_of(module) for module in _OTHERS},
 }
 
 
