@@ -48,6 +48,7 @@ class Study:
         base: Configuration that a search starts from, and confirms beside what it found; "" in other studies.
         objectives: What a search aims at, columns of `runs`.
         seeds: Planned; of a search, those that it may use.
+        concurrency: Trials side by side.
         repeats: Planned runs of each configuration and seed; 1 unless the study asks whether they come out the same.
         command: The command line that ran it; "" if unknown.
         provenance: Of its run's provenance.json: `commit`, `dirty`, `versions`, `host`, `command`; empty if it has none.
@@ -111,6 +112,7 @@ class Study:
     base: str
     objectives: tuple[str, ...]
     seeds: tuple[int, ...]
+    concurrency: int
     repeats: int
     command: str
     provenance: Mapping[str, Any]
@@ -197,6 +199,7 @@ def load_study(
         base=str(plan.get("base", "")),
         objectives=tuple(plan.get("objectives", ())),
         seeds=tuple(plan["seeds"]),
+        concurrency=int(plan.get("concurrency", 1)),
         repeats=int(plan.get("repeats", 1)),
         command=str(provenance.get("command") or own.tags.get(Tag.COMMAND, "")),
         provenance=provenance,

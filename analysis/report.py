@@ -20,8 +20,9 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from analysis import AnalysisError
-from analysis.document.answer import Answer, answers, caveats, closing_table, recommended_command, without_episodes
+from analysis.document.answer import Answer, answers, caveats, closing_table, without_episodes
 from analysis.document.command_line import help_asked, settings_of
+from analysis.document.next_step import NextStep, next_step, origin_of
 from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
 from analysis.load import Study, load_study
@@ -95,12 +96,14 @@ class StudyReport:
     Attributes:
         html: The file's text.
         answers: One for each environment.
+        steps: What to do next, likewise.
         table: All configurations, best first.
         pictures: File name to SVG.
     """
 
     html: str
     answers: tuple[Answer, ...]
+    steps: tuple[NextStep | None, ...]
     table: pd.DataFrame
     pictures: Mapping[str, bytes]
 
@@ -114,6 +117,7 @@ def build(study: Study) -> StudyReport:
     rng = np.random.default_rng(SEED)
     found = answers(study.runs, study.curves)
     table = closing_table(study.runs, study.axes)
+    steps = tuple(next_step(answer.decision, study.runs, origin_of(study)) for answer in found)
     several = len(found) > 1
     pictures: dict[str, bytes] = {}
     shown = []
@@ -137,7 +141,7 @@ def build(study: Study) -> StudyReport:
             title=f"{study.experiment}: report",
             over=f"Study {study.experiment} \u00b7 {study.started:%Y-%m-%d %H:%M} UTC \u00b7 {_size(study)}",
             question=study.question or study.name,
-            answers=[(a, _command(study, a)) for a in found],
+            answers=list(zip(found, steps, strict=True)),
             gaps=study.gaps(),
             caveats=[*caveats(study.runs, [a.decision for a in found], study.axes), *without_episodes(confirmed, study.curves)],
             sections=shown,
@@ -148,7 +152,7 @@ def build(study: Study) -> StudyReport:
             footer=f"Study run {study.run_id}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by rl-scaling-suite {_VERSION}.",
         )
     )
-    return StudyReport(page, tuple(found), table, pictures)
+    return StudyReport(page, tuple(found), steps, table, pictures)
 
 
 def default_path(study: Study, output_dir: Path) -> Path:
@@ -183,8 +187,8 @@ def main(arguments: Sequence[str]) -> int:
     except AnalysisError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for answer in report.answers:
-        print(answer.text())
+    for answer, step in zip(report.answers, report.steps, strict=True):
+        print("\n".join([*answer.lines(), *([step.sentence.replace("`", ""), step.command] if step else [])]))
     print(path.resolve())
     if problem:
         print(f"warning: the report is not in MLflow: {problem}", file=sys.stderr)
@@ -231,13 +235,6 @@ def _size_of_search(study: Study) -> str:
     )
 
 
-def _command(study: Study, answer: Answer) -> str:
-    chosen = answer.decision.chosen
-    if chosen is None or not study.points.get(chosen):
-        return ""
-    return recommended_command(study.command, study.points[chosen], study.name, [*study.seeds, *study.runs["seed"]])
-
-
 def _svg(figure: Figure) -> bytes:
     target = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "report"}):
@@ -270,14 +267,14 @@ def _cells(table: pd.DataFrame) -> dict[str, Any]:
     for _, row in table.iterrows():
         cells = [{"text": str(row["config"])}, {"text": f"{row['num_seeds']} of {row['num_planned']}"}]
         if has_target:
-            cells.append({"text": f"{row['num_reached']} of {row['num_seeds']}"})
+            cells += [{"text": f"{row[name]} of {row['num_seeds']}"} for name in ("num_reached", "num_at_end")]
         for measure in measures:
             cells.append(_cell(row, measure))
             if measure == "score":
                 cells += [{"text": _text(row[name], ".1f")} for name in ("score_mean", "score_min")]
         mark = "chosen leader" if row["chosen"] else "leader" if row["leader"] else ""
         rows.append({"mark": mark, "cells": cells})
-    names = ["configuration", "seeds", *(["at target"] if has_target else [])]
+    names = ["configuration", "seeds", *(["ever at target", "at the end"] if has_target else [])]
     for measure in measures:
         names += [_COLUMNS[measure], *(["mean", "worst seed"] if measure == "score" else [])]
     return {"columns": names, "rows": rows}

@@ -159,9 +159,9 @@ def autotune(arguments: Sequence[str]) -> int:
     record.parent.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(asdict(outcome), indent=1))
     for line in outcome.lines():
-        console.print(line, highlight=False, soft_wrap=True)
-    console.print(f"profile     {path}: python experiments/run.py hardware={name}", highlight=False, soft_wrap=True)
-    console.print(f"record      {record}", highlight=False, soft_wrap=True)
+        progress.say(console, line)
+    progress.say(console, f"profile     {path}: python experiments/run.py hardware={name}")
+    progress.say(console, f"record      {record}")
     return 0
 
 

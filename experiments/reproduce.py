@@ -14,7 +14,6 @@ from analysis.document.command_line import help_asked
 from experiments.config.errors import INVALID, ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.tracking.archive import Archive, LoggedTrial
-from experiments.tracking.provenance import without_passwords
 
 if TYPE_CHECKING:  # Ray and scipy are imported once there is a run to go by: they take seconds
     from experiments.planning.plan import Plan
@@ -122,7 +121,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
     try:
         plan = plan_again(trial, first, hardware, cluster_of(hardware), tracking_uri, output_dir)
         for line in plan_lines(plan):
-            console.print(line, highlight=False, soft_wrap=True)
+            progress.say(console, line)
         if not ray.is_initialized():
             start_ray(plan.suite.hardware)
         outcome = run_study(plan, output_dir, console, conclusions)
@@ -136,9 +135,10 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
         return outcome.exit_code
     found = conclude(first, second, outcome.outcomes[0].failure, not promises_bits(trial), list(other_scores.values()))
     for line in found.lines():
-        console.print(line, highlight=False, soft_wrap=True)
+        progress.say(console, line)
     if second is not None:
-        console.print(_record(archive, found, second, outcome.study_run, tracking_uri), highlight=False, soft_wrap=True)
+        for line in _record(archive, found, second, outcome.study_run, tracking_uri):
+            progress.say(console, line)
     return EXIT_CODES[found.judgement.verdict]
 
 
@@ -154,8 +154,10 @@ def _second(archive: Archive, plan: "Plan", outcome: "StudyOutcome") -> LoggedTr
         return None
 
 
-def _record(archive: Archive, found: "Reproduction", second: LoggedTrial, study_run: str | None, tracking_uri: str) -> str:
+def _record(archive: Archive, found: "Reproduction", second: LoggedTrial, study_run: str | None, tracking_uri: str) -> list[str]:
     """Write the verdict into the second run; where it is, for the terminal."""
+    from experiments.study.ending import in_mlflow
+
     tags = {"reproduces": found.first.run_id, "verdict": str(found.judgement.verdict), "mlflow.note.content": found.note()}
     if found.first_difference and not found.as_promised:
         tags["first_difference"] = found.first_difference
@@ -163,11 +165,8 @@ def _record(archive: Archive, found: "Reproduction", second: LoggedTrial, study_
     if study_run is not None:
         problem = problem or _write(archive, study_run, {"mlflow.note.content": found.note(), "verdict": str(found.judgement.verdict)})
     if problem:
-        return f"where       not in MLflow: {problem}"
-    page = f"#/experiments/{second.experiment_id}/runs/{second.run_id}"
-    if tracking_uri.startswith("http"):
-        return f"where       {without_passwords(tracking_uri)}/{page}"
-    return f"open with   mlflow ui --backend-store-uri {tracking_uri} --host 127.0.0.1\nwhere       http://127.0.0.1:5000/{page}"
+        return [f"where       not in MLflow: {problem}"]
+    return in_mlflow(tracking_uri, f"#/experiments/{second.experiment_id}/runs/{second.run_id}")
 
 
 def _write(archive: Archive, run_id: str, tags: Mapping[str, str], texts: Mapping[str, str] | None = None) -> str:

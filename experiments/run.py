@@ -97,13 +97,13 @@ def run(compose: Compose) -> int:
             folder.lock()  # before its trials' files are looked at
         plan = plan_study(suite, compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)
         for line in terminal.plan_lines(plan):
-            console.print(line, highlight=False, soft_wrap=True)
+            progress.say(console, line)
         if folder is not None:
-            console.print(folder.standing(plan), highlight=False, soft_wrap=True)
+            progress.say(console, folder.standing(plan))
         if suite.dry_run:
             console.print(terminal.plan_table(plan))
             past_speed = lookup.past_speed(uri, output_dir, suite.tracking.timeout_s)
-            console.print(terminal.time_line(plan, past_speed), highlight=False, soft_wrap=True)
+            progress.say(console, terminal.time_line(plan, past_speed))
             return 0
         if not ray.is_initialized():
             start_ray(hardware)
@@ -115,14 +115,17 @@ def run(compose: Compose) -> int:
     finally:
         if outcome is None or not outcome.tune_hangs:
             ray.shutdown()
-    for line in conclusions.closing_lines(outcome.record, [asdict(o) for o in outcome.outcomes]):
-        console.print(line, highlight=False, soft_wrap=isinstance(line, str))
+    for line in conclusions.closing_lines(outcome.record, [asdict(o) for o in outcome.outcomes], console.width):
+        if isinstance(line, str):
+            progress.say(console, line)
+        else:
+            console.print(line, highlight=False)
     for line in progress.failures(outcome.outcomes):
-        console.print(line, style="red", highlight=False, soft_wrap=True)
+        progress.say(console, line, style="red")
     if suite.report:
-        console.print(_report(outcome, uri, output_dir), highlight=False, soft_wrap=True)
+        progress.say(console, _report(outcome, uri, output_dir))
     for line in where_lines(plan, outcome, uri, resume_command(suite, outcome)):
-        console.print(line, highlight=False, soft_wrap=True)
+        progress.say(console, line)
     if outcome.tune_hangs:  # what Ray does at the exit of a process could wait for ever; Ray's processes end with this one
         sys.stdout.flush()
         os._exit(outcome.exit_code)

@@ -1,9 +1,7 @@
-"""A study's answer in words: what to use, how sure that is, what speaks against it, and the command line to run it."""
+"""A study's answer in words: what to use, how sure that is, and what speaks against it."""
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,18 +9,12 @@ import pandas as pd
 from analysis.document.repeats import sameness
 from analysis.questions.convergence import MEASURES, concluding, is_measured, replicates, summarise
 from analysis.questions.decision import Decision, decide
-from analysis.questions.labels import code, named, trials_named, with_interval
+from analysis.questions.labels import WORDS, code, named, trials_named, with_interval
 from analysis.stats.curves import plural
 from analysis.stats.shares import share_interval
 
 FEW_SEEDS = 5
 """Below it a report warns (Colas et al. 2018, arXiv 1806.08295; Henderson et al. 2017, arXiv 1709.06560)."""
-FRESH_SEEDS = 5
-"""Seeds of the command that tries the recommendation again."""
-_REPLACED = ("seeds", "dry_run", "resume", "study.space", "study.name")
-"""Settings of a study's command line that the recommended one sets itself."""
-_SEARCHING = ("search", "scheduler", "confirmation", "max_env_steps", "max_minutes")
-"""Settings, and groups of them, that say how a study chooses its trials: where there is one configuration, there is nothing to choose."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +23,9 @@ class Answer:
 
     Attributes:
         decision: What it rests on.
-        headline: What to use.
-        because: Why, with numbers.
-        certainty: How sure: which are not significantly different, and what it takes to find a difference between the best two.
+        headline: What to use, and whether anything else is as good.
+        because: Its numbers.
+        certainty: What is as good, and why this one; or the next best.
         repeats: Whether it came out the same when it was run again; empty if each seed was run once.
     """
 
@@ -43,13 +35,18 @@ class Answer:
     certainty: str
     repeats: str = ""
 
+    @property
+    def _parts(self) -> list[str]:
+        return [part for part in (self.headline, self.because, self.certainty, self.repeats) if part]
+
     def markdown(self) -> str:
         """All of it in one paragraph."""
-        return " ".join(part for part in (f"**{self.headline}**", self.because, self.certainty, self.repeats) if part)
+        first, *others = self._parts
+        return " ".join([f"**{first}**", *others])
 
-    def text(self) -> str:
-        """The same without marks."""
-        return " ".join(part for part in (self.headline, self.because, self.certainty, self.repeats) if part).replace("`", "")
+    def lines(self) -> list[str]:
+        """The same without marks, a line for each part."""
+        return [part.replace("`", "") for part in self._parts]
 
 
 def answers(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[Answer]:
@@ -111,85 +108,62 @@ def _answer(decision: Decision, summary: pd.DataFrame, several: bool) -> Answer:
     where = f"On {decision.env}: " if several else ""
     if decision.chosen is None:
         return Answer(decision, f"{where}No answer: no trial finished.", "", "")
-    row = summary.loc[decision.chosen]
+    numbers = _numbers(decision, summary)
     if len(decision.order) == 1:
-        found = _sampled(row) if decision.measure == "env_steps_per_s" else _reached(row)
-        return Answer(decision, f"{where}{code(decision.chosen)} is the only configuration.", found, "")
-    return Answer(decision, f"{where}Use {code(decision.chosen)}.", _because(decision, summary), _certainty(decision, summary))
+        return Answer(decision, f"{where}{code(decision.chosen)} is the only configuration.", numbers, "")
+    return Answer(decision, f"{where}Use {code(decision.chosen)}{_how_sure(decision, summary)}.", numbers, _others(decision, summary))
 
 
-def _because(decision: Decision, summary: pd.DataFrame) -> str:
+def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:
+    among = decision.num_solving if decision.saturated else len(decision.order)
+    if len(decision.leaders) > 1:
+        return f", one of {len(decision.leaders)} that {_seeds(summary.loc[decision.chosen])} cannot tell apart"
+    others, solve = (f"the {among - 1} others", " that solve it") if among > 2 else ("the other", " one that solves it")
+    return f": significantly {_BETTER[decision.measure]} than {others}{solve if decision.saturated else ''}"
+
+
+_BETTER = {"score": "better", "env_steps_to_target": "sooner at the target", "env_steps_per_s": "faster"}
+"""By a measure."""
+
+
+def _numbers(decision: Decision, summary: pd.DataFrame) -> str:
     row = summary.loc[decision.chosen]
     if decision.measure == "env_steps_per_s":
-        return _sampled(row)
-    words = [_reached(row)]
-    if decision.saturated:
-        words.append(
-            f"{decision.num_solving} configurations reach the target, and their scores are not significantly different: env steps to "
-            f"target decide. It takes {with_interval(row, 'env_steps_to_target')} env steps, {with_interval(row, 'seconds_to_target')} s "
-            "of training."
-        )
-    return " ".join(words)
+        return f"It samples {with_interval(row, 'env_steps_per_s')} env steps/s (geometric mean of {_seeds(row)})."
+    words = [f"Score {with_interval(row, 'score')} (interquartile mean of {_seeds(row)})"]
+    if not np.isnan(row["target"]):
+        held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"
+        words.append(f"the target of {row['target']:g} is {held}")
+    if row["num_reached"]:
+        at_least = "at least " if row["num_reached"] < row["num_seeds"] else ""
+        steps, seconds = (with_interval(row, f"{unit}_to_target") for unit in ("env_steps", "seconds"))
+        words.append(f"that takes {at_least}{steps} env steps, {seconds} s of training (means)")
+    why = f" {decision.num_solving} configurations end at the target with scores that tie: env steps to target decide."
+    return f"{'; '.join(words)}.{why if decision.saturated else ''}"
 
 
 def _seeds(row: pd.Series) -> str:
     return plural(int(row["num_seeds"]), "seed")
 
 
-def _sampled(row: pd.Series) -> str:
-    return f"It samples {with_interval(row, 'env_steps_per_s')} env steps/s (geometric mean of {_seeds(row)})."
-
-
-def _reached(row: pd.Series) -> str:
-    seeds = _seeds(row)
-    score = f"Its score is {with_interval(row, 'score')} (interquartile mean of {seeds})"
-    if np.isnan(row["target"]):
-        return f"{score}."
-    return f"{score}; {int(row['num_reached'])} of {seeds} reach the target of {row['target']:g}."
-
-
-def _certainty(decision: Decision, summary: pd.DataFrame) -> str:
+def _others(decision: Decision, summary: pd.DataFrame) -> str:
     rivals = [c for c in decision.leaders if c != decision.chosen]
-    if not rivals:
-        others = "the others that reach the target" if decision.saturated else "all others"
-        return f"It is significantly different from {others}. The runner-up is {code(decision.runner_up)}, {_by_how_much(decision)}."
-    words = [f"It is not significantly different from {named(rivals)}; {_WHY_CHOSEN[decision.chosen_by]}."]
-    if decision.runner_up is not None:
-        words.append(f"The runner-up is {code(decision.runner_up)}, {_by_how_much(decision)}{_more(decision)}.")
-    return " ".join(words)
+    if rivals:
+        return f"As good, as far as these seeds tell: {named(rivals)}. This one, because {_WHY_CHOSEN[decision.chosen_by]}."
+    if decision.runner_up is None:
+        return ""
+    word, number = WORDS[decision.measure], with_interval(summary.loc[decision.runner_up], decision.measure)
+    return f"Next best: {code(decision.runner_up)}, {word} {number}."
 
 
 _WHY_CHOSEN = {
-    "rank": "no other is as good within a standard error",
-    "reliability": "of those about as good, more of its seeds finish and hold the target to the end",
-    "cost": "of those about as good it is the cheapest in training seconds",
-    "auc": "of those about as good and as cheap it has the largest area under the learning curve",
-    "processes": "of those about as fast it takes the fewest processes",
+    "rank": "no other is within a standard error of it",
+    "reliability": "among those about as good, more of its seeds finish and hold the target to the end",
+    "cost": "among those about as good it is the cheapest in training seconds",
+    "auc": "among those about as good and as cheap it has the largest area under the learning curve",
+    "processes": "among those about as fast it takes the fewest processes",
 }
 """`Decision.chosen_by` in words."""
-
-
-def _by_how_much(decision: Decision) -> str:
-    amount, worse = abs(decision.difference), decision.difference >= 0
-    if amount == 0:
-        return "equal to it on average"
-    if decision.measure == "env_steps_per_s":
-        return f"{amount:,.0f} env steps/s {'slower' if worse else 'faster'} on average"
-    if decision.measure == "score":
-        return f"{amount:.3g} {'below' if worse else 'above'} it on average"
-    return f"which takes {amount:,.0f} env steps {'more' if worse else 'fewer'} on average"
-
-
-def _more(decision: Decision) -> str:
-    if not np.isfinite(decision.more_seeds):
-        return ""
-    if decision.more_seeds > 1000:
-        return "; more than 1000 more seeds each would be needed to find the difference significant"
-    return (
-        f"; if the difference is what it seems, {decision.more_seeds:.0f} more seeds each would find it significant with a power of 80%"
-        if decision.more_seeds
-        else ""
-    )
 
 
 def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[str]) -> list[str]:
@@ -305,40 +279,3 @@ def _edges(runs: pd.DataFrame, decision: Decision, axes: Sequence[str]) -> list[
             end = "smallest" if at == tried.min() else "largest"
             found.append(f"{axis} = {at:g} is the {end} that was tried: a better one may lie beyond.")
     return found
-
-
-def recommended_command(command: str, point: Mapping[str, Any], study: str, seeds: Sequence[int], fresh: bool = True) -> str:
-    """The command line that runs a configuration by itself.
-
-    Args:
-        command: The study's command line, whose other settings are kept.
-        point: Configuration path to value, of what was searched.
-        study: The study's name.
-        seeds: All that it ran: those of a search, and those that confirmed what it found.
-        fresh: Whether to run it on seeds that the study has not seen; else on the study's own.
-
-    Returns:
-        A command for a POSIX shell.
-    """
-    words = shlex.split(command)
-    script = next((i for i, word in enumerate(words) if word.endswith("run.py")), None)
-    given = words[script + 1 :] if script is not None else []
-    paths = {w: w.lstrip("+~").partition("=")[0] for w in given if not w.startswith("-")}
-    kept = [w for w, path in paths.items() if path not in {*_REPLACED, *point} and path.partition(".")[0] not in _SEARCHING]
-    chosen = range(max(seeds) + 1, max(seeds) + 1 + FRESH_SEEDS) if fresh else seeds
-    settings = [f"{path}={hydra_value(value)}" for path, value in point.items()]
-    own = ["study.space={}", f"study.name={study}-confirm", f"seeds=[{','.join(map(str, chosen))}]"]
-    return shlex.join(["python", "experiments/run.py", *kept, *settings, *own])
-
-
-def hydra_value(value: Any) -> str:
-    """A value as Hydra reads it back."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{','.join(hydra_value(v) for v in value)}]"
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{k}:{hydra_value(v)}" for k, v in value.items()) + "}"
-    return str(value)

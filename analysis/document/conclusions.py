@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from experiments.metrics import FAILED, FINISHED, PRUNED, Tag
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from analysis.document.answer import Answer
+    from analysis.document.next_step import NextStep
 
 _STATUS = {FINISHED: "FINISHED", PRUNED: "FINISHED", FAILED: "FAILED", "interrupted": "KILLED"}
 """How a trial ended to the status of its run in MLflow."""
@@ -60,20 +64,25 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -
     runs = runs_of(record, outcomes)
     found = answers(runs)
     table = closing_table(runs, list(record["axes"]))
+    words = [f"**Answer.** {answer.markdown()}" for answer in found]
+    words += [f"**Next.** {step.sentence}\n\n    {step.command}" for step in _next_steps(record, runs, found)]
     return Conclusions(
-        note="\n\n".join(f"**Answer.** {answer.markdown()}" for answer in found),
+        note="\n\n".join(words),
         chosen=", ".join(answer.decision.chosen for answer in found if answer.decision.chosen),
         table=table.astype(object).where(table.notna(), None).to_dict("list"),
         best=best_metrics(table) if len(found) == 1 and found[0].decision.chosen else {},
     )
 
 
-def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """What the terminal shows at the end: the closing table and the answers, or why there are none.
+def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]], width: int) -> list[Any]:
+    """What the terminal shows at the end: the closing table, the answers, what to do next, or why there are none.
+
+    Of a line the first twelve columns are for what it is about; commands begin with spaces alone.
 
     Args:
         record: As for `conclude`.
         outcomes: Likewise.
+        width: Columns of the terminal.
     """
     if not outcomes:
         return ["answer      none: no trial has started"]
@@ -82,10 +91,24 @@ def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any
         from analysis.document.terminal import outcome_table
 
         runs = runs_of(record, outcomes)
-        table = outcome_table(closing_table(runs, []), record["exclusive"])
-        return [table, *("answer      " + answer.text() for answer in answers(runs))]
+        found = answers(runs)
+        lines: list[Any] = [outcome_table(closing_table(runs, []), record["exclusive"], width)]
+        for answer in found:
+            lines += [f"{word:<12}{line}" for word, line in zip_longest(["answer"], answer.lines(), fillvalue="")]
+        for step in _next_steps(record, runs, found):
+            lines += [f"next        {step.sentence.replace('`', '')}", f"            {step.command}"]
+        return lines
     except Exception as error:  # noqa: BLE001  # a study that ran ends with its exit code, whatever becomes of its conclusions
         return [f"answer      none: {type(error).__name__}: {error}"]
+
+
+def _next_steps(record: Mapping[str, Any], runs: "pd.DataFrame", found: "Sequence[Answer]") -> "list[NextStep]":
+    from analysis.document.next_step import Origin, next_step
+
+    points = {entry["config"]: {**entry["point"], **entry["planned"]} for entry in record["configurations"]}
+    origin = Origin(record["study"], record["command"], points, [*record["seeds"], *runs["seed"]], record["concurrency"])
+    steps = (next_step(answer.decision, runs, origin) for answer in found)
+    return [step for step in steps if step]
 
 
 def runs_of(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":

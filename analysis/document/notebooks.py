@@ -8,7 +8,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import AnalysisError
-from analysis.document.answer import answers, recommended_command
+from analysis.document.answer import answers
+from analysis.document.next_step import next_step, origin_of
 from analysis.document.parts import Section
 from analysis.document.search import seeds_named
 from analysis.document.sections import by_env
@@ -275,11 +276,11 @@ def command(study: Study) -> str:
     return shlex.join(w for w in shlex.split(study.command) if w.partition("=")[0] not in ("output_dir", "tracking.uri", "tracking"))
 
 
-def confirmations(study: Study) -> list[str]:
-    """The command lines that run the chosen configurations on seeds that the study has not seen, as Markdown."""
-    chosen = [study.points.get(a.decision.chosen or "") for a in answers(study.runs)]
-    seeds = [*study.seeds, *study.runs["seed"]]
-    return [f"```sh\n{recommended_command(command(study), point, study.name, seeds)}\n```" for point in chosen if point]
+def next_steps(study: Study) -> list[str]:
+    """What to do next to know more, and its command line, as Markdown."""
+    origin = replace(origin_of(study), command=command(study))
+    steps = [next_step(answer.decision, study.runs, origin) for answer in answers(study.runs)]
+    return [f"{step.sentence}\n\n```sh\n{step.command}\n```" for step in steps if step]
 
 
 # Running them again.

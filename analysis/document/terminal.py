@@ -1,62 +1,88 @@
 """The closing table of a study on the terminal."""
 
 import math
+from collections.abc import Callable
 
 import pandas as pd
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from analysis.questions.labels import with_interval
 
+_LEARNING: dict[str, Callable[[pd.Series], str]] = {
+    "": lambda row: "*" if row["leader"] else "",
+    "configuration": lambda row: str(row["config"]),
+    "seeds": lambda row: f"{row['num_seeds']}/{row['num_planned']}",
+    "score": lambda row: with_interval(row, "score"),
+    "ever held": lambda row: _of_seeds(row, "num_reached"),
+    "at end": lambda row: _of_seeds(row, "num_at_end"),
+    "env steps to target": lambda row: _steps(row),
+    "env steps/s": lambda row: with_interval(row, "env_steps_per_s"),
+}
+_SPEED: dict[str, Callable[[pd.Series], str]] = {
+    **{name: _LEARNING[name] for name in ("", "configuration", "seeds", "env steps/s")},
+    "trained steps/s": lambda row: with_interval(row, "trained_steps_per_s"),
+}
+_FIRST_TO_GO = ("trained steps/s", "env steps/s", "seeds", "ever held", "at end", "env steps to target")
+"""Columns that a narrow terminal does without: the first first. The report has all."""
+_MEANING = {
+    "score": "score: interquartile mean over seeds",
+    "ever held": "ever held: seeds that hold the target at some time",
+    "at end": "at end: seeds whose score is at the target",
+    "env steps to target": "env steps to target: mean, seeds that never hold it counted with the budget (>=)",
+}
 
-def outcome_table(summary: pd.DataFrame, exclusive: bool) -> Table:
-    """The closing table.
+
+def outcome_table(summary: pd.DataFrame, exclusive: bool, width: int) -> Table:
+    """The closing table, with as many columns as there is room for.
 
     Args:
         summary: As `answer.closing_table` gives it.
         exclusive: Whether each trial ran alone.
+        width: Of the terminal, in columns.
     """
-    if (summary["phase"] == "throughput").all():
-        return _speed_table(summary)
-    table = Table(
-        box=None,
-        header_style="bold",
-        pad_edge=False,
-        caption="score: interquartile mean over seeds; env steps to target: mean, seeds that never hold it counted with the budget (>=); "
-        "95% intervals; * not significantly different from the best" + ("" if exclusive else "; env steps/s with trials side by side"),
-        caption_justify="left",
-    )
-    for name in ("", "configuration", "seeds", "score", "at target", "env steps to target", "env steps/s"):
-        table.add_column(name, justify="left" if name in ("", "configuration") else "right", no_wrap=True)
-    for _, row in summary.iterrows():
-        at_target = not math.isnan(row["target"]) and row["num_seeds"]
-        steps = with_interval(row, "env_steps_to_target")
-        if not row["num_reached"]:
-            steps = f"not in {row['budget_env_steps']:,}"
-        elif row["num_reached"] < row["num_seeds"]:
-            steps = f">= {steps}"
-        table.add_row(
-            "*" if row["leader"] else "",
-            str(row["config"]),
-            f"{row['num_seeds']}/{row['num_planned']}",
-            # Text, since rich takes "[470.0, 490.2]" in a plain string for a style.
-            Text(with_interval(row, "score")),
-            f"{row['num_reached']}/{row['num_seeds']}" if at_target else "-",
-            Text(steps if at_target else "-"),
-            Text(with_interval(row, "env_steps_per_s")),
-            style="bold" if row["chosen"] else "",
-        )
+    measured = bool((summary["phase"] == "throughput").all())
+    columns = dict(_SPEED if measured else _LEARNING)
+    table, console = _table(summary, columns, measured, exclusive), Console(width=1000)
+    for name in _FIRST_TO_GO:
+        if Measurement.get(console, console.options, table).maximum <= width:
+            break
+        if columns.pop(name, None):
+            table = _table(summary, columns, measured, exclusive)
     return table
 
 
-def _speed_table(summary: pd.DataFrame) -> Table:
-    """The closing table of a study of throughput."""
-    caption = "geometric means over seeds, 95% intervals; * not significantly different from the fastest"
-    table = Table(box=None, header_style="bold", pad_edge=False, caption=caption, caption_justify="left")
-    for name in ("", "configuration", "seeds", "env steps/s", "trained steps/s"):
-        table.add_column(name, justify="left" if name in ("", "configuration") else "right", no_wrap=True)
+def _table(summary: pd.DataFrame, columns: dict[str, Callable[[pd.Series], str]], measured: bool, exclusive: bool) -> Table:
+    if measured:
+        notes = ["geometric means over seeds", "95% intervals", "* not significantly different from the fastest"]
+    else:
+        notes = [_MEANING[name] for name in columns if name in _MEANING]
+        notes += ["95% intervals", "* not significantly different from the best"]
+        notes += ["env steps/s with trials side by side"] if "env steps/s" in columns and not exclusive else []
+    table = Table(box=None, header_style="bold", pad_edge=False, caption="; ".join(notes), caption_justify="left")
+    for name in columns:
+        is_text = name in ("", "configuration")
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=name != "configuration", overflow="fold")
     for _, row in summary.iterrows():
-        speeds = [Text(with_interval(row, name)) for name in ("env_steps_per_s", "trained_steps_per_s")]
-        counts = f"{row['num_seeds']}/{row['num_planned']}"
-        table.add_row("*" if row["leader"] else "", str(row["config"]), counts, *speeds, style="bold" if row["chosen"] else "")
+        # Text, since rich takes "[470.0, 490.2]" in a plain string for a style.
+        table.add_row(*(Text(cell(row)) for cell in columns.values()), style="bold" if row["chosen"] else "")
     return table
+
+
+def _has_target(row: pd.Series) -> bool:
+    return not math.isnan(row["target"]) and bool(row["num_seeds"])
+
+
+def _of_seeds(row: pd.Series, count: str) -> str:
+    return f"{row[count]}/{row['num_seeds']}" if _has_target(row) else "-"
+
+
+def _steps(row: pd.Series) -> str:
+    if not _has_target(row):
+        return "-"
+    if not row["num_reached"]:
+        return f"not in {row['budget_env_steps']:,}"
+    steps = with_interval(row, "env_steps_to_target")
+    return f">= {steps}" if row["num_reached"] < row["num_seeds"] else steps

@@ -126,8 +126,8 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
 
     Returns:
         `config`, `env`, the axes, `budget_env_steps`, `target`, `phase`; `num_planned`, `num_seeds` (finished: what the numbers rest on),
-        `num_reached`; each of `MEASURES` with its interval; `score_mean`, `score_median`, `score_min`, and `score_gap`, the mean shortfall
-        from the target.
+        `num_reached` (hold the target at some time), `num_at_end` (their score is at it); each of `MEASURES` with its interval;
+        `score_mean`, `score_median`, `score_min`, and `score_gap`, the mean shortfall from the target.
     """
     finished = conclusive(runs)
     planned = runs.drop_duplicates("config").set_index("config")
@@ -136,6 +136,8 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     table["num_planned"] = replicates(runs).groupby("config", observed=True)["seed"].count().reindex(table.index).fillna(0).astype(int)
     table["num_seeds"] = grouped["seed"].count().reindex(table.index).fillna(0).astype(int)
     table["num_reached"] = grouped["reached"].sum().reindex(table.index).fillna(0).astype(int)
+    at_end = (finished["score"] >= finished["target"]).groupby(finished["config"], observed=True).sum()
+    table["num_at_end"] = at_end.reindex(table.index).fillna(0).astype(int)
     for measure in MEASURES:
         for name in (measure, f"{measure}_low", f"{measure}_high"):
             table[name] = np.nan

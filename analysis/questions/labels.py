@@ -69,6 +69,13 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}%"
 
 
+def rough_time(seconds: float) -> str:
+    """A duration that is an estimate: `under a minute`, `12 min`, `3.5 h`."""
+    if seconds < 60:
+        return "under a minute"
+    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+
+
 def interval_of(row: Mapping[str, Any], name: str) -> Interval:
     """A number of a frame's row with its interval: the columns `name`, `name_low` and `name_high`."""
     return Interval(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))

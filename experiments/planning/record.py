@@ -86,6 +86,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         "repeats": plan.repeats,
         "axes": {axis.name: axis.path for axis in plan.axes},
         "exclusive": plan.exclusive,
+        "concurrency": plan.concurrency,
         "phase": "throughput" if plan.is_measured else SEARCH if plan.suite.is_search else FIXED,
         "configurations": [_configuration(plan, c) for c in trials.configurations],
     }

@@ -1,9 +1,9 @@
 """What the terminal says at a study's end: where the results are, how to open them, and how to go on."""
 
 import shlex
+from pathlib import Path
 
 from experiments.config.schema import SuiteConfig
-from experiments.metrics import INDEX_EXPERIMENT
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
 from experiments.tracking import views
@@ -22,6 +22,20 @@ def resume_command(suite: SuiteConfig, outcome: StudyOutcome) -> str:
     return shlex.join(["python", "experiments/run.py", *words])
 
 
+def in_mlflow(uri: str, page: str) -> list[str]:
+    """How to open a page of MLflow's UI.
+
+    Args:
+        uri: The store's.
+        page: Below the server's address.
+    """
+    if uri.startswith("http"):
+        return [f"MLflow      {without_passwords(uri).rstrip('/')}/{page}"]
+    is_default = uri == f"sqlite:///{Path('outputs/mlflow.db').absolute()}"
+    command = "make ui" if is_default else f"mlflow ui --backend-store-uri {uri} --host 127.0.0.1"
+    return [f"MLflow      {command}   and then", f"            http://127.0.0.1:5000/{page}"]
+
+
 def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str) -> list[str]:
     """Where the results are and how to open them."""
     lines = []
@@ -34,15 +48,8 @@ def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str) -> lis
         lines.append(f"resume      {resume}")
     elif any(o.status == "failed" for o in outcome.outcomes):
         lines.append(f"try again   {resume}   (what is finished stays)")
-    server = uri if uri.startswith("http") else "http://127.0.0.1:5000"
-    experiment, index = outcome.experiment_ids.get(plan.experiment), outcome.experiment_ids.get(INDEX_EXPERIMENT)
-    if uri.startswith("sqlite"):
-        lines.append(f"open with   mlflow ui --backend-store-uri {uri} --host 127.0.0.1   (or: make ui)")
-    if experiment and index:
-        lines.append(f"curves      {views.view_url(server, experiment, views.BY_CONFIG)}")
-        lines.append(f"sweep       {views.view_url(server, experiment, views.SWEEP)}")
-        lines.append(f"time        {views.view_url(server, experiment, views.TIME)}")
-        lines.append(f"studies     {views.view_url(server, index, views.STUDIES, mode='TABLE')}")
+    if experiment := outcome.experiment_ids.get(plan.experiment):
+        lines += in_mlflow(uri, views.view_path(experiment, views.BY_CONFIG))
     lines.append(f"files       {outcome.folder}")
     if outcome.study_run:
         lines.append(f"study run   {outcome.study_run}")

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from experiments.trial.events import Ended, Event, Reported, Started
 
 LOG_WIDTH = 140
 """Columns of a log file."""
+LABEL_WIDTH = 12
+"""Columns that say what a line is about."""
 LINE_EVERY_S = 15.0
 """Spacing of progress lines where there is no terminal."""
 MOST_ROWS = 16
@@ -161,6 +164,18 @@ class Progress:
 def console() -> Console:
     """The terminal; a log file gets lines of a fixed width."""
     return Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
+
+
+def say(console: Console, line: str, style: str = "") -> None:
+    """Print a line whose first columns say what it is about.
+
+    On a terminal it is wrapped at words. In a log file, and of a command or an address, a line stays one: it can be searched and copied.
+    """
+    text = line[LABEL_WIDTH:]
+    if console.is_terminal and not text.startswith(("python ", "http://", "https://")):
+        indent = " " * LABEL_WIDTH
+        line = textwrap.fill(line, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    console.print(Text(line, style=style), highlight=False, soft_wrap=True)
 
 
 def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:

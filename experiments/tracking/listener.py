@@ -259,7 +259,7 @@ class TrackingListener:
         Returns:
             What was to be run, as plan.json has it.
         """
-        record = plan_record(self.trials)
+        record = self._record()
         for key in sorted(self._open_keys):
             self._close(key, "KILLED")
         if self.plan.search:  # which has grown since
@@ -272,6 +272,10 @@ class TrackingListener:
             logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
         self.writer.put("finish", STUDY_KEY, status, now_ms())
         return record
+
+    def _record(self) -> dict[str, Any]:
+        """What plan.json has: what is to be run, and by which command."""
+        return {**plan_record(self.trials), "command": self.folder.began_with(provenance_of(self.plan))["command"]}
 
     def _conclude(self, record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> None:
         found = self.analyst.conclude(record, outcomes)

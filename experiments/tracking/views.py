@@ -1,7 +1,7 @@
 """Ready-made views of a study in the MLflow UI, as text for experiment tags.
 
 The caller stores each text as the experiment tag ``mlflow.sharedViewState.<key>`` and prints the link that
-:func:`view_url` builds. Opening the link shows the view without a click; the UI also lists it under "Saved views".
+:func:`view_path` builds. Opening the link shows the view without a click; the UI also lists it under "Saved views".
 
 The format is internal to MLflow's frontend (seen in 3.17), ``mlflow/server/js/src/experiment-tracking/``:
 
@@ -104,7 +104,7 @@ def studies_view() -> dict[str, str]:
     """Builds the view of the experiment ``studies``: a table, one row an execution of a study, the newest first.
 
     Returns:
-        View key -> value of the tag ``mlflow.sharedViewState.<key>``. Link to it with ``view_url(..., mode="TABLE")``.
+        View key -> value of the tag ``mlflow.sharedViewState.<key>``. The UI lists it under "Saved views".
     """
     tags = [f"tags.`{name}`" for name in ("study", "algorithm", "env", "hardware")]
     how = [f"params.`{name}`" for name in ("search", "scheduler")]
@@ -121,19 +121,17 @@ def studies_view() -> dict[str, str]:
     return {STUDIES: _tag_value("Studies, newest first", 1, state)}
 
 
-def view_url(base_url: str, experiment_id: str, key: str, mode: str = "CHART") -> str:
-    """Builds the link to a view.
+def view_path(experiment_id: str, key: str) -> str:
+    """Builds the link to a view, below the address of the MLflow server.
 
     A link that also sets a field of the search (``orderByKey``, ``searchFilter``, ...) would not load the view.
 
     Args:
-        base_url: address of the MLflow server, ``http://127.0.0.1:5000``.
         experiment_id: the experiment whose tag holds the view.
         key: a key of :func:`shared_views` or :func:`studies_view`.
-        mode: ``CHART`` (charts beside the run list) or ``TABLE``. It is not part of the stored view.
     """
-    query = urlencode({"viewStateShareKey": key, "compareRunsMode": mode, "workflowType": "machine_learning"})
-    return f"{base_url.rstrip('/')}/#/experiments/{experiment_id}/runs?{query}"
+    query = urlencode({"viewStateShareKey": key, "compareRunsMode": "CHART", "workflowType": "machine_learning"})
+    return f"#/experiments/{experiment_id}/runs?{query}"
 
 
 def _curves(x_axis: str, x_unit: str, curves: Mapping[str, Sequence[str]]) -> tuple[list[_Json], list[_Json]]:

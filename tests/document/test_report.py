@@ -31,7 +31,7 @@ def test_the_page_stands_alone_and_says_it_all() -> None:
     assert all(b"<svg" in picture for picture in report.pictures.values())
     for words in (
         "Which <b>one</b>?",  # shown as written, not as a tag
-        "Use z.",
+        "Use z: significantly better than the 3 others.",
         "algorithm.training.lr=0.01 algorithm.training.train_batch_size_total=512",
         "study.name=hand-confirm 'seeds=[3,4,5,6,7]'",
         "1 of 12 trials failed (out of memory): w s=2.",

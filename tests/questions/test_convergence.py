@@ -98,7 +98,7 @@ def test_summary_by_hand() -> None:
 
 
 def test_summary_has_the_columns_that_it_promises(runs: pd.DataFrame) -> None:
-    expected = ["config", "env", "lr", "budget_env_steps", "target", "phase", "num_planned", "num_seeds", "num_reached"]
+    expected = ["config", "env", "lr", "budget_env_steps", "target", "phase", "num_planned", "num_seeds", "num_reached", "num_at_end"]
     expected += [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]
     expected += ["score_mean", "score_median", "score_min", "score_gap"]
     table = summarise(runs.assign(lr=1e-3), ["lr"])

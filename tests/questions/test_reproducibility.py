@@ -339,8 +339,8 @@ def test_more_seeds_lie_less_apart() -> None:
 def test_the_answer_counts_the_repeats_that_are_the_same() -> None:
     runs_twice, curves = twice()
     words = "6 of 6 repeats are the same to the bit as the first run of their seed (2 configurations x 3 seeds x 2 repeats; "
-    assert words + "40 logged values and the final weights)." in answers(runs_twice, curves)[0].text()
-    assert words + "16 logged values and the final weights)." in answers(runs_twice)[0].text()
+    assert words + "40 logged values and the final weights)." in answers(runs_twice, curves)[0].markdown()
+    assert words + "16 logged values and the final weights)." in answers(runs_twice)[0].markdown()
     assert answers(runs_twice, curves)[0].markdown().endswith("final weights).")
 
 

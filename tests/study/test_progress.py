@@ -1,3 +1,4 @@
+import io
 import math
 from dataclasses import asdict
 from typing import Any
@@ -14,7 +15,7 @@ from experiments.planning.record import plan_record
 from experiments.planning.terminal import duration, plan_table
 from experiments.planning.trials import StudyTrials
 from experiments.study.outcomes import TrialOutcome
-from experiments.study.progress import Progress, failures
+from experiments.study.progress import Progress, failures, say
 from experiments.trial.events import Ended, Reported, Started
 from tests.support.suite import PlanOf
 
@@ -34,10 +35,9 @@ def printed(renderable: Any) -> str:
     return console.export_text()
 
 
-def closing(plan: Plan, outcomes: list[TrialOutcome]) -> str:
-    return printed(
-        outcome_table(closing_table(runs_of(plan_record(StudyTrials(plan)), [asdict(outcome) for outcome in outcomes]), []), exclusive=True)
-    )
+def closing(plan: Plan, outcomes: list[TrialOutcome], width: int = 140) -> str:
+    runs = runs_of(plan_record(StudyTrials(plan)), [asdict(outcome) for outcome in outcomes])
+    return printed(outcome_table(closing_table(runs, []), exclusive=True, width=width))
 
 
 def test_one_seed_has_no_interval(plan_of: PlanOf) -> None:
@@ -55,6 +55,29 @@ def test_configurations_come_best_first_and_the_best_is_marked(plan_of: PlanOf) 
     assert text.index("gamma=0.99") < text.index("gamma=0.98")
     assert best.startswith("*")
     assert not worse.startswith("*")
+
+
+@pytest.mark.parametrize(("width", "gone"), [(80, {"seeds", "env steps/s"}), (40, {"env steps to target"})])
+def test_a_narrow_terminal_does_without_columns_and_keeps_what_matters(plan_of: PlanOf, width: int, gone: set[str]) -> None:
+    outcomes = [finished(label, seed, 480.0 + seed, 2048) for label in ("gamma=0.98", "gamma=0.99") for seed in range(3)]
+    text = closing(plan_of("study=smoke"), outcomes, width)
+    heading = text.splitlines()[0]
+    assert all(len(line.rstrip()) <= width for line in text.splitlines() if "gamma" in line or "configuration" in line)
+    assert all(name in heading for name in ("configuration", "score"))
+    assert not any(name in heading for name in gone)
+
+
+def test_a_line_is_wrapped_at_words_on_a_terminal_and_commands_and_log_files_stay_whole() -> None:
+    words, command = "answer      " + "word " * 30, "            python experiments/run.py " + "a=1 " * 30
+    for is_terminal, lines in ((True, 3), (False, 1)):
+        shown = io.StringIO()
+        console = Console(width=80, force_terminal=is_terminal, file=shown, color_system=None)
+        say(console, words)
+        said = shown.getvalue().splitlines()
+        assert len(said) == lines
+        assert all(line.startswith(" " * 12 + "word") for line in said[1:])
+        say(console, command)
+        assert command in shown.getvalue()
 
 
 def test_seeds_that_never_reach_the_target_count_with_the_budget(plan_of: PlanOf) -> None:

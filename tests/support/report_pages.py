@@ -27,6 +27,7 @@ def study_of(runs: pd.DataFrame, curves: pd.DataFrame | None = None, axes: Seque
         base="",
         objectives=(),
         seeds=tuple(sorted(runs["seed"].unique())),
+        concurrency=1,
         repeats=1 + int(runs["repeat"].max()),
         command="python experiments/run.py study=hand",
         provenance={"commit": "abc123", "dirty": True, "versions": {"ray": "2.60.0"}, "host": {"cpu": "a CPU"}},

@@ -1,0 +1,143 @@
+"""What to do next to know more, what it costs, and the command line for it."""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.load import Study
+from analysis.questions.decision import Decision
+from analysis.questions.labels import code, rough_time
+from analysis.stats.curves import plural
+
+FRESH_SEEDS = 5
+"""Seeds, at least, of the command that tries the answer again."""
+MOST_FRESH_SEEDS = 20
+"""More than these are not advised: a difference that takes them is small beside the spread of seeds."""
+_REPLACED = ("seeds", "dry_run", "resume", "study.space", "study.name")
+"""Settings of a study's command line that the recommended one sets itself."""
+_SEARCHING = ("search", "scheduler", "confirmation", "max_env_steps", "max_minutes")
+"""Settings, and groups of them, that say how a study chooses its trials: where all is run, there is nothing to choose."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a study's next step goes by.
+
+    Attributes:
+        study: Its name.
+        command: The command line that ran it; "" if unknown.
+        points: Configuration to what a command sets that runs it by itself.
+        seeds: All that it was given.
+        at_once: Trials that ran side by side.
+    """
+
+    study: str
+    command: str
+    points: Mapping[str, Mapping[str, Any]]
+    seeds: Sequence[int]
+    at_once: int = 1
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What to do next.
+
+    Attributes:
+        sentence: What it would tell and how long it takes, Markdown.
+        command: For a POSIX shell.
+    """
+
+    sentence: str
+    command: str
+
+
+def origin_of(study: Study) -> Origin:
+    """What a study's next step goes by."""
+    return Origin(study.name, study.command, study.points, [*study.seeds, *study.runs["seed"]], study.concurrency)
+
+
+def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextStep | None:
+    """What tells most for its cost, on seeds that the choice has not seen.
+
+    Where a few more seeds are likely to tell the leaders apart, these are run again; else the chosen one by itself, since its numbers
+    flatter it.
+
+    Args:
+        decision: Of the environment.
+        runs: The trials of the study, as `analysis.load` gives them.
+        origin: Of the study.
+
+    Returns:
+        None where there is nothing to go by: no trial finished, or the study did not record how to run its configurations.
+    """
+    leaders = [origin.points.get(config) for config in decision.leaders]
+    if decision.chosen is None or not leaders or not leaders[0]:
+        return None
+    settings, space = dict(leaders[0]), _grid_of(leaders)
+    configurations = math.prod(len(values) for values in space.values())
+    needed = FRESH_SEEDS if decision.num_seeds == 1 else decision.num_seeds + decision.more_seeds  # one seed has no spread to go by
+    num_seeds, tied = FRESH_SEEDS, len(leaders) > 1
+    if tied and space and configurations <= 2 * len(leaders) and needed <= MOST_FRESH_SEEDS:
+        settings = {path: value for path, value in settings.items() if path not in space}
+        num_seeds = max(FRESH_SEEDS, math.ceil(needed))
+        part = "" if configurations == len(leaders) else " (the part of the grid that holds them)"
+        what = f"To tell them apart: {configurations} configurations{part} on {num_seeds} fresh seeds"
+    else:
+        space, configurations = {}, 1
+        hopeless = f"More than {MOST_FRESH_SEEDS} seeds each would be needed to tell it from {code(decision.runner_up)}. " if tied else ""
+        what = f"{hopeless}To see how it does where it was not chosen: {plural(num_seeds, 'fresh seed')}"
+    trials = runs[runs["config"].isin(decision.leaders) & (runs["status"] == "finished")]
+    seconds = configurations * num_seeds * float(trials["wall_s"].mean()) / max(1, min(origin.at_once, configurations * num_seeds))
+    cost = f", about {rough_time(seconds)}" if math.isfinite(seconds) else ""
+    return NextStep(f"{what}{cost}.", command_for(origin, settings, space, num_seeds))
+
+
+def _grid_of(points: Sequence[Mapping[str, Any] | None]) -> dict[str, list[Any]]:
+    """The values of each setting in which points differ; empty where they do not have the same settings."""
+    known = [point for point in points if point]
+    if len(known) < len(points) or any(point.keys() != known[0].keys() for point in known):
+        return {}
+    columns = {path: [point[path] for point in known] for path in known[0]}
+    values = {path: [value for i, value in enumerate(column) if value not in column[:i]] for path, column in columns.items()}
+    return {path: found for path, found in values.items() if len(found) > 1}
+
+
+def command_for(origin: Origin, settings: Mapping[str, Any], space: Mapping[str, Sequence[Any]], num_seeds: int) -> str:
+    """The command line that runs configurations of a study on seeds that it has not seen.
+
+    Args:
+        origin: Of the study; the other settings of its command line are kept.
+        settings: Configuration path to value, of what was searched.
+        space: The same, to values.
+        num_seeds: How many.
+
+    Returns:
+        A command for a POSIX shell.
+    """
+    words = shlex.split(origin.command)
+    script = next((i for i, word in enumerate(words) if word.endswith("run.py")), None)
+    given = words[script + 1 :] if script is not None else []
+    paths = {w: w.lstrip("+~").partition("=")[0] for w in given if not w.startswith("-")}
+    own = {*_REPLACED, *settings, *space}
+    kept = [w for w, path in paths.items() if path not in own and path.partition(".")[0] not in _SEARCHING]
+    fresh = range(max(origin.seeds) + 1, max(origin.seeds) + 1 + num_seeds)
+    chosen = [f"{path}={hydra_value(value)}" for path, value in settings.items()]
+    study = [f"study.space={hydra_value(space)}", f"study.name={origin.study}-confirm", f"seeds={hydra_value(list(fresh))}"]
+    return shlex.join(["python", "experiments/run.py", *kept, *chosen, *study])
+
+
+def hydra_value(value: Any) -> str:
+    """A value as Hydra reads it back."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{','.join(hydra_value(v) for v in value)}]"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{k}:{hydra_value(v)}" for k, v in value.items()) + "}"
+    return str(value)
