@@ -133,7 +133,7 @@ def _numbers(decision: Decision, summary: pd.DataFrame) -> str:
     words = [f"Score {with_interval(row, 'score')} (interquartile mean of {_seeds(row)})"]
     if not np.isnan(row["target"]):
         held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"
-        words.append(f"the target of {row['target']:g} is {held}")
+        words.append(f"the target of {row['target']:g} is {held if row['num_reached'] or row['num_at_end'] else 'held by none'}")
     if row["num_reached"]:
         at_least = "at least " if row["num_reached"] < row["num_seeds"] else ""
         steps, seconds = (with_interval(row, f"{unit}_to_target") for unit in ("env_steps", "seconds"))

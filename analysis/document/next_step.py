@@ -92,7 +92,7 @@ def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextSte
         what = f"{hopeless}To see how it does where it was not chosen: {plural(num_seeds, 'fresh seed')}"
     trials = runs[runs["config"].isin(decision.leaders) & (runs["status"] == "finished")]
     seconds = configurations * num_seeds * float(trials["wall_s"].mean()) / max(1, min(origin.at_once, configurations * num_seeds))
-    cost = f", about {rough_time(seconds)}" if math.isfinite(seconds) else ""
+    cost = f", {rough_time(seconds)}" if math.isfinite(seconds) else ""
     return NextStep(f"{what}{cost}.", command_for(origin, settings, space, num_seeds))
 
 

@@ -70,10 +70,10 @@ def percent(share: float) -> str:
 
 
 def rough_time(seconds: float) -> str:
-    """A duration that is an estimate: `under a minute`, `12 min`, `3.5 h`."""
+    """A duration that is an estimate: `under a minute`, `about 12 min`, `about 3.5 h`."""
     if seconds < 60:
         return "under a minute"
-    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+    return f"about {seconds / 60:.0f} min" if seconds < 2 * 3600 else f"about {seconds / 3600:.1f} h"
 
 
 def interval_of(row: Mapping[str, Any], name: str) -> Interval:

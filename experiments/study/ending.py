@@ -33,7 +33,7 @@ def in_mlflow(uri: str, page: str) -> list[str]:
         return [f"MLflow      {without_passwords(uri).rstrip('/')}/{page}"]
     is_default = uri == f"sqlite:///{Path('outputs/mlflow.db').absolute()}"
     command = "make ui" if is_default else f"mlflow ui --backend-store-uri {uri} --host 127.0.0.1"
-    return [f"MLflow      {command}   and then", f"            http://127.0.0.1:5000/{page}"]
+    return [f"MLflow      {command}", f"            http://127.0.0.1:5000/{page}"]
 
 
 def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str) -> list[str]:

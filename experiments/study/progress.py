@@ -23,6 +23,8 @@ from experiments.trial.events import Ended, Event, Reported, Started
 
 LOG_WIDTH = 140
 """Columns of a log file."""
+_COPIED = ("python ", "mlflow ", "make ", "http://", "https://", "/")
+"""What a command, an address or a path begins with."""
 LABEL_WIDTH = 12
 """Columns that say what a line is about."""
 LINE_EVERY_S = 15.0
@@ -172,7 +174,7 @@ def say(console: Console, line: str, style: str = "") -> None:
     On a terminal it is wrapped at words. In a log file, and of a command or an address, a line stays one: it can be searched and copied.
     """
     text = line[LABEL_WIDTH:]
-    if console.is_terminal and not text.startswith(("python ", "http://", "https://")):
+    if console.is_terminal and not text.startswith(_COPIED):
         indent = " " * LABEL_WIDTH
         line = textwrap.fill(line, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     console.print(Text(line, style=style), highlight=False, soft_wrap=True)
