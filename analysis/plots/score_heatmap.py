@@ -32,13 +32,13 @@ def plot(
     packed: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws a cell per configuration; darker is better, the best is framed.
+    """Draws a cell per configuration; darker is better. What the study's answer chose is framed, else the best number.
 
     In times to target, a cell in which some seed never reached the target reads ``>=`` and how many seeds reached it.
 
     Args:
         summary: From `convergence.summarise`: a row per pair of `x` and `y`, with `value`, `value`_low, `value`_high,
-            and, for times to target, num_reached and num_seeds.
+            and, for times to target, num_reached and num_seeds; with `chosen`, if the study has an answer.
         value: Column to show.
         x: Searched axis, from left to right.
         y: Searched axis, from the bottom up.
@@ -78,9 +78,10 @@ def plot(
         norm = LogNorm(lowest, highest) if cost and lowest > 0 else Normalize(lowest, highest)
     image = ax.imshow(cells, cmap="viridis" if cost else "viridis_r", norm=norm, aspect="auto", origin="lower")
     best = lowest if cost else highest
+    framed = summary["chosen"] if "chosen" in summary else summary[value] == best
 
     wide_in = float(ax.get_window_extent().width / ax.figure.dpi) / len(columns)
-    for row in summary.to_dict("records"):
+    for row, is_framed in zip(summary.to_dict("records"), framed, strict=True):
         column, line = columns.index(row[x]), rows.index(row[y])
         if not math.isfinite(row[value]):
             _empty(ax, column, line, "no data")
@@ -89,7 +90,7 @@ def plot(
         _write(ax, column, line, row, value, cost, ink, wide_in)
         if cost and not row["num_reached"]:
             ax.add_patch(Rectangle((column - 0.5, line - 0.5), 1, 1, fill=False, edgecolor=ink, hatch="//", linewidth=0, alpha=0.25))
-        if row[value] == best:
+        if is_framed:
             ax.add_patch(Rectangle((column - 0.46, line - 0.44), 0.92, 0.88, fill=False, edgecolor=style.ALARM, linewidth=2.5))
     for line, column in np.argwhere(np.isnan(cells)):
         if not ((summary[x] == columns[column]) & (summary[y] == rows[line])).any():
@@ -103,7 +104,7 @@ def plot(
         spine.set_visible(False)
     style.note(
         ax,
-        "Framed: the best. Darker is better.",
+        f"Framed: {'the recommended one' if 'chosen' in summary else 'the best by this number'}. Darker is better.",
         "\u2265: some seeds never reached the target and count with their budget, so the mean is a lower bound."
         if cost and (known["num_reached"] < known["num_seeds"]).any()
         else "",

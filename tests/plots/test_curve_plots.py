@@ -122,6 +122,13 @@ def test_heatmap_of_a_cost_frames_the_smallest() -> None:
     assert frames_around(score_heatmap.plot(DEFAULT.summary(), "env_steps_to_target")) == [(0, 0)]
 
 
+def test_heatmap_frames_what_the_answer_chose_whatever_the_number_says() -> None:
+    summary = DEFAULT.summary()
+    ax = score_heatmap.plot(summary.assign(chosen=summary.index == 4), "env_steps_to_target")
+    assert frames_around(ax) == [(1, 1)]
+    assert "Framed: the recommended one." in note_of(ax)
+
+
 def test_censored_cells_are_lower_bounds_and_say_how_many_seeds_reached() -> None:
     frame = DEFAULT.summary()
     frame.loc[[1, 2], "num_reached"] = [2, 0]
