@@ -14,6 +14,7 @@ from analysis.questions.decision import Decision, decide
 from analysis.questions.labels import code, named, trials_named, with_interval
 from analysis.stats.curves import plural
 from analysis.stats.shares import share_interval
+from conf import CONFIG_DIR, config_dirs
 
 FEW_SEEDS = 5
 """Below it a report warns (Colas et al. 2018, arXiv 1806.08295; Henderson et al. 2017, arXiv 1709.06560)."""
@@ -322,13 +323,14 @@ def recommended_command(command: str, point: Mapping[str, Any], study: str, seed
     """
     words = shlex.split(command)
     script = next((i for i, word in enumerate(words) if word.endswith("run.py")), None)
-    given = words[script + 1 :] if script is not None else []
+    given, own_folders = config_dirs(words[script + 1 :] if script is not None else [])
     paths = {w: w.lstrip("+~").partition("=")[0] for w in given if not w.startswith("-")}
     kept = [w for w, path in paths.items() if path not in {*_REPLACED, *point} and path.partition(".")[0] not in _SEARCHING]
     chosen = range(max(seeds) + 1, max(seeds) + 1 + FRESH_SEEDS) if fresh else seeds
     settings = [f"{path}={hydra_value(value)}" for path, value in point.items()]
     own = ["study.space={}", f"study.name={study}-confirm", f"seeds=[{','.join(map(str, chosen))}]"]
-    return shlex.join(["python", "experiments/run.py", *kept, *settings, *own])
+    named = [word for folder in own_folders for word in (CONFIG_DIR, folder)]
+    return shlex.join(["python", "experiments/run.py", *named, *kept, *settings, *own])
 
 
 def hydra_value(value: Any) -> str:
