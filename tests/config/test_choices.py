@@ -24,7 +24,7 @@ FILES = {
     "measurement/longer.yaml": f"{GLOBAL}defaults: [throughput]\nmeasurement: {{seconds: 3.0}}\n",
     "scheduler/halving.yaml": "defaults: [asha]\nreduction_factor: 2\n",
     "search/few.yaml": "defaults: [optuna]\nnum_samples: 7\n",
-    "study/ours.yaml": f"{GLOBAL}study:\n  name: ours\n  question: Which?\n  space: {{algorithm.training.lr: [1.0e-3, 3.0e-3]}}\nseeds: [0, 1]\n",
+    "study/ours.yaml": f"{GLOBAL}study: {{name: ours, question: Q, space: {{algorithm.training.lr: [0.001, 0.003]}}}}\nseeds: [0, 1]\n",
     "tracking/lab.yaml": "defaults: [sqlite]\nname: lab\ntensorboard: false\n",
     "tuned/clipped-mine.yaml": f"{GLOBAL}algorithm: {{training: {{train_batch_size_per_learner: 1024}}}}\n",
 }
@@ -65,7 +65,9 @@ def test_they_compose_without_a_command_line_too(own: Path) -> None:
 
 
 def test_an_axis_of_groups_reaches_them(own: Path, suite_here: RunSuite) -> None:
-    planned = suite_here("--config-dir", str(own), "study=ours", "study.space={env:[mine,cartpole]}", "budget_env_steps=8000", "dry_run=true")
+    planned = suite_here(
+        "--config-dir", str(own), "study=ours", "study.space={env:[mine,cartpole]}", "budget_env_steps=8000", "dry_run=true"
+    )
     assert planned.returncode == 0, planned.stderr
     assert "cartpole" in planned.stdout
     assert "mine" in planned.stdout
