@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from analysis import AnalysisError
 from analysis.questions.labels import trials_named
@@ -207,6 +208,27 @@ def load_study(
         runs=runs,
         curves=_curves(points, runs, wanted),
     )
+
+
+def load_settings(study: Study) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """What a study recorded of its settings, in full; a read of a file for each configuration.
+
+    Args:
+        study: As `load_study` gave it.
+
+    Returns:
+        Configuration to the settings of its trials, nested as in a trial's config.json, empty where no trial has started; and those of the
+        study as it was composed. Empty where the record is missing.
+
+    Raises:
+        AnalysisError: The store cannot be read.
+    """
+    uri, store = opened(study.tracking_uri)
+    (own,) = runs_of_studies(store, uri, study.run_id)
+    trials = {trial.run_id: trial for trial in store.runs(study.experiment, (Tag.STUDY_RUN, study.run_id))}
+    of_config = study.runs[study.runs["run_id"].isin(trials)].drop_duplicates("config").set_index("config")["run_id"]
+    settings = {str(config): json.loads(store.text(trials[run_id], "config.json") or "{}") for config, run_id in of_config.items()}
+    return settings, yaml.safe_load(store.text(own, "config.yaml") or "{}")
 
 
 def _known_metrics(metrics: Sequence[str] | None) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ python experiments/run.py study=runner_scaling.
   study=            the study of throughput, by name or run id; default runner_scaling
   algorithm= env=   which of its parts, if it has several
   tracking_uri=     the store that holds it; default: outputs/mlflow.db
+  --config-dir      a folder of your own, whose hardware/ may have the profile
 
 Exit codes: 0 predicted. 2 what was measured does not allow it.
 """
@@ -232,35 +233,44 @@ def _by_law(runs: pd.DataFrame, count: int) -> Interval | None:
     return Interval(float(row["env_steps_per_s"]), float(row["low"]), float(row["high"]))
 
 
-def profile(name: str) -> dict[str, Any]:
+def profile(name: str, config_dirs: Sequence[str] = ()) -> dict[str, Any]:
     """A hardware profile as conf/hardware has it, with what it takes over from others.
+
+    Args:
+        name: Of the profile.
+        config_dirs: Folders of a person's own that may have it, as conf/ has others.
 
     Raises:
         AnalysisError: There is none of that name.
     """
-    folder = Path(conf.__file__).parent / "hardware"
-    path = folder / f"{name}.yaml"
-    if not path.is_file():
-        raise AnalysisError(
-            f"hardware={name}: there is no such profile; there are {', '.join(sorted(f.stem for f in folder.glob('*.yaml')))}."
-        )
-    own: dict[str, Any] = yaml.safe_load(path.read_text())
+    folders = [Path(folder).expanduser() for folder in config_dirs]
+    for folder in folders:
+        if not folder.is_dir():
+            raise AnalysisError(f"{conf.CONFIG_DIR} {folder}: there is no such folder.")
+    found = {file.stem: file for folder in (*folders, Path(conf.__file__).parent) for file in (folder / "hardware").glob("*.yaml")}
+    if name not in found:
+        raise AnalysisError(f"hardware={name}: there is no such profile; there are {', '.join(sorted(found))}.")
+    own: dict[str, Any] = yaml.safe_load(found[name].read_text())
     inherited: dict[str, Any] = {}
     for base in own.pop("defaults", []):
         if base != "_self_":
-            inherited |= profile(str(base))
+            inherited |= profile(str(base), config_dirs)
     return inherited | own
 
 
-def target_of(given: Mapping[str, str]) -> Target:
+def target_of(given: Mapping[str, str], config_dirs: Sequence[str] = ()) -> Target:
     """The command line's words.
+
+    Args:
+        given: Key to value.
+        config_dirs: As for `profile`.
 
     Raises:
         AnalysisError: One is missing or makes no sense; names the fix.
     """
     if "env_steps" not in given:
         raise AnalysisError(f"env_steps= is missing: how many are to be sampled? Usage: {USAGE}")
-    settings = profile(given["hardware"]) if "hardware" in given else {}
+    settings = profile(given["hardware"], config_dirs) if "hardware" in given else {}
     runners = _whole(given, "num_env_runners", settings.get("num_env_runners"))
     if not runners:
         where = f"hardware={given['hardware']} leaves it to the machine" if "hardware" in given else "no hardware= was given"
@@ -316,8 +326,9 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP, end="")
         return 0
     try:
-        given = settings_of(arguments, _KEYS, USAGE)
-        target = target_of(given)
+        words, config_dirs = conf.config_dirs(arguments)
+        given = settings_of(words, _KEYS, USAGE)
+        target = target_of(given, config_dirs)
         study = load_study(given.get("study", "runner_scaling"), given.get("tracking_uri"))
         runs = measured_part(study, given.get("algorithm"), given.get("env"))
         found = predict(runs, study.curves, target, study.facts)

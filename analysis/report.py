@@ -1,7 +1,5 @@
 """A study's report: one HTML file that holds everything it shows."""
 
-import base64
-import io
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,38 +9,40 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-import jinja2
-import matplotlib
 import numpy as np
 import pandas as pd
-from markdown_it import MarkdownIt
-from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, caveats, closing_table, without_episodes
-from analysis.document.command_line import help_asked, settings_of
+from analysis.document.command_line import help_asked, settings_of, words_of
 from analysis.document.next_step import NextStep, next_step, origin_of
+from analysis.document.page import address, environment, svg
 from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
-from analysis.load import Study, load_study
+from analysis.document.side_by_side import build as side_by_side
+from analysis.document.side_by_side import side_of
+from analysis.load import Study, load_settings, load_study
 from analysis.questions.convergence import SPEEDS, concluding, is_measured
 from analysis.questions.labels import FORMS
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
+from analysis.stores.executions import only_execution
 
 SEED = 0
 """Of the draws behind a report: the same study gives the same report."""
 
 _VERSION = metadata.version("rl-scaling-suite")
 
+_USAGE = "python analysis/report.py [study=... | studies=[...]] [tracking_uri=...] [out=...]"
 HELP = """\
 Writes a study's report, finished or not: one HTML file that holds everything it shows. Prints the answer and where the file is.
 
-  python analysis/report.py [study=...] [tracking_uri=...] [out=...]
+  python analysis/report.py [study=... | studies=[...]] [tracking_uri=...] [out=...]
 
   study=            its name, of which the latest execution is taken, or the run id of one; default: the latest of all
-  tracking_uri=     the store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default: outputs/mlflow.db
+  studies=          two studies or more side by side, [a,b]: what differs, how their configurations compare, and what may not be compared
+  tracking_uri=     the store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default: outputs/mlflow.db.
+                    Of studies in different stores one for each, [uri,uri]
   out=              the file; default: in reports/ beside the store. It is also attached to the study's run in MLflow
 
 Exit codes: 0 written. 2 there is no such study, none of its trials has started, or the store cannot be read.
@@ -125,9 +125,9 @@ def build(study: Study) -> StudyReport:
         for section in of_env:
             figures = []
             for drawn in section.figures:
-                picture = _svg(drawn.figure)
+                picture = svg(drawn.figure)
                 pictures[f"{env}-{drawn.key}.svg" if several else f"{drawn.key}.svg"] = picture
-                figures.append({"source": _address(picture), "caption": drawn.caption})
+                figures.append({"source": address(picture), "caption": drawn.caption})
             key, title = (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
             shown.append({"key": key, "title": title, "sentences": section.sentences, "figures": figures})
     confirmed = concluding(study.runs)  # all of them, where nothing was searched
@@ -135,7 +135,7 @@ def build(study: Study) -> StudyReport:
     if overall.sentences:
         shown.insert(0, {"key": overall.key, "title": overall.title, "sentences": overall.sentences, "figures": []})
     page = (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             title=f"{study.experiment}: report",
@@ -178,9 +178,9 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP, end="")
         return 0
     try:
-        given = settings_of(
-            arguments, ("study", "tracking_uri", "out"), "python analysis/report.py [study=...] [tracking_uri=...] [out=...]"
-        )
+        given = settings_of(arguments, ("study", "studies", "tracking_uri", "out"), _USAGE)
+        if "studies" in given:
+            return _side_by_side(given)
         study = load_study(given.get("study"), given.get("tracking_uri"))
         path = Path(given["out"]) if "out" in given else default_path(study, _output_dir(study.tracking_uri))
         report, problem = publish(study, path)
@@ -195,18 +195,40 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _side_by_side(given: Mapping[str, str]) -> int:
+    """Write the page of several studies; the exit code.
+
+    Raises:
+        AnalysisError: One of them is not there, or cannot be told from others.
+    """
+    if "study" in given:
+        raise AnalysisError("study= and studies= are given: study= is for one study, studies= for several.")
+    names, uris = words_of(given["studies"]), words_of(given.get("tracking_uri", ""))
+    if len(names) < 2:
+        one = f": python analysis/report.py study={names[0]}" if names else ""
+        raise AnalysisError(f"studies={given['studies']}: side by side it takes two studies or more. Of one there is a report{one}.")
+    if len(uris) not in (0, 1, len(names)):
+        raise AnalysisError(f"tracking_uri= names {len(uris)} stores for {len(names)} studies: one for all, or one for each.")
+    stores: list[str | None] = [*uris] if len(uris) == len(names) else [uris[0] if uris else None] * len(names)
+    ids = [only_execution(name, uri) for name, uri in zip(names, stores, strict=True)]
+    if len(set(zip(ids, stores, strict=True))) < len(ids):
+        raise AnalysisError(f"studies={given['studies']}: names one study twice.")
+    studies = [load_study(run_id, uri, metrics=["eval/return_mean"]) for run_id, uri in zip(ids, stores, strict=True)]
+    sides = [side_of(chr(ord("A") + i), study, *load_settings(study)) for i, study in enumerate(studies)]
+    found = side_by_side(studies, sides)
+    name = f"side-by-side-{'-'.join(run_id[:8] for run_id in ids)}.html"
+    path = Path(given["out"]) if "out" in given else _output_dir(studies[0].tracking_uri) / "reports" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(found.html, encoding="utf-8")
+    print("\n".join(found.lines))
+    print(path.resolve())
+    return 0
+
+
 def _output_dir(tracking_uri: str) -> Path:
     """Beside an embedded store; else where studies put things by default."""
     parsed = urlparse(tracking_uri)
     return Path(tracking_uri.removeprefix("sqlite:///")).parent if parsed.scheme == "sqlite" else Path("outputs")
-
-
-def _environment() -> jinja2.Environment:
-    markdown = MarkdownIt("commonmark", {"html": False})
-    loader = jinja2.FileSystemLoader(Path(__file__).parent / "document")
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters["inline"] = lambda text: Markup(markdown.renderInline(text))  # it escapes what is no Markdown
-    return environment
 
 
 def _methods(study: Study) -> tuple[str, ...]:
@@ -233,18 +255,6 @@ def _size_of_search(study: Study) -> str:
         f"{found if confirming['num_trials'] else 'none confirmed'}, {cost['num_finished'].sum()} of {cost['num_trials'].sum()} trials "
         f"finished{stopped}"
     )
-
-
-def _svg(figure: Figure) -> bytes:
-    target = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "report"}):
-        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
-    return target.getvalue()
-
-
-def _address(picture: bytes) -> str:
-    """A picture as the address of an image."""
-    return "data:image/svg+xml;base64," + base64.b64encode(picture).decode()
 
 
 _COLUMNS = {

@@ -18,13 +18,14 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from analysis.document.command_line import help_asked
-from experiments.config.compose import CONF, check_choices, composer
+from experiments.config.choices import check_choices, hydra_search_path, own_folder
+from experiments.config.compose import CONF, composer
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
 from experiments.config.output_dir import check_writable
 from experiments.config.schema import parse
 from experiments.config.usage import refuse
-from experiments.study.hardware_profile import profile, profile_path
+from experiments.study.hardware_profile import command_with, profile, profile_path
 
 HELP = """\
 Finds the runner, environment and vectorisation setting with the highest throughput on this machine or cluster, and writes it as a
@@ -37,6 +38,7 @@ hardware profile, conf/hardware/<name>.yaml, which composes like any other: hard
   max_total_envs=   most environments of a trial; default 64. More of them change what is learned: each has a shorter fragment of a batch
   hardware=         the profile to start from, default auto; hardware.address=auto tunes for a Ray cluster
   output_dir=       where the record of all rounds goes; default outputs
+  --config-dir      a folder of your own with files as in conf/, which takes the profile: <folder>/hardware/<name>.yaml
 
 It starts from what hardware=auto chooses and tries one step at a time. A challenger and the fastest so far are measured in turns, until one
 of them is the faster (losers are stopped early). At the end the winner and the start are built anew and measured in turns once more: only
@@ -124,15 +126,16 @@ def autotune(arguments: Sequence[str]) -> int:
         ConfigurationError: Anything is wrong; nothing was started.
     """
     start = time.monotonic()
-    given = order(arguments)
-    check_choices(given.overrides)
+    words, own = own_folder(arguments)
+    given = order(words)
+    check_choices(given.overrides, own)
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        overrides = ["+measurement=throughput", "study.space={}", *given.overrides]
+        overrides = ["+measurement=throughput", "study.space={}", *hydra_search_path(own), *given.overrides]
         # Composed within: Hydra forgets where its files are.
         composed = composer(hydra.compose("config", overrides=overrides), overrides)({})
     suite = parse(composed)
     name = given.name or f"tuned-{suite.algorithm['name']}-{suite.env.name}"
-    path = profile_path(name)
+    path = profile_path(name, own)
     output_dir = Path(suite.output_dir).expanduser().absolute()
     check_writable(output_dir)
 
@@ -154,13 +157,14 @@ def autotune(arguments: Sequence[str]) -> int:
     finally:
         ray.shutdown()
     num_cpus, algorithm = tuner.num_cpus_needed(outcome.chosen), suite.algorithm["name"]
-    path.write_text(profile(name, outcome, cluster, algorithm, suite.env.name, suite.hardware.name, num_cpus))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(profile(name, outcome, cluster, algorithm, suite.env.name, suite.hardware.name, num_cpus, own))
     record = output_dir / "autotune" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     record.parent.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(asdict(outcome), indent=1))
     for line in outcome.lines():
         progress.say(console, line)
-    progress.say(console, f"profile     {path}: python experiments/run.py hardware={name}")
+    progress.say(console, f"profile     {path}: {command_with(name, own)}")
     progress.say(console, f"record      {record}")
     return 0
 

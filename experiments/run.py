@@ -18,7 +18,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from analysis.document.command_line import help_asked
-from experiments.config.compose import check_axes_are_free, check_choices, check_resume, composer, split_space
+from conf import CONFIG_DIR, config_dirs
+from experiments.config.choices import check_choices, own_folder
+from experiments.config.compose import check_axes_are_free, check_resume, composer, split_space
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.config.schema import parse
@@ -33,14 +35,16 @@ _given_spaces: list[str] = []
 
 def main() -> None:
     """Run the command line; exits with the contract's codes."""
-    if help_asked(sys.argv[1:]):
-        print(help_text())
-        return
-    sys.argv[1:], _given_spaces[:] = split_space(sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting with 1
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
-        check_choices(sys.argv[1:])
+        words, own = own_folder(sys.argv[1:])
+        if help_asked(words):
+            print(help_text(own))
+            return
+        words, _given_spaces[:] = split_space(words)
+        check_choices(words, own)
+        sys.argv[1:] = [*words, *([CONFIG_DIR, str(own)] if own is not None else [])]
         _study()
     except KeyboardInterrupt:
         print("interrupted by SIGINT", file=sys.stderr)
@@ -57,13 +61,17 @@ def _study(config: DictConfig) -> None:
         compose = composer(config, overrides)
         check_axes_are_free(compose({}), overrides)
         check_resume(compose({}), overrides)
-        sys.exit(run(compose))
+        sys.exit(run(compose, *map(Path, config_dirs(sys.argv[1:])[1])))
     except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
         refuse(error)
 
 
-def run(compose: Compose) -> int:
+def run(compose: Compose, own: Path | None = None) -> int:
     """A study from its composition on; its exit code.
+
+    Args:
+        compose: Composes the command line's configuration.
+        own: A person's own folder of configuration files.
 
     Raises:
         ConfigurationError: Anything is wrong; nothing was started.
@@ -124,7 +132,7 @@ def run(compose: Compose) -> int:
         progress.say(console, line, style="red")
     if suite.report:
         progress.say(console, _report(outcome, uri, output_dir))
-    for line in where_lines(plan, outcome, uri, resume_command(suite, outcome)):
+    for line in where_lines(plan, outcome, uri, resume_command(suite, outcome, own)):
         progress.say(console, line)
     if outcome.tune_hangs:  # what Ray does at the exit of a process could wait for ever; Ray's processes end with this one
         sys.stdout.flush()

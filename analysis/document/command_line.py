@@ -28,3 +28,8 @@ def settings_of(arguments: Sequence[str], known: Sequence[str], usage: str) -> d
             raise AnalysisError(f"{word!r} is not understood. Usage: {usage}")
         found[key] = value
     return found
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a list as it is typed: `[a,b]`, or `a,b`."""
+    return [word for part in text.strip("[]").split(",") if (word := part.strip(" '\""))]

@@ -12,6 +12,7 @@ from analysis.load import Study
 from analysis.questions.decision import Decision
 from analysis.questions.labels import code, rough_time
 from analysis.stats.curves import plural
+from conf import CONFIG_DIR, config_dirs
 
 FRESH_SEEDS = 5
 """Seeds, at least, of the command that tries the answer again."""
@@ -120,14 +121,15 @@ def command_for(origin: Origin, settings: Mapping[str, Any], space: Mapping[str,
     """
     words = shlex.split(origin.command)
     script = next((i for i, word in enumerate(words) if word.endswith("run.py")), None)
-    given = words[script + 1 :] if script is not None else []
+    given, own_folders = config_dirs(words[script + 1 :] if script is not None else [])
     paths = {w: w.lstrip("+~").partition("=")[0] for w in given if not w.startswith("-")}
-    own = {*_REPLACED, *settings, *space}
-    kept = [w for w, path in paths.items() if path not in own and path.partition(".")[0] not in _SEARCHING]
+    replaced = {*_REPLACED, *settings, *space}
+    kept = [w for w, path in paths.items() if path not in replaced and path.partition(".")[0] not in _SEARCHING]
     fresh = range(max(origin.seeds) + 1, max(origin.seeds) + 1 + num_seeds)
     chosen = [f"{path}={hydra_value(value)}" for path, value in settings.items()]
     study = [f"study.space={hydra_value(space)}", f"study.name={origin.study}-confirm", f"seeds={hydra_value(list(fresh))}"]
-    return shlex.join(["python", "experiments/run.py", *kept, *chosen, *study])
+    own = [word for folder in own_folders for word in (CONFIG_DIR, folder)]
+    return shlex.join(["python", "experiments/run.py", *own, *kept, *chosen, *study])
 
 
 def hydra_value(value: Any) -> str:

@@ -14,6 +14,29 @@ def p_values(differences: Estimates) -> Array:
     return np.asarray(2 * stats.t.sf(np.abs(_t(differences)), differences.df))
 
 
+def unpaired(means: Estimates, first: int, second: int) -> Estimates:
+    """The difference of two means over seeds that have nothing to do with each other, first minus second, with its interval.
+
+    Welch's t on the moderated standard errors, degrees of freedom by Satterthwaite.
+
+    Args:
+        means: As `moderated_intervals` gives them, of means.
+        first: Index of one.
+        second: Index of the other.
+
+    Returns:
+        Arrays (1,); `num_seeds` is that of the mean with fewer.
+    """
+    both = [first, second]
+    squares, df = means.se[both] ** 2, means.df[both]
+    se, weights = np.sqrt(squares.sum()), squares**2 / df
+    total_df = squares.sum() ** 2 / weights.sum() if weights.sum() > 0 else df.sum()
+    estimate = means.estimate[first] - means.estimate[second]
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, total_df) * se if se > 0 else np.nan
+    estimate, low, high, se, total_df = np.array([[estimate], [estimate - half], [estimate + half], [se], [total_df]])
+    return Estimates(estimate, low, high, se, total_df, means.num_seeds[both].min(keepdims=True))
+
+
 def holm(p: Array) -> Array:
     """Correct p values for many comparisons (Holm 1979): under 0.05 they are wrong about any of them in at most 5% of studies.
 

@@ -127,6 +127,24 @@ def runs_of_studies(store: Reader, uri: str, study: str | None) -> list[Run]:
     raise AnalysisError(f"There is no study {study!r} in {shown}{near(study, names)}.")
 
 
+def only_execution(study: str, tracking_uri: str | None = None) -> str:
+    """The run id of the one execution that a name means.
+
+    Args:
+        study: As for `analysis.load.load_study`.
+        tracking_uri: Likewise.
+
+    Raises:
+        AnalysisError: There is none, or there are several, which are listed; or the store cannot be read.
+    """
+    found = executions(study, tracking_uri)
+    if len(found) == 1:
+        return found[0].run_id
+    listed = [f"{e.run_id} ({e.experiment}, {e.status}, {e.started:%Y-%m-%d %H:%M} UTC)" for e in found[:_NAMED_AT_MOST]]
+    more = f" and {len(found) - len(listed)} more" if len(found) > len(listed) else ""
+    raise AnalysisError(f"{study!r} has {len(found)} executions. Name one by its run id: {', '.join(listed)}{more}.")
+
+
 def near(name: str, names: Sequence[str]) -> str:
     """`; near: ...` for near misses; otherwise what there is."""
     found = difflib.get_close_matches(name, names, n=3)

@@ -17,25 +17,6 @@ from experiments.config.trial_config import Compose
 CONF = Path(conf.__file__).parent
 
 
-def check_choices(arguments: Sequence[str]) -> None:
-    """Make sure that each group is given the name of one of its files.
-
-    Hydra crashes at `algorithm=true`, and passes over an unknown `tuned=`.
-
-    Raises:
-        ConfigurationError: One is not.
-    """
-    if not {"--multirun", "-m"}.isdisjoint(arguments):  # a comma separates the choices of several runs
-        return
-    for argument in arguments:
-        group, given, name = argument.lstrip("+").partition("=")
-        files = sorted(f.stem for f in (CONF / group).glob("*.yaml")) if given and group else []
-        if files and name.strip("'\"") not in (*files, "null"):
-            raise ConfigurationError(f"{argument}: conf/{group} has no file {name}.yaml. There are: {', '.join(files)}.")
-        if files and name == "null":
-            raise ConfigurationError(f"{argument}: to do without a file of conf/{group}, write '~{group}'. There are: {', '.join(files)}.")
-
-
 def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The command line without `study.space={...}`, and that: it replaces the study's space, and Hydra would merge the two."""
     given = [a for a in arguments if a.lstrip("+").startswith("study.space=")]

@@ -4,6 +4,7 @@ import difflib
 import os
 import re
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import hydra
@@ -12,6 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
+from experiments.config.choices import files_of, groups, hydra_search_path, own_folder
 from experiments.config.compose import CONF
 from experiments.config.errors import INVALID, ConfigurationError
 from experiments.config.space import leaves
@@ -19,17 +21,23 @@ from experiments.config.space import leaves
 _show_traceback = "HYDRA_FULL_ERROR" in os.environ
 
 
-def help_text() -> str:
-    """The choices there are, and what every study has with what it means."""
-    groups = {folder.name: sorted(f.stem for f in folder.glob("*.yaml") if f.stem != "base") for folder in sorted(CONF.iterdir())}
-    choices = [f"  {group + '=':<13} {', '.join(files)}" for group, files in groups.items() if files]
+def help_text(own: Path | None = None) -> str:
+    """The choices there are, and what every study has with what it means.
+
+    Args:
+        own: A person's own folder of configuration files, whose files are listed too.
+    """
+    yours = [line for group in groups() if (line := _choices(group, {*files_of(group, own)} - {*files_of(group)}))]
     settings = [f"  {line}" for line in (CONF / "base.yaml").read_text().splitlines() if not line.startswith("#")]
     return "\n".join(
         [
             "Runs a study: python experiments/run.py [group=file ...] [setting=value ...]",
             "",
             "Files of conf/, one of each group:",
-            *choices,
+            *(_choices(group, {*files_of(group)}) for group in groups()),
+            "",
+            *([f"Files of {own}:", *(yours or ["  none"]), ""] if own is not None else []),
+            "Files of your own, outside of this folder: --config-dir ~/my env=mine reads ~/my/env/mine.yaml, and so for each group above.",
             "",
             "What every study has, and where nothing else is said, its value:",
             *settings,
@@ -39,6 +47,10 @@ def help_text() -> str:
             "dry_run=true. Exit codes: 0 finished. 1 a trial failed. 2 refused, nothing was started. 130 SIGINT, 143 SIGTERM.",
         ]
     )
+
+
+def _choices(group: str, files: set[str]) -> str:
+    return f"  {group + '=':<13} {', '.join(sorted(files - {'base'}))}" if files else ""
 
 
 _ALSO_CALLED = {"learning_rate": "lr", "batch": "train_batch_size_per_learner", "batch_size": "train_batch_size_per_learner"}
@@ -64,10 +76,11 @@ def _in_our_words(error: Exception) -> ConfigurationError | None:
 
 def _paths_known() -> list[str]:
     """The settings of the chosen files."""
-    choices = [a for a in sys.argv[1:] if (CONF / a.partition("=")[0]).is_dir() and "=" in a]
+    words, own = own_folder(sys.argv[1:])
+    choices = [word for word in words if word.partition("=")[0] in groups()]
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config", overrides=choices)
+        composed = hydra.compose("config", overrides=[*choices, *hydra_search_path(own)])
     plain = OmegaConf.to_container(composed, resolve=False)
     assert isinstance(plain, dict)
     return [path for path, _ in leaves(plain) if not path.startswith("study.space")]

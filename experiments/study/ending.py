@@ -3,6 +3,8 @@
 import shlex
 from pathlib import Path
 
+from conf import CONFIG_DIR
+from experiments.config.choices import files_of
 from experiments.config.schema import SuiteConfig
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
@@ -10,9 +12,16 @@ from experiments.tracking import views
 from experiments.tracking.provenance import without_passwords
 
 
-def resume_command(suite: SuiteConfig, outcome: StudyOutcome) -> str:
-    """The command that goes on with a study, as one can type it."""
-    words = [f"resume={outcome.study_run or outcome.folder}"]
+def resume_command(suite: SuiteConfig, outcome: StudyOutcome, own: Path | None = None) -> str:
+    """The command that goes on with a study, as one can type it.
+
+    Args:
+        suite: The study's settings.
+        outcome: What became of it.
+        own: A person's own folder of configuration files; named where the store's file is of it: all else is in the study's folder.
+    """
+    words = [CONFIG_DIR, str(own)] if own is not None and suite.tracking.name not in files_of("tracking") else []
+    words.append(f"resume={outcome.study_run or outcome.folder}")
     if suite.output_dir != "outputs":
         words.append(f"output_dir={suite.output_dir}")
     if suite.tracking.name != "sqlite":

@@ -1,12 +1,14 @@
 """What tuning came to, for the terminal and as a hardware profile of conf/hardware."""
 
 import os
+import shlex
 import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from conf import CONFIG_DIR
 from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
 from experiments.search.contest import Ratio, Setting
@@ -71,21 +73,41 @@ class TuningOutcome:
         return f"{self.confirmation.num_rounds} rounds" if self.confirmation else ""
 
 
-def profile_path(name: str) -> Path:
-    """Where a profile goes.
+def profile_path(name: str, own: Path | None = None) -> Path:
+    """Where a profile goes; its folder need not be there yet.
+
+    Args:
+        name: Of the profile.
+        own: A person's own folder of configuration files; None: conf/.
 
     Raises:
-        ConfigurationError: A profile of that name is there, and autotune has not written it.
+        ConfigurationError: A profile of that name is there, and autotune has not written it, or it would be read in place of the new one.
     """
-    path = CONF / "hardware" / f"{name}.yaml"
+    path = (own or CONF) / "hardware" / f"{name}.yaml"
     if path.exists() and not path.read_text().startswith(MARK):
         raise ConfigurationError(f"name={name}: {path} is there, and was not written by autotune. Choose another name.")
-    if not os.access(path.parent, os.W_OK):
+    if own is not None and (CONF / "hardware" / path.name).exists():
+        raise ConfigurationError(f"name={name}: conf/hardware has a profile of that name. Choose another name.")
+    if not os.access(path.parent if path.parent.exists() else path.parent.parent, os.W_OK):
         raise ConfigurationError(f"{path.parent} cannot be written, so there would be no profile.")
     return path
 
 
-def profile(name: str, outcome: TuningOutcome, cluster: "Cluster", algorithm: str, env: str, hardware: str, num_cpus: int | None) -> str:
+def command_with(name: str, own: Path | None = None) -> str:
+    """The command that runs a study with a profile; its arguments are those of `profile_path`."""
+    return shlex.join(["python", "experiments/run.py", *([CONFIG_DIR, str(own)] if own is not None else []), f"hardware={name}"])
+
+
+def profile(
+    name: str,
+    outcome: TuningOutcome,
+    cluster: "Cluster",
+    algorithm: str,
+    env: str,
+    hardware: str,
+    num_cpus: int | None,
+    own: Path | None = None,
+) -> str:
     """A hardware profile, as conf/hardware holds it."""
     chosen = outcome.chosen
     if chosen != outcome.start and outcome.confirmation is not None:
@@ -96,7 +118,7 @@ def profile(name: str, outcome: TuningOutcome, cluster: "Cluster", algorithm: st
         f"{MARK} on {datetime.now(UTC):%Y-%m-%d}, host {socket.gethostname()}: {cluster}.",
         f"# For {algorithm} on {env}, a trial at a time: {found}.",
         f"# {len(outcome.tried)} settings were tried in {outcome.seconds:.0f} s.",
-        f"#   python experiments/run.py hardware={name} algorithm={algorithm} env={env}",
+        f"#   {command_with(name, own)} algorithm={algorithm} env={env}",
         f"defaults: [{hardware}]",
         f"name: {name}",
         *([f"num_cpus: {num_cpus} # logical: more processes than cores, since most of them wait"] if num_cpus else []),

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,15 @@ def test_profiles_take_over_what_they_do_not_say() -> None:
     assert (found["name"], found["num_env_runners"], found["total_envs"]) == ("workstation", 8, 16)
     with pytest.raises(AnalysisError, match=r"hardware=nosuch: there is no such profile; there are auto, "):
         profile("nosuch")
+
+
+def test_a_profile_may_be_in_a_folder_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware" / "desk.yaml").write_text("defaults: [laptop]\nname: desk\nnum_envs_per_env_runner: 7\n")
+    found = target_of({"env_steps": "1e7", "hardware": "desk"}, [str(tmp_path)])
+    assert found == Target(1e7, 2, 7, "desk")  # the runners are the laptop's
+    assert plan.main(["env_steps=1e7", "hardware=desk", "--config-dir", "/nowhere"]) == 2
+    assert "--config-dir /nowhere: there is no such folder." in capsys.readouterr().err
 
 
 def test_the_command_line_wins_over_the_profile() -> None:

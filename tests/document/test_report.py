@@ -17,7 +17,7 @@ GRID = {
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made, and not drawn, which takes half of the time: for what is said in words."""
-    monkeypatch.setattr("analysis.report._svg", lambda figure: b"<svg/>")
+    monkeypatch.setattr("analysis.report.svg", lambda figure: b"<svg/>")
 
 
 def test_the_page_stands_alone_and_says_it_all() -> None:
@@ -114,7 +114,7 @@ def test_repeats_of_which_none_could_be_compared_are_counted(failed: int) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["stdy=lr_batch"], "Usage: python analysis/report.py [study=...]"),
+        (["stdy=lr_batch"], "Usage: python analysis/report.py [study=... | studies=[...]]"),
         (["lr_batch"], "Usage"),
         (["tracking_uri=sqlite:////nowhere/mlflow.db"], "/nowhere/mlflow.db"),
     ],

@@ -35,7 +35,7 @@ def curves_of(runs: pd.DataFrame, stopped_at: int = BUDGET // 4) -> pd.DataFrame
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made, and not drawn: for what is said in words."""
-    monkeypatch.setattr("analysis.report._svg", lambda figure: b"<svg/>")
+    monkeypatch.setattr("analysis.report.svg", lambda figure: b"<svg/>")
 
 
 def report_of(runs: pd.DataFrame) -> tuple[StudyReport, str]:

@@ -12,8 +12,8 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 
 from analysis.stats.aggregates import iqm, optimality_gap
-from analysis.stats.comparisons import holm, leaders, p_values, probability_of_improvement, seeds_needed
-from analysis.stats.moderated import moderated_intervals, paired_differences
+from analysis.stats.comparisons import holm, leaders, p_values, probability_of_improvement, seeds_needed, unpaired
+from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
 from benchmarks.calibration.seeds import SHAPES, false_alarms, improvement_coverage
 
 Z = 1.959964
@@ -204,3 +204,23 @@ def test_gaps_give_nan_without_a_warning(values: np.ndarray) -> None:
     assert_array_equal(leaders(values, larger_is_better=False), known)
     p = p_values(paired_differences(values)[2])
     assert len(holm(p)) == len(p)
+
+
+def test_an_unpaired_difference_is_welchs_by_hand() -> None:
+    means = Estimates(*(np.array(v) for v in ([10.0, 4.0], [0, 0], [0, 0], [3.0, 4.0], [4.0, 9.0], [5, 10])))
+    found = unpaired(means, 0, 1)
+    df = 25**2 / (9**2 / 4 + 16**2 / 9)
+    half = scipy_stats.t.ppf(0.975, df) * 5
+    assert_allclose([found.estimate[0], found.se[0], found.df[0]], [6, 5, df])
+    assert_allclose([found.low[0], found.high[0]], [6 - half, 6 + half])
+    assert_array_equal(found.num_seeds, [5])
+
+
+def test_an_unpaired_test_is_wrong_in_about_5_percent_of_studies() -> None:
+    rng = np.random.default_rng(0)
+    p = []
+    for _ in range(2000):
+        values = np.full((6, 9), np.nan)
+        values[:3, :4], values[3:, 4:] = rng.normal(100, 10, (3, 4)), rng.normal(100, 10, (3, 5))  # no seed in common
+        p.append(p_values(unpaired(moderated_intervals(values), 0, 3))[0])
+    assert 0.03 <= np.mean(np.array(p) < 0.05) <= 0.06

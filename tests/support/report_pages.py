@@ -53,7 +53,7 @@ class Page(HTMLParser):
             self.images.append(dict(attrs)["src"] or "")
             assert dict(attrs)["alt"]
         self.links += [value for name, value in attrs if name in ("href", "src") and value and not value.startswith("data:")]
-        if tag not in ("img", "meta", "br"):
+        if tag not in ("img", "meta", "br", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

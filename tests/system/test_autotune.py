@@ -1,5 +1,7 @@
 import json
 import math
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +77,19 @@ def test_a_profile_of_somebody_elses_is_not_overwritten(tmp_path: Path, monkeypa
     monkeypatch.setattr(hardware_profile, "CONF", tmp_path)
     profile_path("mine").write_text(f"{MARK} yesterday\n")
     assert profile_path("mine").name == "mine.yaml"
+
+
+def test_a_profile_goes_to_a_folder_of_ones_own_and_says_how_it_is_read_from_there(tmp_path: Path) -> None:
+    path = profile_path("desk", tmp_path)
+    assert path == tmp_path / "hardware" / "desk.yaml"
+    with pytest.raises(ConfigurationError, match=r"name=laptop: conf/hardware has a profile of that name"):
+        profile_path("laptop", tmp_path)
+    path.parent.mkdir()
+    path.write_text(profile("desk", outcome(None), MACHINE, "ppo", "cartpole", "auto", num_cpus=None, own=tmp_path))
+    (command,) = re.findall(r"# +python (experiments/run.py .*)", path.read_text())
+    planned = run_here(*shlex.split(command), "dry_run=true", f"output_dir={tmp_path / 'out'}")
+    assert planned.returncode == 0, planned.stderr
+    assert "desk: this machine" in planned.stdout
 
 
 @pytest.mark.parametrize(

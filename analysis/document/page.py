@@ -1,0 +1,33 @@
+"""What pages are made with: the templates, and figures that are part of the page."""
+
+import base64
+import io
+from pathlib import Path
+
+import jinja2
+import matplotlib
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+
+def environment() -> jinja2.Environment:
+    """The templates beside this module, with the filter `inline` for a sentence of Markdown."""
+    markdown = MarkdownIt("commonmark", {"html": False})
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    found = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    found.filters["inline"] = lambda text: Markup(markdown.renderInline(text))  # it escapes what is no Markdown
+    return found
+
+
+def svg(figure: Figure) -> bytes:
+    """A figure as a file that is the same each time."""
+    target = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "report"}):
+        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
+    return target.getvalue()
+
+
+def address(picture: bytes) -> str:
+    """A picture as the address of an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(picture).decode()

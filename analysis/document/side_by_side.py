@@ -1,0 +1,427 @@
+"""Two studies or more side by side: one page, and its short form for the terminal."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import combinations
+from typing import Any
+
+import pandas as pd
+
+from analysis.document.answer import FEW_SEEDS
+from analysis.document.comparing import cell, commit, difference, has, in_words, machine, refused, values_of
+from analysis.document.page import address, environment, svg
+from analysis.document.parts import T_INTERVAL, figure_of
+from analysis.load import Study
+from analysis.plots import learning_curves, style, throughput_bars
+from analysis.questions.convergence import concluding, curve_bands, is_measured, summarise
+from analysis.questions.decision import decide
+from analysis.questions.labels import WORDS, code, listed
+from analysis.questions.side_by_side import MEASURES, Setting, Side, comparisons, different, differing, flat, shared
+from analysis.stats.curves import plural
+from analysis.stats.interval import CONFIDENCE
+
+WIDTH = 80
+"""Columns of the terminal."""
+_KEY = 12
+_MOST_IN_TERMINAL = 8
+"""Settings that differ, shown there."""
+_NO_STUDY_SETTINGS = ("algorithm", "env", "study", "tracking", "output_dir", "resume", "dry_run", "report", "fast", "measurement")
+_NOT_OF_TRIALS = ("checkpoint.keep", "checkpoint.keep_best", "env.budget_env_steps", "env.report_every_env_steps", "env.extra")
+"""What changes no result, and what an environment's file proposes."""
+_OF_TRIALS = (
+    "algorithm",
+    "env",
+    "budget_env_steps",
+    "report_every_env_steps",
+    "evaluation",
+    "stop_at_target",
+    "threads_per_process",
+    "checkpoint",
+    "fast",
+    "measurement",
+)
+"""Of a trial's record, what its result depends on."""
+
+METHODS = (
+    "**Shared configurations.** Those with the same values of all settings that one of the studies searched. Whatever else differs is "
+    "what the comparison is about.",
+    "**Differences.** Of means over seeds, seed for seed where most seeds are common to both studies, else by Welch's test. Variances are "
+    "averaged over the configurations of both studies (moderated, Smyth 2004). Of env steps/s it is the ratio of geometric means.",
+    "**Significance.** Two-sided, 5%; p is corrected for all comparisons of one kind by one measure (Holm 1979). Intervals are 95%, not "
+    "corrected.",
+    "**Env steps to target.** Between studies of different budgets, counted up to the smaller one.",
+    "**Each study's own numbers** are those of its own report.",
+)
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """What several studies come to beside each other.
+
+    Attributes:
+        html: The page.
+        lines: The short form, at most `WIDTH` columns wide.
+    """
+
+    html: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of the page.
+
+    Attributes:
+        columns: Its heads.
+        rows: Cells: text, and what stands below it.
+        prose: Whether its cells are words, which may break.
+        title: Above it.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[tuple[str, str]]]
+    prose: bool = False
+    title: str = ""
+
+
+def side_of(letter: str, study: Study, recorded: Mapping[str, Mapping[str, Any]], composed: Mapping[str, Any]) -> Side:
+    """A study as the comparison takes it.
+
+    Args:
+        letter: What it is called.
+        study: As `analysis.load.load_study` gives it.
+        recorded: As `analysis.load.load_settings` gives it, as the next.
+        composed: The study's own settings.
+    """
+    settings = {
+        config: {
+            path: value for path, value in flat({k: nested[k] for k in _OF_TRIALS if k in nested}).items() if path not in _NOT_OF_TRIALS
+        }
+        for config, nested in recorded.items()
+    }
+    own = {k: v for k, v in composed.items() if k not in _NO_STUDY_SETTINGS and k not in _OF_TRIALS}
+    overall = {path: value for path, value in flat(own).items() if not path.startswith(("checkpoint.", "faults.", "confirmation."))}
+    facts = study.provenance
+    return Side(
+        letter,
+        concluding(study.runs),
+        tuple(study.paths.values()),
+        study.points,
+        settings,
+        overall,
+        facts.get("host") or {},
+        int(facts.get("num_nodes") or 1),
+    )
+
+
+def build(studies: Sequence[Study], sides: Sequence[Side]) -> SideBySide:
+    """The page and the lines.
+
+    Args:
+        studies: Two or more.
+        sides: The same, in the same order.
+    """
+    chosen = [{d.env: d.chosen for d in decide(side.runs) if d.chosen is not None} if len(side.runs) else {} for side in sides]
+    summaries = {side.letter: _summary(side) for side in sides}
+    best = comparisons(sides, {(a.letter, b.letter): _recommended(a, b, sides, chosen) for a, b in combinations(sides, 2)})
+    pairs = {(a.letter, b.letter): shared(a, b) for a, b in combinations(sides, 2)}
+    common = comparisons(sides, pairs)
+    settings, around = differing(sides), _around(studies)
+    answers = _answers(sides, chosen, best)
+    cautions = [*refused(pd.concat([best, common])), *_cautions(studies, sides)]
+    gaps = [f"{side.letter}: {gap}" for side, study in zip(sides, studies, strict=True) for gap in study.gaps()]
+    names = [f"{side.letter} {study.experiment}" for side, study in zip(sides, studies, strict=True)]
+    sections = [
+        _section("The studies", [_facts(studies, sides, chosen)]),
+        _section("What differs: settings", [_settings_table(sides, settings)], "" if settings else "No setting differs."),
+        _section(
+            "What differs: code, versions, machine",
+            [_settings_table(sides, around)],
+            "" if around else "Nothing that was recorded differs.",
+        ),
+        _section(
+            "Recommended configurations", [_best_table(sides, chosen, summaries)], figures=_figures(studies, sides, chosen, summaries, best)
+        ),
+        *(
+            _section(
+                f"Configurations that {a} and {b} share",
+                _shared_tables(common[(common["a"] == a) & (common["b"] == b)], summaries),
+                _nothing_shared(a, b, sides) if not pairs[a, b] else "",
+            )
+            for a, b in pairs
+        ),
+    ]
+    page = (
+        environment()
+        .get_template("side_by_side.html.j2")
+        .render(
+            title=f"Side by side: {listed([study.experiment for study in studies])}",
+            over="Studies side by side",
+            heading=listed(names),
+            answers=answers,
+            gaps=gaps,
+            cautions=cautions,
+            sections=sections,
+            methods=METHODS,
+            commands=[(side.letter, study.command) for side, study in zip(sides, studies, strict=True)],
+            footer=f"Study runs {listed([study.run_id for study in studies])}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.",
+        )
+    )
+    return SideBySide(
+        page,
+        tuple(
+            _lines(
+                studies,
+                sides,
+                chosen,
+                summaries,
+                settings + around,
+                answers,
+                common,
+                {key: len(found) for key, found in pairs.items()},
+                cautions,
+                gaps,
+            )
+        ),
+    )
+
+
+def _summary(side: Side) -> pd.DataFrame:
+    return summarise(side.runs).set_index("config") if len(side.runs) else pd.DataFrame()
+
+
+def _recommended(a: Side, b: Side, sides: Sequence[Side], chosen: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
+    """The recommended configurations of two studies, on each environment that both have."""
+    of_a, of_b = (chosen[list(sides).index(side)] for side in (a, b))
+    return [(of_a[env], of_b[env]) for env in of_a if env in of_b]
+
+
+def _around(studies: Sequence[Study]) -> list[Setting]:
+    """What was recorded around the studies and differs: the commit, versions, the machine."""
+    tables = []
+    for study in studies:
+        facts = {key: value for key, value in study.provenance.items() if key not in ("command", "packages", "dirty")}
+        facts = {"uncommitted changes" if key == "diff" else key: value or "none" for key, value in flat(facts).items()}
+        others = {f"packages.{name}": version for name, version in (study.provenance.get("packages") or {}).items()}
+        known = {key.partition(".")[2] for key in facts if key.startswith("versions.")}
+        tables.append(
+            {key: [value] for key, value in {**facts, **others}.items() if key.removeprefix("packages.") not in known or key in facts}
+        )
+    return different(tables)
+
+
+# Sentences.
+
+
+def _answers(sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], best: pd.DataFrame) -> list[list[str]]:
+    """How the recommended configurations compare: a paragraph of Markdown sentences for each pair of studies and environment."""
+    found = []
+    for (a, b, env), part in best.groupby(["a", "b", "env"], sort=False):
+        row = part.iloc[0]
+        where = f" on {env}" if best["env"].nunique() > 1 else ""
+        head = f"{a} recommends {code(row['config_a'])}{where}, {b} {code(row['config_b'])}."
+        found.append([head, *(words for r in part.to_dict("records") if (words := in_words(r)))])
+    if not found:
+        what = [f"{side.letter} {listed(sorted(side.runs['env'].unique())) or 'nothing'}" for side in sides]
+        without = [side.letter for side, of_side in zip(sides, chosen, strict=True) if not of_side]
+        why = f"{listed(without)} has no answer yet" if without else f"they share no environment ({'; '.join(what)})"
+        found.append([f"No recommendations can be compared: {why}.", "What each study says by itself stands below, beside the other."])
+    return found
+
+
+def _cautions(studies: Sequence[Study], sides: Sequence[Side]) -> list[str]:
+    """What to mind of what is compared."""
+    found = []
+    tried = [side.runs["config"].nunique() for side in sides]
+    if max(tried) > 1:
+        counts = listed([f"{count} in {side.letter}" for count, side in zip(tried, sides, strict=True)])
+        found.append(
+            f"Each recommended configuration was picked for its numbers on these seeds ({counts}), which flatters it, more so where more "
+            "were tried. Run both on fresh seeds before you rely on a small difference."
+        )
+    seeds = [sorted(side.runs["seed"].unique()) for side in sides]
+    if len({tuple(own) for own in seeds}) > 1:
+        told = listed([f"{side.letter} has {', '.join(map(str, own))}" for side, own in zip(sides, seeds, strict=True)])
+        found.append(f"The studies do not have the same seeds: {told}.")
+    if min(map(len, seeds)) < FEW_SEEDS:
+        found.append(f"{plural(min(map(len, seeds)), 'seed')} of a study are few: differences that matter may not show.")
+    if any(study.status != "finished" for study in studies):
+        told = listed(
+            [f"{side.letter} is {study.status}" for side, study in zip(sides, studies, strict=True) if study.status != "finished"]
+        )
+        found.append(f"Not all studies are finished: {told}.")
+    return found
+
+
+def _nothing_shared(a: str, b: str, sides: Sequence[Side]) -> str:
+    by_letter = {side.letter: side for side in sides}
+    envs = [set(by_letter[letter].runs["env"]) for letter in (a, b)]
+    why = "they share no environment" if not envs[0] & envs[1] else "no values of what either searched are in both"
+    return f"{a} and {b} share no configuration: {why}. Their recommended configurations stand beside each other."
+
+
+# Tables.
+
+
+def _section(title: str, tables: Sequence[_Table], sentence: str = "", figures: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
+    return {"key": title.lower().replace(" ", "-"), "title": title, "sentence": sentence, "tables": tables, "figures": figures}
+
+
+def _facts(studies: Sequence[Study], sides: Sequence[Side], chosen: Sequence[Mapping[str, str]]) -> _Table:
+    rows: dict[str, list[str]] = {}
+    for study, side, of_side in zip(studies, sides, chosen, strict=True):
+        runs = study.runs
+        alone = "every trial alone" if runs["exclusive"].all() else "trials side by side"
+        facts = {
+            "question": study.question or study.name,
+            "study run": study.run_id,
+            "started": f"{study.started:%Y-%m-%d %H:%M} UTC, {study.status}",
+            **{name: ", ".join(map(str, runs[name].unique())) for name in ("algorithm", "env", "hardware")},
+            "trials": f"{side.runs['config'].nunique()} configurations, {side.runs['seed'].nunique()} seeds, "
+            f"{int((runs['status'] == 'finished').sum())} of {len(runs)} trials finished",
+            "machine": f"{machine(side)}; {alone}",
+            "commit": commit(study),
+            "recommended": ", ".join(f"{c} ({env})" if len(of_side) > 1 else c for env, c in of_side.items()) or "nothing yet",
+        }
+        for name, value in facts.items():
+            rows.setdefault(name, []).append(value)
+    heads = ["", *(f"{side.letter} {study.experiment}" for side, study in zip(sides, studies, strict=True))]
+    return _Table(heads, [[(name, ""), *((value, "") for value in values)] for name, values in rows.items()], prose=True)
+
+
+def _settings_table(sides: Sequence[Side], settings: Sequence[Setting]) -> _Table:
+    rows = [[(setting.path, ""), *((values_of(values), "") for values in setting.values)] for setting in settings]
+    return _Table(["", *(side.letter for side in sides)], rows, prose=True)
+
+
+def _best_table(sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], summaries: Mapping[str, pd.DataFrame]) -> _Table:
+    several = len({env for of_side in chosen for env in of_side}) > 1
+    known = [summaries[side.letter].loc[[*of_side.values()]] for side, of_side in zip(sides, chosen, strict=True) if of_side]
+    measures = [m for m in MEASURES if any(has(row, m) for part in known for _, row in part.iterrows())]
+    rows = []
+    for side, of_side in zip(sides, chosen, strict=True):
+        for env, config in of_side.items():
+            row = summaries[side.letter].loc[config]
+            name = f"{side.letter} {config}{f' on {env}' if several else ''}"
+            rows.append([(name, ""), (f"{row['num_seeds']} of {row['num_planned']}", ""), *(cell(row, measure) for measure in measures)])
+    return _Table(["configuration", "seeds", *(WORDS[m] for m in measures)], rows)
+
+
+def _shared_tables(compared: pd.DataFrame, summaries: Mapping[str, pd.DataFrame]) -> list[_Table]:
+    """The shared configurations of two studies, a table for each measure that one of them has."""
+    found = []
+    for measure, part in compared.groupby("measure", sort=False):
+        a, b = part.iloc[0][["a", "b"]]
+        rows = []
+        for row in part.to_dict("records"):
+            name = (row["config_a"], "" if row["config_a"] == row["config_b"] else f"{b}: {row['config_b']}")
+            both = [cell(summaries[side].loc[config], measure) for side, config in ((a, row["config_a"]), (b, row["config_b"]))]
+            rows.append([name, *both, *difference(row)])
+        if any(text != "\u2013" for _, *both in rows for text, _ in both[:2]):
+            versus = f"{a} / {b}" if measure == "env_steps_per_s" else f"{a} \u2212 {b}"
+            found.append(_Table(["configuration", a, b, versus, "p", "seeds"], rows, title=WORDS[measure]))
+    return found
+
+
+# Figures.
+
+
+def _figures(
+    studies: Sequence[Study],
+    sides: Sequence[Side],
+    chosen: Sequence[Mapping[str, str]],
+    summaries: Mapping[str, pd.DataFrame],
+    best: pd.DataFrame,
+) -> list[dict[str, str]]:
+    """The recommended configurations' curves, and their speeds where these may be compared."""
+    found = []
+    names = listed(list(dict.fromkeys(study.name for study in studies)))
+
+    def rests(counts: Sequence[int]) -> str:
+        return style.caption(names, counts, T_INTERVAL).replace("Study", "Studies", 1)
+
+    for env in dict.fromkeys(best["env"]):
+        where = f" on {env}" if best["env"].nunique() > 1 else ""
+        bands, counts, speeds = [], [], []
+        for study, side, of_side in zip(studies, sides, chosen, strict=True):
+            if env not in of_side:
+                continue
+            mine = side.runs[side.runs["config"] == of_side[env]]
+            name = f"{side.letter} {of_side[env]}"
+            part = pd.DataFrame() if is_measured(side.runs) else curve_bands(study.curves, side.runs[side.runs["env"] == env])
+            row = summaries[side.letter].loc[of_side[env]]
+            speeds.append({"config": name, **row.to_dict()})
+            if len(part):
+                bands.append(part[part["config"] == of_side[env]].assign(config=name))
+                counts.append(int(mine["seed"].nunique()))
+        of_env = best[best["env"] == env]
+        if bands and not of_env.loc[of_env["measure"] == "score", "obstacles"].map(bool).all():
+            targets = {row["target"] for row in speeds}
+            target = targets.pop() if len(targets) == 1 else None
+            figure = figure_of(learning_curves.plot(pd.concat(bands, ignore_index=True), target=target if pd.notna(target) else None))
+            caption = f"Evaluation return over env steps of the recommended configurations{where}: interquartile mean over seeds. "
+            found.append({"source": address(svg(figure)), "caption": caption + rests(counts)})
+        if not of_env.loc[of_env["measure"] == "env_steps_per_s", "obstacles"].map(bool).any():
+            frame = pd.DataFrame(speeds)
+            caption = f"Env steps per second of training of the recommended configurations{where}: geometric mean over seeds. "
+            figure = figure_of(throughput_bars.plot(frame))
+            found.append({"source": address(svg(figure)), "caption": caption + rests(list(frame["num_seeds"]))})
+    return found
+
+
+# The terminal.
+
+
+def _lines(
+    studies: Sequence[Study],
+    sides: Sequence[Side],
+    chosen: Sequence[Mapping[str, str]],
+    summaries: Mapping[str, pd.DataFrame],
+    settings: Sequence[Setting],
+    answers: Sequence[Sequence[str]],
+    common: pd.DataFrame,
+    pairs: Mapping[tuple[str, str], int],
+    cautions: Sequence[str],
+    gaps: Sequence[str],
+) -> list[str]:
+    """The short form: key, then text."""
+    found = []
+    for study, side, of_side in zip(studies, sides, chosen, strict=True):
+        size = f"{plural(side.runs['config'].nunique(), 'configuration')} x {plural(side.runs['seed'].nunique(), 'seed')}"
+        found += _line(side.letter, f"{study.experiment}, {study.run_id}")
+        found += _line("", f"{size}, {study.status}; {machine(side)}; commit {commit(study)}")
+        for config in of_side.values():
+            row = summaries[side.letter].loc[config]
+            measures = [f"{WORDS[m]} {' '.join(cell(row, m))}".strip() for m in MEASURES if has(row, m)]
+            found += _line("", f"recommends {config}: {', '.join(measures)} ({plural(int(row['num_seeds']), 'seed')})")
+    for i, setting in enumerate(settings[:_MOST_IN_TERMINAL]):
+        told = "; ".join(f"{side.letter} {values_of(values)}" for side, values in zip(sides, setting.values, strict=True))
+        found += _line("differs" if not i else "", f"{setting.path}: {told}")
+    if (more := len(settings) - _MOST_IN_TERMINAL) > 0:
+        found += _line("", f"and {more} more, on the page")
+    for paragraph in answers:
+        for i, sentence in enumerate(paragraph):
+            found += _line("answer" if not i else "", sentence)
+    for (a, b), num_shared in pairs.items():
+        of_pair = common[(common["a"] == a) & (common["b"] == b)]
+        clear = of_pair[of_pair["p_adjusted"] < 1 - CONFIDENCE]
+        tested = int(of_pair["p_adjusted"].notna().sum())
+        verdict = f"; {len(clear)} of {plural(tested, 'comparison')} significantly different" if tested else ""
+        words = f"{a} and {b} share {plural(num_shared, 'configuration')}{verdict}" if num_shared else _nothing_shared(a, b, sides)
+        found += _line("shared", words)
+        for row in clear.to_dict("records"):
+            found += _line("", f"{row['config_a']}: {in_words(row)}")
+    for key, sentences in (("missing", gaps), ("mind", cautions)):
+        for i, sentence in enumerate(sentences):
+            found += _line(key if not i else "", sentence)
+    return found
+
+
+def _line(key: str, text: str) -> list[str]:
+    """A key and its text, without marks."""
+    plain = text.replace("`", "").replace("**", "").replace("\u2013", "-").replace("\u2265", ">=")
+    return textwrap.wrap(f"{key:<{_KEY}}{plain}", WIDTH, subsequent_indent=" " * _KEY, break_on_hyphens=False, drop_whitespace=True) or [
+        key
+    ]
