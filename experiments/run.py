@@ -80,7 +80,7 @@ def run(compose: Compose) -> int:
 
     from analysis.document import conclusions
     from experiments.planning import terminal
-    from experiments.planning.plan import plan_study
+    from experiments.planning.plan import plan_study, with_auto
     from experiments.study import lookup, progress
     from experiments.study.driver import cluster_of, quiet, resume_study, run_study, start_ray
     from experiments.study.ending import resume_command, where_lines
@@ -100,6 +100,8 @@ def run(compose: Compose) -> int:
             console.print(line, highlight=False, soft_wrap=True)
         if folder is not None:
             console.print(folder.standing(plan), highlight=False, soft_wrap=True)
+        elif faster := terminal.faster_line(plan, with_auto(plan, compose)):
+            console.print(faster, highlight=False, soft_wrap=True)
         if suite.dry_run:
             console.print(terminal.plan_table(plan))
             past_speed = lookup.past_speed(uri, output_dir, suite.tracking.timeout_s)

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS
-from experiments.config.schema import SuiteConfig
+from experiments.config.schema import SuiteConfig, parse
 from experiments.config.space import Point, base_point, corners, group_choices, points
 from experiments.config.trial_config import VECTORIZE_MODE, Compose, TrialConfig
 from experiments.planning.axes import SearchedAxis
@@ -18,6 +18,9 @@ from experiments.planning.resolver import Resolver, distinct, report_grid
 from experiments.planning.resources import Cluster, bundles_for_all, trials_at_once
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, has_vector_entry_point
+
+AUTO = "auto"
+"""The hardware profile that leaves all counts to the suite."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,25 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
     if search:
         search.check()
     return Plan(suite, composed, configurations, cluster, concurrency_of(suite, configurations, cluster), left_out, search)
+
+
+def with_auto(plan: Plan, compose: Compose) -> Plan | None:
+    """The same study with `hardware=auto`; None where that is what it has, or varies, or where it cannot run so.
+
+    Args:
+        plan: The study.
+        compose: What it was composed with.
+    """
+    if plan.suite.hardware.name == AUTO or "hardware" in plan.suite.study.space:
+        return None
+
+    def compose_auto(choices: Mapping[str, str]) -> Mapping[str, Any]:
+        return compose({**choices, "hardware": AUTO})
+
+    try:
+        return plan_study(parse(compose_auto({})), compose_auto, plan.cluster)
+    except ConfigurationError:
+        return None
 
 
 def _resolved(
