@@ -8,11 +8,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.questions.advice import Change, overrides_of
-from analysis.questions.convergence import by_seed, conclusive
+from analysis.questions.convergence import by_seed, conclusive, speed_ratio
 from analysis.questions.labels import shown
 from analysis.stats.curves import plural
-from analysis.stats.interval import Interval
-from analysis.stats.moderated import moderated_intervals
 
 _FARTHEST = 2.0
 """Times the value that is advised, up to which another one, measured in its place, tells of it."""
@@ -53,15 +51,13 @@ class MeasuredChanges:
         other = self._measured(config, change.settings)
         if other is None:
             return change
-        ratios = np.log((self._speeds.loc[other] / self._speeds.loc[config]).dropna().to_numpy(float))
-        if not len(ratios):
+        ratio, num_seeds = speed_ratio(self._speeds, other, config)
+        if not num_seeds:
             return change
-        found = moderated_intervals(ratios[None, :]).columns("x")
-        ratio = Interval(*(math.exp(found[f"x{end}"][0]) for end in ("", "_low", "_high")))
         speeds = [float(np.exp(np.log(self._speeds.loc[c]).mean())) for c in (other, config)]
         values = ((name, self._settings.loc[other, name]) for name in change.settings)
         settings = {name: value if isinstance(value, str) else int(value) for name, value in values}
-        rests = f"{speeds[0]:,.0f} against {speeds[1]:,.0f} env steps/s, {plural(len(ratios), 'seed')}"
+        rests = f"{speeds[0]:,.0f} against {speeds[1]:,.0f} env steps/s, {plural(num_seeds, 'seed')}"
         head = f"{overrides_of(settings)} was measured here: {shown(ratio, '.2f')} times as fast ({rests})"
         if ratio.low > 1:
             return Change(f"{head}.", settings, change.learning)
