@@ -58,7 +58,7 @@ class _Costs:
     replayed: float
 
 
-_FAST = _Costs(vector_step=106e-6, env_step=4.5e-6, minibatch=80e-6, replayed=0.9e-3)
+_FAST = _Costs(vector_step=106e-6, env_step=4.5e-6, minibatch=80e-6, replayed=1.2e-3)
 _STOCK = _Costs(vector_step=650e-6, env_step=45e-6, minibatch=2.3e-3, replayed=14e-3)
 
 
