@@ -50,16 +50,18 @@ class _Costs:
         env_step: Of each environment's part in it.
         minibatch: Of an update with rows of the newest batch.
         replayed: Of an update with rows from a replay buffer.
+        actor_critic: Likewise, of SAC: a policy, critics and a temperature, each with its optimizer. From a study of Pendulum.
     """
 
     vector_step: float
     env_step: float
     minibatch: float
     replayed: float
+    actor_critic: float
 
 
-_FAST = _Costs(vector_step=106e-6, env_step=4.5e-6, minibatch=80e-6, replayed=1.2e-3)
-_STOCK = _Costs(vector_step=650e-6, env_step=45e-6, minibatch=2.3e-3, replayed=14e-3)
+_FAST = _Costs(vector_step=106e-6, env_step=4.5e-6, minibatch=80e-6, replayed=1.2e-3, actor_critic=5e-3)
+_STOCK = _Costs(vector_step=650e-6, env_step=45e-6, minibatch=2.3e-3, replayed=14e-3, actor_critic=40e-3)
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class TrialEstimate:
         layout = self.configuration.layout
         processes = layout.num_env_runners + layout.num_learners
         start = _TRIAL_S + _PROCESS_S * max(processes / self._cores, min(processes, 1))
-        working = self.budget * self.env_step_s + self.evaluations_s + start
+        working = self.budget * self.env_step_s - self._unlearned * self._learn_s + self.evaluations_s + start
         return working * max(1.0, self.trials_at_once / self._num_cpus)
 
     @property
@@ -117,8 +119,7 @@ class TrialEstimate:
         costs, envs = _FAST if self._trial.fast else _STOCK, self.configuration.layout.num_envs_per_env_runner
         seconds = (env_step_s(self._trial.env, envs) + costs.vector_step) / envs + self._network.act_s + costs.env_step
         if is_asynchronous(self._trial.algorithm):
-            family = {base.__name__ for base in type(self._config).__mro__}
-            fragment = next(cost for name, cost in _FRAGMENT_S.items() if name in family)
+            fragment = next(cost for name, cost in _FRAGMENT_S.items() if name in self._family)
             seconds += fragment / (envs * self._config.get_rollout_fragment_length())
         return seconds
 
@@ -130,9 +131,20 @@ class TrialEstimate:
         costs = _FAST if self._trial.fast and not layout.num_gpus_per_learner else _STOCK  # the fast learners leave GPUs to RLlib
         if hasattr(config, "replay_buffer_config"):
             natural = batch / (layout.total_envs * config.get_rollout_fragment_length())
-            return float(config.training_intensity or natural) * (row + costs.replayed / batch)
+            update = costs.actor_critic if "SACConfig" in self._family else costs.replayed
+            return float(config.training_intensity or natural) * (row + update / batch)
         minibatch = float(config.minibatch_size or config.train_batch_size_per_learner)
         return float(config.num_epochs or 1) * (row + costs.minibatch / minibatch) / max(1, layout.num_learners)
+
+    @property
+    def _unlearned(self) -> int:
+        """Env steps before the first update from a replay buffer."""
+        return min(self.budget, int(getattr(self._config, "num_steps_sampled_before_learning_starts", 0) or 0))
+
+    @property
+    def _family(self) -> set[str]:
+        """Names of RLlib's classes that the algorithm's settings are of."""
+        return {base.__name__ for base in type(self._config).__mro__}
 
     @property
     def _cores(self) -> float:

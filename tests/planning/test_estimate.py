@@ -64,6 +64,17 @@ def test_what_was_measured_is_estimated_within_a_factor_of_two(
     assert max(found / measured, measured / found) < estimate.WITHIN, found
 
 
+def test_nothing_is_learned_before_learning_starts(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
+    quiet(SMALL)
+    at_once, late = (
+        TrialEstimate(
+            plan_of(SINGLE, "algorithm=dqn", f"algorithm.training.num_steps_sampled_before_learning_starts={n}").configurations[0]
+        )
+        for n in (1, 10_001)
+    )
+    assert at_once.seconds - late.seconds == pytest.approx(10_000 * 8 * (2.5e-6 + 1.2e-3 / 32))  # of 8 rows an env step
+
+
 def test_the_default_study_takes_as_long_as_it_did(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
     quiet(SMALL)
     found = study_duration(plan_of(), None)
