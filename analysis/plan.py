@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,9 @@ def lines_of(found: Prediction, target: Target, beside: Beside | None, first: st
     known = math.isfinite(speed.low) and math.isfinite(speed.high)
     ends = "95% prediction intervals" if known else "no interval from a single seed"
     limit = f"limit       {found.limit}, {100 * found.limit_share:.0f}% of training"
-    if target.num_env_runners and math.isfinite(found.most_env_steps_per_s.estimate):
+    if target.num_env_runners and math.isfinite(found.most_env_steps_per_s):
         learner = " and a learner that takes no time" if target.gpu or target.several_learners else ""
-        limit += f"; with any number of runners{learner} at most {_with_ends(found.most_env_steps_per_s, _speed)} env steps/s"
+        limit += f"; with any number of runners{learner} at most {found.most_env_steps_per_s:,.0f} env steps/s"
     lines = [f"throughput  {_with_ends(speed, _speed)} env steps/s", *_time_lines(time, target, beside, first), limit]
     rests = f"rests on    {found.config}, {plural(found.num_seeds, 'seed')}; {ends}"
     return [*lines, rests, *(f"extrapolated: {reason}" for reason in found.extrapolated)]
@@ -78,6 +79,7 @@ def _time_lines(time: Interval, target: Target, beside: Beside | None, first: st
     return [
         f"time        {_with_ends(whole, _hours)} {what}: training {_with_ends(time, _hours)}, evaluations and {reports} "
         f"{_with_ends(extra, _hours)}, as long each as those of {plural(beside.num_trials, 'trial')} of {beside.study}"
+        + (", which has no interval" if beside.num_trials == 1 else "")
     ]
 
 
@@ -175,25 +177,17 @@ def _beside(runs: pd.DataFrame, given: Mapping[str, str]) -> Beside | None:
         AnalysisError: Those that are named do not say it.
     """
     uri, (algorithm, env) = given.get("tracking_uri"), (runs[name].iloc[0] for name in ("algorithm", "env"))
-
-    def of(study: str) -> Beside | None:
-        try:
-            loaded = load_study(study, uri, metrics=("progress/env_steps",))
-        except AnalysisError:
-            if "trained" in given:
-                raise
-            return None  # it has only begun, or its files are gone: others may say it
-        mine = loaded.runs[(loaded.runs["algorithm"] == algorithm) & (loaded.runs["env"] == env)]
-        return beside_training(mine, loaded.curves, loaded.experiment)
-
+    asked = executions(given.get("trained"), uri)
+    of_both = [e.run_id for e in asked if all(name in e.experiment.partition("/")[2] for name in (algorithm, env))]
+    for run_id in of_both[:_MOST_LOOKED_AT]:
+        with suppress(AnalysisError):  # it has only begun, or its files are gone: others may say it
+            loaded = load_study(run_id, uri, metrics=("progress/env_steps",))
+            mine = loaded.runs[(loaded.runs["algorithm"] == algorithm) & (loaded.runs["env"] == env)]
+            if (found := beside_training(mine, loaded.curves, loaded.experiment)) is not None:
+                return found
     if "trained" in given:
-        if (found := of(given["trained"])) is None:
-            raise AnalysisError(f"trained={given['trained']}: has no finished trial of {algorithm} on {env} that trained to a budget.")
-        return found
-    latest = [
-        e for e in executions(tracking_uri=uri) if {algorithm, env} <= set(e.experiment.partition("/")[2].replace("-", "+").split("+"))
-    ]
-    return next((found for e in latest[:_MOST_LOOKED_AT] if (found := of(e.run_id)) is not None), None)
+        raise AnalysisError(f"trained={given['trained']}: has no finished trial of {algorithm} on {env} that trained to a budget.")
+    return None
 
 
 def main(arguments: Sequence[str]) -> int:

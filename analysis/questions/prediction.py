@@ -64,7 +64,7 @@ class Prediction:
         limit: The part of the time that limits it, in words.
         limit_share: That part's share of the time.
         most_env_steps_per_s: Throughput that no number of runners exceeds, while the rest stays as it is; where learners are to be on other
-            hardware than was measured, while they take no time. No prediction exceeds its upper end.
+            hardware than was measured, while they take no time. No interval exceeds it.
         extrapolated: Why it is one; empty if the count was measured, on cores enough for it.
         config: What it rests on: the measured setting closest to the target.
         num_seeds: Of it.
@@ -74,7 +74,7 @@ class Prediction:
     training_h: Interval
     limit: str
     limit_share: float
-    most_env_steps_per_s: Interval
+    most_env_steps_per_s: float
     extrapolated: tuple[str, ...]
     config: str
     num_seeds: int
@@ -185,8 +185,11 @@ def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Map
     if target.gpu or target.several_learners:  # the learner's part may shrink to nothing
         without, *_, most_speed = _by_parts(parts.assign(learn=0.0), base, target.num_env_runners)
         speed = replace(speed, high=max(speed.high, without.high))
-    most_speed = replace(most_speed, estimate=max(most_speed.estimate, speed.estimate), high=max(most_speed.high, speed.estimate))
-    speed = replace(speed, high=min(speed.high, most_speed.high))
+    if reasons:
+        most_speed = max(most_speed, speed.estimate)
+        speed = replace(speed, high=min(speed.high, most_speed))
+    else:  # what was measured may be above what the mean of the parts lets expect
+        most_speed = max(most_speed, speed.estimate, *([speed.high] if math.isfinite(speed.high) else []))
     counts = _listed(sorted(alike["num_env_runners"].astype(int).unique()))
     return Prediction(
         env_steps_per_s=speed,
@@ -225,31 +228,21 @@ def _parts(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return seconds.assign(num_env_runners=at.loc[seconds.index, "num_env_runners"].astype(int))
 
 
-def _by_parts(parts: pd.DataFrame, base: int, count: int) -> tuple[Interval, str, float, Interval]:
-    """Throughput at a count with its prediction interval, what limits it, that part's share, and the most for any count, likewise.
+def _by_parts(parts: pd.DataFrame, base: int, count: int) -> tuple[Interval, str, float, float]:
+    """Throughput at a count with its prediction interval, what limits it, that part's share, and the most for any count.
 
     Without runners there is no other count: their parts stay as they are, and the most is with them gone all the same.
     """
     seconds = parts.drop(columns="num_env_runners")
     shared = [part for part in _RUNNERS if part in seconds]
     scaled = seconds.assign(**{part: seconds[part] * base / count for part in shared}) if count else seconds
+    logs = -np.log(scaled.sum(axis=1).to_numpy())
+    log_speed = prediction_interval(logs) if len(logs) > 1 else Interval(float(logs.mean()), math.nan, math.nan)
     means = scaled.mean()
     limit = str(means.drop("unexplained").idxmax())
-    serial = seconds.drop(columns=shared).sum(axis=1)
-    return _speed_of(scaled.sum(axis=1)), _WORDS[limit], float(means[limit] / means.sum()), _speed_of(serial)
-
-
-def _speed_of(seconds: pd.Series) -> Interval:
-    """Throughput of another trial with its prediction interval; infinite where nothing takes time.
-
-    Args:
-        seconds: Of an env step, a trial each.
-    """
-    if (seconds <= 0).any():
-        return Interval(math.inf, math.inf, math.inf)
-    logs = -np.log(seconds.to_numpy(float))
-    log_speed = prediction_interval(logs) if len(logs) > 1 else Interval(float(logs.mean()), math.nan, math.nan)
-    return Interval(*map(math.exp, astuple(log_speed)))
+    serial = float(seconds.drop(columns=shared).sum(axis=1).mean())
+    speed = Interval(*map(math.exp, astuple(log_speed)))
+    return speed, _WORDS[limit], float(means[limit] / means.sum()), 1 / serial if serial else math.inf
 
 
 def _by_law(runs: pd.DataFrame, count: int) -> Interval | None:
