@@ -56,19 +56,20 @@ def scaling(part: Part) -> Section:
     without = throughput.own_process_points(part.runs, axis, others) if axis else []
     for settings, points in throughput.scaling_points(part.runs, axis, others) if axis else ():
         label, where = settings_named(settings), within(settings)
+        own = next((found["config"].astype(str).iloc[0] for same, found in without if same == settings), None)
+        if own and len(points):
+            fastest = str(np.log(points["env_steps_per_s"]).groupby(points["config"], observed=True).mean().idxmax())
+            sentences.append(f"{where}{own_process_sentence(part.runs, own, fastest, axis or '')}")
         try:
             fit = scaling_laws.fit(points, part.rng, axis or "")
         except AnalysisError as error:
             sentences.append(f"{where}{error}.")
             continue
-        own = next((found["config"].astype(str).iloc[0] for same, found in without if same == settings), None)
         configs = dict(zip(points["num"], points["config"].astype(str), strict=True)) | ({0: own} if own else {})
         limits = limits_sentence(part.diagnosed, configs, scaling_laws.units_of(axis or "")[1])
         sentences.append(f"{where}{fit_sentence(fit)} {limits}".rstrip())
         named = {"series": label}
         if own:
-            fastest = configs[int(fit.counts.loc[fit.counts["env_steps_per_s"].idxmax(), "num"])]
-            sentences.append(f"{where}{own_process_sentence(part.runs, own, fastest, axis or '')}")
             own_process.append(part.summary[part.summary["config"] == own].assign(**named))
         counts.append(fit.counts.assign(**named))
         curves.append(fit.predict(np.geomspace(1, _BEYOND * points["num"].max(), 60)).assign(**named))

@@ -143,3 +143,14 @@ def test_a_study_of_runners_shows_the_trials_own_process_beside_them() -> None:
     assert "env steps/s: 1.04 [" in said
     assert "times the fastest count, 2 env runners (3 common seeds). It is no count: no law is fitted to it" in said
     assert {"scaling.svg", "scaling-efficiency.svg", "heatmap-throughput.svg"} <= set(page.pictures)
+
+
+def test_the_trials_own_process_is_told_of_where_counts_are_too_few_for_a_fit(undrawn: None) -> None:
+    speeds = {"learners=0": [240.0, 245.0, 250.0], "learners=1": [90.0, 92.0, 91.0], "learners=2": [94.0, 95.0, 93.0]}
+    runs = make_runs(
+        dict.fromkeys(speeds, [float("nan")] * 3), params={"num_learners": {c: int(c[-1]) for c in speeds}}, env_steps_per_s=speeds
+    ).assign(phase="throughput")
+    said = Page(build(study_of(runs, axes=("num_learners",))).html).text
+    assert "Without learners, in the trial's own process, it is 245 [" in said
+    assert "times the fastest count, 2 learners" in said
+    assert "a fit needs 3 counts or more" in said
