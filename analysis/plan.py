@@ -2,12 +2,12 @@
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import yaml
 
@@ -15,222 +15,73 @@ import conf
 from analysis import AnalysisError
 from analysis.document.command_line import help_asked, settings_of
 from analysis.load import Study, load_study
-from analysis.questions import scaling_laws
-from analysis.questions.convergence import conclusive, is_measured
+from analysis.questions.convergence import is_measured
+from analysis.questions.prediction import OWN_PROCESS, Beside, Prediction, Target, beside_training, predict
 from analysis.stats.curves import plural
-from analysis.stats.interval import Interval, prediction_interval
-from experiments.metrics import TIME_PARTS
+from analysis.stats.interval import Interval
+from analysis.stores.executions import executions
 
-_KEYS = ("env_steps", "hardware", "num_env_runners", "num_envs_per_env_runner", "study", "algorithm", "env", "tracking_uri")
+_KEYS = ("env_steps", "hardware", "num_env_runners", "num_envs_per_env_runner", "study", "algorithm", "env", "trained", "tracking_uri")
 USAGE = f"python analysis/plan.py env_steps=... {' '.join(f'[{key}=...]' for key in _KEYS[1:])}"
 HELP = """\
 Predicts the hours of a training run on a hardware profile, from a study of throughput that was run before, for example by
-python experiments/run.py study=runner_scaling.
+python experiments/run.py study=runner_scaling. Evaluations and reports are counted in where trials of the store trained to a budget.
 
   python analysis/plan.py env_steps=10000000 hardware=workstation [key=value ...]
 
   env_steps=        to sample
   hardware=         the profile; its runners and environments count unless the next two say otherwise
-  num_env_runners=  runners of the run
+  num_env_runners=  runners of the run; 0: the trial's own process, as hardware=auto has it
   num_envs_per_env_runner=  environments of each; default: any that was measured
   study=            the study of throughput, by name or run id; default runner_scaling
   algorithm= env=   which of its parts, if it has several
-  tracking_uri=     the store that holds it; default: outputs/mlflow.db
+  trained=          the study, by name or run id, that says what evaluations and reports take; default: the latest of this algorithm and env
+  tracking_uri=     the store that holds them; default: outputs/mlflow.db
   --config-dir      a folder of your own, whose hardware/ may have the profile
 
-Exit codes: 0 predicted. 2 what was measured does not allow it.
+Exit codes: 0 predicted. 2 what was measured does not allow it; the message has the command that measures it.
 """
-SEED = 0
-"""Of the draws behind a fit: the same study gives the same prediction."""
-
-_RUNNERS = ("env_step", "inference", "connectors", "waiting")
-"""Parts of the wall-clock that more runners share among them; the others stay as they are."""
-_WORDS = {
-    "env_step": "stepping environments",
-    "inference": "policy inference",
-    "connectors": "connectors and episodes",
-    "transfer": "moving data",
-    "waiting": "waiting for the slowest runner",
-    "learn": "learner updates",
-    "sync": "syncing weights",
-}
+_MOST_LOOKED_AT = 8
+"""Studies that are asked what evaluations and reports take."""
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is to be run.
-
-    Attributes:
-        env_steps: To sample.
-        num_env_runners: 1 or more.
-        num_envs_per_env_runner: None: any that was measured.
-        hardware: The profile's name; "" for none.
-        gpu: Whether the profile's learner has a GPU.
-        several_learners: Whether it has more than one.
-    """
-
-    env_steps: float
-    num_env_runners: int
-    num_envs_per_env_runner: int | None = None
-    hardware: str = ""
-    gpu: bool = False
-    several_learners: bool = False
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a run comes to. Ends are of 95% prediction intervals.
-
-    Attributes:
-        env_steps_per_s: Predicted throughput.
-        hours: `env_steps` at that throughput.
-        limit: The part of the time that limits it, in words.
-        limit_share: That part's share of the time.
-        most_env_steps_per_s: Throughput that no number of runners exceeds, while the rest stays as it is.
-        extrapolated: Why it is one; empty if the count was measured, on cores enough for it.
-        config: What it rests on: the measured setting closest to the target.
-        num_seeds: Of it.
-    """
-
-    env_steps_per_s: Interval
-    hours: Interval
-    limit: str
-    limit_share: float
-    most_env_steps_per_s: float
-    extrapolated: tuple[str, ...]
-    config: str
-    num_seeds: int
-
-    def lines(self, target: Target) -> list[str]:
-        """For the terminal."""
-        speed, time = self.env_steps_per_s, self.hours
-        known = math.isfinite(speed.low) and math.isfinite(speed.high)
-        speeds = f" [{speed.low:,.0f}, {speed.high:,.0f}]" if known else ""
-        hours = f" [{_hours(time.low)}, {_hours(time.high)}]" if known else ""
-        ends = "95% prediction intervals" if known else "no interval from a single seed"
-        found = [
-            f"throughput  {speed.estimate:,.0f} env steps/s{speeds}",
-            f"time        {_hours(time.estimate)}{hours} for {target.env_steps:,.0f} env steps",
-            f"limit       {self.limit}, {100 * self.limit_share:.0f}% of the time; with any number of runners at most "
-            f"{self.most_env_steps_per_s:,.0f} env steps/s",
-            f"rests on    {self.config}, {plural(self.num_seeds, 'seed')}; {ends}",
-        ]
-        return found + [f"extrapolated: {reason}" for reason in self.extrapolated]
-
-
-def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Mapping[str, Mapping[str, Any]]) -> Prediction:
-    """Predict a run from a study of throughput.
-
-    Where the count was measured, or lies between measured ones, and the measuring machine had a core for each process, the fitted laws of
-    `scaling_laws` say what a new measurement would give. Else its cores would limit the prediction and not the target's. Then the parts of
-    the wall-clock say it: what runners do is shared among them, the rest stays as it is (Amdahl's law, with the share that was measured and
-    not fitted). Its lower end is that of the fitted law where this is lower: what grows with the count cannot be told from too few cores.
+def lines_of(found: Prediction, target: Target, beside: Beside | None, first: str) -> list[str]:
+    """What was predicted, for the terminal.
 
     Args:
-        runs: As `analysis.load` gives them: one algorithm on one environment.
-        curves: Likewise.
-        target: What is to be run.
-        facts: As the study recorded them.
-
-    Raises:
-        AnalysisError: The study cannot say; the message says what is missing.
+        found: Of the training.
+        target: Of what.
+        beside: What comes on top; None if that is unknown.
+        first: The command that would tell it.
     """
-    finished = conclusive(runs)
-    counted = finished[finished["num_env_runners"] >= 1]
-    if counted.empty:
-        raise AnalysisError("no trial with an env runner of its own finished: measure some (study=runner_scaling)")
-    reasons = []
-    measured_envs = sorted(counted["num_envs_per_env_runner"].astype(int).unique())
-    envs = target.num_envs_per_env_runner or measured_envs[-1]
-    nearest = min(measured_envs, key=lambda n: (abs(math.log(n / envs)), n))
-    if nearest != envs:
-        reasons.append(f"{envs} envs per env runner were not measured; taken as {nearest}, the closest of {_listed(measured_envs)}")
-    alike = counted[counted["num_envs_per_env_runner"] == nearest]
-    cores = max((int(f["num_cpus"]) for f in facts.values() if f.get("num_cpus")), default=0)
-    waits = _waits(curves, alike, cores)
-    roomy = alike if waits or not cores else alike[alike["num_env_runners"] + 1 <= max(cores, 2)]
-    most = int(alike["num_env_runners"].max())
-    if target.num_env_runners > most:
-        reasons.append(f"{target.num_env_runners} env runners, of which at most {most} were measured")
-    beyond_cores = len(roomy) < len(alike) and target.num_env_runners > int(roomy["num_env_runners"].max())
-    if beyond_cores:
-        reasons.append(f"the measuring machine has {cores} cores, too few for that many processes that compute")
-    if target.gpu:
-        reasons.append("learners were measured without the GPUs of the profile")
-    if target.several_learners:
-        reasons.append("the profile has several learners, and one was measured")
-    parts = _parts(curves, roomy)
-    base = int(parts["num_env_runners"].iloc[0])
-    by_parts, limit, share, ceiling = _by_parts(parts, base, target.num_env_runners)
-    law = _by_law(alike, target.num_env_runners)
-    if law is None:
-        speed = by_parts
-        if target.num_env_runners != base:
-            reasons.append(f"too few counts for a fit: from the parts of the time at {plural(base, 'env runner')} alone")
-    elif beyond_cores or target.num_env_runners > most:
-        estimate = (by_parts if beyond_cores else law).estimate
-        speed = Interval(estimate, min(law.low, by_parts.low), max(law.high, by_parts.high))
-    else:
-        speed = law
-    if target.gpu or target.several_learners:  # the learner's part may shrink to nothing
-        speed = replace(speed, high=max(speed.high, ceiling * target.num_env_runners))
-    counts = _listed(sorted(alike["num_env_runners"].astype(int).unique()))
-    return Prediction(
-        env_steps_per_s=speed,
-        hours=Interval(*(target.env_steps / rate / 3600 for rate in (speed.estimate, speed.high, speed.low))),
-        limit=limit,
-        limit_share=share,
-        most_env_steps_per_s=max(ceiling, speed.estimate),
-        extrapolated=tuple(reasons),
-        config=f"{plural(nearest, 'env')} per env runner, {counts} env runners",
-        num_seeds=int(alike["seed"].nunique()),
-    )
+    speed, time = found.env_steps_per_s, found.training_h
+    known = math.isfinite(speed.low) and math.isfinite(speed.high)
+    ends = "95% prediction intervals" if known else "no interval from a single seed"
+    limit = f"limit       {found.limit}, {100 * found.limit_share:.0f}% of training"
+    if target.num_env_runners and math.isfinite(found.most_env_steps_per_s):
+        learner = " and a learner that takes no time" if target.gpu or target.several_learners else ""
+        limit += f"; with any number of runners{learner} at most {found.most_env_steps_per_s:,.0f} env steps/s"
+    lines = [f"throughput  {_with_ends(speed, _speed)} env steps/s", *_time_lines(time, target, beside, first), limit]
+    rests = f"rests on    {found.config}, {plural(found.num_seeds, 'seed')}; {ends}"
+    return [*lines, rests, *(f"extrapolated: {reason}" for reason in found.extrapolated)]
 
 
-def _waits(curves: pd.DataFrame, runs: pd.DataFrame, cores: int) -> bool:
-    """Whether runners wait for their environments most of the time, so that cores do not matter."""
-    points = curves[(curves["metric"] == "system/machine_cpu_percent") & curves["run_id"].isin(runs["run_id"])]
-    largest = runs.loc[runs["num_env_runners"] == runs["num_env_runners"].max(), "run_id"]
-    of_largest = points.loc[points["run_id"].isin(largest), "value"]
-    return bool(len(of_largest) and of_largest.median() < 80 and int(runs["num_env_runners"].max()) + 1 > cores)
-
-
-def _parts(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Seconds of each part per env step, a row a trial, of the largest count."""
-    at = runs[runs["num_env_runners"] == runs["num_env_runners"].max()].set_index("run_id")
-    metrics = {f"time/{part}_share": part for part in TIME_PARTS if part != "evaluation"}
-    points = curves[curves["run_id"].isin(at.index) & curves["metric"].isin(metrics)]
-    is_first = points["env_steps"] == points.groupby("run_id", observed=True)["env_steps"].transform("min")
-    points = points[~is_first]  # it holds the warm-up
-    shares = points.astype({"run_id": str, "metric": str}).pivot_table(index="run_id", columns="metric", values="value", aggfunc="mean")
-    if shares.empty:
-        raise AnalysisError("the study does not say where its time went: measure anew with study=runner_scaling")
-    shares = shares.rename(columns=metrics).reindex(columns=list(metrics.values())).fillna(0.0)
-    # What goes by between training steps is left out of the throughput.
-    shares = shares.drop(columns="logging").div(shares.drop(columns="logging").sum(axis=1), axis=0)
-    seconds = shares.div(at.loc[shares.index, "env_steps_per_s"], axis=0)
-    return seconds.assign(num_env_runners=at.loc[seconds.index, "num_env_runners"].astype(int))
-
-
-def _by_parts(parts: pd.DataFrame, base: int, count: int) -> tuple[Interval, str, float, float]:
-    """Throughput at a count with its prediction interval, what limits it, that part's share, and the most for any count."""
-    seconds = parts.drop(columns="num_env_runners")
-    scaled = seconds.assign(**{part: seconds[part] * base / count for part in _RUNNERS if part in seconds})
-    logs = -np.log(scaled.sum(axis=1).to_numpy())
-    log_speed = prediction_interval(logs) if len(logs) > 1 else Interval(float(logs.mean()), math.nan, math.nan)
-    means = scaled.mean()
-    limit = str(means.drop("unexplained").idxmax())
-    serial = float(seconds.drop(columns=[p for p in _RUNNERS if p in seconds]).sum(axis=1).mean())
-    speed = Interval(*map(math.exp, astuple(log_speed)))
-    return speed, _WORDS[limit], float(means[limit] / means.sum()), 1 / serial if serial else math.inf
-
-
-def _by_law(runs: pd.DataFrame, count: int) -> Interval | None:
-    points = pd.DataFrame({"num": runs["num_env_runners"].astype(int), "env_steps_per_s": runs["env_steps_per_s"], "block": runs["seed"]})
-    if points["num"].nunique() < scaling_laws.FEWEST_COUNTS:
-        return None
-    row = scaling_laws.fit(points, np.random.default_rng(SEED)).predict([count]).iloc[0]
-    return Interval(float(row["env_steps_per_s"]), float(row["low"]), float(row["high"]))
+def _time_lines(time: Interval, target: Target, beside: Beside | None, first: str) -> list[str]:
+    what = f"for {target.env_steps:,.0f} env steps"
+    if beside is None:
+        return [
+            f"time        {_with_ends(time, _hours)} {what}: of training alone. Evaluations and reports come on top",
+            f"run first   {first}   (then they are counted in)",
+        ]
+    extra = beside.hours(target.env_steps)
+    # Ends are added as if all went wrong at once: wider than 95%.
+    whole = Interval(*(a + b for a, b in zip(astuple(time), astuple(extra), strict=True)))
+    reports = plural(beside.num_reports(target.env_steps), "report")
+    return [
+        f"time        {_with_ends(whole, _hours)} {what}: training {_with_ends(time, _hours)}, evaluations and {reports} "
+        f"{_with_ends(extra, _hours)}, as long each as those of {plural(beside.num_trials, 'trial')} of {beside.study}"
+        + (", which has no interval" if beside.num_trials == 1 else "")
+    ]
 
 
 def profile(name: str, config_dirs: Sequence[str] = ()) -> dict[str, Any]:
@@ -271,13 +122,13 @@ def target_of(given: Mapping[str, str], config_dirs: Sequence[str] = ()) -> Targ
     if "env_steps" not in given:
         raise AnalysisError(f"env_steps= is missing: how many are to be sampled? Usage: {USAGE}")
     settings = profile(given["hardware"], config_dirs) if "hardware" in given else {}
-    runners = _whole(given, "num_env_runners", settings.get("num_env_runners"))
-    if not runners:
-        where = f"hardware={given['hardware']} leaves it to the machine" if "hardware" in given else "no hardware= was given"
-        raise AnalysisError(f"how many env runners? {where}: give num_env_runners=, 1 or more.")
+    # What leaves the count to the machine samples in the trial's own process, unless the algorithm cannot.
+    runners = _whole(given, "num_env_runners", (settings.get("num_env_runners") or 0) if settings else None, least=0)
+    if runners is None:
+        raise AnalysisError("how many env runners? no hardware= was given: give num_env_runners=, 0 for the trial's own process.")
     envs = _whole(given, "num_envs_per_env_runner", settings.get("num_envs_per_env_runner"))
     if envs is None and settings.get("total_envs"):
-        envs = max(1, int(settings["total_envs"]) // runners)
+        envs = max(1, int(settings["total_envs"]) // max(1, runners))
     gpu, learners = bool(settings.get("num_gpus_per_learner")), int(settings.get("num_learners") or 0)
     steps = _number(given["env_steps"])
     return Target(steps, runners, envs, given.get("hardware", ""), gpu, learners > 1)
@@ -293,11 +144,11 @@ def _number(text: str) -> float:
     return steps
 
 
-def _whole(given: Mapping[str, str], key: str, otherwise: int | None) -> int | None:
+def _whole(given: Mapping[str, str], key: str, otherwise: int | None, least: int = 1) -> int | None:
     if key not in given:
         return otherwise
-    if not given[key].isdecimal() or int(given[key]) < 1:
-        raise AnalysisError(f"{key}={given[key]}: must be a whole number, 1 or more.")
+    if not given[key].isdecimal() or int(given[key]) < least:
+        raise AnalysisError(f"{key}={given[key]}: must be a whole number, {least} or more.")
     return int(given[key])
 
 
@@ -320,6 +171,35 @@ def measured_part(study: Study, algorithm: str | None, env: str | None) -> pd.Da
     return runs
 
 
+def _command(study: str, given: Mapping[str, str], runs: pd.DataFrame | None = None) -> str:
+    """What runs a study of the algorithm and the environment that are asked for."""
+    chosen = {name: given.get(name) or (None if runs is None else runs[name].iloc[0]) for name in ("algorithm", "env")}
+    store = [f"tracking.uri={given['tracking_uri']}"] if "tracking_uri" in given else []
+    return " ".join(
+        ["python experiments/run.py", f"study={study}", *(f"{name}={value}" for name, value in chosen.items() if value), *store]
+    )
+
+
+def _beside(runs: pd.DataFrame, given: Mapping[str, str]) -> Beside | None:
+    """What evaluations and reports take, of the trials that are named, or of the latest of the same algorithm and environment.
+
+    Raises:
+        AnalysisError: Those that are named do not say it.
+    """
+    uri, (algorithm, env) = given.get("tracking_uri"), (runs[name].iloc[0] for name in ("algorithm", "env"))
+    asked = executions(given.get("trained"), uri)
+    of_both = [e.run_id for e in asked if all(name in e.experiment.partition("/")[2] for name in (algorithm, env))]
+    for run_id in of_both[:_MOST_LOOKED_AT]:
+        with suppress(AnalysisError):  # it has only begun, or its files are gone: others may say it
+            loaded = load_study(run_id, uri, metrics=("progress/env_steps",))
+            mine = loaded.runs[(loaded.runs["algorithm"] == algorithm) & (loaded.runs["env"] == env)]
+            if (found := beside_training(mine, loaded.curves, loaded.experiment)) is not None:
+                return found
+    if "trained" in given:
+        raise AnalysisError(f"trained={given['trained']}: has no finished trial of {algorithm} on {env} that trained to a budget.")
+    return None
+
+
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
     if help_asked(arguments):
@@ -329,26 +209,55 @@ def main(arguments: Sequence[str]) -> int:
         words, config_dirs = conf.config_dirs(arguments)
         given = settings_of(words, _KEYS, USAGE)
         target = target_of(given, config_dirs)
-        study = load_study(given.get("study", "runner_scaling"), given.get("tracking_uri"))
-        runs = measured_part(study, given.get("algorithm"), given.get("env"))
-        found = predict(runs, study.curves, target, study.facts)
+        runs, found = _predicted(given, target)
+        beside = _beside(runs, given)
     except AnalysisError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    what = f"{runs['algorithm'].iloc[0]} on {runs['env'].iloc[0]}, {target.num_env_runners} env runners"
+    what = f"{runs['algorithm'].iloc[0]} on {runs['env'].iloc[0]}, "
+    what += plural(target.num_env_runners, "env runner") if target.num_env_runners else f"sampling {OWN_PROCESS}"
     what += f" x {target.num_envs_per_env_runner} envs" if target.num_envs_per_env_runner else ""
     print(f"plan        {what}{f' (hardware={target.hardware})' if target.hardware else ''}")
-    for line in found.lines(target):
+    for line in lines_of(found, target, beside, _command("single", given, runs)):
         print(line)
     return 0
 
 
+def _predicted(given: Mapping[str, str], target: Target) -> tuple[pd.DataFrame, Prediction]:
+    """The trials that a prediction rests on, and the prediction.
+
+    Raises:
+        AnalysisError: It cannot be made; names the command that measures what is missing.
+    """
+    runs = None
+    try:
+        study = load_study(given.get("study", "runner_scaling"), given.get("tracking_uri"))
+        runs = measured_part(study, given.get("algorithm"), given.get("env"))
+        asynchronous = study.facts.get(str(runs["config"].iloc[0]), {}).get("asynchronous", False)
+        if asynchronous and not target.num_env_runners:
+            algorithm = runs["algorithm"].iloc[0]
+            raise AnalysisError(
+                f"how many env runners? {algorithm} samples while it learns and needs one: give num_env_runners=, 1 or more."
+            )
+        return runs, predict(runs, study.curves, target, study.facts)
+    except AnalysisError as error:
+        if "num_env_runners=" in str(error) or ": choose one with " in str(error):
+            raise
+        raise AnalysisError(f"{str(error).rstrip('.')}. Run first: {_command('runner_scaling', given, runs)}") from error
+
+
+def _with_ends(found: Interval, form: Callable[[float], str]) -> str:
+    """An estimate and its interval, where there is one."""
+    known = math.isfinite(found.low) and math.isfinite(found.high)
+    return form(found.estimate) + (f" [{form(found.low)}, {form(found.high)}]" if known else "")
+
+
+def _speed(value: float) -> str:
+    return f"{value:,.0f}"
+
+
 def _hours(hours: float) -> str:
     return f"{hours:,.1f} h" if hours >= 1 else f"{60 * hours:.1f} min" if hours >= 1 / 60 else f"{3600 * hours:.0f} s"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
 
 
 if __name__ == "__main__":

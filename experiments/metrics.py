@@ -1,5 +1,8 @@
 """The metric contract: names and units. Standard library only."""
 
+MAX_REPORTS = 320
+"""Points of a curve that MLflow's UI draws without sampling: what a trial has at most."""
+
 METRICS: dict[str, str] = {
     "eval/return_mean": "mean return of the deterministic policy over held-out episodes",
     "eval/return_std": "standard deviation of the same returns over episodes",

@@ -88,7 +88,7 @@ def run(compose: Compose, own: Path | None = None) -> int:
 
     from analysis.document import conclusions
     from experiments.planning import terminal
-    from experiments.planning.plan import plan_study
+    from experiments.planning.plan import plan_study, with_auto
     from experiments.study import lookup, progress
     from experiments.study.driver import cluster_of, quiet, resume_study, run_study, start_ray
     from experiments.study.ending import resume_command, where_lines
@@ -108,6 +108,8 @@ def run(compose: Compose, own: Path | None = None) -> int:
             progress.say(console, line)
         if folder is not None:
             progress.say(console, folder.standing(plan))
+        elif faster := terminal.faster_line(plan, with_auto(plan, compose)):
+            progress.say(console, faster)
         if suite.dry_run:
             console.print(terminal.plan_table(plan))
             past_speed = lookup.past_speed(uri, output_dir, suite.tracking.timeout_s)

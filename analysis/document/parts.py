@@ -64,7 +64,7 @@ class Part:
         self.picked = bool((runs["phase"] == "confirm").all())
         """Whether a search picked the few configurations, which are no grid."""
         self.replays = study.replays(runs)
-        self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts)
+        self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts, self.axes)
         self.highlight = list(self.table["config"].astype(str))[:6]
 
     def drawn(self, key: str, figure: Figure, what: str, interval: str, num_seeds: pd.Series | None = None) -> Drawn:

@@ -13,6 +13,7 @@ from analysis.document.wording import (
     health_sentences,
     held_out_sentence,
     limits_sentence,
+    own_process_sentence,
     settings_named,
     within,
 )
@@ -50,19 +51,26 @@ def scaling(part: Part) -> Section:
     """Throughput against the number of processes."""
     axis = throughput.scaling_axis(part.runs, part.axes)
     figures, sentences = _grid(part), []
-    counts, curves, marks, held = [], [], [], []
+    counts, curves, marks, held, own_process = [], [], [], [], []
     others = [a for a in part.axes if a != axis]
+    without = throughput.own_process_points(part.runs, axis, others) if axis else []
     for settings, points in throughput.scaling_points(part.runs, axis, others) if axis else ():
         label, where = settings_named(settings), within(settings)
+        own = next((found["config"].astype(str).iloc[0] for same, found in without if same == settings), None)
+        if own and len(points):
+            fastest = str(np.log(points["env_steps_per_s"]).groupby(points["config"], observed=True).mean().idxmax())
+            sentences.append(f"{where}{own_process_sentence(part.runs, own, fastest, axis or '')}")
         try:
             fit = scaling_laws.fit(points, part.rng, axis or "")
         except AnalysisError as error:
             sentences.append(f"{where}{error}.")
             continue
-        configs = dict(zip(points["num"], points["config"].astype(str), strict=True))
+        configs = dict(zip(points["num"], points["config"].astype(str), strict=True)) | ({0: own} if own else {})
         limits = limits_sentence(part.diagnosed, configs, scaling_laws.units_of(axis or "")[1])
         sentences.append(f"{where}{fit_sentence(fit)} {limits}".rstrip())
         named = {"series": label}
+        if own:
+            own_process.append(part.summary[part.summary["config"] == own].assign(**named))
         counts.append(fit.counts.assign(**named))
         curves.append(fit.predict(np.geomspace(1, _BEYOND * points["num"].max(), 60)).assign(**named))
         marks.append(_marks(fit).assign(**named))
@@ -81,12 +89,13 @@ def scaling(part: Part) -> Section:
         series = "series" if len(counts) > 1 else None
         measured, fitted, places = (pd.concat(frames, ignore_index=True) for frames in (counts, curves, marks))
         left_out_counts = pd.concat(held, ignore_index=True) if held else None
+        alone = pd.concat(own_process, ignore_index=True) if own_process else None
         what = (
             "Throughput against the count, with the fitted laws (Amdahl's and the Universal Scalability Law, weighted by the data) and "
             "linear scaling from the first count. Hollow: the largest count as predicted from the others, with its 95% prediction "
             "interval."
         )
-        ax = scaling_curve.plot(measured, fitted, places, left_out_counts, series, axis, part.packed)
+        ax = scaling_curve.plot(measured, fitted, places, left_out_counts, alone, series, axis, part.packed)
         figures.append(part.drawn("scaling", figure_of(ax), what, T_INTERVAL, measured["num_seeds"]))
         what = "What each gives, as a share of what one alone gives, by the fit."
         ax = scaling_efficiency.plot(measured, series, axis, part.packed)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.plots.text import setting
 from analysis.questions.bottleneck import UNKNOWN
-from analysis.questions.convergence import pairwise, summarise
+from analysis.questions.convergence import by_seed, conclusive, pairwise, speed_ratio, summarise
 from analysis.questions.diagnosis import by_configuration
 from analysis.questions.health import HealthSignal
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, listed, named, shown, trials_named, with_interval
@@ -194,6 +194,27 @@ def fit_sentence(fit: ScalingFit) -> str:
         head = "Mind that" if fit.can_tell else f"How many {units} are enough can't be told from these data:"
         text += f" {head} {'; '.join(fit.reasons)}."
     return text
+
+
+def own_process_sentence(runs: pd.DataFrame, own: str, best: str, axis: str) -> str:
+    """How fast the trial's own process is, beside the fastest count of others.
+
+    Args:
+        runs: Of one environment.
+        own: The configuration without any of what is counted.
+        best: The fastest of those with one or more.
+        axis: What was counted.
+    """
+    matrix = by_seed(conclusive(runs), "env_steps_per_s")
+    ratio, num_seeds = speed_ratio(matrix, own, best)
+    means = summarise(runs).set_index("config")
+    one, units = units_of(axis)
+    num = int(conclusive(runs).set_index("config").loc[[best], axis].iloc[0])
+    return (
+        f"Without {units}, in the trial's own process, it is {with_interval(means.loc[own], 'env_steps_per_s')} env steps/s: "
+        f"{_with_ends(ratio, lambda value: f'{value:.2f}')} times the fastest count, {num} {one if num == 1 else units} "
+        f"({plural(num_seeds, 'common seed')}). It is no count: no law is fitted to it, and an efficiency it has none."
+    )
 
 
 def held_out_sentence(found: HeldOut) -> str:

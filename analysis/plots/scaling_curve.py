@@ -16,6 +16,8 @@ _SPEED = "env_steps_per_s"
 _BEYOND: Any = (0, (3, 2))
 _MOST_BANDS = 3
 _HELD_OUT_PT = 6.0  # Predictions stand beside the measurement and each other.
+_ASIDE = 2.0  # A logarithmic axis has no 0: it stands where half the smallest count would.
+_OWN = "0: in the trial's own process, no point of the fits."
 _PLACES = {"knee": ("v", "knee"), "peak": ("*", "peak")}
 
 
@@ -80,6 +82,7 @@ def plot(
     curve: pd.DataFrame | None = None,
     marks: pd.DataFrame | None = None,
     held_out: pd.DataFrame | None = None,
+    own_process: pd.DataFrame | None = None,
     series: str | None = None,
     axis: str = "num_env_runners",
     packed: bool = False,
@@ -95,6 +98,7 @@ def plot(
         marks: Places on the curve to name: kind (``knee`` or ``peak``), num, num_low, num_high, env_steps_per_s. Those that are not
             finite are left out.
         held_out: Predictions of counts that the fit did not see: num, env_steps_per_s, low, high. Drawn hollow beside the measurement.
+        own_process: Without any of what is counted, left of the counts at 0: env_steps_per_s, with _low and _high. No fit is of it.
         series: Column of all frames that tells curves apart (algorithm, envs per runner); None: there is one.
         axis: What was counted.
         packed: Trials ran side by side, so speeds are not those of a trial alone: said below.
@@ -108,10 +112,11 @@ def plot(
     """
     more = [series] if series else []
     style.require(counts, ["num", _SPEED, f"{_SPEED}_low", f"{_SPEED}_high", *more])
-    curve, marks, held_out = (frame if frame is not None else pd.DataFrame() for frame in (curve, marks, held_out))
+    curve, marks, held_out, own = (frame if frame is not None else pd.DataFrame() for frame in (curve, marks, held_out, own_process))
     style.require(curve, ["num", _SPEED, "low", "high", "mean_low", "mean_high", "extrapolated", *more])
     style.require(marks, ["kind", "num", "num_low", "num_high", _SPEED, *more])
     style.require(held_out, ["num", _SPEED, "low", "high", *more])
+    style.require(own, [_SPEED, f"{_SPEED}_low", f"{_SPEED}_high", *more])
     unknown = sorted(set(marks["kind"]) - set(_PLACES)) if len(marks) else []
     if unknown:
         raise ValueError(f"no mark is called {unknown[0]!r}; there are {', '.join(_PLACES)}")
@@ -130,13 +135,19 @@ def plot(
         for i, look in enumerate(shown):
             _held_out(ax, of_series(held_out, series, look.name), look, _HELD_OUT_PT * (i + 1))
     places = _marked(ax, marks, series, shown)
-
     levels = style.levels(known["num"])
-    furthest = _limits(ax, known, curve, held_out)
+    own = own.dropna(subset=[_SPEED]).assign(num=min(levels) / _ASIDE) if len(own) else own
+    for look in shown if len(own) else ():
+        if len(part := of_series(own, series, look.name)):
+            _measured(ax, part, look, look.colour if series else style.INK)
+    furthest = _limits(ax, pd.concat([own, known]) if len(own) else known, curve, held_out)
     beyond = furthest > max(levels)
     ticks = levels + ([furthest] if furthest >= 1.4 * max(levels) else [])
-    style.log_axis(ax, "x", ticks, lambda value: text.level(axis, value))
+    zero = [min(levels) / _ASIDE] if len(own) else []
+    style.log_axis(ax, "x", [*zero, *ticks], lambda value: "0" if value in zero else text.level(axis, value))
     style.log_axis(ax, "y")
+    if zero:
+        ax.axvline(zero[0] * math.sqrt(_ASIDE), color=style.MUTED, linewidth=0.8, zorder=1)
     if beyond:
         ax.axvspan(max(levels), ax.get_xlim()[1], color=style.FAINT, alpha=0.5, linewidth=0, zorder=0.5)
         ax.text(
@@ -146,12 +157,13 @@ def plot(
     for look in shown:
         _linear(ax, of_series(known, series, look.name), furthest)
     label_ends(ax, ends if series else [])
-    style.note(ax, *_notes(known, curve, marks, held_out, len(shown), beyond), style.packed_note(packed))
+    style.note(ax, *_notes(known, curve, marks, held_out, len(shown), beyond), _OWN if zero else "", style.packed_note(packed))
     if not series and places:
         whisker = (
             [(float(x), float(y)) for x, *ys in held_out[["num", "low", "high"]].dropna().to_numpy() for y in ys] if len(held_out) else []
         )
-        dots = [(float(x), float(y)) for x, y in zip(known["num"], known[_SPEED], strict=True)]
+        drawn = pd.concat([own, known]) if len(own) else known
+        dots = [(float(x), float(y)) for x, y in zip(drawn["num"], drawn[_SPEED], strict=True)]
         line = [(float(x), float(y)) for x, y in zip(curve["num"], curve[_SPEED], strict=True)] if len(curve) else []
         label_points(ax, [place for place, _ in places], [words for _, words in places], [*dots, *line, *whisker])
     return ax

@@ -16,7 +16,7 @@ from scipy import stats
 from analysis.stats.aggregates import TRIM, Statistic, optimality_gap
 from analysis.stats.bootstrap import stratified_bootstrap
 from analysis.stats.comparisons import holm, p_values, probability_of_improvement
-from analysis.stats.interval import Array
+from analysis.stats.interval import Array, Interval
 from analysis.stats.moderated import UNBOUNDED, moderated_intervals, paired_differences
 from analysis.stats.shares import share_interval
 
@@ -115,6 +115,24 @@ def by_seed(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
     configs = [c for c in runs["config"].cat.categories if (runs["config"] == c).any()]
     matrix = runs.pivot(index="config", columns="seed", values=measure)
     return matrix.reindex(configs).astype(float)
+
+
+def speed_ratio(speeds: pd.DataFrame, config: str, other: str) -> tuple[Interval, int]:
+    """How many times as fast as another configuration one is: the geometric mean over common seeds, with a Student t interval.
+
+    Args:
+        speeds: Env steps/s as `by_seed` gives them.
+        config: One of its rows.
+        other: Likewise.
+
+    Returns:
+        The ratio, NaN without a common seed, its ends without a spread, and the number of seeds.
+    """
+    logs = np.log((speeds.loc[config] / speeds.loc[other]).dropna().to_numpy(float))
+    if not len(logs):
+        return Interval(np.nan, np.nan, np.nan), 0
+    found = moderated_intervals(logs[None, :])
+    return Interval(*(float(np.exp(end[0])) for end in (found.estimate, found.low, found.high))), len(logs)
 
 
 def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:

@@ -2,15 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.questions.advice import words_of
 from analysis.questions.bottleneck import UNKNOWN, Bottleneck, bottleneck
 from analysis.questions.facts import Facts
 from analysis.questions.health import HealthSignal, Series, health, health_tag, points_of
+from analysis.questions.measured_changes import MeasuredChanges
 from experiments.metrics import TIME_PARTS
 
 
@@ -37,13 +39,20 @@ def tags(curves: Series, facts: Facts) -> dict[str, str]:
     return {"bottleneck": found.name, "health": health_tag(signals, curves)}
 
 
-def of_study(runs: pd.DataFrame, curves: pd.DataFrame, facts: Mapping[str, Mapping[str, Any]] | None = None, **known: Any) -> pd.DataFrame:
+def of_study(
+    runs: pd.DataFrame,
+    curves: pd.DataFrame,
+    facts: Mapping[str, Mapping[str, Any]] | None = None,
+    axes: Sequence[str] = (),
+    **known: Any,
+) -> pd.DataFrame:
     """Bottleneck and health of every trial of a study that has a run, failed ones too.
 
     Args:
         runs: As `analysis.load` gives them. Of `Facts` it holds what the trials logged as parameters.
         curves: Likewise, all metrics.
         facts: Configuration to other `Facts`, as a study records them. They win over the frame's.
+        axes: The searched columns of `runs`: where a change that would be advised was measured, the advice says what came out.
         **known: Others that are the same for all trials, such as `num_cpus=8`. They win over both.
 
     Returns:
@@ -51,6 +60,7 @@ def of_study(runs: pd.DataFrame, curves: pd.DataFrame, facts: Mapping[str, Mappi
     """
     with_run = runs[runs["run_id"].notna()]
     of_run = {run_id: _series(points) for run_id, points in curves.groupby("run_id", observed=True)}
+    measured = MeasuredChanges(runs, axes)
     rows = []
     for row in with_run.to_dict("records"):
         series = of_run.get(row["run_id"], {})
@@ -61,7 +71,7 @@ def of_study(runs: pd.DataFrame, curves: pd.DataFrame, facts: Mapping[str, Mappi
                 "bottleneck": found.name,
                 "share": found.share,
                 "evidence": found.evidence,
-                "advice": found.advice,
+                "advice": words_of(measured.told(str(row["config"]), found.changes)),
                 "health": health_tag(signals, series),
                 "signals": signals,
             }
@@ -107,6 +117,8 @@ def facts_of(row: Mapping[Any, Any], known: Mapping[str, Any]) -> Facts:
     names = (*counted, "num_gpus_per_learner", "vectorize_mode", "exclusive", "target", "score", "kl_target")
     given = {name: row[name] for name in names if name in row and not pd.isna(row[name])}
     counts = {name: int(given[name]) for name in counted if name in given}
+    if "train_batch_size_total" in row and not pd.isna(row["train_batch_size_total"]):
+        counts["batch_env_steps"] = int(row["train_batch_size_total"])
     defaults = {"num_env_runners": 0, "num_envs_per_env_runner": 1}
     return Facts(**{**defaults, **given, **counts, **known})
 

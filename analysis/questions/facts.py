@@ -25,6 +25,7 @@ class Facts:
         replays: Whether it learns from a replay buffer.
         kl_target: Of the algorithm; None for RLlib's default.
         replay_capacity: Env steps that its replay buffer holds; None if it has none, or is unknown.
+        batch_env_steps: Of a training batch of all learners; None if unknown.
     """
 
     num_env_runners: int
@@ -44,6 +45,7 @@ class Facts:
     replays: bool = False
     kl_target: float | None = None
     replay_capacity: int | None = None
+    batch_env_steps: int | None = None
 
     @property
     def on_policy(self) -> bool:

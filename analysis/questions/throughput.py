@@ -91,11 +91,31 @@ def scaling_points(runs: pd.DataFrame, axis: str, others: Sequence[str]) -> list
         trial: `config`, `num`, `env_steps_per_s`, `block` (the seed).
     """
     finished = conclusive(runs)
-    counted = finished[(finished[axis] >= 1) & finished["env_steps_per_s"].notna()]
+    return _points(finished[finished[axis] >= 1], axis, others)
+
+
+def own_process_points(runs: pd.DataFrame, axis: str, others: Sequence[str]) -> list[tuple[dict[str, object], pd.DataFrame]]:
+    """Throughputs without any of what is counted: the trial's own process samples, or learns.
+
+    Args:
+        runs: As `analysis.load` gives them.
+        axis: The column that counts.
+        others: The other searched columns.
+
+    Returns:
+        As `scaling_points`, of the count 0; empty where it was not measured.
+    """
+    finished = conclusive(runs)
+    none = finished[finished[axis] == 0]
+    return _points(none, axis, others) if len(none) else []
+
+
+def _points(finished: pd.DataFrame, axis: str, others: Sequence[str]) -> list[tuple[dict[str, object], pd.DataFrame]]:
+    measured = finished[finished["env_steps_per_s"].notna()]
     columns = {"config": "config", axis: "num", "env_steps_per_s": "env_steps_per_s", "seed": "block"}
     return [
         (settings, part[list(columns)].rename(columns=columns).astype({"num": int}).reset_index(drop=True))
-        for settings, part in alike(counted, others)
+        for settings, part in alike(measured, others)
     ]
 
 

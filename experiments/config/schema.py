@@ -15,9 +15,8 @@ from pydantic.dataclasses import dataclass
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS, STRICT, Address, Count, Name, Number, Positive, Seeds, Uri, readable_errors
 from experiments.config.search_settings import ConfirmationSettings, SchedulerSettings, SearchSettings, check_search
+from experiments.metrics import MAX_REPORTS
 
-MAX_REPORTS = 320
-"""Points of a curve that MLflow's UI draws without sampling."""
 LEAST_BLOCK_S = 0.1
 """Seconds: Linux counts CPU time in hundredths."""
 LEAST_BLOCKS = 4

@@ -26,6 +26,7 @@ GROUPS = ("algorithm", "env", "hardware")
 TRAINING = "algorithm.training."
 """Where the paths of RLlib's training settings begin."""
 VECTORIZE_MODE = "env.vectorize_mode"
+NUM_ENV_RUNNERS = "algorithm.env_runners.num_env_runners"
 
 Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
 """Group choices (`{"algorithm": "dqn"}`) to the composed configuration, plain."""

@@ -9,15 +9,18 @@ import numpy as np
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS
-from experiments.config.schema import SuiteConfig
+from experiments.config.schema import SuiteConfig, parse
 from experiments.config.space import Point, base_point, corners, group_choices, points
-from experiments.config.trial_config import VECTORIZE_MODE, Compose, TrialConfig
+from experiments.config.trial_config import NUM_ENV_RUNNERS, VECTORIZE_MODE, Compose, TrialConfig
 from experiments.planning.axes import SearchedAxis
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.resolver import Resolver, distinct, report_grid
 from experiments.planning.resources import Cluster, bundles_for_all, trials_at_once
 from experiments.planning.search_design import SearchDesign
-from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, has_vector_entry_point
+from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, has_vector_entry_point, is_asynchronous
+
+AUTO = "auto"
+"""The hardware profile that leaves all counts to the suite."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,25 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
     return Plan(suite, composed, configurations, cluster, concurrency_of(suite, configurations, cluster), left_out, search)
 
 
+def with_auto(plan: Plan, compose: Compose) -> Plan | None:
+    """The same study with `hardware=auto`; None where that is what it has, or varies, or where it cannot run so.
+
+    Args:
+        plan: The study.
+        compose: What it was composed with.
+    """
+    if plan.suite.hardware.name == AUTO or "hardware" in plan.suite.study.space:
+        return None
+
+    def compose_auto(choices: Mapping[str, str]) -> Mapping[str, Any]:
+        return compose({**choices, "hardware": AUTO})
+
+    try:
+        return plan_study(parse(compose_auto({})), compose_auto, plan.cluster)
+    except ConfigurationError:
+        return None
+
+
 def _resolved(
     suite: SuiteConfig, resolver: Resolver, wanted: Sequence[ResolvedPoint], base: Point | None
 ) -> tuple[Resolver, list[ResolvedPoint]]:
@@ -208,16 +230,21 @@ def chooses_trials(suite: SuiteConfig) -> bool:
     return suite.confirms or suite.max_env_steps is not None or suite.max_minutes is not None
 
 
-def _possible(wanted: Sequence[ResolvedPoint]) -> tuple[list[ResolvedPoint], tuple[str, ...]]:
-    """The points without those whose environment is to bring a vector implementation and has none, where others are left of it."""
-    kept, lacking = [], []
-    for parsed in wanted:
-        env = parsed.suite.env
-        if parsed.point.get(VECTORIZE_MODE) != "vector_entry_point" or has_vector_entry_point(env):
-            kept.append(parsed)
-        else:
-            lacking.append(f"{VECTORIZE_MODE}=vector_entry_point, which {env.name} does not have")
-    return (kept, tuple(dict.fromkeys(lacking))) if kept else (list(wanted), ())
+def _possible(wanted: list[ResolvedPoint]) -> tuple[list[ResolvedPoint], tuple[str, ...]]:
+    """The points without those that their environment or algorithm does not have, where others are left of it."""
+    lacking = [_lacking(parsed) for parsed in wanted]
+    kept = [parsed for parsed, why in zip(wanted, lacking, strict=True) if not why]
+    return (kept, tuple(dict.fromkeys(why for why in lacking if why))) if kept else (wanted, ())
+
+
+def _lacking(parsed: ResolvedPoint) -> str:
+    """What a point asks for and cannot have; "" if there is nothing."""
+    env, algorithm = parsed.suite.env, parsed.suite.algorithm
+    if parsed.point.get(VECTORIZE_MODE) == "vector_entry_point" and not has_vector_entry_point(env):
+        return f"{VECTORIZE_MODE}=vector_entry_point, which {env.name} does not have"
+    if parsed.point.get(NUM_ENV_RUNNERS) == 0 and is_asynchronous(algorithm):
+        return f"{NUM_ENV_RUNNERS}=0, since {algorithm['name']} samples while it learns and needs a runner actor"
+    return ""
 
 
 def concurrency_of(suite: SuiteConfig, configurations: Sequence[Configuration], cluster: Cluster) -> int:

@@ -7,9 +7,10 @@ from typing import Any
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import is_rule, names_of, rules_of
-from experiments.config.schema import MAX_REPORTS, SuiteConfig, with_report_grid
+from experiments.config.schema import SuiteConfig, with_report_grid
 from experiments.config.space import Point
 from experiments.config.trial_config import GROUPS, TRAINING, apply_point, label_of
+from experiments.metrics import MAX_REPORTS
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.resources import Cluster, layout_of, with_counts
 from experiments.rllib.building import longest_episode, on_policy_batch

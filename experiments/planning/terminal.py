@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from rich.table import Table
 
+from experiments.config.errors import first_line
+from experiments.planning.estimate import study_duration
 from experiments.planning.plan import Plan
 from experiments.planning.resources import plural
 from experiments.planning.search_design import SearchDesign
@@ -11,6 +13,8 @@ from experiments.search.strategy import Confirming
 
 MOST_LAYOUTS = 4
 """Layouts of a study that are named before it starts; `dry_run=true` lists all."""
+FASTER = 1.5
+"""Times as fast as a study's own profile another one must be, by an estimate, to be named."""
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -95,7 +99,7 @@ def _checkpoints(plan: Plan) -> str:
 
 
 def time_line(plan: Plan, past_speed: Callable[[str, str], float | None] | None) -> str:
-    """How long a study will take, from what has run before.
+    """How long a study will take, from what has run before; an estimate, where nothing of its kind has.
 
     Args:
         plan: The study.
@@ -105,19 +109,57 @@ def time_line(plan: Plan, past_speed: Callable[[str, str], float | None] | None)
         runners = sum(c.layout.num_env_runners for c in plan.configurations) * len(plan.seeds) * plan.repeats
         least = plan.num_trials * (how.warmup_s + how.seconds)
         return f"time        at least {duration(least)} of measuring, and the start of {runners} runner processes, a few seconds each"
-    if past_speed is None:
-        return "time        unknown: nothing has run with this store yet"
-    seconds, env_steps = 0.0, 0
-    for suite in (c.suite for c in plan.configurations):
-        speed = past_speed(suite.algorithm["name"], suite.env.name)
-        if speed is None:
-            return f"time        unknown: no {suite.algorithm['name']} trial on {suite.env.name} has run with this store yet"
-        seconds += suite.budget_env_steps / speed
-        env_steps += suite.budget_env_steps
-    seconds *= plan.total_env_steps / env_steps / plan.concurrency
-    if plan.suite.max_minutes is not None:
-        seconds = min(seconds, 60 * plan.suite.max_minutes)
-    return f"time        about {duration(seconds)}, at the median speed of earlier trials in this store"
+    try:
+        found = study_duration(plan, past_speed)
+    except Exception as error:  # noqa: BLE001  # an environment raises what it likes, and an estimate is no reason to end
+        return f"time        unknown: its environment or its networks could not be timed here ({type(error).__name__}: {first_line(error)})"
+    if not found.estimated:
+        return f"time        about {duration(found.seconds)}, at the median speed of earlier trials in this store"
+    return (
+        f"time        about {span(found.low, found.high)}: an estimate. The environment and the networks were timed here for a moment, "
+        f"the rest is what it usually takes. No trial of {' or '.join(found.estimated)} has run with this store yet"
+    )
+
+
+def faster_line(plan: Plan, other: Plan | None) -> str | None:
+    """The way that takes less time, where a hardware profile leaves the machine idle; None where it does not.
+
+    Args:
+        plan: What is to be run.
+        other: The same study with `hardware=auto`; None where there is none.
+    """
+    if other is None or plan.is_measured or other.concurrency <= plan.concurrency:
+        return None
+    try:
+        own, faster = (study_duration(each, None) for each in (plan, other))
+    except Exception:  # noqa: BLE001  # as above
+        return None
+    if own.seconds < FASTER * faster.seconds:
+        return None
+    times, takes = f"{own.seconds / faster.seconds:.2g}", f"{span(faster.low, faster.high)} in place of {span(own.low, own.high)}"
+    return (
+        f"faster      hardware={other.hardware} runs {plural(other.concurrency, 'trial')} at once in place of {plan.concurrency}, "
+        f"by an estimate {times} times as fast: {takes}. {_what_differs(plan, other)}"
+    )
+
+
+def _what_differs(plan: Plan, other: Plan) -> str:
+    """What else than the time is another one with another profile."""
+    first = plan.configurations[0]
+    own, theirs, batch = first.layout, other.configurations[0].layout, first.batch_env_steps
+    differs = []
+    if own.total_envs != theirs.total_envs:
+        differs.append(f"has {plural(theirs.total_envs, 'env')} in place of {own.total_envs}")
+        if not first.facts["replays"] and not first.facts["asynchronous"]:
+            of_each, of_own = batch // theirs.total_envs, batch // own.total_envs
+            differs[0] += f" (of {batch:,} env steps a batch {of_each:,} of each, in place of {of_own:,})"
+    elif own.num_env_runners != theirs.num_env_runners:
+        differs.append(f"samples with {plural(theirs.num_env_runners, 'env runner')} in place of {own.num_env_runners}")
+    if bool(own.num_gpus_per_learner) != bool(theirs.num_gpus_per_learner):
+        differs.append("learns on the " + ("GPU" if theirs.num_gpus_per_learner else "CPU"))
+    if not differs:
+        return "What is learned stays the same."
+    return f"A trial then {' and '.join(differs)}, so its curves are other ones: compare trials of one profile."
 
 
 def _mib(size: float) -> str:
@@ -132,3 +174,17 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def span(low: float, high: float) -> str:
+    """A rough range of seconds, the unit once where both ends have it: `20 to 90 s`, `50 s to 4 min`, `3 to 13 h`."""
+    ends = [_rough(seconds) for seconds in (low, high)]
+    (first, unit), (last, of_last) = ends
+    return f"{first} to {last} {unit}" if unit == of_last else f"{first} {unit} to {last} {of_last}"
+
+
+def _rough(seconds: float) -> tuple[str, str]:
+    """To two digits, one below ten, in the unit that fits."""
+    size, unit = next(((size, unit) for limit, size, unit in ((90, 1, "s"), (5400, 60, "min")) if seconds < limit), (3600, "h"))
+    value = seconds / size
+    return (f"{value:.1f}".removesuffix(".0") if unit == "h" and value < 10 else f"{value:,.0f}"), unit

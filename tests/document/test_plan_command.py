@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from analysis import AnalysisError, plan
-from analysis.plan import Target, predict, profile, target_of
+from analysis.plan import lines_of, profile, target_of
+from analysis.questions.prediction import Beside, Target, beside_training, predict
 from analysis.stats.interval import Interval
 from tests.support.study_frames import make_curves, make_runs
 
@@ -26,7 +27,7 @@ def study(speed: Speeds, counts: tuple[int, ...] = (1, 2, 4, 8), envs: int = 4, 
     runs["phase"] = "throughput"
     curves = {}
     for n in counts:
-        learn = serial / (serial + (1 - serial) / n)
+        learn = serial / (serial + (1 - serial) / max(1, n))
         shares = {"time/learn_share": learn, "time/env_step_share": (1 - learn) * 0.75, "time/inference_share": (1 - learn) * 0.25}
         metrics = {**shares, "system/machine_cpu_percent": machine}
         for seed in range(seeds):
@@ -45,7 +46,7 @@ def width(speed: Interval) -> float:
 def test_a_count_that_was_measured_is_predicted_by_the_fit() -> None:
     runs, curves, facts = study(amdahl)
     found = predict(runs, curves, Target(3_600_000, 4), facts)
-    speed, hours = found.env_steps_per_s, found.hours
+    speed, hours = found.env_steps_per_s, found.training_h
     assert speed.low <= amdahl(4) <= speed.high
     assert hours.estimate == pytest.approx(1000 / speed.estimate)
     assert hours.low < hours.estimate < hours.high
@@ -86,6 +87,20 @@ def test_learners_that_were_not_measured_are_said() -> None:
     found = predict(runs, curves, Target(1e6, 4, gpu=True, several_learners=True), facts)
     assert len(found.extrapolated) == 2
     assert found.env_steps_per_s.high > predict(runs, curves, Target(1e6, 4), facts).env_steps_per_s.high
+    assert found.env_steps_per_s.high == pytest.approx(1000 / (0.8 / 4), rel=0.1)  # the learner's 0.2 of a step gone
+    told = "\n".join(lines_of(found, Target(1e6, 4, gpu=True), None, ""))
+    assert "any number of runners" not in told  # beside the learner all of it is what runners share
+    (limit,) = [line for line in lines_of(predict(runs, curves, Target(1e6, 4), facts), Target(1e6, 4), None, "") if "limit" in line]
+    assert "; with any number of runners at most 5," in limit or "; with any number of runners at most 4," in limit
+
+
+@pytest.mark.parametrize("target", [Target(1e6, 8), Target(1e6, 64), Target(1e6, 8, gpu=True), Target(1e6, 1)])
+def test_no_prediction_lies_above_what_it_says_is_the_most(target: Target) -> None:
+    for settings in ({"cores": 3, "machine": 100.0}, {}, {"counts": (1, 2), "seeds": 2, "cores": 2, "machine": 100.0}):
+        runs, curves, facts = study(lambda n: amdahl(min(n, 2)) / (1 + 0.3 * max(0, n - 2)), **settings)
+        found = predict(runs, curves, target, facts)
+        assert found.env_steps_per_s.low <= found.env_steps_per_s.estimate <= found.env_steps_per_s.high
+        assert found.env_steps_per_s.high <= found.most_env_steps_per_s
 
 
 def test_other_environments_per_runner_take_the_closest_that_was_measured() -> None:
@@ -98,7 +113,7 @@ def test_a_single_seed_has_no_interval() -> None:
     runs, curves, facts = study(amdahl, seeds=1)
     found = predict(runs, curves, Target(1e6, 4), facts)
     assert math.isnan(found.env_steps_per_s.low)
-    assert "no interval from a single seed" in "\n".join(found.lines(Target(1e6, 4)))
+    assert "no interval from a single seed" in "\n".join(lines_of(found, Target(1e6, 4), None, ""))
 
 
 def test_profiles_take_over_what_they_do_not_say() -> None:
@@ -129,8 +144,12 @@ def test_the_command_line_wins_over_the_profile() -> None:
         (["env_steps=many", "num_env_runners=1"], "env_steps=many: must be a number above 0"),
         (["env_steps=-1", "num_env_runners=1"], "env_steps=-1: must be a number above 0"),
         (["env_steps=1e6"], "how many env runners? no hardware= was given"),
-        (["env_steps=1e6", "hardware=auto"], "hardware=auto leaves it to the machine: give num_env_runners="),
-        (["env_steps=1e6", "num_env_runners=0"], "num_env_runners=0: must be a whole number, 1 or more"),
+        (["env_steps=1e6", "num_env_runners=-1"], "num_env_runners=-1: must be a whole number, 0 or more"),
+        (["env_steps=1e6", "hardware=auto", "num_envs_per_env_runner=0"], "num_envs_per_env_runner=0: must be a whole number, 1 or more"),
+        (
+            ["env_steps=1e6", "hardware=auto", "algorithm=sac", "env=pendulum", "tracking_uri=sqlite:////nowhere.db"],
+            "Run first: python experiments/run.py study=runner_scaling algorithm=sac env=pendulum tracking.uri=sqlite:////nowhere.db",
+        ),
         (["steps=1"], "'steps=1' is not understood. Usage: python analysis/plan.py env_steps="),
     ],
 )
@@ -139,8 +158,66 @@ def test_what_makes_no_sense_is_refused(words: list[str], message: str, capsys: 
     assert message in capsys.readouterr().err
 
 
-def test_a_study_that_trains_to_a_budget_plans_nothing() -> None:
+def test_a_count_that_was_not_measured_is_named() -> None:
     runs, curves, facts = study(amdahl)
-    local = runs.assign(num_env_runners=0)
     with pytest.raises(AnalysisError, match="no trial with an env runner of its own finished"):
-        predict(local, curves, Target(1e6, 4), facts)
+        predict(runs.assign(num_env_runners=0), curves, Target(1e6, 4), facts)
+    with pytest.raises(AnalysisError, match="no trial without env runners finished"):
+        predict(runs, curves, Target(1e6, 0), facts)
+
+
+def test_what_auto_takes_is_predicted_from_trials_without_runners() -> None:
+    runs, curves, facts = study(lambda n: amdahl(max(1, n)), counts=(0, 1, 2, 4))
+    found = predict(runs, curves, Target(1e6, 0), facts)
+    assert found.env_steps_per_s.low < 1000 < found.env_steps_per_s.high < 1100
+    assert not found.extrapolated
+    told = lines_of(found, Target(1e6, 0), None, "")
+    assert any(line.startswith("rests on    4 envs in the trial's own process, 3 seeds") for line in told)
+    assert not any("any number of runners" in line for line in told)
+    assert target_of({"env_steps": "1e6", "hardware": "auto"}) == Target(1e6, 0, 16, "auto")
+
+
+def trained(num_reports: int = 15, aside_s: float = 3.0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Trials of 60,000 env steps that spend 3 s beside their training."""
+    runs = make_runs({"a": [480.0, 490.0, 500.0]}, budget_env_steps=60_000)
+    runs["wall_s"] = runs["train_s"] + [0.95 * aside_s, aside_s, 1.05 * aside_s]
+    every = 60_000 // num_reports
+    points = {("a", s): {"progress/env_steps": [(every * i, float(i), every * i) for i in range(1, num_reports + 1)]} for s in range(3)}
+    return runs, make_curves(runs, points)
+
+
+def test_hours_include_evaluations_and_reports_where_trials_say_what_they_take() -> None:
+    found = beside_training(*trained(), "lr_batch/ppo-cartpole")
+    assert found is not None
+    assert (found.every_env_steps, found.num_trials) == (4000, 3)
+    assert found.report_s.estimate == pytest.approx(0.2, rel=0.01)
+    assert found.report_s.low < 0.19 < 0.21 < found.report_s.high
+    assert found.num_reports(40_000) == 10
+    assert found.hours(40_000).estimate == pytest.approx(10 * 0.2 / 3600, rel=0.01)
+    assert found.num_reports(1e8) == 320  # no curve has more points
+    runs, curves, facts = study(amdahl)
+    target = Target(40_000, 4)
+    speed = predict(runs, curves, target, facts)
+    (line,) = [line for line in lines_of(speed, target, found, "") if line.startswith("time")]
+    whole, training = 40_000 / speed.env_steps_per_s.estimate + 2, 40_000 / speed.env_steps_per_s.estimate
+    assert f"time        {whole:.0f} s [" in line
+    assert f"training {training:.0f} s [" in line
+    assert "evaluations and 10 reports 2 s [2 s, 3 s], as long each as those of 3 trials of lr_batch/ppo-cartpole" in line
+
+
+def test_trials_that_measured_throughput_or_failed_say_nothing_of_evaluations() -> None:
+    runs, curves = trained()
+    assert beside_training(runs.assign(phase="throughput"), curves, "x") is None
+    assert beside_training(runs.assign(status="failed"), curves, "x") is None
+    one = runs[runs["seed"] == 0]
+    alone = beside_training(one, curves[curves["run_id"].isin(one["run_id"])], "x")
+    assert isinstance(alone, Beside)
+    assert math.isnan(alone.report_s.low)
+
+
+def test_without_such_trials_the_command_that_would_tell_is_printed() -> None:
+    runs, curves, facts = study(amdahl)
+    first = "python experiments/run.py study=single algorithm=ppo env=cartpole"
+    told = "\n".join(lines_of(predict(runs, curves, Target(1e6, 4), facts), Target(1e6, 4), None, first))
+    assert "of training alone. Evaluations and reports come on top" in told
+    assert f"run first   {first}" in told

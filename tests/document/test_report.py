@@ -125,3 +125,32 @@ def test_wrong_arguments_are_refused_in_one_line(arguments: list[str], message: 
     assert said.out == ""
     assert message in said.err
     assert said.err.count("\n") == 1
+
+
+def test_a_study_of_runners_shows_the_trials_own_process_beside_them() -> None:
+    speeds = {0: 24_000.0, 1: 21_000.0, 2: 23_000.0, 4: 18_000.0, 8: 13_000.0}
+    noise = (0.98, 1.0, 1.02)
+    grid = {f"runners={n} envs={e}": (n, e) for n in speeds for e in (4, 16)}
+    runs = make_runs(
+        dict.fromkeys(grid, [float("nan")] * 3),
+        params={"num_env_runners": {c: n for c, (n, _) in grid.items()}, "num_envs_per_env_runner": {c: e for c, (_, e) in grid.items()}},
+        env_steps_per_s={c: [speeds[n] * e / 16 * noise[(s + n) % 3] for s in range(3)] for c, (n, e) in grid.items()},
+    ).assign(phase="throughput")
+    page = build(study_of(runs, axes=("num_env_runners", "num_envs_per_env_runner")))
+    said = Page(page.html).text
+    assert "Use runners=0 envs=16" in said
+    assert "With envs per env runner 16: Without env runners, in the trial's own process, it is 23,997 [" in said
+    assert "env steps/s: 1.04 [" in said
+    assert "times the fastest count, 2 env runners (3 common seeds). It is no count: no law is fitted to it" in said
+    assert {"scaling.svg", "scaling-efficiency.svg", "heatmap-throughput.svg"} <= set(page.pictures)
+
+
+def test_the_trials_own_process_is_told_of_where_counts_are_too_few_for_a_fit(undrawn: None) -> None:
+    speeds = {"learners=0": [240.0, 245.0, 250.0], "learners=1": [90.0, 92.0, 91.0], "learners=2": [94.0, 95.0, 93.0]}
+    runs = make_runs(
+        dict.fromkeys(speeds, [float("nan")] * 3), params={"num_learners": {c: int(c[-1]) for c in speeds}}, env_steps_per_s=speeds
+    ).assign(phase="throughput")
+    said = Page(build(study_of(runs, axes=("num_learners",))).html).text
+    assert "Without learners, in the trial's own process, it is 245 [" in said
+    assert "times the fastest count, 2 learners" in said
+    assert "a fit needs 3 counts or more" in said

@@ -211,6 +211,22 @@ def test_ticks_are_the_measured_counts_and_how_far_the_fit_is_drawn() -> None:
     assert [t.get_text() for t in scaling_curve.plot(counts()).get_xticklabels()] == ["1", "2", "4", "8"]
 
 
+def test_the_trials_own_process_stands_at_0_left_of_the_counts() -> None:
+    own = pd.DataFrame({"env_steps_per_s": [450.0], "env_steps_per_s_low": [430.0], "env_steps_per_s_high": [3600.0]})
+    ax = scaling_curve.plot(counts(), curve(), marks(), own_process=own)
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "1", "2", "4", "8", "16"]
+    assert ax.get_xscale() == "log" and ax.get_xlim()[0] < 0.5 and ax.get_ylim()[1] > 3600
+    assert [[0.5, 430.0], [0.5, 3600.0]] in [np.asarray(w).tolist() for w in whiskers(ax)]
+    assert "0: in the trial's own process, no point of the fits." in note_of(ax)
+    (linear,) = [line for line in lines_of(ax) if to_hex(line.get_color()) == style.MUTED.lower() and len(set(line.get_ydata())) > 1
+                 and line.get_transform() == ax.transData]  # fmt: skip
+    assert linear.get_xdata()[0] == 1
+    of_two = of_algorithms(own, ALGORITHMS[:2], *SPEEDS[:3])  # one algorithm has none
+    several = scaling_curve.plot(counts(ALGORITHMS), curve(ALGORITHMS), own_process=of_two, series="algorithm")
+    assert len([w for w in whiskers(several) if w[0][0] == 0.5]) == 2
+    assert "0:" not in note_of(scaling_curve.plot(counts(), curve()))
+
+
 def test_linear_scaling_goes_through_one_runner() -> None:
     ax = scaling_curve.plot(counts(), curve())
     (linear,) = [line for line in lines_of(ax) if to_hex(line.get_color()) == style.MUTED.lower()]

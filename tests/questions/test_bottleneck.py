@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from analysis.questions.bottleneck import BALANCED, ENV, INFERENCE, LEARNER, STARVED, TRANSFER, UNKNOWN, Bottleneck, bottleneck
+from analysis.questions.bottleneck import BALANCED, STARVED, UNKNOWN, Bottleneck, bottleneck
 from analysis.questions.facts import Facts
+from analysis.questions.time_use import ENV, INFERENCE, LEARNER, TRANSFER
 from experiments.metrics import METRICS, TIME_PARTS
 from tests.support.diagnosed import LAPTOP, facts
 
@@ -213,3 +214,36 @@ def test_advice_for_the_learner_depends_on_the_hardware_and_the_algorithm() -> N
     full = of({**IDLE, "system/machine_cpu_percent": 97.0}, learn=0.9).advice
     assert "num_learners" not in full
     assert "num_env_runners=1." in full
+
+
+def test_more_environments_say_what_they_leave_of_a_batch_and_stop_where_that_is_too_little() -> None:
+    batch = facts(batch_env_steps=2048, num_env_runners=1, num_envs_per_env_runner=16)
+    more = of(of_trial=batch, inference=0.9).advice
+    assert (
+        "num_envs_per_env_runner=32. That changes what is learned, so compare scores: of 2,048 env steps a batch each environment" in more
+    )
+    assert "then has 64, in place of 128." in more
+    full = of(of_trial=facts(batch_env_steps=512, num_env_runners=0, num_envs_per_env_runner=16), inference=0.9).advice
+    assert "num_envs_per_env_runner" not in full
+    assert "smaller network" in full
+    runners = of(env_step=0.9, of_trial=facts(batch_env_steps=2048)).advice
+    assert "num_env_runners=4. That changes what is learned, so compare scores (algorithm.env_runners.num_envs_per_env_runner=2 " in runners
+    dqn = of(env_step=0.9, of_trial=facts(batch_env_steps=32, replays=True)).advice
+    assert "changes what is learned" not in dqn
+
+
+def test_crowded_runners_are_not_advised_to_have_512_environments() -> None:
+    crowd = facts(num_env_runners=8, num_envs_per_env_runner=64, num_cpus=2, batch_env_steps=2048)
+    advice = of(FULL, crowd, env_step=0.9).advice
+    assert (
+        "and fewer environments in all: algorithm.env_runners.num_env_runners=2 algorithm.env_runners.num_envs_per_env_runner=32." in advice
+    )
+    assert "each environment then has 32, in place of 4" in advice
+
+
+def test_another_learner_says_that_the_batch_grows_and_where_it_is_measured() -> None:
+    advice = of(learn=0.9, of_trial=facts(batch_env_steps=2048)).advice
+    assert (
+        "num_learners=2. Each brings a batch of its own, so that of all grows to 4,096 env steps, which changes what is learned" in advice
+    )
+    assert "study=learner_scaling measures it" in advice

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.questions.bottleneck import ENV, LEARNER, STARVED, UNKNOWN
+from analysis.questions.bottleneck import STARVED, UNKNOWN
 from analysis.questions.diagnosis import by_configuration, diagnose, of_study, tags
+from analysis.questions.time_use import ENV, LEARNER
 from tests.support.diagnosed import LAPTOP, diagnosed_study, logged, reports
 from tests.support.study_frames import make_curves
 

@@ -2,7 +2,8 @@
 
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import hydra
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -11,6 +12,7 @@ from omegaconf import DictConfig
 
 from experiments.config.compose import CONF, check_axes_are_free, composer, split_space
 from experiments.config.schema import parse
+from experiments.config.trial_config import Compose
 from experiments.planning.plan import Plan, plan_study
 from experiments.planning.resources import Cluster, Node
 
@@ -34,7 +36,18 @@ def chosen(choices: tuple[str, ...]) -> DictConfig:
 
 def plan_for(*overrides: str, cluster: Cluster | None = None) -> Plan:
     """Command-line overrides to a checked plan, as `run.py` makes it. By default for a machine of two CPUs."""
+    return composed_for(*overrides, cluster=cluster)[0]
+
+
+def composed_for(*overrides: str, cluster: Cluster | None = None) -> tuple[Plan, Compose]:
+    """The same, with what it was composed with."""
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         start = composer(compose(split_space(overrides)[0]), overrides)
         check_axes_are_free(start({}), overrides)
-        return plan_study(parse(start({})), start, cluster or Cluster((Node(2, 0),)))
+        plan = plan_study(parse(start({})), start, cluster or Cluster((Node(2, 0),)))
+
+    def again(choices: Mapping[str, str]) -> Mapping[str, Any]:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            return start(choices)
+
+    return plan, again

@@ -10,8 +10,9 @@ import pytest
 import ray
 
 from analysis.load import load_study
-from analysis.questions.bottleneck import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERCENT, STARVED, TRANSFER
+from analysis.questions.bottleneck import STARVED
 from analysis.questions.diagnosis import of_study
+from analysis.questions.time_use import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERCENT, TRANSFER
 from experiments.config.schema import HardwareSettings
 from experiments.metrics import TIME_PARTS
 from experiments.planning.resources import Cluster, Node

@@ -67,6 +67,18 @@ def test_a_way_to_vectorise_that_the_environment_does_not_have_is_left_out_and_n
         plan_of("env=acrobot", "study.space={env.vectorize_mode:[vector_entry_point]}")
 
 
+def test_runners_are_scaled_from_the_layout_that_auto_takes_but_for_algorithms_that_need_one(plan_of: PlanOf) -> None:
+    machine = Cluster((Node(16, 0),))
+    plan = plan_of("study=runner_scaling", cluster=machine)
+    assert {c.layout.num_env_runners for c in plan.configurations} == {0, 1, 2, 4, 8}
+    assert len(plan.bundles or []) == 9  # one process serves them all
+    impala = plan_of("study=runner_scaling", "algorithm=impala", cluster=machine)
+    assert {c.layout.num_env_runners for c in impala.configurations} == {1, 2, 4, 8}
+    assert impala.left_out == ("algorithm.env_runners.num_env_runners=0, since impala samples while it learns and needs a runner actor",)
+    with pytest.raises(ConfigurationError, match="needs a runner actor"):
+        plan_of("algorithm=impala", "study.space={algorithm.env_runners.num_env_runners:[0]}", cluster=machine)
+
+
 def test_a_profile_says_how_to_vectorise_where_the_environment_can(plan_of: PlanOf) -> None:
     def mode(*overrides: str) -> set[str]:
         plan = plan_of("study.space={algorithm.training.gamma:[0.9]}", *overrides)

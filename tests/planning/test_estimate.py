@@ -1,0 +1,163 @@
+"""How long a study takes before anything has run: known answers where the speed of environment and networks is given."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from experiments.planning import estimate, facts
+from experiments.planning.estimate import TrialEstimate, study_duration
+from experiments.planning.plan import Plan, with_auto
+from experiments.planning.resources import Cluster, Node
+from experiments.planning.terminal import faster_line, span, time_line
+from experiments.rllib.probe import NetworkSpeed, env_step_s, network_speed
+from tests.support.planning import composed_for
+from tests.support.suite import PlanOf
+
+SINGLE = "study.space={}"
+CARTPOLE_S = 62e-6
+"""Of a step of 16 environments on one core of an AMD EPYC: docs/benchmarks/fast.md, as docs/fast.md shares it out."""
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Callable[[NetworkSpeed], None]:
+    """The machine of docs/benchmarks, with networks as fast as they are told to be."""
+
+    def known(network: NetworkSpeed) -> None:
+        monkeypatch.setattr(estimate, "env_step_s", lambda env, num_envs: CARTPOLE_S * num_envs / 16)
+        monkeypatch.setattr(estimate, "network_speed", lambda trial: network)
+        monkeypatch.setattr(facts.psutil, "cpu_count", lambda: 2)
+
+    return known
+
+
+SMALL = NetworkSpeed(act_s=0.8e-6, learn_s=2.5e-6)
+"""Two perceptrons of [64, 64]."""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "measured"),
+    [
+        ((), 24_507),  # docs/throughput.md: in the trial's own process
+        (("algorithm.env_runners.num_env_runners=1",), 21_206),  # study=runner_scaling
+        (("algorithm.env_runners.num_env_runners=2",), 23_745),
+        (("algorithm.env_runners.num_env_runners=2", "hardware.num_learners=1"), 9_189),  # study=learner_scaling
+        (("algorithm.training.train_batch_size_per_learner=4000", "algorithm.training.minibatch_size=1000",
+          "algorithm.training.num_epochs=4"), 39_569),  # docs/benchmarks/fast.md, as the following
+        (("algorithm.training.train_batch_size_per_learner=4000", "algorithm.training.minibatch_size=128",
+          "algorithm.training.num_epochs=10"), 21_336),
+        (("algorithm.training.train_batch_size_per_learner=4000", "algorithm.training.minibatch_size=128",
+          "algorithm.training.num_epochs=10", "fast=false"), 3_404),
+        (("algorithm=impala",), 29_337),  # study=throughput_algorithms, one runner
+        (("algorithm=appo",), 26_297),
+        (("algorithm=dqn", "algorithm.training.training_intensity=32", "hardware.total_envs=1"), 863),  # an update of 32 an env step
+    ],
+)  # fmt: skip
+def test_what_was_measured_is_estimated_within_a_factor_of_two(
+    plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None], overrides: tuple[str, ...], measured: float
+) -> None:
+    quiet(SMALL)
+    plan = plan_of(SINGLE, "hardware.num_envs_per_env_runner=" + ("1" if "hardware.total_envs=1" in overrides else "16"), *overrides,
+                   cluster=Cluster((Node(8, 0),)))  # fmt: skip
+    found = 1 / TrialEstimate(plan.configurations[0]).env_step_s
+    assert max(found / measured, measured / found) < estimate.WITHIN, found
+
+
+def test_nothing_is_learned_before_learning_starts(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
+    quiet(SMALL)
+    at_once, late = (
+        TrialEstimate(
+            plan_of(SINGLE, "algorithm=dqn", f"algorithm.training.num_steps_sampled_before_learning_starts={n}").configurations[0]
+        )
+        for n in (1, 10_001)
+    )
+    assert at_once.seconds - late.seconds == pytest.approx(10_000 * 8 * (2.5e-6 + 1.2e-3 / 32))  # of 8 rows an env step
+
+
+def test_the_default_study_takes_as_long_as_it_did(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
+    quiet(SMALL)
+    found = study_duration(plan_of(), None)
+    assert found.low < 138.3 < found.high  # docs/benchmarks/study_fast.md
+    assert found.estimated == ("ppo on cartpole",)
+
+
+def test_environments_and_networks_that_take_longer_take_longer(plan_of: PlanOf) -> None:
+    slow = plan_of(SINGLE, "env=synthetic", "env.env_config.step_cost_ms=4", "env.env_config.mode=wait").configurations[0]
+    assert env_step_s(slow.suite.env, 16) == pytest.approx(16 * 4e-3, rel=0.5)  # they take turns
+    side_by_side = replace(slow.suite.env, vectorize_mode="async")
+    assert env_step_s(side_by_side, 16) == pytest.approx(4e-3, rel=0.5)
+    wide = plan_of(SINGLE, "++algorithm.rl_module.fcnet_hiddens=[1024,1024]").trials[0]
+    small, large = (network_speed(trial) for trial in (plan_of(SINGLE).trials[0], wide))
+    assert large.act_s > 10 * small.act_s  # a hundred times the multiplications, better used
+    assert small.learn_s == pytest.approx(3 * small.act_s, rel=0.1)  # all of PPO's networks run in a forward pass, and three times
+
+
+def test_learning_counts_what_does_not_act(plan_of: PlanOf) -> None:
+    sac = network_speed(plan_of(SINGLE, "algorithm=sac", "env=pendulum").trials[0])
+    assert 3 * 3 < sac.learn_s / sac.act_s < 3 * 20  # critics and their targets beside the policy
+
+
+def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
+    quiet(SMALL)
+    plan = plan_of("study=algorithms", "env=cartpole")
+    assert "an estimate" in time_line(plan, None)
+    asked: list[tuple[str, str]] = []
+
+    def past(algorithm: str, env: str) -> float | None:
+        asked.append((algorithm, env))
+        return 10_000.0 if algorithm != "dqn" else None
+
+    told = time_line(plan, past)
+    assert "an estimate" in told
+    assert "No trial of dqn on cartpole has run" in told
+    assert len(asked) == 4
+    known = time_line(plan_of(), past)
+    assert known == "time        about 2 min 15 s, at the median speed of earlier trials in this store"  # 2.7M env steps, two at once
+
+
+def test_an_environment_that_fails_leaves_the_time_unknown(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> float:
+        raise ValueError("no display\nmore")
+
+    monkeypatch.setattr(estimate, "env_step_s", fails)
+    assert time_line(plan_of(SINGLE), None).endswith("could not be timed here (ValueError: no display)")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [(20, 80, "20 to 80 s"), (50, 240, "50 s to 4 min"), (5000, 40_000, "83 min to 11 h"), (6000, 9e4, "1.7 to 25 h")],
+)
+def test_a_range_is_rough(low: float, high: float, words: str) -> None:
+    assert span(low, high) == words
+
+
+def both(*overrides: str) -> tuple[Plan, Plan | None]:
+    """A study on a machine of 16 CPUs and a GPU, and the same with hardware=auto."""
+    plan, compose = composed_for(*overrides, cluster=Cluster((Node(16, 1),)))
+    return plan, with_auto(plan, compose)
+
+
+def test_a_profile_that_leaves_the_machine_idle_names_the_faster_way_and_what_it_changes(
+    quiet: Callable[[NetworkSpeed], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet(SMALL)
+    monkeypatch.setattr(facts.psutil, "cpu_count", lambda: 16)
+    own, auto = both("hardware=workstation")
+    said = faster_line(own, auto) or ""
+    assert "hardware=auto runs 16 trials at once in place of 1, by an estimate " in said
+    times = float(said.partition(" times as fast")[0].rpartition(" ")[2])
+    assert 4 < times < 40
+    assert "has 16 envs in place of 32 (of 512 env steps a batch 32 of each, in place of 16) and learns on the CPU" in said
+    assert own.hardware == "workstation"
+    assert faster_line(*both("hardware=workstation", "seeds=[0]", SINGLE)) is None  # one trial has nothing beside it
+    assert faster_line(*both()) is None
+    assert faster_line(*both("hardware=workstation", "+measurement=throughput")) is None
+
+
+def test_logical_cpus_make_nothing_faster(quiet: Callable[[NetworkSpeed], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet(SMALL)
+    one = replace(both()[0].configurations[0])
+    alone, crowd = (TrialEstimate(one, n).seconds for n in (1, 16))
+    assert crowd == pytest.approx(8 * alone)  # 16 trials on 2 CPUs
+    assert not math.isnan(alone)
