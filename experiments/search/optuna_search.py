@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from sqlalchemy import event
 from typing_extensions import override
 
-from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there
+from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there, size
 from experiments.metrics import FAILED, PRUNED
 from experiments.search.strategy import Ask, Outcome, Signal, Strategy, key_of, next_seed
 
@@ -75,7 +75,7 @@ class Suggested(Strategy):
     @property
     @override
     def most_trials(self) -> int:
-        return self._num_samples
+        return int(min(self._num_samples, size(self._axes) * len(self._seeds)))
 
     @override
     def ask(self) -> Ask | Signal:

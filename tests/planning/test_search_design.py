@@ -7,7 +7,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.metrics import FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
-from experiments.planning.terminal import summary
+from experiments.planning.terminal import plan_lines, summary
 from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import CONFIRM, Ask, Outcome
 from experiments.search.trial_queue import TrialQueue
@@ -40,6 +40,48 @@ def test_a_race_over_the_default_study(plan_of: PlanOf) -> None:
     assert "search=racing: 23 trials that search, then the 3 best and the base on 5 held-out seeds" in summary(plan)
     assert study.trials == [] and plan_record(study)["trials"] == []
     assert plan_record(study)["base"] == "lr=3e-3 b=2048"
+
+
+OF_THE_GRID = "of the grid at these 3 seeds (15 configurations, 2,700,000 env steps)"
+COSTS = {
+    ("search=racing",): f"at most 96% {OF_THE_GRID}",
+    ("search=optuna",): f"at most 78% {OF_THE_GRID}",
+    ("search=optuna", "search.num_samples=40"): (
+        f"at most 133% {OF_THE_GRID}. Try search=grid scheduler=fifo: from 5 seeds on the search takes less"
+    ),
+    ("search=optuna", "search.num_samples=40", "seeds=[0,1,2,3,4]"): (
+        "at most 80% of the grid at these 5 seeds (15 configurations, 4,500,000 env steps)"
+    ),
+    ("search=optuna", "search.num_samples=40", "seeds=[0]"): (
+        "at most 233% of the grid at this seed (15 configurations, 900,000 env steps). "
+        "Try search=grid scheduler=fifo: from 3 seeds on the search takes less"
+    ),
+    ("scheduler=asha",): f"at most 144% {OF_THE_GRID}, if little stops early. Try max_env_steps=2700000, or search=grid scheduler=fifo",
+    ("scheduler=asha", "max_env_steps=1350000"): f"at most 49% {OF_THE_GRID}",
+    ("scheduler=pbt",): f"at most 62% {OF_THE_GRID}",
+    ("search=random", "scheduler=asha", "search.num_samples=5"): f"at most 78% {OF_THE_GRID}",
+    ("search=optuna", ENDLESS): (
+        "at most that of 20 random configurations with these 3 seeds; the space has ranges, and so no grid"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("overrides", COSTS, ids=" ".join)
+def test_a_search_says_what_share_of_the_grid_it_takes_and_what_to_do_if_that_is_more(overrides: tuple[str, ...], plan_of: PlanOf) -> None:
+    assert f"cost        {COSTS[overrides]}" in plan_lines(plan_of(*overrides))
+
+
+def test_the_number_of_seeds_from_which_a_search_pays_is_where_its_plan_says_so(plan_of: PlanOf) -> None:
+    def takes_less(num_seeds: int) -> bool:
+        design = plan_of("search=optuna", "search.num_samples=40", f"seeds={list(range(num_seeds))}").search
+        assert design is not None
+        return design.total_env_steps < design.grid_env_steps
+
+    assert [takes_less(num_seeds) for num_seeds in (3, 4, 5)] == [False, False, True]
+
+
+def test_what_searches_nothing_has_no_share(plan_of: PlanOf) -> None:
+    assert not any(line.startswith("cost") for choice in ("search=grid", "search=random") for line in plan_lines(plan_of(choice)))
 
 
 def test_what_is_asked_for_becomes_trials_of_the_plan(plan_of: PlanOf) -> None:
