@@ -14,6 +14,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from analysis.stats.saturation import saturates, solving
 from experiments.config.space import Point
 from experiments.metrics import FAILED
 
@@ -29,6 +30,8 @@ OBJECTIVES: Mapping[str, bool] = {
     "env_steps_per_s": True,
 }
 """What a search can aim at, a trial's `final/` metrics, and whether more is better."""
+SCORE, TO_TARGET = "score", "env_steps_to_target"
+"""A search that aims at the score goes on to env steps to target where scores saturate, as the final decision does."""
 TIE_BREAK = "auc"
 """What ranks configurations whose objective is the same: many end at an environment's highest score."""
 
@@ -63,10 +66,12 @@ class Outcome:
 
     Attributes:
         status: `FINISHED`, `PRUNED` or `FAILED`.
-        values: Name of an objective to its value, as far as it is known.
+        values: Name of an objective to its value, as far as it is known. Of a target that was never held, all that the trial was given.
         env_steps: That it was trained.
         seconds: That it took.
         reason: Why it failed.
+        target: Of its environment; NaN where there is none.
+        reached: Whether it held the target.
     """
 
     status: str
@@ -74,6 +79,8 @@ class Outcome:
     env_steps: int = 0
     seconds: float = 0.0
     reason: str = ""
+    target: float = math.nan
+    reached: bool = False
 
     def worth(self, objective: str) -> float:
         """The objective's value, with its sign such that more is better; minus infinity where there is none."""
@@ -130,21 +137,20 @@ class Strategy(ABC):
     def resume(self) -> None:  # noqa: B027  # most have nothing to do
         """All that happened before a restart has been told."""
 
-    def worths(self) -> dict[str, list[tuple[float, ...]]]:
-        """Point, as `key_of` writes it, to what its trials came to by each objective and by `TIE_BREAK`; more is better."""
-        found: dict[str, list[tuple[float, ...]]] = {}
+    def told(self) -> dict[str, list[Outcome]]:
+        """Point, as `key_of` writes it, to what its trials came to."""
+        found: dict[str, list[Outcome]] = {}
         for index, outcome in sorted(self.outcomes.items()):
-            by = (*(outcome.worth(o) for o in self.objectives), outcome.worth(TIE_BREAK))
-            found.setdefault(key_of(self.asked[index].point), []).append(by)
+            found.setdefault(key_of(self.asked[index].point), []).append(outcome)
         return found
 
     def ranking(self) -> list[Point]:
-        """The points that were told of, best first, by the mean over their seeds. Those that failed on any seed come last.
+        """The points that were told of, best first, as `ranks` has them. Those that failed on any seed come last.
 
         With two objectives, points that no other one beats in both come first, and in each such front those of the best first objective.
         """
-        points = {key_of(ask.point): ask.point for ask in self.asked}
-        means = {key: tuple(sum(column) / len(column) for column in zip(*rows, strict=True)) for key, rows in self.worths().items()}
+        points, told = {key_of(ask.point): ask.point for ask in self.asked}, self.told()
+        means = dict(zip(told, ranks(list(told.values()), self.objectives), strict=True))
         if len(self.objectives) == 1:
             return [points[key] for key in sorted(means, key=lambda k: means[k], reverse=True)]
         ranked: list[str] = []
@@ -154,6 +160,48 @@ class Strategy(ABC):
             ranked += sorted(front, key=lambda k: means[k], reverse=True)
             left = {k: m for k, m in left.items() if k not in front}
         return [points[key] for key in ranked]
+
+
+def mean_worth(outcomes: Sequence[Outcome], objective: str) -> float:
+    """Mean over a configuration's seeds, with its sign such that more is better; minus infinity where one of them has none.
+
+    Args:
+        outcomes: Of its trials, one at least.
+        objective: Of `OBJECTIVES`.
+    """
+    return sum(outcome.worth(objective) for outcome in outcomes) / len(outcomes)
+
+
+def solvers(told: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[bool]:
+    """Which configurations solve their environment, where the score is aimed at and saturates; none where it does not.
+
+    Args:
+        told: What the trials of each came to.
+        objectives: That are aimed at.
+    """
+    if tuple(objectives) != (SCORE,):
+        return [False] * len(told)
+    targets, reached = [of_one[0].target for of_one in told], [sum(o.reached for o in of_one) for of_one in told]
+    solve = solving([mean_worth(of_one, SCORE) for of_one in told], targets, reached)
+    return [bool(s) for s in solve] if saturates(solve) else [False] * len(told)
+
+
+def ranks(told: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[tuple[float, ...]]:
+    """By what configurations are ranked, as the final decision does (`analysis/questions/decision.py`): more is better.
+
+    By the means over seeds of each objective, and then of `TIE_BREAK`. Where scores saturate, those that solve the environment come first,
+    by their restricted mean of env steps to target.
+
+    Args:
+        told: What the trials of each came to, one at least.
+        objectives: That are aimed at.
+    """
+    means = [tuple(mean_worth(of_one, o) for o in (*objectives, TIE_BREAK)) for of_one in told]
+    solve = solvers(told, objectives)
+    if not any(solve):
+        return means
+    steps = [mean_worth(of_one, TO_TARGET) if solves else -math.inf for of_one, solves in zip(told, solve, strict=True)]
+    return [(by_steps, *mean) for by_steps, mean in zip(steps, means, strict=True)]
 
 
 def _beats(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
@@ -255,7 +303,8 @@ class Confirming(Strategy):
 
     def _finite(self) -> set[str]:
         """Points of which something is known."""
-        return {key for key, rows in self.search.worths().items() if any(math.isfinite(row[0]) for row in rows)}
+        objective = self.objectives[0]
+        return {key for key, told in self.search.told().items() if any(math.isfinite(outcome.worth(objective)) for outcome in told)}
 
     @override
     def start(self, ask: Ask) -> None:
