@@ -154,7 +154,7 @@ class ConfirmationSettings:
 
     Attributes:
         top: Configurations, the best by the search; the study's base configuration comes on top.
-        seeds: That the search never sees.
+        seeds: That the search never sees. Of a fixed design they may be some of its own: the choice is then made by the others.
         always: Whether a fixed design is confirmed as well: every configuration with every seed, and then the best with these.
     """
 
@@ -205,6 +205,13 @@ def _check_confirmation(suite: "SuiteConfig") -> None:
         )
     if len(set(seeds)) != len(seeds):
         raise ConfigurationError(f"confirmation.seeds={list(seeds)} names a seed twice; each seed is one replicate.")
+    if not suite.is_search:  # a fixed design is known beforehand, and chooses by its other seeds
+        if set(suite.seeds) <= set(seeds):
+            raise ConfigurationError(
+                f"confirmation.seeds={list(seeds)} has all of seeds={list(suite.seeds)}: none is left to choose by what is confirmed. "
+                "Leave one out at least."
+            )
+        return
     if seen := sorted(set(searching_seeds(suite)) & set(seeds)):
         raise ConfigurationError(
             f"confirmation.seeds={list(seeds)}: the search uses {seen[0]} as well, and would confirm a choice by what it was made by. "

@@ -19,7 +19,7 @@ from experiments.planning.resolver import Resolver
 from experiments.search.optuna_search import Suggested
 from experiments.search.population import Population
 from experiments.search.racing import Racing
-from experiments.search.strategy import FIXED, SEARCH, Confirming, Listed, Strategy
+from experiments.search.strategy import FIXED, Confirming, Listed, Strategy
 from experiments.search.trial_queue import Limits
 
 GENERATIONS = 5
@@ -66,8 +66,12 @@ class SearchDesign:
             proposals = Suggested(axes, num_samples(search, axes), seeds, search.objective, search.sampler, search.seed, storage)
         elif isinstance(search, RacingSearch):
             proposals = Listed(listed, seeds[:1], search.objective)
+        elif suite.is_search:
+            proposals = Listed(listed, seeds, _ANY_OBJECTIVE)
         else:
-            proposals = Listed(listed, seeds, _ANY_OBJECTIVE, SEARCH if suite.is_search else FIXED)
+            shared = [seed for seed in seeds if seed in suite.confirmation.seeds]
+            proposals = Listed(listed, [seed for seed in seeds if seed not in shared], _ANY_OBJECTIVE, FIXED)
+            return Confirming(proposals, self.base, suite.confirmation.top, suite.confirmation.seeds, listed, shared)
         found = Racing(proposals, seeds, search.max_trials) if isinstance(search, RacingSearch) else proposals
         return Confirming(found, self.base, suite.confirmation.top, suite.confirmation.seeds)
 

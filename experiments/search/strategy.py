@@ -237,11 +237,16 @@ class Listed(Strategy):
 class Confirming(Strategy):
     """Another strategy's best points, and the base point, with seeds that it never saw.
 
+    A trial that searched never confirms: what was looked at to choose a configuration flatters it. But a fixed design can leave some of its
+    seeds out of the choice, and these count.
+
     Attributes:
         closed: Why the search was ended before it was done; empty if it was not.
     """
 
-    def __init__(self, search: Strategy, base: Point, top: int, seeds: Sequence[int]) -> None:
+    def __init__(
+        self, search: Strategy, base: Point, top: int, seeds: Sequence[int], design: Sequence[Point] = (), shared: Sequence[int] = ()
+    ) -> None:
         """Confirm what a search finds.
 
         Args:
@@ -249,11 +254,16 @@ class Confirming(Strategy):
             base: The point that the study starts from; confirmed as well.
             top: How many of the best points are confirmed.
             seeds: That confirm; none that searches.
+            design: The points of a fixed design.
+            shared: Seeds that confirm, and that all points of the design are to have: what is confirmed has them by that and is not run
+                again, the other points have them last.
         """
         super().__init__(search.objectives)
         self.search, self._base, self.top, self._seeds = search, base, top, tuple(seeds)
+        self._design, self.shared = tuple(design), tuple(shared)
         self.closed = ""
         self._confirm: Listed | None = None
+        self._others = Listed((), (), self.objectives, FIXED)
         self._own: list[tuple[Strategy, int]] = []  # whose each trial is, and its index there
 
     @property
@@ -264,7 +274,8 @@ class Confirming(Strategy):
     @property
     @override
     def most_trials(self) -> int:
-        return self.search.most_trials + self.num_confirming
+        num_in_design = min(self.top + (self._base in self._design), len(self._design))  # of those that are confirmed
+        return self.search.most_trials + self.num_confirming + (len(self._design) - num_in_design) * len(self.shared)
 
     @property
     def num_confirming(self) -> int:
@@ -294,12 +305,15 @@ class Confirming(Strategy):
                 return Signal.WAIT
             self._begin_confirming()
         assert self._confirm is not None
-        return self._confirm.ask()
+        found = self._confirm.ask()
+        return self._others.ask() if found is Signal.DONE else found
 
     def _begin_confirming(self) -> None:
         best = [point for point in self.search.ranking() if key_of(point) in self._finite()]
-        chosen = {key_of(point): point for point in (*best[: self.top], self._base)}
-        self._confirm = Listed(list(chosen.values()) if best else [], self._seeds, self.objectives, CONFIRM)
+        chosen = {key_of(point): point for point in (*best[: self.top], self._base)} if best else {}
+        others = [point for point in self._design if key_of(point) not in chosen]
+        self._confirm = Listed(list(chosen.values()), self._seeds, self.objectives, CONFIRM)
+        self._others = Listed(others, self.shared, self.objectives, FIXED)
 
     def _finite(self) -> set[str]:
         """Points of which something is known."""
@@ -310,7 +324,7 @@ class Confirming(Strategy):
     def start(self, ask: Ask) -> None:
         if ask.phase == CONFIRM and self._confirm is None:  # after a restart, when all of the search has been told
             self._begin_confirming()
-        whose = self.search if self._confirm is None else self._confirm
+        whose = self.search if self._confirm is None else self._confirm if ask.phase == CONFIRM else self._others
         self._own.append((whose, len(whose.asked)))
         whose.start(ask)
         super().start(ask)

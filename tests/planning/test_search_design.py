@@ -1,4 +1,5 @@
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,15 @@ def test_a_grid_can_be_confirmed(plan_of: PlanOf) -> None:
     assert {(t.phase, t.exploratory) for t in study.trials[30:]} == {("confirm", False)}
 
 
+def test_a_grid_can_be_confirmed_by_some_of_its_own_seeds(plan_of: PlanOf) -> None:
+    plan, study = searching(plan_of("confirmation.always=true", "seeds=[0,1,2]", "confirmation.seeds=[1,2]"))
+    assert plan.num_trials == 15 * 3 + 2  # the base is not of the grid
+    assert "15 trials, then the 3 best and the base on 2 held-out seeds, then the other configurations on 2 of these" in summary(plan)
+    run(queue_of(plan), lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": float(study.take(ask).algorithm["training"]["lr"])}, 60_000))
+    assert Counter((t.phase, t.exploratory) for t in study.trials) == {("fixed", True): 15 + 12 * 2, ("confirm", False): 4 * 2}
+    assert len({t.folder_name for t in study.trials}) == plan.num_trials
+
+
 def test_rules_that_meet_at_their_base_are_run_once(plan_of: PlanOf) -> None:
     plan, study = searching(plan_of("study=lr_rules", "seeds=[0,1]"))
     assert plan.num_trials == 2 * 10 + 4 * 5
@@ -181,6 +191,7 @@ WRONG = {
     ("confirmation.always=true", "+measurement=throughput"): "confirmation.always=true searches by what trials learn",
     ("search=optuna", "confirmation.seeds=[2,3]"): "the search uses 2 as well",
     ("search=racing", "confirmation.seeds=[8,9]"): "the search uses 8 as well",
+    ("confirmation.always=true", "confirmation.seeds=[0,1,2]"): "none is left to choose by what is confirmed",
     ("search=optuna", "confirmation.seeds=[]"): "confirmation.seeds is empty",
     ("scheduler=asha", "scheduler.grace_env_steps=60000"): "leaves nothing to stop in budget_env_steps=60000",
     ("scheduler=median", "scheduler.grace_env_steps=90000"): "scheduler.grace_env_steps=90000",

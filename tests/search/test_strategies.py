@@ -13,7 +13,7 @@ from experiments.config.space import Point, parse_space
 from experiments.metrics import FAILED, FINISHED, PRUNED
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
-from experiments.search.strategy import CONFIRM, SEARCH, Ask, Confirming, Listed, Outcome, Strategy, key_of, ranks
+from experiments.search.strategy import CONFIRM, FIXED, SEARCH, Ask, Confirming, Listed, Outcome, Strategy, key_of, ranks
 from experiments.search.trial_queue import Limits, TrialQueue
 from tests.support.search_runs import run, scores, solved
 
@@ -321,6 +321,38 @@ def test_env_steps_are_kept_for_confirmation() -> None:
     assert queue.closed == "max_env_steps=30000"
     assert len(asked) <= 30
     assert sum(ask.phase == CONFIRM for ask in asked) == 12
+
+
+def with_shared_seeds() -> Confirming:
+    """A grid with five seeds, of which two confirm, and a third that it does not have."""
+    return Confirming(Listed(GRID, [0, 1, 2], ["score"], FIXED), BASE, 3, [3, 4, 70], GRID, [3, 4])
+
+
+def test_seeds_of_a_fixed_design_that_the_choice_leaves_out_confirm_without_being_run_again() -> None:
+    def outcome(ask: Ask) -> Outcome:
+        """By the seeds that confirm, the choice would be another one."""
+        return scores(mean, 0.0)(ask) if ask.seed < 3 else ended(1000.0 if ask.point[BATCH] == 4000 else 0.0, None)
+
+    strategy = with_shared_seeds()
+    asked = run(TrialQueue(strategy, 3, BUDGET), outcome)
+    chosen = [key_of(point) for point in (*sorted(GRID, key=mean, reverse=True)[:3], BASE)]
+    assert Counter((key_of(ask.point), ask.seed) for ask in asked if ask.phase == CONFIRM) == {
+        (c, s): 1 for c in chosen for s in (3, 4, 70)
+    }
+    pairs = [(key_of(ask.point), ask.seed) for ask in asked]
+    assert len(pairs) == len(set(pairs)) == strategy.most_trials == len(GRID) * 5 + 4
+    assert {(key_of(point), seed) for point in GRID for seed in range(5)} <= set(pairs)
+    assert [ask.seed for ask in asked[: 3 * len(GRID)]] == [seed for seed in range(3) for _ in GRID]
+
+
+def test_a_fixed_design_that_is_confirmed_by_its_own_seeds_goes_on_after_a_kill() -> None:
+    whole = run(TrialQueue(with_shared_seeds(), 3, BUDGET), scores(mean, 50.0))
+    for killed_after in (60, 80, 100):
+        noted: list[Any] = []
+        before = TrialQueue(with_shared_seeds(), 3, BUDGET, noted.append)
+        run(before, scores(mean, 50.0), most=killed_after)
+        after = TrialQueue(with_shared_seeds(), 3, BUDGET, journal=noted, outcome_of=ends_of(before))
+        assert run(after, scores(mean, 50.0), ends=1) == whole
 
 
 def test_a_limit_too_small_for_all_keeps_half_for_confirmation() -> None:
