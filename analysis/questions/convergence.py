@@ -68,10 +68,14 @@ def concluding(runs: pd.DataFrame) -> pd.DataFrame:
 def design(runs: pd.DataFrame) -> pd.DataFrame:
     """The trials of a fixed design, every configuration with every seed, also where others confirm the best of them; none of a search.
 
+    Seeds of the design may confirm: then those of the best configurations are of both.
+
     Args:
         runs: As `analysis.load` gives them.
     """
-    kept = runs[runs["phase"] == "fixed"]
+    fixed = runs[runs["phase"] == "fixed"]
+    both = (runs["phase"] == "confirm") & runs["seed"].isin(fixed["seed"]) & runs["config"].isin(fixed["config"])
+    kept = runs[(runs["phase"] == "fixed") | both]
     return kept.assign(exploratory=False, config=kept["config"].cat.remove_unused_categories())
 
 

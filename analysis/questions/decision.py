@@ -10,6 +10,7 @@ from analysis.questions.convergence import SMALLER_IS_BETTER, by_seed, conclusiv
 from analysis.stats.comparisons import leaders, seeds_needed
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.moderated import paired_differences
+from analysis.stats.saturation import saturates, solving
 
 
 @dataclass(frozen=True)
@@ -130,14 +131,14 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     # A single seed, left over where others failed, is nobody's best: it would tie with everything.
     counted = scores[scores.notna().sum(axis=1) >= min(2, scores.notna().sum(axis=1).max())]
     tied = counted.index[leaders(counted.to_numpy(), larger_is_better=True)]
-    # By the mean, as the leaders: the interquartile mean forgives a seed in five that collapses.
-    solving = [c for c in tied if summary.loc[c, "score_mean"] >= summary.loc[c, "target"] and summary.loc[c, "num_reached"] > 0]
-    saturated = len(solving) >= 2
+    of_tied = summary.loc[tied]
+    solve = solving(of_tied["score_mean"], of_tied["target"], of_tied["num_reached"])
+    saturated = saturates(solve)
     measure = "env_steps_to_target" if saturated else "score"
     sign = -1.0 if measure in SMALLER_IS_BETTER else 1.0
     values = by_seed(finished, measure).reindex(scores.index)
     means = sign * values.mean(axis=1)
-    candidates = solving if saturated else list(tied)
+    candidates = list(tied[solve] if saturated else tied)
     ranked = means[candidates].sort_values(ascending=False, kind="stable").index
     others = scores.mean(axis=1).drop(candidates).sort_values(ascending=False, kind="stable").index
     order = [*ranked, *others]
@@ -157,7 +158,7 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
         env,
         measure,
         saturated,
-        len(solving),
+        int(solve.sum()),
         tuple(order),
         tuple(leading),
         chosen,

@@ -30,7 +30,7 @@ from experiments.planning.resources import Cluster, Node
 from experiments.planning.trials import StudyTrials
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
-from experiments.search.strategy import CONFIRM, Ask, Confirming, Listed, Outcome, Signal, Strategy, key_of
+from experiments.search.strategy import CONFIRM, SCORE, TIE_BREAK, TO_TARGET, Ask, Confirming, Listed, Outcome, Signal, Strategy, key_of
 from experiments.search.trial_queue import Limits, TrialQueue
 from experiments.study.early_stopping import EarlyStopping, rule_of
 from experiments.study.folder import StudyFolder
@@ -164,8 +164,10 @@ class _Running:
         self._reports, env_steps = reports, reports * self._every
         value = self._returns[reports - 1]
         if reports == len(self._returns):
-            values = {name: float(self.row[name]) for name in ("score", "auc")}
-            return Outcome(FINISHED, values, env_steps)
+            values = {name: float(self.row[name]) for name in (SCORE, TIE_BREAK)}
+            reached = bool(np.isfinite(self.row[TO_TARGET]))
+            values[TO_TARGET] = float(self.row[TO_TARGET]) if reached else float(env_steps)
+            return Outcome(FINISHED, values, env_steps, target=float(self.row["target"]), reached=reached)
         name = f"{key_of(self.ask.point)} {self.ask.seed}"
         if scheduler is not None and scheduler.on_report(name, env_steps, value):
             return Outcome(PRUNED, {"score": value}, env_steps)

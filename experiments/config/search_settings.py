@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from experiments.config.schema import SuiteConfig
 
 
+_NumSamples = Annotated[Positive, Field(le=MAX_TRIALS)] | None
+
+
 @dataclass(frozen=True, config=STRICT)
 class GridSearch:
     """Every combination of the lists in the study's space."""
@@ -24,12 +27,12 @@ class RandomSearch:
     """Draws from lists and distributions alike.
 
     Attributes:
-        num_samples: Configurations.
+        num_samples: Configurations; None: as the space is large (`space.num_samples`).
         seed: Of the draw.
     """
 
     name: Literal["random"]
-    num_samples: Annotated[Positive, Field(le=MAX_TRIALS)]
+    num_samples: _NumSamples
     seed: Count
 
 
@@ -44,14 +47,14 @@ class OptunaSearch:
     """Configurations that Optuna suggests, each with one seed.
 
     Attributes:
-        num_samples: Trials.
+        num_samples: Trials; None: as the space is large (`space.num_samples`).
         seed: Of the sampler.
         sampler: Optuna's: `tpe`, `gp` or `random`.
         objective: What is aimed at; two make a Pareto front.
     """
 
     name: Literal["optuna"]
-    num_samples: Annotated[Positive, Field(le=MAX_TRIALS)]
+    num_samples: _NumSamples
     seed: Count
     sampler: Literal["tpe", "gp", "random"]
     objective: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=2)]
@@ -63,7 +66,7 @@ class RacingSearch:
 
     Attributes:
         proposals: What races: the `grid`, so many `random` draws, or what `optuna` suggests.
-        num_samples: Of random draws and of Optuna's suggestions.
+        num_samples: Of random draws and of Optuna's suggestions; None: as the space is large (`space.num_samples`).
         seed: Of them.
         sampler: Optuna's.
         objective: What is aimed at; one.
@@ -73,7 +76,7 @@ class RacingSearch:
 
     name: Literal["racing"]
     proposals: Literal["grid", "random", "optuna"]
-    num_samples: Annotated[Positive, Field(le=MAX_TRIALS)]
+    num_samples: _NumSamples
     seed: Count
     sampler: Literal["tpe", "gp", "random"]
     objective: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=1)]
@@ -151,7 +154,7 @@ class ConfirmationSettings:
 
     Attributes:
         top: Configurations, the best by the search; the study's base configuration comes on top.
-        seeds: That the search never sees.
+        seeds: That the search never sees. Of a fixed design they may be some of its own: the choice is then made by the others.
         always: Whether a fixed design is confirmed as well: every configuration with every seed, and then the best with these.
     """
 
@@ -202,6 +205,13 @@ def _check_confirmation(suite: "SuiteConfig") -> None:
         )
     if len(set(seeds)) != len(seeds):
         raise ConfigurationError(f"confirmation.seeds={list(seeds)} names a seed twice; each seed is one replicate.")
+    if not suite.is_search:  # a fixed design is known beforehand, and chooses by its other seeds
+        if set(suite.seeds) <= set(seeds):
+            raise ConfigurationError(
+                f"confirmation.seeds={list(seeds)} has all of seeds={list(suite.seeds)}: none is left to choose by what is confirmed. "
+                "Leave one out at least."
+            )
+        return
     if seen := sorted(set(searching_seeds(suite)) & set(seeds)):
         raise ConfigurationError(
             f"confirmation.seeds={list(seeds)}: the search uses {seen[0]} as well, and would confirm a choice by what it was made by. "

@@ -15,8 +15,12 @@ from pydantic.dataclasses import dataclass
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS
 from experiments.config.lr_rules import is_rule
-from experiments.config.search_settings import GridSearch, RacingSearch, SearchSettings
+from experiments.config.search_settings import GridSearch, OptunaSearch, RacingSearch, RandomSearch, SearchSettings
 from experiments.config.trial_config import GROUPS
+
+SAMPLES_PER_AXIS = 10
+"""Configurations for each searched setting, where nobody says how many (Loeppky et al. 2009, "Choosing the sample size of a computer
+experiment", Technometrics 51:366). Optuna gets twice as many trials: with the first ten its samplers learn, and draw at random."""
 
 STUDY_WIDE = ("seeds", "study", "search", "scheduler", "tracking")
 """Settings and groups that cannot be an axis: they are the same for all trials of a study."""
@@ -238,7 +242,7 @@ def points(space: Mapping[str, Any], search: SearchSettings) -> list[Point]:
     if isinstance(search, GridSearch) or how == "optuna":
         return []
     rng = np.random.default_rng(search.seed)
-    drawn = [_drawn(axes, rng) for _ in range(search.num_samples)]
+    drawn = [_drawn(axes, rng) for _ in range(num_samples(search, axes))]
     return list({repr(point): point for point in drawn}.values())
 
 
@@ -253,7 +257,10 @@ def _drawn(axes: Mapping[str, Axis], rng: np.random.Generator) -> Point:
 
 def corners(space: Mapping[str, Any]) -> list[Point]:
     """The extreme configurations of a space: if these are valid, so is what lies between. Of lists, all combinations."""
-    axes = parse_space(space)
+    return _combinations(parse_space(space))
+
+
+def _combinations(axes: Mapping[str, Axis]) -> list[Point]:
     count = math.prod(len(axis.corners()) for axis in axes.values())
     if count > MAX_TRIALS:
         raise ConfigurationError(f"study.space: {', '.join(axes)} have {count:,} combinations, more than {MAX_TRIALS:,} trials.")
@@ -262,6 +269,40 @@ def corners(space: Mapping[str, Any]) -> list[Point]:
         found = [{**point, **({path: value} if is_there(axis, point) else {})} for point in found for value in axis.corners()]
         found = list({repr(point): point for point in found}.values())
     return found
+
+
+def size(axes: Mapping[str, Axis]) -> float:
+    """Configurations of a space, as many as its conditions leave; infinite if it has a range of real numbers.
+
+    Args:
+        axes: As `parse_space` gives them.
+    """
+    counted = [axis for axis in axes.values() if not isinstance(axis, Choice)]  # conditions go by lists alone
+    lists = _combinations({path: axis for path, axis in axes.items() if isinstance(axis, Choice)})
+    return sum(math.prod(_num_values(axis) for axis in counted if is_there(axis, point)) for point in lists)
+
+
+def _num_values(axis: Uniform | IntegerSteps) -> float:
+    if isinstance(axis, Uniform) and not axis.integer:
+        return math.inf
+    low, high = axis.corners()
+    return int((high - low) // (axis.step if isinstance(axis, IntegerSteps) else 1) + 1)
+
+
+def num_samples(search: RandomSearch | OptunaSearch | RacingSearch, axes: Mapping[str, Axis]) -> int:
+    """How many configurations are drawn, or Optuna's trials: as many as the search is set to, else by the space.
+
+    Args:
+        search: The study's.
+        axes: Of its space, one at least.
+
+    Returns:
+        `SAMPLES_PER_AXIS` for each axis, twice that of `search=optuna`, but no more than the space has configurations.
+    """
+    if search.num_samples is not None:
+        return search.num_samples
+    wanted = SAMPLES_PER_AXIS * len(axes) * (2 if isinstance(search, OptunaSearch) else 1)
+    return int(min(wanted, size(axes)))
 
 
 def group_choices(space: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -11,15 +11,15 @@ import numpy as np
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import is_rule
 from experiments.config.schema import SuiteConfig
-from experiments.config.search_settings import OptunaSearch, Pbt, RacingSearch, searching_seeds
-from experiments.config.space import Choice, Point, parse_space, points
+from experiments.config.search_settings import OptunaSearch, Pbt, RacingSearch, RandomSearch, searching_seeds
+from experiments.config.space import Choice, Point, corners, num_samples, parse_space, points
 from experiments.config.trial_config import TRAINING
 from experiments.planning.configuration import Configuration
 from experiments.planning.resolver import Resolver
 from experiments.search.optuna_search import Suggested
 from experiments.search.population import Population
 from experiments.search.racing import Racing
-from experiments.search.strategy import FIXED, SEARCH, Confirming, Listed, Strategy
+from experiments.search.strategy import FIXED, Confirming, Listed, Strategy
 from experiments.search.trial_queue import Limits
 
 GENERATIONS = 5
@@ -63,11 +63,15 @@ class SearchDesign:
             return Confirming(population, self.base, suite.confirmation.top, suite.confirmation.seeds)
         if isinstance(search, OptunaSearch) or (isinstance(search, RacingSearch) and search.proposals == "optuna"):
             axes = parse_space(suite.study.space)
-            proposals = Suggested(axes, search.num_samples, seeds, search.objective, search.sampler, search.seed, storage)
+            proposals = Suggested(axes, num_samples(search, axes), seeds, search.objective, search.sampler, search.seed, storage)
         elif isinstance(search, RacingSearch):
             proposals = Listed(listed, seeds[:1], search.objective)
+        elif suite.is_search:
+            proposals = Listed(listed, seeds, _ANY_OBJECTIVE)
         else:
-            proposals = Listed(listed, seeds, _ANY_OBJECTIVE, SEARCH if suite.is_search else FIXED)
+            shared = [seed for seed in seeds if seed in suite.confirmation.seeds]
+            proposals = Listed(listed, [seed for seed in seeds if seed not in shared], _ANY_OBJECTIVE, FIXED)
+            return Confirming(proposals, self.base, suite.confirmation.top, suite.confirmation.seeds, listed, shared)
         found = Racing(proposals, seeds, search.max_trials) if isinstance(search, RacingSearch) else proposals
         return Confirming(found, self.base, suite.confirmation.top, suite.confirmation.seeds)
 
@@ -91,6 +95,37 @@ class SearchDesign:
     def is_endless(self) -> bool:
         """Whether the space holds more configurations than can be listed."""
         return not all(isinstance(axis, Choice) for axis in parse_space(self.suite.study.space).values())
+
+    @cached_property
+    def grid_size(self) -> int | None:
+        """Configurations of the grid of this space, of rules that say the same one; None if the space has ranges, and so no grid."""
+        search = self.suite.search
+        if self.is_endless:
+            return None
+        all_of_it, known = corners(self.suite.study.space), [c.point for c in self.known]
+        if isinstance(search, RandomSearch) or (isinstance(search, RacingSearch) and search.proposals == "random"):
+            return len(all_of_it)  # of which draws alone are known
+        return sum(point in known for point in all_of_it)
+
+    @property
+    def env_steps_a_configuration(self) -> float:
+        """Of every configuration with the study's seeds, on average."""
+        return len(self.suite.seeds) * sum(c.suite.budget_env_steps for c in self.known) / len(self.known)
+
+    @property
+    def grid_env_steps(self) -> float:
+        """Env steps of the grid at the study's seeds; infinite if there is none."""
+        return math.inf if self.grid_size is None else self.grid_size * self.env_steps_a_configuration
+
+    @property
+    def paying_seeds(self) -> int | None:
+        """From how many seeds on the search takes fewer env steps than the grid at as many, if ever."""
+        strategy, num_seeds = self.outline, len(self.suite.seeds)
+        of_seeds = 0  # env steps that are spent again for each further seed
+        if isinstance(strategy, Confirming) and isinstance(strategy.search, Listed):
+            of_seeds = strategy.search.most_trials * self.limits().trial_env_steps
+        saved = (self.grid_env_steps - of_seeds) / num_seeds
+        return math.floor((self.total_env_steps - of_seeds) / saved) + 1 if saved > 0 else None
 
     @property
     def base_label(self) -> str:

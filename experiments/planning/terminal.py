@@ -25,6 +25,7 @@ def plan_lines(plan: Plan) -> list[str]:
     return [
         f"study       {plan.study}: {plan.question}",
         f"trials      {summary(plan)}",
+        *_cost(plan),
         f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
         *(f"left out    {what}" for what in plan.left_out),
         f"checkpoints {_checkpoints(plan)}",
@@ -76,7 +77,27 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
     how = " ".join(f"{group}={name}" for group, name in groups.items() if name != "fifo")
     searching = plural(strategy.search.most_trials, "trial") + (" that search" if suite.is_search else "")
     confirmed = f"the {strategy.top} best and the base on {plural(len(suite.confirmation.seeds), 'held-out seed')}"
+    if strategy.shared:
+        confirmed += f", then the other configurations on {len(strategy.shared)} of these"
     return f"{how}: {searching}, then {confirmed}: {size}"
+
+
+def _cost(plan: Plan) -> list[str]:
+    """What a search takes at most, as a share of the grid at the study's own seeds; nothing of a study that searches nothing."""
+    search, seeds = plan.search, f"these {len(plan.seeds)} seeds" if len(plan.seeds) > 1 else "this seed"
+    if search is None or not plan.suite.is_search:
+        return []
+    if search.grid_size is None:
+        worth = search.total_env_steps / search.env_steps_a_configuration
+        return [f"cost        at most that of {worth:.3g} random configurations with {seeds}; the space has ranges, and so no grid"]
+    share = 100 * search.total_env_steps / search.grid_env_steps
+    grid = f"{plural(search.grid_size, 'configuration')}, {search.grid_env_steps:,.0f} env steps"
+    cost = f"cost        at most {share:.0f}% of the grid at {seeds} ({grid})"
+    if search.total_env_steps < search.grid_env_steps:
+        return [cost]
+    if (from_on := search.paying_seeds) is None:
+        return [f"{cost}, if little stops early. Try max_env_steps={search.grid_env_steps:.0f}, or search=grid scheduler=fifo"]
+    return [f"{cost}. Try search=grid scheduler=fifo: from {from_on} seeds on the search takes less"]
 
 
 def _points_and_seeds(plan: Plan) -> str:

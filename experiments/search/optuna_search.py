@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from sqlalchemy import event
 from typing_extensions import override
 
-from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there
+from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there, size
 from experiments.metrics import FAILED, PRUNED
 from experiments.search.strategy import Ask, Outcome, Signal, Strategy, key_of, next_seed
 
@@ -75,7 +75,7 @@ class Suggested(Strategy):
     @property
     @override
     def most_trials(self) -> int:
-        return self._num_samples
+        return int(min(self._num_samples, size(self._axes) * len(self._seeds)))
 
     @override
     def ask(self) -> Ask | Signal:
@@ -106,7 +106,8 @@ class Suggested(Strategy):
 
     def _tell_again(self, trial: optuna.Trial, point: Point) -> None:
         """What is known of a point that has had all seeds."""
-        rows = [row for row in self.worths().get(key_of(point), []) if all(map(math.isfinite, row))]
+        told = self.told().get(key_of(point), [])
+        rows = [row for row in ([outcome.worth(o) for o in self.objectives] for outcome in told) if all(map(math.isfinite, row))]
         trial.set_user_attr("repeats", "the mean of all seeds")
         if rows:
             self._study.tell(trial, [sum(row[i] for row in rows) / len(rows) for i in range(len(self.objectives))])

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import stats
@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from analysis.stats.moderated import moderate
 from experiments.config.space import Point
-from experiments.search.strategy import TIE_BREAK, Ask, Outcome, Signal, Strategy, key_of, next_seed
+from experiments.search.strategy import SCORE, TO_TARGET, Ask, Outcome, Signal, Strategy, key_of, mean_worth, next_seed, ranks, solvers
 
 RISK = 0.05
 """That the configuration which is best on average is dropped, in all looks together."""
@@ -29,20 +29,19 @@ class _Arm:
     """A configuration in the race."""
 
     point: Point
-    seeds: list[int]  # asked for
-    worths: list[tuple[float, ...]]  # told: by the objective, and by what breaks ties
+    seeds: list[int] = field(default_factory=list)  # asked for
+    told: list[Outcome] = field(default_factory=list)
     dropped: bool = False
-    mean: float = math.nan
-    rank: tuple[float, ...] = ()
-    variance: float = math.nan  # of two and more
+    means: dict[str, float] = field(default_factory=dict)  # measure to the mean worth
+    variances: dict[str, float] = field(default_factory=dict)  # of two seeds and more
 
-    def add(self, worth: tuple[float, ...]) -> None:
-        """Take in what a seed is worth; every look at the race compares all configurations."""
-        self.worths.append(worth)
-        self.rank = tuple(sum(column) / len(column) for column in zip(*self.worths, strict=True))
-        self.mean = self.rank[0]
-        if len(self.worths) > 1 and math.isfinite(self.mean):
-            self.variance = float(np.var([w[0] for w in self.worths], ddof=1))
+    def add(self, outcome: Outcome, measures: Sequence[str]) -> None:
+        """Take in what a seed came to; every look at the race compares all configurations."""
+        self.told.append(outcome)
+        for measure in measures:
+            self.means[measure] = mean_worth(self.told, measure)
+            if len(self.told) > 1 and math.isfinite(self.means[measure]):
+                self.variances[measure] = float(np.var([o.worth(measure) for o in self.told], ddof=1))
 
 
 class Racing(Strategy):
@@ -53,6 +52,11 @@ class Racing(Strategy):
     outcome, those that are worse than the leader are dropped: by a one-sided t test on variances that are averaged with those of the others
     (Smyth 2004); a configuration with a single seed is given the largest variance that any other one shows. The tests of all
     configurations and looks share the risk `RISK`: the j-th look has the share 1 / (j (j + 1)).
+
+    Where the score is the objective, the race goes by what the final decision goes by. As soon as two configurations in the race solve the
+    environment (`solvers`), leader and challenger are those by env steps to target, and whatever is significantly slower than the leader is
+    dropped as well as what scores significantly less; the two tests halve their share of the risk. The statistic is the restricted mean: a
+    seed that never holds the target counts with its budget, which all seeds have alike (Royston and Parmar 2013).
 
     The race ends when one is left, or all that are left have `max_seeds`, or `max_trials` were run.
     """
@@ -72,6 +76,8 @@ class Racing(Strategy):
         self._max_trials = math.ceil(1.5 * proposed) if max_trials is None else max_trials
         self._arms: dict[str, _Arm] = {}
         self._looks = 0
+        self._objective = self.objectives[0]
+        self._measures = (SCORE, TO_TARGET) if self._objective == SCORE else (self._objective,)
         self._of_proposals: dict[int, int] = {}  # index of a proposed trial to its index there
 
     @property
@@ -96,10 +102,10 @@ class Racing(Strategy):
         proposed = self._proposals.ask()
         if proposed is not Signal.DONE:
             return proposed
-        known = [arm for arm in self._arms.values() if arm.worths]
+        known = [arm for arm in self._arms.values() if arm.told]
         if len(known) < len(self._arms):
             return Signal.WAIT
-        alive = [arm for arm in known if not arm.dropped and math.isfinite(arm.mean)]
+        alive = [arm for arm in known if not arm.dropped and math.isfinite(arm.means[self._objective])]
         if len(self.asked) >= self._max_trials or len(alive) < 2:
             return Signal.DONE
         arm = self._second(alive) or self._next(alive)
@@ -109,39 +115,40 @@ class Racing(Strategy):
         assert seed is not None
         return Ask(arm.point, seed, note={_RACE: True})
 
+    def _best_first(self, arms: Sequence[_Arm], told: Sequence[Sequence[Outcome]]) -> list[_Arm]:
+        by = ranks(told, self.objectives)
+        return [arms[i] for i in sorted(range(len(arms)), key=by.__getitem__, reverse=True)]
+
     def _second(self, alive: list[_Arm]) -> _Arm | None:
         """The best of those that shall have a second seed and don't yet."""
         wanted = max(LEAST_SPREADS, math.ceil(SECOND_SEEDS * len(self._arms)))
-        by_first = sorted(alive, key=lambda arm: arm.worths[0], reverse=True)[:wanted]
+        by_first = self._best_first(alive, [arm.told[:1] for arm in alive])[:wanted]
         return next((arm for arm in by_first if len(arm.seeds) == 1 and len(self._seeds) > 1), None)
 
     def _next(self, alive: list[_Arm]) -> _Arm | None:
         """The leader, or whoever may be better."""
-        leader = max(alive, key=lambda arm: arm.rank)
-        spread = math.sqrt(self._pooled()[0])
-        others = sorted(
-            (arm for arm in alive if arm is not leader),
-            key=lambda arm: (arm.mean + WIDTH * spread / math.sqrt(len(arm.seeds)), arm.rank),
-            reverse=True,
-        )
+        leader, *others = self._best_first(alive, [arm.told for arm in alive])
+        measure = TO_TARGET if any(solvers([arm.told for arm in alive], self.objectives)) else self._objective
+        spread = math.sqrt(self._pooled(measure))
+        others.sort(key=lambda arm: arm.means[measure] + WIDTH * spread / math.sqrt(len(arm.seeds)), reverse=True)
         open_others = [arm for arm in others if len(arm.seeds) < len(self._seeds)]
         is_open = len(leader.seeds) < len(self._seeds)
         if is_open and (not open_others or len(leader.seeds) < len(open_others[0].seeds)):
             return leader
         return open_others[0] if open_others else None
 
-    def _pooled(self) -> tuple[float, float]:
-        """Mean variance of the configurations with two seeds and more, and its degrees of freedom."""
-        several = [arm for arm in self._arms.values() if len(arm.worths) > 1 and math.isfinite(arm.mean)]
-        df = sum(len(arm.worths) - 1 for arm in several)
-        return (sum((len(arm.worths) - 1) * arm.variance for arm in several) / df, float(df)) if df else (0.0, 0.0)
+    def _pooled(self, measure: str) -> float:
+        """Mean variance of the configurations with two seeds and more."""
+        several = [arm for arm in self._arms.values() if measure in arm.variances and math.isfinite(arm.means[measure])]
+        df = sum(len(arm.told) - 1 for arm in several)
+        return sum((len(arm.told) - 1) * arm.variances[measure] for arm in several) / df if df else 0.0
 
     @override
     def start(self, ask: Ask) -> None:
         if not ask.note.get(_RACE):
             self._of_proposals[len(self.asked)] = len(self._proposals.asked)
             self._proposals.start(ask)
-        arm = self._arms.setdefault(key_of(ask.point), _Arm(ask.point, [], []))
+        arm = self._arms.setdefault(key_of(ask.point), _Arm(ask.point))
         arm.seeds.append(ask.seed)
         super().start(ask)
 
@@ -150,8 +157,7 @@ class Racing(Strategy):
         super().tell(index, outcome)
         if index in self._of_proposals:
             self._proposals.tell(self._of_proposals[index], outcome)
-        arm = self._arms[key_of(self.asked[index].point)]
-        arm.add((outcome.worth(self.objectives[0]), outcome.worth(TIE_BREAK)))
+        self._arms[key_of(self.asked[index].point)].add(outcome, self._measures)
         self._drop()
 
     @override
@@ -160,31 +166,43 @@ class Racing(Strategy):
 
     def _drop(self) -> None:
         """Take out whatever is significantly worse than the leader, and whatever failed."""
-        racing = [arm for arm in self._arms.values() if arm.worths and not arm.dropped]
+        racing = [arm for arm in self._arms.values() if arm.told and not arm.dropped]
         for arm in racing:
-            arm.dropped = not math.isfinite(arm.mean)
+            arm.dropped = not math.isfinite(arm.means[self._objective])
         racing = [arm for arm in racing if not arm.dropped]
-        several = [arm for arm in racing if len(arm.worths) > 1]
-        if len(several) < LEAST_SPREADS or len(racing) < 2:
+        if len([arm for arm in racing if len(arm.told) > 1]) < LEAST_SPREADS or len(racing) < 2:
             return
         self._looks += 1
-        alpha = self._risk / (self._looks * (self._looks + 1)) / (len(self._arms) - 1)
-        leader = max(several, key=lambda arm: arm.rank)
+        has_target = any(math.isfinite(arm.told[0].target) for arm in racing)
+        tests = len(self._measures) if has_target else 1
+        alpha = self._risk / (self._looks * (self._looks + 1)) / (len(self._arms) - 1) / tests
+        self._drop_by(self._objective, racing, [True] * len(racing), alpha)
+        racing = [arm for arm in racing if not arm.dropped]
+        self._drop_by(TO_TARGET, racing, solvers([arm.told for arm in racing], self.objectives), alpha)
+
+    def _drop_by(self, measure: str, racing: Sequence[_Arm], may_lead: Sequence[bool], alpha: float) -> None:
+        """Take out whatever is significantly worse than the leader by a measure, if there is a leader with two seeds."""
+        several = [arm for arm in racing if len(arm.told) > 1]
+        leading = [arm for arm, may in zip(racing, may_lead, strict=True) if may and arm in several]
+        if not leading or len(several) < 2:
+            return
+        leader = self._best_first(leading, [arm.told for arm in leading])[0]
         for arm in racing:
-            if arm is not leader and arm.mean < leader.mean and self._p_as_good(arm, leader, several) < alpha:
+            if arm.means[measure] < leader.means[measure] and self._p_as_good(measure, arm, leader, several) < alpha:
                 arm.dropped = True
 
-    def _p_as_good(self, arm: _Arm, leader: _Arm, several: Sequence[_Arm]) -> float:
+    def _p_as_good(self, measure: str, arm: _Arm, leader: _Arm, several: Sequence[_Arm]) -> float:
         """One-sided p value of the hypothesis that a configuration is no worse than the leader."""
         squares, df = 0.0, 0.0
         for one in (arm, leader):
             others = [other for other in several if other is not one]
-            prior = max(o.variance for o in others) if len(one.worths) == 1 else float(np.mean([o.variance for o in others]))
-            own_df = len(one.worths) - 1
-            own = one.variance if own_df else math.nan
-            variance, own_and_prior_df = moderate(own, own_df, prior, sum(len(o.worths) - 1 for o in others))
-            squares += float(variance) / len(one.worths)
+            variances = [o.variances[measure] for o in others]
+            prior = max(variances) if len(one.told) == 1 else float(np.mean(variances))
+            own_df = len(one.told) - 1
+            own = one.variances[measure] if own_df else math.nan
+            variance, own_and_prior_df = moderate(own, own_df, prior, sum(len(o.told) - 1 for o in others))
+            squares += float(variance) / len(one.told)
             df = min(df or math.inf, float(own_and_prior_df))
         if squares == 0:  # no spread anywhere is no certainty
             return 1.0
-        return float(stats.t.sf((leader.mean - arm.mean) / math.sqrt(squares), df))
+        return float(stats.t.sf((leader.means[measure] - arm.means[measure]) / math.sqrt(squares), df))

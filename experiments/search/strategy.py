@@ -14,6 +14,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from analysis.stats.saturation import saturates, solving
 from experiments.config.space import Point
 from experiments.metrics import FAILED
 
@@ -29,6 +30,8 @@ OBJECTIVES: Mapping[str, bool] = {
     "env_steps_per_s": True,
 }
 """What a search can aim at, a trial's `final/` metrics, and whether more is better."""
+SCORE, TO_TARGET = "score", "env_steps_to_target"
+"""A search that aims at the score goes on to env steps to target where scores saturate, as the final decision does."""
 TIE_BREAK = "auc"
 """What ranks configurations whose objective is the same: many end at an environment's highest score."""
 
@@ -63,10 +66,12 @@ class Outcome:
 
     Attributes:
         status: `FINISHED`, `PRUNED` or `FAILED`.
-        values: Name of an objective to its value, as far as it is known.
+        values: Name of an objective to its value, as far as it is known. Of a target that was never held, all that the trial was given.
         env_steps: That it was trained.
         seconds: That it took.
         reason: Why it failed.
+        target: Of its environment; NaN where there is none.
+        reached: Whether it held the target.
     """
 
     status: str
@@ -74,6 +79,8 @@ class Outcome:
     env_steps: int = 0
     seconds: float = 0.0
     reason: str = ""
+    target: float = math.nan
+    reached: bool = False
 
     def worth(self, objective: str) -> float:
         """The objective's value, with its sign such that more is better; minus infinity where there is none."""
@@ -130,21 +137,20 @@ class Strategy(ABC):
     def resume(self) -> None:  # noqa: B027  # most have nothing to do
         """All that happened before a restart has been told."""
 
-    def worths(self) -> dict[str, list[tuple[float, ...]]]:
-        """Point, as `key_of` writes it, to what its trials came to by each objective and by `TIE_BREAK`; more is better."""
-        found: dict[str, list[tuple[float, ...]]] = {}
+    def told(self) -> dict[str, list[Outcome]]:
+        """Point, as `key_of` writes it, to what its trials came to."""
+        found: dict[str, list[Outcome]] = {}
         for index, outcome in sorted(self.outcomes.items()):
-            by = (*(outcome.worth(o) for o in self.objectives), outcome.worth(TIE_BREAK))
-            found.setdefault(key_of(self.asked[index].point), []).append(by)
+            found.setdefault(key_of(self.asked[index].point), []).append(outcome)
         return found
 
     def ranking(self) -> list[Point]:
-        """The points that were told of, best first, by the mean over their seeds. Those that failed on any seed come last.
+        """The points that were told of, best first, as `ranks` has them. Those that failed on any seed come last.
 
         With two objectives, points that no other one beats in both come first, and in each such front those of the best first objective.
         """
-        points = {key_of(ask.point): ask.point for ask in self.asked}
-        means = {key: tuple(sum(column) / len(column) for column in zip(*rows, strict=True)) for key, rows in self.worths().items()}
+        points, told = {key_of(ask.point): ask.point for ask in self.asked}, self.told()
+        means = dict(zip(told, ranks(list(told.values()), self.objectives), strict=True))
         if len(self.objectives) == 1:
             return [points[key] for key in sorted(means, key=lambda k: means[k], reverse=True)]
         ranked: list[str] = []
@@ -154,6 +160,48 @@ class Strategy(ABC):
             ranked += sorted(front, key=lambda k: means[k], reverse=True)
             left = {k: m for k, m in left.items() if k not in front}
         return [points[key] for key in ranked]
+
+
+def mean_worth(outcomes: Sequence[Outcome], objective: str) -> float:
+    """Mean over a configuration's seeds, with its sign such that more is better; minus infinity where one of them has none.
+
+    Args:
+        outcomes: Of its trials, one at least.
+        objective: Of `OBJECTIVES`.
+    """
+    return sum(outcome.worth(objective) for outcome in outcomes) / len(outcomes)
+
+
+def solvers(told: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[bool]:
+    """Which configurations solve their environment, where the score is aimed at and saturates; none where it does not.
+
+    Args:
+        told: What the trials of each came to.
+        objectives: That are aimed at.
+    """
+    if tuple(objectives) != (SCORE,):
+        return [False] * len(told)
+    targets, reached = [of_one[0].target for of_one in told], [sum(o.reached for o in of_one) for of_one in told]
+    solve = solving([mean_worth(of_one, SCORE) for of_one in told], targets, reached)
+    return [bool(s) for s in solve] if saturates(solve) else [False] * len(told)
+
+
+def ranks(told: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[tuple[float, ...]]:
+    """By what configurations are ranked, as the final decision does (`analysis/questions/decision.py`): more is better.
+
+    By the means over seeds of each objective, and then of `TIE_BREAK`. Where scores saturate, those that solve the environment come first,
+    by their restricted mean of env steps to target.
+
+    Args:
+        told: What the trials of each came to, one at least.
+        objectives: That are aimed at.
+    """
+    means = [tuple(mean_worth(of_one, o) for o in (*objectives, TIE_BREAK)) for of_one in told]
+    solve = solvers(told, objectives)
+    if not any(solve):
+        return means
+    steps = [mean_worth(of_one, TO_TARGET) if solves else -math.inf for of_one, solves in zip(told, solve, strict=True)]
+    return [(by_steps, *mean) for by_steps, mean in zip(steps, means, strict=True)]
 
 
 def _beats(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
@@ -189,11 +237,16 @@ class Listed(Strategy):
 class Confirming(Strategy):
     """Another strategy's best points, and the base point, with seeds that it never saw.
 
+    A trial that searched never confirms: what was looked at to choose a configuration flatters it. But a fixed design can leave some of its
+    seeds out of the choice, and these count.
+
     Attributes:
         closed: Why the search was ended before it was done; empty if it was not.
     """
 
-    def __init__(self, search: Strategy, base: Point, top: int, seeds: Sequence[int]) -> None:
+    def __init__(
+        self, search: Strategy, base: Point, top: int, seeds: Sequence[int], design: Sequence[Point] = (), shared: Sequence[int] = ()
+    ) -> None:
         """Confirm what a search finds.
 
         Args:
@@ -201,11 +254,16 @@ class Confirming(Strategy):
             base: The point that the study starts from; confirmed as well.
             top: How many of the best points are confirmed.
             seeds: That confirm; none that searches.
+            design: The points of a fixed design.
+            shared: Seeds that confirm, and that all points of the design are to have: what is confirmed has them by that and is not run
+                again, the other points have them last.
         """
         super().__init__(search.objectives)
         self.search, self._base, self.top, self._seeds = search, base, top, tuple(seeds)
+        self._design, self.shared = tuple(design), tuple(shared)
         self.closed = ""
         self._confirm: Listed | None = None
+        self._others = Listed((), (), self.objectives, FIXED)
         self._own: list[tuple[Strategy, int]] = []  # whose each trial is, and its index there
 
     @property
@@ -216,7 +274,8 @@ class Confirming(Strategy):
     @property
     @override
     def most_trials(self) -> int:
-        return self.search.most_trials + self.num_confirming
+        num_in_design = min(self.top + (self._base in self._design), len(self._design))  # of those that are confirmed
+        return self.search.most_trials + self.num_confirming + (len(self._design) - num_in_design) * len(self.shared)
 
     @property
     def num_confirming(self) -> int:
@@ -246,22 +305,26 @@ class Confirming(Strategy):
                 return Signal.WAIT
             self._begin_confirming()
         assert self._confirm is not None
-        return self._confirm.ask()
+        found = self._confirm.ask()
+        return self._others.ask() if found is Signal.DONE else found
 
     def _begin_confirming(self) -> None:
         best = [point for point in self.search.ranking() if key_of(point) in self._finite()]
-        chosen = {key_of(point): point for point in (*best[: self.top], self._base)}
-        self._confirm = Listed(list(chosen.values()) if best else [], self._seeds, self.objectives, CONFIRM)
+        chosen = {key_of(point): point for point in (*best[: self.top], self._base)} if best else {}
+        others = [point for point in self._design if key_of(point) not in chosen]
+        self._confirm = Listed(list(chosen.values()), self._seeds, self.objectives, CONFIRM)
+        self._others = Listed(others, self.shared, self.objectives, FIXED)
 
     def _finite(self) -> set[str]:
         """Points of which something is known."""
-        return {key for key, rows in self.search.worths().items() if any(math.isfinite(row[0]) for row in rows)}
+        objective = self.objectives[0]
+        return {key for key, told in self.search.told().items() if any(math.isfinite(outcome.worth(objective)) for outcome in told)}
 
     @override
     def start(self, ask: Ask) -> None:
         if ask.phase == CONFIRM and self._confirm is None:  # after a restart, when all of the search has been told
             self._begin_confirming()
-        whose = self.search if self._confirm is None else self._confirm
+        whose = self.search if self._confirm is None else self._confirm if ask.phase == CONFIRM else self._others
         self._own.append((whose, len(whose.asked)))
         whose.start(ask)
         super().start(ask)

@@ -1,5 +1,6 @@
 """Between a search's queue and Tune: what it asks for becomes trials, what these come to is told."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, PRUNED
 from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
-from experiments.search.strategy import SEARCH, Ask, Outcome, Signal
+from experiments.search.strategy import SEARCH, TO_TARGET, Ask, Outcome, Signal
 from experiments.search.trial_queue import TrialQueue
 from experiments.study.folder import StudyFolder
 from experiments.trial.events import Ended, Event, Reported
@@ -107,13 +108,15 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         """What a trial came to, by every objective; a target that was never held counts with all that the trial was given."""
         last: Mapping[str, float] = self._last.get(trial.folder_name, {})
         values = {name.removeprefix("final/"): value for name, value in end.metrics.items()}
-        if end.status == FINISHED and trial.env.target is not None:
-            values.setdefault("env_steps_to_target", float(trial.budget_env_steps))
+        target, reached = trial.env.target, TO_TARGET in values
+        if end.status == FINISHED and target is not None:
+            values.setdefault(TO_TARGET, float(trial.budget_env_steps))
             values.setdefault("seconds_to_target", values["train_s"])
         if end.status == PRUNED:
             values = {"score": last["eval/return_mean"]}
         env_steps = max(0, end.env_steps - trial.first_env_steps)
-        return Outcome(end.status, values, env_steps, last.get("progress/wall_s", 0.0), end.reason)
+        seconds = last.get("progress/wall_s", 0.0)
+        return Outcome(end.status, values, env_steps, seconds, end.reason, math.nan if target is None else target, reached)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Tune's note of a trial's end: the trial's own events have it with its reason."""

@@ -231,7 +231,7 @@ KINDS: Mapping[str, Kind] = {
     "env.report_every_env_steps": Kind(st.sampled_from([4_000, 10_000, 20_000]), whole(1).wrong),
     **dict.fromkeys(("report_every_env_steps", "every_env_steps"), Kind(st.sampled_from([None, 4_000, 20_000]), whole(1, null=True).wrong)),
     # Searches.
-    "num_samples": whole(1, 5),
+    "num_samples": whole(1, 5, null=True),
     **dict.fromkeys(("search.seed", "scheduler.seed"), whole(0, 10)),
     "search.name": Kind(None, word("grid", "random", "optuna", "racing").wrong),
     "scheduler.name": Kind(None, word("fifo", "asha", "median", "pbt").wrong),

@@ -2,8 +2,8 @@ import pytest
 from pydantic import ValidationError
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.search_settings import GridSearch, RandomSearch
-from experiments.config.space import corners, group_choices, parse_space, points
+from experiments.config.search_settings import GridSearch, OptunaSearch, RandomSearch
+from experiments.config.space import corners, group_choices, num_samples, parse_space, points, size
 
 GRID = GridSearch()
 RANDOM = RandomSearch("random", num_samples=20, seed=1)
@@ -41,6 +41,34 @@ def test_corners_are_the_extremes() -> None:
     space = {LR: {"distribution": "loguniform", "low": 1e-5, "high": 1e-2}, "gamma": [0.9, 0.99]}
     assert len(corners(space)) == 4
     assert {c[LR] for c in corners(space)} == {1e-5, 1e-2}
+
+
+RANGE = {"distribution": "loguniform", "low": 1e-5, "high": 1e-2}
+
+
+@pytest.mark.parametrize(
+    ("space", "num"),
+    [
+        ({LR: [1e-4, 1e-3], "b": [1, 2, 3]}, 6),
+        ({LR: RANGE, "b": [1, 2, 3]}, float("inf")),
+        ({"n": {"distribution": "integers", "low": 2, "high": 9, "step": 3}, "b": [1, 2]}, 6),
+        ({"n": {"distribution": "uniform", "low": 2, "high": 9, "integer": True}}, 8),
+        ({"algorithm": ["ppo", "dqn"], "n": {"distribution": "integers", "low": 1, "high": 5, "when": {"algorithm": "ppo"}}}, 5 + 1),
+        ({"algorithm": ["ppo", "dqn"], "b": {"distribution": "choice", "values": [1, 2], "when": {"algorithm": "ppo"}}}, 2 + 1),
+    ],
+)
+def test_a_space_has_as_many_configurations_as_its_axes_and_conditions_leave(space: dict[str, object], num: float) -> None:
+    assert size(parse_space(space)) == num
+
+
+def test_the_number_of_samples_follows_the_space_unless_it_is_given() -> None:
+    def optuna(num: int | None) -> OptunaSearch:
+        return OptunaSearch("optuna", num, 0, "tpe", ("score",))
+
+    endless, small = parse_space({LR: RANGE, "b": [1, 2]}), parse_space({LR: [1e-4, 1e-3], "b": [1, 2, 3]})
+    assert [num_samples(optuna(None), axes) for axes in (endless, small)] == [40, 6]
+    assert [num_samples(optuna(50), axes) for axes in (endless, small)] == [50, 50]
+    assert [num_samples(RandomSearch("random", None, 0), axes) for axes in (endless, small)] == [20, 6]
 
 
 def test_groups_are_axes() -> None:

@@ -1,4 +1,5 @@
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.metrics import FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
-from experiments.planning.terminal import summary
+from experiments.planning.terminal import plan_lines, summary
 from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import CONFIRM, Ask, Outcome
 from experiments.search.trial_queue import TrialQueue
@@ -40,6 +41,48 @@ def test_a_race_over_the_default_study(plan_of: PlanOf) -> None:
     assert "search=racing: 23 trials that search, then the 3 best and the base on 5 held-out seeds" in summary(plan)
     assert study.trials == [] and plan_record(study)["trials"] == []
     assert plan_record(study)["base"] == "lr=3e-3 b=2048"
+
+
+OF_THE_GRID = "of the grid at these 3 seeds (15 configurations, 2,700,000 env steps)"
+COSTS = {
+    ("search=racing",): f"at most 96% {OF_THE_GRID}",
+    ("search=optuna",): f"at most 78% {OF_THE_GRID}",
+    ("search=optuna", "search.num_samples=40"): (
+        f"at most 133% {OF_THE_GRID}. Try search=grid scheduler=fifo: from 5 seeds on the search takes less"
+    ),
+    ("search=optuna", "search.num_samples=40", "seeds=[0,1,2,3,4]"): (
+        "at most 80% of the grid at these 5 seeds (15 configurations, 4,500,000 env steps)"
+    ),
+    ("search=optuna", "search.num_samples=40", "seeds=[0]"): (
+        "at most 233% of the grid at this seed (15 configurations, 900,000 env steps). "
+        "Try search=grid scheduler=fifo: from 3 seeds on the search takes less"
+    ),
+    ("scheduler=asha",): f"at most 144% {OF_THE_GRID}, if little stops early. Try max_env_steps=2700000, or search=grid scheduler=fifo",
+    ("scheduler=asha", "max_env_steps=1350000"): f"at most 49% {OF_THE_GRID}",
+    ("scheduler=pbt",): f"at most 62% {OF_THE_GRID}",
+    ("search=random", "scheduler=asha", "search.num_samples=5"): f"at most 78% {OF_THE_GRID}",
+    ("search=optuna", ENDLESS): (
+        "at most that of 20 random configurations with these 3 seeds; the space has ranges, and so no grid"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("overrides", COSTS, ids=" ".join)
+def test_a_search_says_what_share_of_the_grid_it_takes_and_what_to_do_if_that_is_more(overrides: tuple[str, ...], plan_of: PlanOf) -> None:
+    assert f"cost        {COSTS[overrides]}" in plan_lines(plan_of(*overrides))
+
+
+def test_the_number_of_seeds_from_which_a_search_pays_is_where_its_plan_says_so(plan_of: PlanOf) -> None:
+    def takes_less(num_seeds: int) -> bool:
+        design = plan_of("search=optuna", "search.num_samples=40", f"seeds={list(range(num_seeds))}").search
+        assert design is not None
+        return design.total_env_steps < design.grid_env_steps
+
+    assert [takes_less(num_seeds) for num_seeds in (3, 4, 5)] == [False, False, True]
+
+
+def test_what_searches_nothing_has_no_share(plan_of: PlanOf) -> None:
+    assert not any(line.startswith("cost") for choice in ("search=grid", "search=random") for line in plan_lines(plan_of(choice)))
 
 
 def test_what_is_asked_for_becomes_trials_of_the_plan(plan_of: PlanOf) -> None:
@@ -113,6 +156,15 @@ def test_a_grid_can_be_confirmed(plan_of: PlanOf) -> None:
     assert {(t.phase, t.exploratory) for t in study.trials[30:]} == {("confirm", False)}
 
 
+def test_a_grid_can_be_confirmed_by_some_of_its_own_seeds(plan_of: PlanOf) -> None:
+    plan, study = searching(plan_of("confirmation.always=true", "seeds=[0,1,2]", "confirmation.seeds=[1,2]"))
+    assert plan.num_trials == 15 * 3 + 2  # the base is not of the grid
+    assert "15 trials, then the 3 best and the base on 2 held-out seeds, then the other configurations on 2 of these" in summary(plan)
+    run(queue_of(plan), lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": float(study.take(ask).algorithm["training"]["lr"])}, 60_000))
+    assert Counter((t.phase, t.exploratory) for t in study.trials) == {("fixed", True): 15 + 12 * 2, ("confirm", False): 4 * 2}
+    assert len({t.folder_name for t in study.trials}) == plan.num_trials
+
+
 def test_rules_that_meet_at_their_base_are_run_once(plan_of: PlanOf) -> None:
     plan, study = searching(plan_of("study=lr_rules", "seeds=[0,1]"))
     assert plan.num_trials == 2 * 10 + 4 * 5
@@ -139,6 +191,7 @@ WRONG = {
     ("confirmation.always=true", "+measurement=throughput"): "confirmation.always=true searches by what trials learn",
     ("search=optuna", "confirmation.seeds=[2,3]"): "the search uses 2 as well",
     ("search=racing", "confirmation.seeds=[8,9]"): "the search uses 8 as well",
+    ("confirmation.always=true", "confirmation.seeds=[0,1,2]"): "none is left to choose by what is confirmed",
     ("search=optuna", "confirmation.seeds=[]"): "confirmation.seeds is empty",
     ("scheduler=asha", "scheduler.grace_env_steps=60000"): "leaves nothing to stop in budget_env_steps=60000",
     ("scheduler=median", "scheduler.grace_env_steps=90000"): "scheduler.grace_env_steps=90000",

@@ -10,6 +10,7 @@ from analysis.questions.convergence import (
     by_seed,
     conclusive,
     curve_bands,
+    design,
     over_environments,
     pairwise,
     score_profile,
@@ -36,6 +37,19 @@ def runs() -> pd.DataFrame:
 
 
 # Which trials count
+
+
+def test_seeds_of_a_fixed_design_that_confirm_are_of_both() -> None:
+    """Seeds 2 and 3 confirm a, which the choice fell on, and the base, which is not of the design; nor is seed 3."""
+    found = make_runs({"a": [500, 490, 500, 480], "b": [480, 500, 470], "c": [100, 300, 200], "base": [400, 410, 420, 430]})
+    found = found[(found["config"] != "base") | (found["seed"] >= 2)].assign(phase="fixed", exploratory=True)
+    confirms = found["config"].isin(["a", "base"]) & (found["seed"] >= 2)
+    found.loc[confirms, "phase"], found.loc[confirms, "exploratory"] = "confirm", False
+    kept = design(found)
+    assert sorted(zip(kept["config"], kept["seed"], strict=True)) == [(config, seed) for config in "abc" for seed in range(3)]
+    assert not kept["exploratory"].any()
+    concluding = conclusive(found)
+    assert sorted(zip(concluding["config"], concluding["seed"], strict=True)) == [(c, seed) for c in ("a", "base") for seed in (2, 3)]
 
 
 def test_only_finished_trials_that_ran_their_whole_budget_count(runs: pd.DataFrame) -> None:

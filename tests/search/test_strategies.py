@@ -13,9 +13,9 @@ from experiments.config.space import Point, parse_space
 from experiments.metrics import FAILED, FINISHED, PRUNED
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
-from experiments.search.strategy import CONFIRM, SEARCH, Ask, Confirming, Listed, Outcome, Strategy, key_of
+from experiments.search.strategy import CONFIRM, FIXED, SEARCH, Ask, Confirming, Listed, Outcome, Strategy, key_of, ranks
 from experiments.search.trial_queue import Limits, TrialQueue
-from tests.support.search_runs import run, scores
+from tests.support.search_runs import run, scores, solved
 
 LR, BATCH = "algorithm.training.lr", "algorithm.training.train_batch_size_per_learner"
 SPACE: dict[str, Any] = {LR: [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2], BATCH: [512, 1000, 2000, 4000]}
@@ -51,6 +51,11 @@ def confirming(search: Strategy) -> Confirming:
     return Confirming(search, BASE, 3, HELD_OUT)
 
 
+def env_steps(point: Point) -> float:
+    """Fewest at a learning rate of 3e-3 and a batch of 1000."""
+    return 12_000.0 + 4_000 * abs(SPACE[LR].index(point[LR]) - 3) + 3_000 * abs(SPACE[BATCH].index(point[BATCH]) - 1)
+
+
 def ends_of(queue: TrialQueue) -> Callable[[int, Ask], Outcome | None]:
     """What the trials' own logs say of an earlier execution."""
     return lambda index, ask: queue.outcomes.get(index)
@@ -75,19 +80,24 @@ def test_the_order_in_which_trials_end_changes_nothing(name: str) -> None:
     assert asked[0] == asked[1] == asked[2]
 
 
+OUTCOMES = {"scores differ": scores(mean, 50.0), "scores saturate": solved(env_steps, 3_000.0)}
+
+
 @each_search
-@pytest.mark.parametrize("killed_after", [1, 30])
-def test_a_search_that_is_killed_goes_on_as_if_it_had_not_been(name: str, killed_after: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("killed_after", "outcomes"), [(1, "scores differ"), (30, "scores differ"), (30, "scores saturate")])
+def test_a_search_that_is_killed_goes_on_as_if_it_had_not_been(name: str, killed_after: int, outcomes: str, tmp_path: Path) -> None:
+    outcome = OUTCOMES[outcomes]
+
     def make(storage: Path) -> Confirming:
         stored = {"optuna": lambda: suggested(storage=storage), "racing over optuna's": lambda: Racing(suggested(24, storage), SEEDS, None)}
         return confirming(stored.get(name, SEARCHES[name])())
 
     noted: list[str] = []
     before = TrialQueue(make(tmp_path / "killed.db"), 3, BUDGET, lambda event: noted.append(json.dumps(event)))
-    run(before, scores(mean, 50.0), most=killed_after)
+    run(before, outcome, most=killed_after)
     after = TrialQueue(make(tmp_path / "killed.db"), 3, BUDGET, journal=[json.loads(line) for line in noted], outcome_of=ends_of(before))
-    whole = run(TrialQueue(make(tmp_path / "whole.db"), 3, BUDGET), scores(mean, 50.0))
-    assert [(a.point, a.seed, a.phase) for a in run(after, scores(mean, 50.0), ends=1)] == [(a.point, a.seed, a.phase) for a in whole]
+    whole = run(TrialQueue(make(tmp_path / "whole.db"), 3, BUDGET), outcome)
+    assert [(a.point, a.seed, a.phase) for a in run(after, outcome, ends=1)] == [(a.point, a.seed, a.phase) for a in whole]
 
 
 def test_what_was_under_way_at_a_kill_comes_first_and_what_had_ended_does_not_come_again() -> None:
@@ -169,6 +179,74 @@ def test_equal_ones_are_not_told_apart_and_the_cap_ends_the_race() -> None:
     assert len(strategy.in_race) == 3
 
 
+def test_where_all_scores_are_at_the_top_a_race_goes_by_env_steps_to_target() -> None:
+    """By their scores and areas under the curve all are equal."""
+    points = [{LR: lr, BATCH: 1000} for lr in SPACE[LR]]
+    race = Racing(Listed(points, [0], ["score"]), SEEDS, 40)
+    asked = run(TrialQueue(race, 3, BUDGET), solved(env_steps, 1_000.0))
+    assert race.in_race == [{LR: 3e-3, BATCH: 1000}] == race.ranking()
+    assert len(asked) < 30
+    blind = Racing(Listed(points, [0], ["score"]), SEEDS, 40)
+    run(TrialQueue(blind, 3, BUDGET), solved(env_steps, 1_000.0, target=float("nan")))
+    assert len(blind.in_race) == len(points)
+
+
+def test_a_race_that_aims_at_something_else_does_not_go_by_env_steps() -> None:
+    points = [{LR: lr, BATCH: 1000} for lr in SPACE[LR]]
+    race = Racing(Listed(points, [0], ["auc"]), SEEDS, 40)
+    run(TrialQueue(race, 3, BUDGET), solved(env_steps, 1_000.0))
+    assert len(race.in_race) == len(points)
+
+
+def ended(score: float, steps: float | None, auc: float = 400.0) -> Outcome:
+    """A trial of 60,000 env steps on an environment whose target is 475; it never held that if steps is None."""
+    values = {"score": score, "auc": auc, "env_steps_to_target": 60_000.0 if steps is None else steps}
+    return Outcome(FINISHED, values, 60_000, target=475.0, reached=steps is not None)
+
+
+def by_rank(told: dict[str, list[Outcome]], objective: str = "score") -> list[str]:
+    rank = dict(zip(told, ranks(list(told.values()), [objective]), strict=True))
+    return sorted(told, key=lambda name: rank[name], reverse=True)
+
+
+def test_among_those_that_solve_it_a_seed_that_never_holds_the_target_counts_with_the_budget() -> None:
+    told = {"fast once": [ended(500, 8_000), ended(490, None)], "sure": [ended(490, 30_000), ended(480, 34_000)]}
+    assert by_rank(told) == ["sure", "fast once"]  # 32,000 against 34,000
+
+
+def test_those_that_solve_it_come_before_the_faster_that_do_not() -> None:
+    told = {"lost it": [ended(474, 4_000)], "slow": [ended(500, 50_000)], "fast": [ended(476, 20_000)], "poor": [ended(100, None)]}
+    assert by_rank(told) == ["fast", "slow", "lost it", "poor"]
+
+
+def test_where_one_alone_solves_it_scores_decide() -> None:
+    told = {"at the target": [ended(476, 30_000)], "higher, held by no seed": [ended(490, None)], "below": [ended(470, 10_000)]}
+    assert by_rank(told) == ["higher, held by no seed", "at the target", "below"]
+
+
+def test_with_another_objective_that_decides() -> None:
+    told = {"fast": [ended(500, 10_000, auc=300.0)], "high": [ended(500, 20_000, auc=400.0)]}
+    assert (by_rank(told), by_rank(told, "auc")) == (["fast", "high"], ["high", "fast"])
+
+
+@pytest.mark.nightly
+def test_the_fastest_is_seldom_dropped_where_scores_saturate() -> None:
+    """Of configurations whose spreads differ, two of them equally fast, others that often miss the target."""
+    points = [{LR: lr, BATCH: 512} for lr in range(8)]
+    means, spreads = [15e3, 15e3, 16e3, 20e3, 30e3, 40e3, 55e3, 70e3], [3e3, 8e3, 8e3, 5e3, 10e3, 20e3, 20e3, 10e3]
+    rng, dropped = np.random.default_rng(0), 0
+
+    def outcome(ask: Ask) -> Outcome:
+        steps = float(max(1_000.0, rng.normal(means[ask.point[LR]], spreads[ask.point[LR]])))
+        return ended(500.0, steps if steps < 60_000 else None)
+
+    for _ in range(100):
+        race = Racing(Listed(points, [0], ["score"]), range(20), 60)
+        run(TrialQueue(race, 3, BUDGET), outcome)
+        dropped += any(p not in race.in_race for p in points[:2])
+    assert dropped <= 5 + 3 * 2  # 5% of 100, and three standard deviations
+
+
 @each_search
 def test_what_failed_or_is_not_finite_is_never_the_best(name: str) -> None:
     def outcome(ask: Ask) -> Outcome:
@@ -243,6 +321,38 @@ def test_env_steps_are_kept_for_confirmation() -> None:
     assert queue.closed == "max_env_steps=30000"
     assert len(asked) <= 30
     assert sum(ask.phase == CONFIRM for ask in asked) == 12
+
+
+def with_shared_seeds() -> Confirming:
+    """A grid with five seeds, of which two confirm, and a third that it does not have."""
+    return Confirming(Listed(GRID, [0, 1, 2], ["score"], FIXED), BASE, 3, [3, 4, 70], GRID, [3, 4])
+
+
+def test_seeds_of_a_fixed_design_that_the_choice_leaves_out_confirm_without_being_run_again() -> None:
+    def outcome(ask: Ask) -> Outcome:
+        """By the seeds that confirm, the choice would be another one."""
+        return scores(mean, 0.0)(ask) if ask.seed < 3 else ended(1000.0 if ask.point[BATCH] == 4000 else 0.0, None)
+
+    strategy = with_shared_seeds()
+    asked = run(TrialQueue(strategy, 3, BUDGET), outcome)
+    chosen = [key_of(point) for point in (*sorted(GRID, key=mean, reverse=True)[:3], BASE)]
+    assert Counter((key_of(ask.point), ask.seed) for ask in asked if ask.phase == CONFIRM) == {
+        (c, s): 1 for c in chosen for s in (3, 4, 70)
+    }
+    pairs = [(key_of(ask.point), ask.seed) for ask in asked]
+    assert len(pairs) == len(set(pairs)) == strategy.most_trials == len(GRID) * 5 + 4
+    assert {(key_of(point), seed) for point in GRID for seed in range(5)} <= set(pairs)
+    assert [ask.seed for ask in asked[: 3 * len(GRID)]] == [seed for seed in range(3) for _ in GRID]
+
+
+def test_a_fixed_design_that_is_confirmed_by_its_own_seeds_goes_on_after_a_kill() -> None:
+    whole = run(TrialQueue(with_shared_seeds(), 3, BUDGET), scores(mean, 50.0))
+    for killed_after in (60, 80, 100):
+        noted: list[Any] = []
+        before = TrialQueue(with_shared_seeds(), 3, BUDGET, noted.append)
+        run(before, scores(mean, 50.0), most=killed_after)
+        after = TrialQueue(with_shared_seeds(), 3, BUDGET, journal=noted, outcome_of=ends_of(before))
+        assert run(after, scores(mean, 50.0), ends=1) == whole
 
 
 def test_a_limit_too_small_for_all_keeps_half_for_confirmation() -> None:

@@ -23,6 +23,25 @@ def scores(mean: Callable[[Point], float], spread: float) -> OutcomeOf:
     return outcome
 
 
+def solved(env_steps: Callable[[Point], float], spread: float, target: float = 475.0, budget: int = 60_000) -> OutcomeOf:
+    """Trials that all end at a score of 500, and hold the target from a number of env steps on, unless that is beyond the budget.
+
+    Args:
+        env_steps: A configuration's, on average.
+        spread: Standard deviation over seeds.
+        target: Of the environment.
+        budget: Of a trial, in env steps.
+    """
+
+    def outcome(ask: Ask) -> Outcome:
+        noise = np.random.default_rng([ask.seed, zlib.crc32(key_of(ask.point).encode())]).normal()
+        taken = max(1.0, env_steps(ask.point) + spread * noise)
+        values = {"score": 500.0, "auc": 400.0, "env_steps_to_target": min(taken, budget)}
+        return Outcome(FINISHED, values, budget, 1.0, target=target, reached=taken < budget)
+
+    return outcome
+
+
 def run(queue: TrialQueue, outcome: OutcomeOf, side_by_side: int = 2, ends: int = 0, most: int | None = None) -> list[Ask]:
     """Run what a queue asks for.
 
