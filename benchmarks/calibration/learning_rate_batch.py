@@ -13,10 +13,11 @@ from analysis.questions.learning_rate_batch import batch_tradeoff, best_learning
 from analysis.stats.interval import Array
 
 GRIDS: dict[str, tuple[tuple[float, ...], tuple[int, ...]]] = {
+    "3 x 3": ((3e-4, 3e-3, 3e-2), (512, 2000, 4000)),
     "5 x 3": ((3e-4, 1e-3, 3e-3, 1e-2, 3e-2), (512, 2000, 4000)),
     "6 x 4": ((1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2), (512, 1024, 2000, 4000)),
 }
-"""The default study's grid, and a larger one: learning rates, batches."""
+"""The default study's grid, and larger ones: learning rates, batches."""
 
 BUDGET_ENV_STEPS = 60_000
 

@@ -1,6 +1,7 @@
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,23 @@ from tests.support.suite import ROOT, PlanOf
 ENDLESS = "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-5,high:1e-2},algorithm.training.num_epochs:[5,10]}"
 
 
+GRID = {
+    "study": "study.space={algorithm.training.lr:[3e-4,1e-3,3e-3,1e-2,3e-2],"
+    "algorithm.training.train_batch_size_per_learner:[512,2000,4000]}",
+    "seeds": "seeds=[0,1,2]",
+}
+"""Of 15 configurations and 3 seeds, whatever becomes of the default study."""
+
+
+@pytest.fixture
+def plan_of(plan_of: PlanOf) -> PlanOf:
+    def plan(*overrides: str, **kwargs: Any) -> Plan:
+        given = {re.split(r"[.=]", word)[0] for word in overrides}
+        return plan_of(*(word for key, word in GRID.items() if key not in given), *overrides, **kwargs)
+
+    return plan
+
+
 def searching(plan: Plan) -> tuple[Plan, StudyTrials]:
     assert plan.search is not None
     return plan, StudyTrials(plan)
@@ -34,7 +52,7 @@ def test_a_grid_without_limits_is_known_beforehand(plan_of: PlanOf) -> None:
     assert plan_of("max_minutes=5").search is not None
 
 
-def test_a_race_over_the_default_study(plan_of: PlanOf) -> None:
+def test_a_race_over_a_grid(plan_of: PlanOf) -> None:
     plan, study = searching(plan_of("search=racing"))
     assert len(plan.configurations) == 16  # the grid, and the base beside it
     assert plan.num_trials == 23 + 4 * 5
