@@ -1,6 +1,8 @@
 """What the notebooks of this folder show a study with. As a command, it runs them again and keeps what they show.
 
 python -m analysis.document.notebooks [study=<name or study run id>] [tracking_uri=...]
+
+Without `study=`, each is run on the latest study of the name in its metadata: of the kind that it is about.
 """
 
 import io
@@ -99,6 +101,19 @@ def show_sentences(found: Mapping[str, Sequence[Section]], key: str, otherwise: 
     for env, of_env in found.items():
         sentences = [sentence for section in of_env if section.key == key for sentence in section.sentences]
         say(*([f"**{env}**"] if len(found) > 1 else []), *(sentences or [f"*Nothing: {otherwise}.*"]))
+
+
+def show_table(frame: pd.DataFrame, otherwise: str) -> None:
+    """Display a table.
+
+    Args:
+        frame: The table.
+        otherwise: Said if it is empty.
+    """
+    if frame.empty:
+        say(f"*No table: {otherwise}.*")
+    else:
+        display(frame)  # type: ignore[no-untyped-call]
 
 
 def table(summary: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
@@ -335,7 +350,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {unknown.pop()!r} is not understood. Usage: {(__doc__ or '').splitlines()[2]}", file=sys.stderr)
         return 2
     for path in sorted(FOLDER.glob("*.ipynb")):
-        executed = execute(path, Path.cwd(), given.get("study"), given.get("tracking_uri"))
+        kind = nbformat.read(path, as_version=4).metadata["study"]  # type: ignore[no-untyped-call]
+        executed = execute(path, Path.cwd(), given.get("study", kind), given.get("tracking_uri"))
         nbformat.write(executed, path)  # type: ignore[no-untyped-call]
         print(path.relative_to(FOLDER.parent))
     return 0

@@ -65,6 +65,14 @@ def test_the_committed_outputs_show_figures_and_no_folder_of_a_machine(name: str
     assert not re.findall(r"(?:^|[\s'\"=(])(?:\w+:/+)?/[\w.-]+/[\w.-]+", "\n".join(shown))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_committed_outputs_come_from_a_study_of_the_kind_that_the_notebook_is_about(name: str) -> None:
+    kind, shown = json.loads(path_of(name).read_text())["metadata"]["study"], "\n".join(texts_shown(code_cells(name)))
+    assert (ROOT / "conf" / "study" / f"{kind}.yaml").is_file()
+    assert re.findall(r"Study\('(\w+)/", shown) == [kind]
+    assert "Empty DataFrame" not in shown
+
+
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
