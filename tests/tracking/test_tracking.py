@@ -472,16 +472,16 @@ def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(record
             t.label,
             t.seed,
             "finished",
-            final={**final, "final/score": 480.0 + t.seed if t.label == "lr=1e-3 b=512" else 10.0 + t.seed},
+            final={**final, "final/score": 480.0 + t.seed if t.label == "lr=3e-3 b=512" else 10.0 + t.seed},
         )
         for t in listener.plan.trials
     ]
     listener.end("FINISHED", outcomes)
     logged = {o[0]: o for o in writer.operations}
-    assert "Use `lr=1e-3 b=512`" in logged["set_tags"][2]["mlflow.note.content"]
-    assert logged["set_tags"][2]["best"] == "lr=1e-3 b=512"
-    assert logged["log_metrics"][2]["best/score"] == 481.0
-    assert {len(cells) for cells in logged["log_table"][2].values()} == {15}
+    assert "Use `lr=3e-3 b=512`" in logged["set_tags"][2]["mlflow.note.content"]
+    assert logged["set_tags"][2]["best"] == "lr=3e-3 b=512"
+    assert logged["log_metrics"][2]["best/score"] == 482.0
+    assert {len(cells) for cells in logged["log_table"][2].values()} == {9}
     assert json.dumps(logged["log_table"][2], allow_nan=False, default=str)  # MLflow's table is JSON: no NaN
 
 
