@@ -65,7 +65,7 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -
     found = answers(runs)
     table = closing_table(runs, list(record["axes"]))
     words = [f"**Answer.** {answer.markdown()}" for answer in found]
-    words += [f"**Next.** {step.sentence}\n\n    {step.command}" for step in _next_steps(record, runs, found)]
+    words += [f"**Next.** {step.sentence}\n\n`{step.command}`" for step in _next_steps(record, runs, found)]
     return Conclusions(
         note="\n\n".join(words),
         chosen=", ".join(answer.decision.chosen for answer in found if answer.decision.chosen),
