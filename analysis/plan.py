@@ -52,7 +52,7 @@ def lines_of(found: Prediction, target: Target, beside: Beside | None, first: st
         found: Of the training.
         target: Of what.
         beside: What comes on top; None if that is unknown.
-        first: The command that would tell it.
+        first: The command that would measure it.
     """
     speed, time = found.env_steps_per_s, found.training_h
     known = math.isfinite(speed.low) and math.isfinite(speed.high)

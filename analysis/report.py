@@ -199,7 +199,7 @@ def _side_by_side(given: Mapping[str, str]) -> int:
     """Write the page of several studies; the exit code.
 
     Raises:
-        AnalysisError: One of them is not there, or cannot be told from others.
+        AnalysisError: One of them is not there, or its name is ambiguous.
     """
     if "study" in given:
         raise AnalysisError("study= and studies= are given: study= is for one study, studies= for several.")

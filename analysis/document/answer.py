@@ -117,7 +117,8 @@ def _answer(decision: Decision, summary: pd.DataFrame, several: bool) -> Answer:
 def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:
     among = decision.num_solving if decision.saturated else len(decision.order)
     if len(decision.leaders) > 1:
-        return f", one of {len(decision.leaders)} that {_seeds(summary.loc[decision.chosen])} cannot tell apart"
+        others = f"{len(decision.leaders) - 1} of the {len(decision.order) - 1} others"
+        return f", not significantly different from {others} ({_seeds(summary.loc[decision.chosen])})"
     others, solve = (f"the {among - 1} others", " that solve it") if among > 2 else ("the other", " one that solves it")
     return f": significantly {_BETTER[decision.measure]} than {others}{solve if decision.saturated else ''}"
 
@@ -149,7 +150,7 @@ def _seeds(row: pd.Series) -> str:
 def _others(decision: Decision, summary: pd.DataFrame) -> str:
     rivals = [c for c in decision.leaders if c != decision.chosen]
     if rivals:
-        return f"As good, as far as these seeds tell: {named(rivals)}. This one, because {_WHY_CHOSEN[decision.chosen_by]}."
+        return f"Not significantly different: {named(rivals)}. This one, because {_WHY_CHOSEN[decision.chosen_by]}."
     if decision.runner_up is None:
         return ""
     word, number = WORDS[decision.measure], with_interval(summary.loc[decision.runner_up], decision.measure)

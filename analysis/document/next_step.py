@@ -48,7 +48,7 @@ class NextStep:
     """What to do next.
 
     Attributes:
-        sentence: What it would tell and how long it takes, Markdown.
+        sentence: What it would show and how long it takes, Markdown.
         command: For a POSIX shell.
     """
 
@@ -62,10 +62,10 @@ def origin_of(study: Study) -> Origin:
 
 
 def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextStep | None:
-    """What tells most for its cost, on seeds that the choice has not seen.
+    """What is worth most for its cost, on seeds that the choice has not seen.
 
-    Where a few more seeds are likely to tell the leaders apart, these are run again; else the chosen one by itself, since its numbers
-    flatter it.
+    Where a few more seeds are likely to find differences among the leaders significant, these are run again; else the chosen one by itself,
+    since its numbers flatter it.
 
     Args:
         decision: Of the environment.
@@ -86,11 +86,11 @@ def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextSte
         settings = {path: value for path, value in settings.items() if path not in space}
         num_seeds = max(FRESH_SEEDS, math.ceil(needed))
         part = "" if configurations == len(leaders) else " (the part of the grid that holds them)"
-        what = f"To tell them apart: {configurations} configurations{part} on {num_seeds} fresh seeds"
+        what = f"To find significant differences: {configurations} configurations{part} on {num_seeds} fresh seeds"
     else:
         space, configurations = {}, 1
-        hopeless = f"More than {MOST_FRESH_SEEDS} seeds each would be needed to tell it from {code(decision.runner_up)}. " if tied else ""
-        what = f"{hopeless}To see how it does where it was not chosen: {plural(num_seeds, 'fresh seed')}"
+        too_many = f"More than {MOST_FRESH_SEEDS} seeds each would be needed for a significant difference from {code(decision.runner_up)}. "
+        what = f"{too_many if tied else ''}To see how it does where it was not chosen: {plural(num_seeds, 'fresh seed')}"
     trials = runs[runs["config"].isin(decision.leaders) & (runs["status"] == "finished")]
     seconds = configurations * num_seeds * float(trials["wall_s"].mean()) / max(1, min(origin.at_once, configurations * num_seeds))
     cost = f", {rough_time(seconds)}" if math.isfinite(seconds) else ""

@@ -243,15 +243,15 @@ def _cautions(studies: Sequence[Study], sides: Sequence[Side]) -> list[str]:
         )
     seeds = [sorted(side.runs["seed"].unique()) for side in sides]
     if len({tuple(own) for own in seeds}) > 1:
-        told = listed([f"{side.letter} has {', '.join(map(str, own))}" for side, own in zip(sides, seeds, strict=True)])
-        found.append(f"The studies do not have the same seeds: {told}.")
+        words = listed([f"{side.letter} has {', '.join(map(str, own))}" for side, own in zip(sides, seeds, strict=True)])
+        found.append(f"The studies do not have the same seeds: {words}.")
     if min(map(len, seeds)) < FEW_SEEDS:
         found.append(f"{plural(min(map(len, seeds)), 'seed')} of a study are few: differences that matter may not show.")
     if any(study.status != "finished" for study in studies):
-        told = listed(
+        words = listed(
             [f"{side.letter} is {study.status}" for side, study in zip(sides, studies, strict=True) if study.status != "finished"]
         )
-        found.append(f"Not all studies are finished: {told}.")
+        found.append(f"Not all studies are finished: {words}.")
     return found
 
 
@@ -397,8 +397,8 @@ def _lines(
             measures = [f"{WORDS[m]} {' '.join(cell(row, m))}".strip() for m in MEASURES if has(row, m)]
             found += _line("", f"recommends {config}: {', '.join(measures)} ({plural(int(row['num_seeds']), 'seed')})")
     for i, setting in enumerate(settings[:_MOST_IN_TERMINAL]):
-        told = "; ".join(f"{side.letter} {values_of(values)}" for side, values in zip(sides, setting.values, strict=True))
-        found += _line("differs" if not i else "", f"{setting.path}: {told}")
+        words = "; ".join(f"{side.letter} {values_of(values)}" for side, values in zip(sides, setting.values, strict=True))
+        found += _line("differs" if not i else "", f"{setting.path}: {words}")
     if (more := len(settings) - _MOST_IN_TERMINAL) > 0:
         found += _line("", f"and {more} more, on the page")
     for paragraph in answers:

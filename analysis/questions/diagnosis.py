@@ -71,7 +71,7 @@ def of_study(
                 "bottleneck": found.name,
                 "share": found.share,
                 "evidence": found.evidence,
-                "advice": words_of(measured.told(str(row["config"]), found.changes)),
+                "advice": words_of(measured.with_measurements(str(row["config"]), found.changes)),
                 "health": health_tag(signals, series),
                 "signals": signals,
             }

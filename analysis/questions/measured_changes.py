@@ -13,7 +13,7 @@ from analysis.questions.labels import shown
 from analysis.stats.curves import plural
 
 _FARTHEST = 2.0
-"""Times the value that is advised, up to which another one, measured in its place, tells of it."""
+"""Times the value that is advised, up to which another one, measured in its place, counts."""
 
 
 class MeasuredChanges:
@@ -35,7 +35,7 @@ class MeasuredChanges:
         self._speeds = by_seed(alone, "env_steps_per_s") if len(alone) and self._axes else pd.DataFrame()
         self._settings = alone.drop_duplicates("config").set_index("config")
 
-    def told(self, config: str, changes: Sequence[Change]) -> tuple[Change, ...]:
+    def with_measurements(self, config: str, changes: Sequence[Change]) -> tuple[Change, ...]:
         """Changes, with what was measured of them in the place of what may be hoped for.
 
         Args:
@@ -45,9 +45,9 @@ class MeasuredChanges:
         Returns:
             The same. One that was measured says how fast it was; one that was not faster names no settings any more.
         """
-        return tuple(self._told(config, change) for change in changes)
+        return tuple(self._with_measurement(config, change) for change in changes)
 
-    def _told(self, config: str, change: Change) -> Change:
+    def _with_measurement(self, config: str, change: Change) -> Change:
         other = self._measured(config, change.settings)
         if other is None:
             return change

@@ -133,7 +133,7 @@ def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Map
     Where the count was measured, or lies between measured ones, and the measuring machine had a core for each process, the fitted laws of
     `scaling_laws` say what a new measurement would give. Else its cores would limit the prediction and not the target's. Then the parts of
     the wall-clock say it: what runners do is shared among them, the rest stays as it is (Amdahl's law, with the share that was measured and
-    not fitted). Its lower end is that of the fitted law where this is lower: what grows with the count cannot be told from too few cores.
+    not fitted). Its lower end is that of the fitted law where this is lower: what grows with the count looks like too few cores.
 
     Args:
         runs: As `analysis.load` gives them: one algorithm on one environment.

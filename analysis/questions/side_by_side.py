@@ -181,10 +181,10 @@ def _alone(side: Side) -> bool:
 def _told(what: str, a: Side, of_a: Settings, b: Side, of_b: Settings, paths: Iterable[str]) -> str:
     """The settings below some paths that differ, in a clause; "" if none does."""
     known = [p for p in dict.fromkeys((*of_a, *of_b)) if any(p == path or p.startswith(f"{path}.") for path in paths)]
-    told = [
+    words = [
         f"{p} {_shown(of_a, p)} in {a.letter}, {_shown(of_b, p)} in {b.letter}" for p in known if _plain(of_a.get(p)) != _plain(of_b.get(p))
     ]
-    return f"{what}: {'; '.join(told)}" if told else ""
+    return f"{what}: {'; '.join(words)}" if words else ""
 
 
 def _shown(settings: Settings, path: str) -> str:
@@ -273,8 +273,8 @@ def comparisons(sides: Sequence[Side], pairs: Mapping[tuple[str, str], Sequence[
             for env in dict.fromkeys(envs[config] for config, _ in pairs[a.letter, b.letter]):
                 of_env = [pair for pair in pairs[a.letter, b.letter] if envs[pair[0]] == env]
                 reasons = {pair: tuple(obstacles(a, pair[0], b, pair[1], measure)) for pair in of_env}
-                told = compare(a, b, [pair for pair in of_env if not reasons[pair]], measure).to_dict("records")
-                known = {(row["config_a"], row["config_b"]): row for row in told}
+                compared = compare(a, b, [pair for pair in of_env if not reasons[pair]], measure).to_dict("records")
+                known = {(row["config_a"], row["config_b"]): row for row in compared}
                 for pair in of_env:
                     head = {"a": a.letter, "b": b.letter, "env": env, "measure": measure, "config_a": pair[0], "config_b": pair[1]}
                     same = {"same_id": ids[0][pair[0]] == ids[1][pair[1]]}

@@ -1,10 +1,10 @@
-"""Where scores have no more to say: several configurations hold the target, and env steps to it tell them apart."""
+"""Where scores have no more to say: several configurations hold the target, and env steps to it decide among them."""
 
 import numpy as np
 import numpy.typing as npt
 
 FEWEST_SOLVING = 2
-"""Configurations that solve the environment, from which on env steps to its target decide among them: one has nobody to be told from."""
+"""Configurations that solve the environment, from which on env steps to its target decide among them."""
 
 
 def solving(mean_scores: npt.ArrayLike, targets: npt.ArrayLike, num_reached: npt.ArrayLike) -> npt.NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from experiments.rllib.building import build_algorithm_config, is_asynchronous, 
 from experiments.rllib.probe import NetworkSpeed, env_step_s, network_speed
 
 WITHIN = 2.0
-"""Factor to either side of an estimate that is told with it (docs/throughput.md, Before anything has run)."""
+"""Factor to either side of an estimate that is printed with it (docs/throughput.md, Before anything has run)."""
 LONG_EPISODE = 1000
 """Env steps of an evaluation's longest episode, where the registration allows more or says nothing."""
 

@@ -106,8 +106,8 @@ class Suggested(Strategy):
 
     def _tell_again(self, trial: optuna.Trial, point: Point) -> None:
         """What is known of a point that has had all seeds."""
-        told = self.told().get(key_of(point), [])
-        rows = [row for row in ([outcome.worth(o) for o in self.objectives] for outcome in told) if all(map(math.isfinite, row))]
+        outcomes = self.outcomes_by_point().get(key_of(point), [])
+        rows = [row for row in ([outcome.worth(o) for o in self.objectives] for outcome in outcomes) if all(map(math.isfinite, row))]
         trial.set_user_attr("repeats", "the mean of all seeds")
         if rows:
             self._study.tell(trial, [sum(row[i] for row in rows) / len(rows) for i in range(len(self.objectives))])

@@ -30,18 +30,18 @@ class _Arm:
 
     point: Point
     seeds: list[int] = field(default_factory=list)  # asked for
-    told: list[Outcome] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
     dropped: bool = False
     means: dict[str, float] = field(default_factory=dict)  # measure to the mean worth
     variances: dict[str, float] = field(default_factory=dict)  # of two seeds and more
 
     def add(self, outcome: Outcome, measures: Sequence[str]) -> None:
         """Take in what a seed came to; every look at the race compares all configurations."""
-        self.told.append(outcome)
+        self.outcomes.append(outcome)
         for measure in measures:
-            self.means[measure] = mean_worth(self.told, measure)
-            if len(self.told) > 1 and math.isfinite(self.means[measure]):
-                self.variances[measure] = float(np.var([o.worth(measure) for o in self.told], ddof=1))
+            self.means[measure] = mean_worth(self.outcomes, measure)
+            if len(self.outcomes) > 1 and math.isfinite(self.means[measure]):
+                self.variances[measure] = float(np.var([o.worth(measure) for o in self.outcomes], ddof=1))
 
 
 class Racing(Strategy):
@@ -102,7 +102,7 @@ class Racing(Strategy):
         proposed = self._proposals.ask()
         if proposed is not Signal.DONE:
             return proposed
-        known = [arm for arm in self._arms.values() if arm.told]
+        known = [arm for arm in self._arms.values() if arm.outcomes]
         if len(known) < len(self._arms):
             return Signal.WAIT
         alive = [arm for arm in known if not arm.dropped and math.isfinite(arm.means[self._objective])]
@@ -115,20 +115,20 @@ class Racing(Strategy):
         assert seed is not None
         return Ask(arm.point, seed, note={_RACE: True})
 
-    def _best_first(self, arms: Sequence[_Arm], told: Sequence[Sequence[Outcome]]) -> list[_Arm]:
-        by = ranks(told, self.objectives)
+    def _best_first(self, arms: Sequence[_Arm], outcomes: Sequence[Sequence[Outcome]]) -> list[_Arm]:
+        by = ranks(outcomes, self.objectives)
         return [arms[i] for i in sorted(range(len(arms)), key=by.__getitem__, reverse=True)]
 
     def _second(self, alive: list[_Arm]) -> _Arm | None:
         """The best of those that shall have a second seed and don't yet."""
         wanted = max(LEAST_SPREADS, math.ceil(SECOND_SEEDS * len(self._arms)))
-        by_first = self._best_first(alive, [arm.told[:1] for arm in alive])[:wanted]
+        by_first = self._best_first(alive, [arm.outcomes[:1] for arm in alive])[:wanted]
         return next((arm for arm in by_first if len(arm.seeds) == 1 and len(self._seeds) > 1), None)
 
     def _next(self, alive: list[_Arm]) -> _Arm | None:
         """The leader, or whoever may be better."""
-        leader, *others = self._best_first(alive, [arm.told for arm in alive])
-        measure = TO_TARGET if any(solvers([arm.told for arm in alive], self.objectives)) else self._objective
+        leader, *others = self._best_first(alive, [arm.outcomes for arm in alive])
+        measure = TO_TARGET if any(solvers([arm.outcomes for arm in alive], self.objectives)) else self._objective
         spread = math.sqrt(self._pooled(measure))
         others.sort(key=lambda arm: arm.means[measure] + WIDTH * spread / math.sqrt(len(arm.seeds)), reverse=True)
         open_others = [arm for arm in others if len(arm.seeds) < len(self._seeds)]
@@ -140,8 +140,8 @@ class Racing(Strategy):
     def _pooled(self, measure: str) -> float:
         """Mean variance of the configurations with two seeds and more."""
         several = [arm for arm in self._arms.values() if measure in arm.variances and math.isfinite(arm.means[measure])]
-        df = sum(len(arm.told) - 1 for arm in several)
-        return sum((len(arm.told) - 1) * arm.variances[measure] for arm in several) / df if df else 0.0
+        df = sum(len(arm.outcomes) - 1 for arm in several)
+        return sum((len(arm.outcomes) - 1) * arm.variances[measure] for arm in several) / df if df else 0.0
 
     @override
     def start(self, ask: Ask) -> None:
@@ -166,27 +166,27 @@ class Racing(Strategy):
 
     def _drop(self) -> None:
         """Take out whatever is significantly worse than the leader, and whatever failed."""
-        racing = [arm for arm in self._arms.values() if arm.told and not arm.dropped]
+        racing = [arm for arm in self._arms.values() if arm.outcomes and not arm.dropped]
         for arm in racing:
             arm.dropped = not math.isfinite(arm.means[self._objective])
         racing = [arm for arm in racing if not arm.dropped]
-        if len([arm for arm in racing if len(arm.told) > 1]) < LEAST_SPREADS or len(racing) < 2:
+        if len([arm for arm in racing if len(arm.outcomes) > 1]) < LEAST_SPREADS or len(racing) < 2:
             return
         self._looks += 1
-        has_target = any(math.isfinite(arm.told[0].target) for arm in racing)
+        has_target = any(math.isfinite(arm.outcomes[0].target) for arm in racing)
         tests = len(self._measures) if has_target else 1
         alpha = self._risk / (self._looks * (self._looks + 1)) / (len(self._arms) - 1) / tests
         self._drop_by(self._objective, racing, [True] * len(racing), alpha)
         racing = [arm for arm in racing if not arm.dropped]
-        self._drop_by(TO_TARGET, racing, solvers([arm.told for arm in racing], self.objectives), alpha)
+        self._drop_by(TO_TARGET, racing, solvers([arm.outcomes for arm in racing], self.objectives), alpha)
 
     def _drop_by(self, measure: str, racing: Sequence[_Arm], may_lead: Sequence[bool], alpha: float) -> None:
         """Take out whatever is significantly worse than the leader by a measure, if there is a leader with two seeds."""
-        several = [arm for arm in racing if len(arm.told) > 1]
+        several = [arm for arm in racing if len(arm.outcomes) > 1]
         leading = [arm for arm, may in zip(racing, may_lead, strict=True) if may and arm in several]
         if not leading or len(several) < 2:
             return
-        leader = self._best_first(leading, [arm.told for arm in leading])[0]
+        leader = self._best_first(leading, [arm.outcomes for arm in leading])[0]
         for arm in racing:
             if arm.means[measure] < leader.means[measure] and self._p_as_good(measure, arm, leader, several) < alpha:
                 arm.dropped = True
@@ -197,11 +197,11 @@ class Racing(Strategy):
         for one in (arm, leader):
             others = [other for other in several if other is not one]
             variances = [o.variances[measure] for o in others]
-            prior = max(variances) if len(one.told) == 1 else float(np.mean(variances))
-            own_df = len(one.told) - 1
+            prior = max(variances) if len(one.outcomes) == 1 else float(np.mean(variances))
+            own_df = len(one.outcomes) - 1
             own = one.variances[measure] if own_df else math.nan
-            variance, own_and_prior_df = moderate(own, own_df, prior, sum(len(o.told) - 1 for o in others))
-            squares += float(variance) / len(one.told)
+            variance, own_and_prior_df = moderate(own, own_df, prior, sum(len(o.outcomes) - 1 for o in others))
+            squares += float(variance) / len(one.outcomes)
             df = min(df or math.inf, float(own_and_prior_df))
         if squares == 0:  # no spread anywhere is no certainty
             return 1.0

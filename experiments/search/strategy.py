@@ -101,7 +101,7 @@ class Strategy(ABC):
     Attributes:
         objectives: What it aims at, of `OBJECTIVES`; one, or two for a Pareto front.
         asked: The trials that began, in order.
-        told: Index into `asked` to the outcome that it was told.
+        outcomes: Index into `asked` to the outcome that it was told.
     """
 
     in_order = True
@@ -137,7 +137,7 @@ class Strategy(ABC):
     def resume(self) -> None:  # noqa: B027  # most have nothing to do
         """All that happened before a restart has been told."""
 
-    def told(self) -> dict[str, list[Outcome]]:
+    def outcomes_by_point(self) -> dict[str, list[Outcome]]:
         """Point, as `key_of` writes it, to what its trials came to."""
         found: dict[str, list[Outcome]] = {}
         for index, outcome in sorted(self.outcomes.items()):
@@ -145,12 +145,12 @@ class Strategy(ABC):
         return found
 
     def ranking(self) -> list[Point]:
-        """The points that were told of, best first, as `ranks` has them. Those that failed on any seed come last.
+        """The points that have an outcome, best first, as `ranks` has them. Those that failed on any seed come last.
 
         With two objectives, points that no other one beats in both come first, and in each such front those of the best first objective.
         """
-        points, told = {key_of(ask.point): ask.point for ask in self.asked}, self.told()
-        means = dict(zip(told, ranks(list(told.values()), self.objectives), strict=True))
+        points, outcomes = {key_of(ask.point): ask.point for ask in self.asked}, self.outcomes_by_point()
+        means = dict(zip(outcomes, ranks(list(outcomes.values()), self.objectives), strict=True))
         if len(self.objectives) == 1:
             return [points[key] for key in sorted(means, key=lambda k: means[k], reverse=True)]
         ranked: list[str] = []
@@ -172,35 +172,35 @@ def mean_worth(outcomes: Sequence[Outcome], objective: str) -> float:
     return sum(outcome.worth(objective) for outcome in outcomes) / len(outcomes)
 
 
-def solvers(told: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[bool]:
+def solvers(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[bool]:
     """Which configurations solve their environment, where the score is aimed at and saturates; none where it does not.
 
     Args:
-        told: What the trials of each came to.
+        outcomes: What the trials of each came to.
         objectives: That are aimed at.
     """
     if tuple(objectives) != (SCORE,):
-        return [False] * len(told)
-    targets, reached = [of_one[0].target for of_one in told], [sum(o.reached for o in of_one) for of_one in told]
-    solve = solving([mean_worth(of_one, SCORE) for of_one in told], targets, reached)
-    return [bool(s) for s in solve] if saturates(solve) else [False] * len(told)
+        return [False] * len(outcomes)
+    targets, reached = [of_one[0].target for of_one in outcomes], [sum(o.reached for o in of_one) for of_one in outcomes]
+    solve = solving([mean_worth(of_one, SCORE) for of_one in outcomes], targets, reached)
+    return [bool(s) for s in solve] if saturates(solve) else [False] * len(outcomes)
 
 
-def ranks(told: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[tuple[float, ...]]:
+def ranks(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[tuple[float, ...]]:
     """By what configurations are ranked, as the final decision does (`analysis/questions/decision.py`): more is better.
 
     By the means over seeds of each objective, and then of `TIE_BREAK`. Where scores saturate, those that solve the environment come first,
     by their restricted mean of env steps to target.
 
     Args:
-        told: What the trials of each came to, one at least.
+        outcomes: What the trials of each came to, one at least.
         objectives: That are aimed at.
     """
-    means = [tuple(mean_worth(of_one, o) for o in (*objectives, TIE_BREAK)) for of_one in told]
-    solve = solvers(told, objectives)
+    means = [tuple(mean_worth(of_one, o) for o in (*objectives, TIE_BREAK)) for of_one in outcomes]
+    solve = solvers(outcomes, objectives)
     if not any(solve):
         return means
-    steps = [mean_worth(of_one, TO_TARGET) if solves else -math.inf for of_one, solves in zip(told, solve, strict=True)]
+    steps = [mean_worth(of_one, TO_TARGET) if solves else -math.inf for of_one, solves in zip(outcomes, solve, strict=True)]
     return [(by_steps, *mean) for by_steps, mean in zip(steps, means, strict=True)]
 
 
@@ -309,7 +309,8 @@ class Confirming(Strategy):
         return self._others.ask() if found is Signal.DONE else found
 
     def _begin_confirming(self) -> None:
-        best = [point for point in self.search.ranking() if key_of(point) in self._finite()]
+        finite = self._finite()
+        best = [point for point in self.search.ranking() if key_of(point) in finite]
         chosen = {key_of(point): point for point in (*best[: self.top], self._base)} if best else {}
         others = [point for point in self._design if key_of(point) not in chosen]
         self._confirm = Listed(list(chosen.values()), self._seeds, self.objectives, CONFIRM)
@@ -318,7 +319,11 @@ class Confirming(Strategy):
     def _finite(self) -> set[str]:
         """Points of which something is known."""
         objective = self.objectives[0]
-        return {key for key, told in self.search.told().items() if any(math.isfinite(outcome.worth(objective)) for outcome in told)}
+        return {
+            key
+            for key, outcomes in self.search.outcomes_by_point().items()
+            if any(math.isfinite(outcome.worth(objective)) for outcome in outcomes)
+        }
 
     @override
     def start(self, ask: Ask) -> None:

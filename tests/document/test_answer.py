@@ -29,8 +29,8 @@ def test_saturated_scores_say_that_env_steps_decided() -> None:
 def test_ties_are_named_in_one_line_and_why_this_one_in_the_next() -> None:
     runs = make_runs({"a": [300.0, 360.0, 310.0], "b": [310.0, 330.0, 300.0], "c": [320.0, 310.0, 305.0]})
     (answer,) = answers(runs)
-    assert answer.headline.endswith(", one of 3 that 3 seeds cannot tell apart.")
-    assert answer.certainty.startswith("As good, as far as these seeds tell: `")
+    assert answer.headline.endswith(", not significantly different from 2 of the 2 others (3 seeds).")
+    assert answer.certainty.startswith("Not significantly different: `")
     assert "This one, because " in answer.certainty
 
 

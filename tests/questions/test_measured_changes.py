@@ -27,25 +27,25 @@ TWO = Change("Cores are free for another learner: algorithm.learners.num_learner
 
 
 def test_a_change_that_was_measured_to_be_slower_is_no_advice() -> None:
-    (told,) = MeasuredChanges(LEARNERS, ["num_learners"]).told("learners=0", [TWO])
+    (told,) = MeasuredChanges(LEARNERS, ["num_learners"]).with_measurements("learners=0", [TWO])
     assert told.words.startswith("algorithm.learners.num_learners=2 was measured here: 0.39 [0.3")
     assert told.words.endswith(" times as fast (9,446 against 24,504 env steps/s, 3 seeds), so it does not help.")
     assert not told.settings
 
 
 def test_a_change_that_was_measured_to_be_faster_says_by_how_much_and_what_it_does_to_learning() -> None:
-    (told,) = MeasuredChanges(LEARNERS, ["num_learners"]).told("learners=4", [TWO])
+    (told,) = MeasuredChanges(LEARNERS, ["num_learners"]).with_measurements("learners=4", [TWO])
     assert "was measured here: 1.23 [1.1" in told.words
     assert told.words.endswith("The batch grows.")
 
 
 def test_the_closest_count_in_the_same_direction_stands_for_one_that_was_not_measured() -> None:
     found = MeasuredChanges(LEARNERS, ["num_learners"])
-    (three,) = found.told("learners=2", [Change("Try 3.", {"num_learners": 3})])
+    (three,) = found.with_measurements("learners=2", [Change("Try 3.", {"num_learners": 3})])
     assert "num_learners=4 was measured here: 0.82" in three.words
-    (far,) = found.told("learners=2", [Change("Try 16.", {"num_learners": 16})])
+    (far,) = found.with_measurements("learners=2", [Change("Try 16.", {"num_learners": 16})])
     assert far.words == "Try 16."
-    (down,) = found.told("learners=0", [Change("Try none.", {"num_learners": 0})])
+    (down,) = found.with_measurements("learners=0", [Change("Try none.", {"num_learners": 0})])
     assert down.words == "Try none."
 
 
@@ -53,21 +53,21 @@ def test_only_what_differs_in_nothing_else_counts() -> None:
     grid = {f"runners={r} e={e}": 1000.0 * r * e for r in (1, 2) for e in (4, 8)}
     runs = measured(grid, "num_env_runners", num_envs_per_env_runner={config: float(config[-1]) for config in grid})
     found = MeasuredChanges(runs, ["num_env_runners", "num_envs_per_env_runner"])
-    (pair,) = found.told("runners=2 e=4", [Change("Fewer.", {"num_env_runners": 1, "num_envs_per_env_runner": 8})])
+    (pair,) = found.with_measurements("runners=2 e=4", [Change("Fewer.", {"num_env_runners": 1, "num_envs_per_env_runner": 8})])
     assert "num_env_runners=1 algorithm.env_runners.num_envs_per_env_runner=8 was measured here: 1.00 " in pair.words
-    assert "2.00" in found.told("runners=1 e=4", [Change("More.", {"num_env_runners": 2})])[0].words
-    (other,) = found.told("runners=1 e=4", [Change("More.", {"num_env_runners": 2, "num_learners": 2})])
+    assert "2.00" in found.with_measurements("runners=1 e=4", [Change("More.", {"num_env_runners": 2})])[0].words
+    (other,) = found.with_measurements("runners=1 e=4", [Change("More.", {"num_env_runners": 2, "num_learners": 2})])
     assert other.words == "More."
 
 
 @pytest.mark.parametrize("runs", [LEARNERS.assign(exclusive=False), LEARNERS.assign(status="failed"), LEARNERS.iloc[:0]])
 def test_trials_that_shared_the_machine_or_failed_tell_nothing(runs: pd.DataFrame) -> None:
-    assert MeasuredChanges(runs, ["num_learners"]).told("learners=0", [TWO]) == (TWO,)
+    assert MeasuredChanges(runs, ["num_learners"]).with_measurements("learners=0", [TWO]) == (TWO,)
 
 
 def test_a_single_seed_has_no_interval() -> None:
     one = measured({"learners=0": 100.0, "learners=2": 150.0}, "num_learners", seeds=1)
-    (told,) = MeasuredChanges(one, ["num_learners"]).told("learners=0", [TWO])
+    (told,) = MeasuredChanges(one, ["num_learners"]).with_measurements("learners=0", [TWO])
     assert "1.53 times as fast (150 against 98 env steps/s, 1 seed); that has no interval." in told.words
 
 
