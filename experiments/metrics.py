@@ -81,6 +81,10 @@ FINISHED, PRUNED, FAILED = "finished", "pruned", "failed"
 """How a trial ends: with its whole budget, before that by an early-stopping rule, or for good with a reason."""
 
 
+NAMED_AXES = {"learning_rate": "lr", "batch_size": "batch", "update_to_data": "update_to_data"}
+"""Names of axes that any algorithm may have, whose values are relative to its base point. Where one moves several settings at once, the
+parameters `lr_multiple` and `lr_rule` say how; here is what these begin with."""
+
 # Names in MLflow.
 
 AT_BASE = "base"

@@ -90,7 +90,7 @@ def lr_and_batch(part: Part) -> Section:
     if part.picked:
         return Section("lr-batch", "")
     figures, sentences = [], []
-    lr, batch = "lr", "train_batch_size_total"
+    lr, batch = learning_rate_batch.learning_rate_axis(part.axes), "train_batch_size_total"
     grid = {lr, batch} <= set(part.axes)
     pair = (batch, lr) if grid else tuple(a for a in part.axes if part.runs[a].nunique() > 1)
     if len(pair) == 2 and len(part.summary) == len(part.summary[list(pair)].drop_duplicates()):
@@ -103,18 +103,18 @@ def lr_and_batch(part: Part) -> Section:
                 ax = score_heatmap.plot(part.summary, value, x=pair[0], y=pair[1], packed=part.packed and "seconds" in value)
                 figures.append(part.drawn(f"heatmap-{value}", figure_of(ax), what, T_INTERVAL))
     if grid:
-        for label, runs in learning_rate_batch.slices(part.runs, part.axes):
+        for label, runs in learning_rate_batch.slices(part.runs, part.axes, lr):
             where = f"With {label}: " if label else ""
             try:
-                found, p = learning_rate_batch.best_learning_rates(runs, part.rng), learning_rate_batch.exponent(runs)
-                tradeoff = learning_rate_batch.batch_tradeoff(runs, part.rng, part.replays, lrs=chosen_values(runs, lr, batch))
+                found, p = learning_rate_batch.best_learning_rates(runs, part.rng, lr=lr), learning_rate_batch.exponent(runs, lr=lr)
+                tradeoff = learning_rate_batch.batch_tradeoff(runs, part.rng, part.replays, lr, chosen_values(runs, lr, batch))
             except AnalysisError as error:
                 sentences.append(f"{where}{error}")
                 continue
             sentences += [f"{where}{p.sentence}", f"{where}{tradeoff.sentence}"]
             rejected = [rule for rule, is_rejected in p.rejected.items() if is_rejected]
             what = f"{where}The learning rate with the largest area under the learning curve, of each batch, and the three rules."
-            ax = best_lr.plot(found, p if np.isfinite(p.estimate) else None, rejected)
+            ax = best_lr.plot(found, p if np.isfinite(p.estimate) else None, rejected, lr)
             figures.append(part.drawn(f"best-lr{_slug(label)}", figure_of(ax), what, "Gaussian process posterior", found["num_seeds"]))
             if tradeoff.batches["num_reached"].any():
                 figures.append(part.drawn(f"tradeoff{_slug(label)}", figure_of(_tradeoff(tradeoff)), _TRADEOFF.format(where), T_INTERVAL))

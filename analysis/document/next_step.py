@@ -13,6 +13,7 @@ from analysis.questions.decision import Decision
 from analysis.questions.labels import code, rough_time
 from analysis.stats.curves import plural
 from conf import CONFIG_DIR, config_dirs
+from experiments.metrics import NAMED_AXES
 
 FRESH_SEEDS = 5
 """Seeds, at least, of the command that tries the answer again."""
@@ -112,7 +113,7 @@ def command_for(origin: Origin, settings: Mapping[str, Any], space: Mapping[str,
 
     Args:
         origin: Of the study; the other settings of its command line are kept.
-        settings: Configuration path to value, of what was searched.
+        settings: Configuration path, or name of an axis, to value, of what was searched.
         space: The same, to values.
         num_seeds: How many.
 
@@ -126,8 +127,10 @@ def command_for(origin: Origin, settings: Mapping[str, Any], space: Mapping[str,
     replaced = {*_REPLACED, *settings, *space}
     kept = [w for w, path in paths.items() if path not in replaced and path.partition(".")[0] not in _SEARCHING]
     fresh = range(max(origin.seeds) + 1, max(origin.seeds) + 1 + num_seeds)
-    chosen = [f"{path}={hydra_value(value)}" for path, value in settings.items()]
-    study = [f"study.space={hydra_value(space)}", f"study.name={origin.study}-confirm", f"seeds={hydra_value(list(fresh))}"]
+    chosen = [f"{path}={hydra_value(value)}" for path, value in settings.items() if path not in NAMED_AXES]
+    axes = {**{path: [value] for path, value in settings.items() if path in NAMED_AXES}, **space}
+    relative = {path: {"distribution": "multiples", "factors": values} if path in NAMED_AXES else values for path, values in axes.items()}
+    study = [f"study.space={hydra_value(relative)}", f"study.name={origin.study}-confirm", f"seeds={hydra_value(list(fresh))}"]
     own = [word for folder in own_folders for word in (CONFIG_DIR, folder)]
     return shlex.join(["python", "experiments/run.py", *own, *kept, *chosen, *study])
 

@@ -200,17 +200,18 @@ class LrBatch:
 
 def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
     """The parts of a study in which learning rate and batch are searched; says why where there is none."""
-    if not {"lr", "train_batch_size_total"} <= set(study.axes):
+    lr = scaling.learning_rate_axis(study.axes)
+    if not {lr, "train_batch_size_total"} <= set(study.axes):
         axes = ", ".join(map(readable, study.axes)) or "nothing"
         say(f"**This study does not search learning rate and train batch together** (but {axes}): it has no answer to this question.")
         return []
     parts = []
     for env, of_env in study.runs.groupby("env", observed=True, sort=False):
-        for within, runs in scaling.slices(of_env, study.axes):
+        for within, runs in scaling.slices(of_env, study.axes, lr):
             label = " ".join(word for word in (str(env) if study.runs["env"].nunique() > 1 else "", within) if word)
             try:
-                best, exponent = scaling.best_learning_rates(runs, rng), scaling.exponent(runs)
-                tradeoff = scaling.batch_tradeoff(runs, rng, study.replays(runs), lrs=chosen_values(runs, "lr", scaling.BATCH))
+                best, exponent = scaling.best_learning_rates(runs, rng, lr=lr), scaling.exponent(runs, lr=lr)
+                tradeoff = scaling.batch_tradeoff(runs, rng, study.replays(runs), lr, chosen_values(runs, lr, scaling.BATCH))
                 parts.append(LrBatch(label, runs, best, exponent, tradeoff))
             except AnalysisError as error:
                 say(f"{label}: {error}" if label else error)
@@ -242,7 +243,7 @@ def exponent_table(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for measure in scaling.MEASURES:
         try:
-            found = scaling.exponent(runs, measure)
+            found = scaling.exponent(runs, measure, scaling.learning_rate_axis(runs.columns))
         except AnalysisError:  # an env without a target has no env steps to it
             continue
         verdicts = {f"{rule} ({scaling.RULES[rule]:g})": "rejected" if out else "not rejected" for rule, out in found.rejected.items()}

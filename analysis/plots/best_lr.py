@@ -43,7 +43,7 @@ class Slope(Protocol):
         """The point's learning rate."""
 
 
-def plot(best: pd.DataFrame, exponent: Slope | None = None, rejected: Collection[str] = (), ax: Axes | None = None) -> Axes:
+def plot(best: pd.DataFrame, exponent: Slope | None = None, rejected: Collection[str] = (), lr: str = "lr", ax: Axes | None = None) -> Axes:
     """Draws the best learning rate of each batch and lines of the rules through the centre of these points.
 
     Args:
@@ -51,6 +51,7 @@ def plot(best: pd.DataFrame, exponent: Slope | None = None, rejected: Collection
             low_open, high_open, grid_best_lr. An arrow stands where the best may lie beyond the grid.
         exponent: The fitted power, drawn as a line, its interval as a fan.
         rejected: The rules of `RULES` that the data reject.
+        lr: Column that the learning rate is named by: its own, or that of a multiple.
         ax: To draw on; None makes a figure.
 
     Returns:
@@ -65,7 +66,7 @@ def plot(best: pd.DataFrame, exponent: Slope | None = None, rejected: Collection
     if unknown:
         raise ValueError(f"no rule is called {unknown[0]!r}; there are {', '.join(RULES)}")
     ax = style.axes(ax)
-    style.name_axes(ax, text.readable(_BATCH), text.readable("lr"))
+    style.name_axes(ax, text.readable(_BATCH), text.readable(lr))
     known = best.dropna(subset=["best_lr"]) if len(best) else best
     if known.empty:
         return style.no_data(ax, "no batch has a best learning rate")

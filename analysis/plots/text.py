@@ -11,6 +11,8 @@ _KEY_CHARS = (8, 6, 4, 2)
 
 _NAMES: Mapping[str, str] = {
     "lr": "learning rate",
+    "lr_multiple": "learning rate (multiple of the base)",
+    "update_to_data": "updates (per env step)",
     "train_batch_size_total": "train batch (env steps)",
     "minibatch_size": "minibatch (env steps)",
     "num_epochs": "epochs",
@@ -39,6 +41,7 @@ def readable(column: str) -> str:
 
 _SHORT: Mapping[str, str] = {
     "lr": "lr",
+    "lr_multiple": "lr x",
     "train_batch_size_total": "batch",
     "minibatch_size": "minibatch",
     "num_env_runners": "runners",
@@ -88,7 +91,7 @@ def level(axis: str, value: object) -> str:
     """A value of a searched axis; whole numbers in full, for 4096 is not 4.1k."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         return str(value)
-    if axis == "lr" or not float(value).is_integer():
+    if axis in ("lr", "lr_multiple") or not float(value).is_integer():
         return rate(float(value))
     return str(int(value))
 

@@ -161,7 +161,7 @@ def _for_learner(time: TimeUse) -> list[Change]:
         words = "Larger minibatches take fewer steps (algorithm.training.minibatch_size), fewer epochs use each batch less often "
         advice.append(Change(f"{words}(algorithm.training.num_epochs): both change learning, so compare scores."))
     if facts.replays:
-        words = "Fewer updates per env step: a lower algorithm.training.training_intensity. It changes learning, so compare scores."
+        words = "Fewer updates per env step: a lower algorithm.update_to_data. It changes learning, so compare scores."
         advice.append(Change(words))
     if facts.num_gpus_per_learner == 0 and facts.num_gpus < 1 and load.idle_cores is not None and load.has_free_core:
         advice.append(_another_learner("Cores are free for another learner", facts))

@@ -9,7 +9,7 @@ its budget; a run that diverged (failed on a non-finite value) counts as the wor
 (crashed, missing, still running, exploratory) are left out and counted in `num_left_out`; repeats of a seed are left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -92,6 +92,11 @@ class Tradeoff:
     can_tell: bool
     reasons: tuple[str, ...]
     sentence: str
+
+
+def learning_rate_axis(axes: Iterable[str]) -> str:
+    """The column that holds the learning rate: itself, or its multiple where several are moved together."""
+    return "lr_multiple" if "lr_multiple" in axes else "lr"
 
 
 def best_learning_rates(runs: pd.DataFrame, rng: np.random.Generator, measure: str = "auc", lr: str = "lr") -> pd.DataFrame:

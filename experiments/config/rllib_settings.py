@@ -185,6 +185,7 @@ def _check_value(key: str, name: str, value: Any, declared: Any, null: bool = Tr
     if name in _SCHEDULES and isinstance(value, list):
         _check_schedule(key, value)
         numbers = [v for _, v in value]
+        numbers = numbers[:-1] if numbers[-1] == 0 else numbers  # it may end at 0, as a learning rate that falls to nothing
     else:
         _check_type(key, name, value, declared, null)
     is_count = not any(isinstance(n, float) for n in _numbers(numbers))

@@ -17,6 +17,7 @@ from experiments.config.fields import MAX_TRIALS
 from experiments.config.lr_rules import is_rule
 from experiments.config.search_settings import GridSearch, OptunaSearch, RacingSearch, RandomSearch, SearchSettings
 from experiments.config.trial_config import GROUPS
+from experiments.metrics import NAMED_AXES
 
 SAMPLES_PER_AXIS = 10
 """Configurations for each searched setting, where nobody says how many (Loeppky et al. 2009, "Choosing the sample size of a computer
@@ -31,6 +32,7 @@ Point = dict[str, Any]
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _Bound = Annotated[float, Field(strict=True)]
 _Whole = Annotated[StrictInt, Field(ge=-(2**53), le=2**53)]  # what a float still counts exactly
+_Factors = Annotated[tuple[Annotated[StrictInt | StrictFloat, Field(gt=0)], ...], Field(min_length=1)]
 _When = dict[StrictStr, Any]
 """Condition of an axis: path of another one, which comes before it, to the value or the list of values with which this one is there."""
 
@@ -89,7 +91,7 @@ class Multiples:
 
     distribution: Literal["multiples"]
     base: Annotated[StrictInt | StrictFloat, Field(gt=0)]
-    factors: Annotated[tuple[Annotated[StrictInt | StrictFloat, Field(gt=0)], ...], Field(min_length=1)]
+    factors: _Factors
     when: _When = Field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -98,10 +100,32 @@ class Multiples:
                 if (self.base * factor) % 1:
                     raise ValueError(f"base={self.base} times {factor:g} is {self.base * factor:g}, which is not a whole number")
 
-    @property
-    def values(self) -> list[float | int]:
+    def axis(self) -> Choice:
         """All products."""
-        return [round(self.base * f) if isinstance(self.base, int) else self.base * f for f in self.factors]
+        products = (round(self.base * f) if isinstance(self.base, int) else self.base * f for f in self.factors)
+        return Choice("choice", tuple(products), self.when)
+
+
+@dataclass(frozen=True, config=_STRICT)
+class MultiplesOfBase:
+    """An axis by its name (`NAMED_AXES`): factors of the algorithm's base point, from a list or, log-uniformly, from a range."""
+
+    distribution: Literal["multiples"]
+    factors: _Factors | None = None
+    low: Annotated[float, Field(strict=True, gt=0)] | None = None
+    high: Annotated[float, Field(strict=True, gt=0)] | None = None
+    when: _When = Field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.factors is None) == (self.low is None) or (self.low is None) != (self.high is None):
+            raise ValueError("needs factors: [0.1, 1, 10], or low and high of a range")
+
+    def axis(self) -> "Choice | Uniform":
+        """The factors."""
+        if self.factors is not None:
+            return Choice("choice", self.factors, self.when)
+        assert self.low is not None and self.high is not None
+        return Uniform("loguniform", self.low, self.high, when=self.when)
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -129,6 +153,7 @@ class IntegerSteps:
 
 Axis = Uniform | Choice | IntegerSteps
 _AXIS: TypeAdapter[Axis | Multiples] = TypeAdapter(Annotated[Axis | Multiples, Field(discriminator="distribution")])
+_NAMED_AXIS: TypeAdapter[MultiplesOfBase] = TypeAdapter(MultiplesOfBase)
 _KINDS = ("uniform", "loguniform", "choice", "integers", "multiples")
 
 
@@ -136,10 +161,10 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
     """Check a study's space.
 
     Args:
-        space: Dotted path or group to a list or to a mapping with `distribution`.
+        space: Dotted path, group or word of `NAMED_AXES` to a list or to a mapping with `distribution`.
 
     Returns:
-        An axis per path; lists and multiples are a `Choice`.
+        An axis per path; lists and multiples are a `Choice`. Those of a word are factors.
 
     Raises:
         ConfigurationError: An axis is empty, inverted, of an unknown kind, over a setting of the study itself, or a group's choices are
@@ -155,8 +180,8 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
             axes[path] = Choice("choice", tuple(values))
         elif isinstance(values, Mapping):
             try:
-                axis = _AXIS.validate_python(dict(values))
-                axes[path] = Choice("choice", tuple(axis.values), axis.when) if isinstance(axis, Multiples) else axis
+                given = (_NAMED_AXIS if path in NAMED_AXES else _AXIS).validate_python(dict(values))
+                axes[path] = given.axis() if isinstance(given, Multiples | MultiplesOfBase) else given
             except ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join(str(part) for part in first["loc"] if part not in _KINDS)
@@ -166,6 +191,11 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
             raise ConfigurationError(
                 f"study.space: {path}={values!r} is neither a list nor a distribution. "
                 "Try a list such as [1.0e-4, 1.0e-3], or {distribution: loguniform, low: 1.0e-5, high: 1.0e-2}."
+            )
+        if path in NAMED_AXES and isinstance(values, list | tuple) and not all(map(is_rule, values)):
+            raise ConfigurationError(
+                f"study.space: {path}={list(values)}: this axis is relative to the algorithm's own settings. "
+                f"Try {path}: {{distribution: multiples, factors: [0.1, 1, 10]}}, or the dotted path of a setting for values themselves."
             )
         if isinstance(axes[path], Choice):
             _check_choice(path, axes[path].corners())
@@ -326,7 +356,7 @@ def base_point(space: Mapping[str, Any], composed: Mapping[str, Any]) -> Point:
         elif isinstance(axis, Choice) and any(is_rule(v) for v in axis.values):
             value = axis.values[0]  # at their base, all rules say the same
         else:
-            value = value_at(composed, path)
+            value = 1 if path in NAMED_AXES else value_at(composed, path)
         if value is not None and is_there(axis, point):
             point[path] = value
     return point

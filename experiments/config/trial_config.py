@@ -19,6 +19,7 @@ from experiments.config.schema import (
     SuiteConfig,
     parse,
 )
+from experiments.metrics import NAMED_AXES
 
 GROUPS = ("algorithm", "env", "hardware")
 """Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""
@@ -32,6 +33,9 @@ Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
 """Group choices (`{"algorithm": "dqn"}`) to the composed configuration, plain."""
 
 SHORT_NAMES = {
+    "learning_rate": "lr",
+    "batch_size": "b",
+    "update_to_data": "utd",
     "train_batch_size_per_learner": "b",
     "minibatch_size": "mb",
     "num_epochs": "epochs",
@@ -57,7 +61,7 @@ class Start:
     copied: bool
 
 
-_NOT_HASHED = ("seed", "checkpoint", "faults", "repeat", "label", "rules", "phase", "exploratory")
+_NOT_HASHED = ("seed", "checkpoint", "faults", "repeat", "label", "rules", "multiples", "phase", "exploratory")
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class TrialConfig:
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
         rules: Setting of `training` to the rule that its number comes from. Not part of the hash: the number is.
+        multiples: Word of `NAMED_AXES` to the factor by which several settings differ from the base point. Not part of the hash.
         phase: `fixed`, `throughput`, `search` or `confirm`. Not part of the hash.
         exploratory: Whether others confirm what it found, so that conclusions rest on them. Not part of the hash.
         start: Whose weights it starts from; None: from its seed's own.
@@ -102,6 +107,7 @@ class TrialConfig:
     repeat: int = 0
     label: str = ""
     rules: Mapping[str, str] = field(default_factory=dict)
+    multiples: Mapping[str, float] = field(default_factory=dict)
     phase: str = "fixed"
     exploratory: bool = False
     start: Start | None = None
@@ -170,7 +176,13 @@ SHARED = tuple(f.name for f in fields(TrialConfig) if f.name in {own.name for ow
 
 
 def trial_config(
-    suite: SuiteConfig, seed: int, label: str, repeat: int = 0, rules: Mapping[str, str] | None = None, phase: str = "fixed"
+    suite: SuiteConfig,
+    seed: int,
+    label: str,
+    repeat: int = 0,
+    rules: Mapping[str, str] | None = None,
+    multiples: Mapping[str, float] | None = None,
+    phase: str = "fixed",
 ) -> TrialConfig:
     """The trial of a configuration whose runner and learner counts are numbers (`resources.with_counts`)."""
     assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
@@ -181,6 +193,7 @@ def trial_config(
         repeat=repeat,
         label=label,
         rules=rules or {},
+        multiples=multiples or {},
         phase="throughput" if suite.measurement is not None else phase,
     )
 
@@ -215,15 +228,20 @@ def apply_point(config: Mapping[str, Any], point: Mapping[str, Any]) -> SuiteCon
 
 
 def label_of(point: Mapping[str, Any], default: str) -> str:
-    """A configuration in a few words: `lr=0.0003 b=4000`; `default` where nothing differs."""
-    parts = [
-        str(value) if path in GROUPS else f"{_short_name(path)}={_short_value(value)}" for path, value in sorted(point.items(), key=_order)
-    ]
+    """A configuration in a few words: `lr=3e-4 b=4000`, a multiple of the base point as `lr=x0.1`; `default` where nothing differs."""
+    parts = [_words(path, value) for path, value in sorted(point.items(), key=_order)]
     return " ".join(parts) or default
 
 
 def _order(item: tuple[str, Any]) -> tuple[bool, str]:
-    return (item[0] not in GROUPS, "" if item[0].startswith(TRAINING) else item[0])
+    return (item[0] not in GROUPS, "" if item[0].startswith(TRAINING) or item[0] in NAMED_AXES else item[0])
+
+
+def _words(path: str, value: Any) -> str:
+    if path in GROUPS:
+        return str(value)
+    times = "x" if path in NAMED_AXES and not isinstance(value, str) else ""
+    return f"{_short_name(path)}={times}{_short_value(value)}"
 
 
 def _short_name(path: str) -> str:

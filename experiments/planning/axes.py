@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.config.lr_rules import is_rule
+from experiments.metrics import NAMED_AXES
 
 _RULE = "_rule"
 """Ending of the parameter that says by which rule another one was set."""
@@ -55,11 +56,13 @@ class SearchedAxis:
 
 
 def param_name(path: str) -> str:
-    """The name in MLflow of the setting at a path."""
+    """The name in MLflow of the setting at a path, or of the factor of a named axis."""
+    if path in NAMED_AXES:
+        return f"{NAMED_AXES[path]}_multiple"
     leaf = path.rsplit(".", 1)[-1]
     return _IN_MLFLOW.get(leaf, leaf)
 
 
 def rule_param(path: str) -> str:
     """The name in MLflow of the rule that sets the setting at a path."""
-    return f"{param_name(path)}{_RULE}"
+    return f"{NAMED_AXES.get(path) or param_name(path)}{_RULE}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from ray.tune import PlacementGroupFactory
 
+from experiments.config.named_axes import Settings
 from experiments.config.schema import SuiteConfig
 from experiments.config.space import Point
 from experiments.config.trial_config import TrialConfig, trial_config
@@ -21,6 +22,7 @@ class ResolvedPoint:
     Attributes:
         label: What differs from the others, in words.
         point: As it was drawn.
+        settings: What it stands for.
         suite: The settings, with every count, the report grid and the spacing of the checkpoints.
         rules: Setting of `training` to the rule that its number comes from.
         generation: Of a population, at whose end it stops; None in other studies.
@@ -28,13 +30,14 @@ class ResolvedPoint:
 
     label: str
     point: Point
+    settings: Settings
     suite: SuiteConfig
     rules: Mapping[str, str] = field(default_factory=dict)
     generation: int | None = None
 
     def trial(self, seed: int, repeat: int = 0, phase: str = "fixed") -> TrialConfig:
         """Its trial with a seed."""
-        return trial_config(self.suite, seed, self.label, repeat, self.rules, phase)
+        return trial_config(self.suite, seed, self.label, repeat, self.rules, self.settings.multiples, phase)
 
     @property
     def config_id(self) -> str:

@@ -143,8 +143,9 @@ class Plan:
     @cached_property
     def axes(self) -> tuple[SearchedAxis, ...]:
         """What the study searches."""
-        of_all = [c.point for c in self.configurations]
-        return tuple(SearchedAxis.of(path, [p[path] for p in of_all if path in p]) for path in self.suite.study.space)
+        shown = [c.settings.shown for c in self.configurations]
+        paths = dict.fromkeys(path for of_one in shown for path in of_one)
+        return tuple(SearchedAxis.of(path, [of_one[path] for of_one in shown if path in of_one]) for path in paths)
 
 
 def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:

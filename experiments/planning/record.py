@@ -17,6 +17,7 @@ _TRAINING_PARAMS = (
     "lr",
     "actor_lr",
     "critic_lr",
+    "alpha_lr",
     "minibatch_size",
     "num_epochs",
     "gamma",
@@ -61,10 +62,12 @@ def trial_params(plan: Plan, trial: TrialConfig) -> dict[str, Any]:
         "vectorize_mode": trial.env.vectorize_mode,
         **{rule_param(name): rule for name, rule in trial.rules.items()},
     }
+    if (intensity := training.get("training_intensity")) is not None:
+        params["update_to_data"] = intensity / trial.total_train_batch_size
     mapping = trial.to_mapping()
     for axis in plan.axes:
         if axis.path not in GROUPS and axis.param not in params:
-            params[axis.param] = value_at(mapping, axis.path)
+            params[axis.param] = trial.multiples.get(axis.path, value_at(mapping, axis.path))
     for axis in plan.axes:
         if axis.spans_decades and params[axis.param] is not None:
             params[axis.log_param] = round(math.log10(params[axis.param]), 4)
@@ -110,7 +113,7 @@ def _configuration(plan: Plan, configuration: Configuration) -> dict[str, Any]:
         "budget_env_steps": suite.budget_env_steps,
         "target": suite.env.target,
         "score_range": list(suite.env.score_range),
-        "point": dict(configuration.point),
+        "point": dict(configuration.settings.shown),
         "planned": _planned(plan, configuration),
         "facts": dict(configuration.facts),
         "params": params,
@@ -119,7 +122,7 @@ def _configuration(plan: Plan, configuration: Configuration) -> dict[str, Any]:
 
 def _planned(plan: Plan, configuration: Configuration) -> dict[str, Any]:
     """What the plan chose that the configuration by itself, or on another machine, would get otherwise: overrides of a command line."""
-    hardware, given = configuration.suite.hardware, {path.rpartition(".")[2] for path in configuration.point}
+    hardware, given = configuration.suite.hardware, {path.rpartition(".")[2] for path in configuration.settings.shown}
     layout = {name: count for name, count in asdict(configuration.layout).items() if getattr(hardware, name) is None and name not in given}
     grid = {"report_every_env_steps": plan.report_every_env_steps} if plan.suite.report_every_env_steps is None else {}
     return {**{f"hardware.{name}": count for name, count in layout.items()}, **grid}

@@ -7,10 +7,11 @@ from typing import Any
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import is_rule, names_of, rules_of
+from experiments.config.named_axes import settings_of
 from experiments.config.schema import SuiteConfig, with_report_grid
 from experiments.config.space import Point
 from experiments.config.trial_config import GROUPS, TRAINING, apply_point, label_of
-from experiments.metrics import MAX_REPORTS
+from experiments.metrics import MAX_REPORTS, NAMED_AXES
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.resources import Cluster, layout_of, with_counts
 from experiments.rllib.building import longest_episode, on_policy_batch
@@ -39,8 +40,9 @@ class Resolver:
         Raises:
             ConfigurationError: A path leads nowhere, or a value is invalid.
         """
-        suite = apply_point(self.composed[tuple(sorted((k, v) for k, v in point.items() if k in GROUPS))], point)
-        return ResolvedPoint("", point, suite)
+        composed = self.composed[tuple(sorted((k, v) for k, v in point.items() if k in GROUPS))]
+        settings = settings_of(point, composed)
+        return ResolvedPoint("", point, settings, apply_point(composed, settings.by_path))
 
     def counted(self, parsed: ResolvedPoint) -> ResolvedPoint:
         """The same with every runner and learner counted, numbers in place of rules, and a label that says them.
@@ -51,7 +53,8 @@ class Resolver:
         rules = rules_of(parsed.suite.algorithm)
         suite = with_counts(parsed.suite, rules, self.cluster)
         names = names_of(suite.algorithm, rules)
-        shown = {p: names.get(p.removeprefix(TRAINING), value) if is_rule(value) else value for p, value in parsed.point.items()}
+        names |= {NAMED_AXES[axis]: names[first] for axis, first in parsed.settings.ruled.items()}
+        shown = {p: names[NAMED_AXES.get(p, p.removeprefix(TRAINING))] if is_rule(v) else v for p, v in parsed.settings.shown.items()}
         return replace(parsed, label=label_of(shown, f"{suite.algorithm['name']}-{suite.env.name}"), suite=suite, rules=names)
 
     def on_grid(self, counted: ResolvedPoint) -> ResolvedPoint:

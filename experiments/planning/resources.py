@@ -13,8 +13,11 @@ from ray.tune import PlacementGroupFactory
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import Rule, with_bases, with_rules
+from experiments.config.named_axes import without_names
 from experiments.config.schema import HardwareSettings, SuiteConfig
-from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous, suits_gpu
+from experiments.config.update_to_data import KEY as UPDATE_TO_DATA
+from experiments.config.update_to_data import check_update_to_data, with_intensity
+from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous, replays, suits_gpu
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +134,9 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster)
     Raises:
         ConfigurationError: The algorithm's settings are wrong; names the key.
     """
-    algorithm, hardware = with_bases(suite.algorithm, rules), suite.hardware
-    check_settings(algorithm)
+    algorithm, hardware = with_bases(without_names(suite.algorithm), rules), suite.hardware
+    check_settings({section: settings for section, settings in algorithm.items() if section != UPDATE_TO_DATA})
+    check_update_to_data(algorithm, replays(algorithm))
     runners, learners = dict(algorithm["env_runners"]), dict(algorithm["learners"])
     own = {**runners, **learners}
     wanted = {f.name: getattr(hardware, f.name) if own.get(f.name) is None else own[f.name] for f in fields(Layout)}
@@ -150,7 +154,7 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster)
     if mode is not None and (mode != "vector_entry_point" or has_vector_entry_point(env)):
         env = replace(env, vectorize_mode=mode)
     counted = {**algorithm, "env_runners": runners, "learners": learners}
-    return replace(suite, algorithm=with_rules(counted, rules), env=env)
+    return replace(suite, algorithm=with_intensity(with_rules(counted, rules)), env=env)
 
 
 def layout_of(algorithm: Mapping[str, Any]) -> Layout:

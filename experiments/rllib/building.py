@@ -70,16 +70,20 @@ def promises_bits(trial: TrialConfig) -> bool:
     return not is_asynchronous(trial.algorithm) and trial.env.backend == "gymnasium"
 
 
+def replays(algorithm: Mapping[str, Any]) -> bool:
+    """Whether the algorithm keeps what it samples in a replay buffer, and trains on it again."""
+    return hasattr(config_class(algorithm)(), "replay_buffer_config")
+
+
 def on_policy_batch(algorithm: Mapping[str, Any]) -> int:
     """Env steps of one training batch, which no report can be finer than; 0 for algorithms that replay.
 
     Args:
         algorithm: With its counts as numbers.
     """
-    default = config_class(algorithm)()
-    if hasattr(default, "replay_buffer_config"):
+    if replays(algorithm):
         return 0
-    per_learner = algorithm["training"].get("train_batch_size_per_learner", default.train_batch_size_per_learner)
+    per_learner = algorithm["training"].get("train_batch_size_per_learner", config_class(algorithm)().train_batch_size_per_learner)
     return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"]))
 
 

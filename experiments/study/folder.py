@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.named_axes import Settings
 from experiments.config.schema import HardwareSettings, SuiteConfig, parse
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED
@@ -148,7 +149,8 @@ class StudyFolder:
         return Plan(suite, state["composed"], known, cluster, concurrency, search=design)
 
     def _configuration(self, saved: Mapping[str, Any], cluster: Cluster) -> Configuration:
-        resolved = ResolvedPoint(saved["label"], saved["point"], self._suite(saved["suite"]), saved["rules"], saved["generation"])
+        settings = Settings(**saved["settings"])
+        resolved = ResolvedPoint(saved["label"], saved["point"], settings, self._suite(saved["suite"]), saved["rules"], saved["generation"])
         if (config_id := resolved.config_id) != saved["config_id"]:
             raise ConfigurationError(
                 f"{self.path / STATE_FILE}: {saved['label']!r} was configuration {saved['config_id']} and would be {config_id} "
@@ -240,6 +242,7 @@ def _saved(configuration: Configuration) -> dict[str, Any]:
         "label": configuration.label,
         "config_id": configuration.config_id,
         "point": configuration.point,
+        "settings": asdict(configuration.settings),
         "suite": suite,
         "rules": configuration.rules,
         "generation": configuration.generation,

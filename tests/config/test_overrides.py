@@ -175,6 +175,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("clip_param", "initial_alpha"), _POSITIVE),
     **dict.fromkeys(("vf_loss_coeff", "kl_coeff", "alpha", "beta"), _AT_LEAST_0),
     "grad_clip": real(0, above=True, null=True, tried=(0.1, 100.0)),
+    "update_to_data": Kind(st.none(), real(0, above=True, null=True).wrong),  # a number where samples are replayed alone
     "training_intensity": real(0, above=True, null=True, tried=(1.0, 100.0)),
     "vf_clip_param": real(0, above=True, infinite=True, tried=(0.1, 100.0)),
     "entropy_coeff": schedule(_AT_LEAST_0),

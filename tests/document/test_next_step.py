@@ -83,7 +83,13 @@ def test_the_command_keeps_the_studys_settings_and_replaces_what_it_chooses() ->
     ]
 
 
-STUDIES = ((), ("study=smoke", "algorithm=impala"), ("env=acrobot", "study=lr_rules"), ("study=algorithms",))
+STUDIES = (
+    (),
+    ("study=smoke", "algorithm=impala"),
+    ("env=acrobot", "study=lr_rules"),
+    ("study=algorithms",),
+    ("algorithm=sac", "env=pendulum"),
+)
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=" ".join)

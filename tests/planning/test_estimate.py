@@ -51,7 +51,7 @@ SMALL = NetworkSpeed(act_s=0.8e-6, learn_s=2.5e-6)
           "algorithm.training.num_epochs=10", "fast=false"), 3_404),
         (("algorithm=impala",), 29_337),  # study=throughput_algorithms, one runner
         (("algorithm=appo",), 26_297),
-        (("algorithm=dqn", "algorithm.training.training_intensity=32", "hardware.total_envs=1"), 863),  # an update of 32 an env step
+        (("algorithm=dqn", "algorithm.update_to_data=1", "hardware.total_envs=1"), 863),  # an update of 32 an env step
     ],
 )  # fmt: skip
 def test_what_was_measured_is_estimated_within_a_factor_of_two(

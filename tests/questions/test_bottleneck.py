@@ -209,7 +209,7 @@ def test_advice_for_the_learner_depends_on_the_hardware_and_the_algorithm() -> N
     assert "the GPU is busy 30% of the time" in idle_gpu.evidence
     assert "Larger minibatches fill it" in idle_gpu.advice
     assert "fill it" not in of({**IDLE, "system/gpu_percent": 95.0}, on_gpu, learn=0.9).advice
-    assert "training_intensity" in of(of_trial=facts(replays=True), learn=0.9).advice
+    assert "update_to_data" in of(of_trial=facts(replays=True), learn=0.9).advice
     assert "num_learners=2" in of(learn=0.9).advice
     full = of({**IDLE, "system/machine_cpu_percent": 97.0}, learn=0.9).advice
     assert "num_learners" not in full
