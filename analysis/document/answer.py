@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.document.repeats import sameness
+from analysis.plots.text import level
 from analysis.questions.convergence import MEASURES, concluding, is_measured, replicates, summarise
 from analysis.questions.decision import Decision, decide
 from analysis.questions.labels import WORDS, code, named, trials_named, with_interval
@@ -64,8 +65,17 @@ def answers(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[Answ
     found = []
     for decision in decide(runs):
         same = sameness(runs[runs["env"] == decision.env], curves)
-        found.append(replace(_answer(decision, summary, several), repeats=same[0] if same else ""))
+        found.append(replace(_answer(decision, summary, several, _rates(runs, decision.chosen)), repeats=same[0] if same else ""))
     return found
+
+
+def _rates(runs: pd.DataFrame, config: str | None) -> str:
+    """The learning rates of a configuration that is named by their common multiple: ` (actor_lr=1e-3, critic_lr=1e-3)`."""
+    if config is None or "lr_multiple" not in runs:
+        return ""
+    row = runs[runs["config"] == config].iloc[0]
+    rates = [f"{name}={level('lr', row[name])}" for name in runs if name == "lr" or str(name).endswith("_lr")]
+    return f" ({', '.join(rates)})"
 
 
 def _unconfirmed(env: str) -> Answer:
@@ -104,14 +114,16 @@ def best_metrics(table: pd.DataFrame) -> dict[str, float]:
     return {name: value for name, value in values.items() if np.isfinite(value)}
 
 
-def _answer(decision: Decision, summary: pd.DataFrame, several: bool) -> Answer:
+def _answer(decision: Decision, summary: pd.DataFrame, several: bool, rates: str) -> Answer:
     where = f"On {decision.env}: " if several else ""
     if decision.chosen is None:
         return Answer(decision, f"{where}No answer: no trial finished.", "", "")
     numbers = _numbers(decision, summary)
     if len(decision.order) == 1:
         return Answer(decision, f"{where}{code(decision.chosen)} is the only configuration.", numbers, "")
-    return Answer(decision, f"{where}Use {code(decision.chosen)}{_how_sure(decision, summary)}.", numbers, _others(decision, summary))
+    return Answer(
+        decision, f"{where}Use {code(decision.chosen)}{rates}{_how_sure(decision, summary)}.", numbers, _others(decision, summary)
+    )
 
 
 def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:

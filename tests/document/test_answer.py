@@ -18,6 +18,12 @@ def test_a_clear_winner_is_told_apart_from_all_others() -> None:
     assert answer.certainty.startswith("Next best: `b`, score 100.0 [")
 
 
+def test_a_multiple_of_several_learning_rates_is_spelt_out() -> None:
+    rates = {"lr_multiple": {"a": 0.1, "b": 1}, "actor_lr": {"a": 1e-4, "b": 1e-3}, "critic_lr": {"a": 2e-4, "b": 2e-3}}
+    (answer,) = answers(make_runs({"a": [480.0, 482.0, 481.0], "b": [1.0, 2.0, 3.0]}, params=rates))
+    assert answer.headline.startswith("Use `a` (actor_lr=1e-4, critic_lr=2e-4)")
+
+
 def test_saturated_scores_say_that_env_steps_decided() -> None:
     steps = {"a": [20_000.0, 21_000.0, 22_000.0], "b": [60_000.0, 61_000.0, 59_500.0]}
     (answer,) = answers(make_runs({"a": [500.0] * 3, "b": [500.0] * 3}, env_steps_to_target=steps))
