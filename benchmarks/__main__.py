@@ -25,14 +25,17 @@ MODULES = {
     "calibration": "calibration.seeds",
     "laws_calibration": "calibration.scaling_laws",
     "parity_sb3": "studies.parity_sb3",
+    "learning": "learning.scores",
 }
 """Name of a benchmark, and of its page, to its module."""
+LONG = ("learning",)
+"""Those that take days: run where they are named alone."""
 
 
 def main() -> None:
     """All benchmarks, or those that are named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(MODULES)}; all of them by default")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(MODULES)}; by default all but {', '.join(LONG)}")
     parser.add_argument(
         "--quick", action="store_true", help="tiny sizes: shows that it works, not how fast; writes no page unless --out says where"
     )
@@ -41,7 +44,7 @@ def main() -> None:
     if unknown := sorted(set(arguments.names) - set(MODULES)):
         parser.error(f"there is no benchmark {unknown[0]!r}; there are: {', '.join(MODULES)}")
     end_what_was_started()
-    for name in arguments.names or MODULES:
+    for name in arguments.names or [name for name in MODULES if name not in LONG]:
         module = importlib.import_module(f"benchmarks.{MODULES[name]}")
         forget_loads()
         finish(module.measure(arguments.quick), arguments.quick, arguments.out)

@@ -1,0 +1,1 @@
+"""Does every algorithm learn on every environment that it is meant for, with the settings that the suite ships?"""

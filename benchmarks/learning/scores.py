@@ -1,0 +1,185 @@
+"""What every algorithm scores on the environments that it is meant for, beside what is published.
+
+    python -m benchmarks learning                              # all pairs, days on two cores; goes on where it was ended
+    python -m benchmarks.learning.scores ppo-cartpole sac-pendulum   # these
+
+Each pair is a study of the suite's own command with the settings that the suite ships, five seeds. Trials are kept one by one in
+`benchmarks/learning/data/learning.csv` and not measured again, unless the settings have changed since.
+"""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import hydra
+import numpy as np
+import pandas as pd
+from omegaconf import OmegaConf
+
+from analysis import AnalysisError
+from analysis.load import Study, load_study
+from analysis.questions.convergence import MEASURES
+from analysis.stats.moderated import moderated_intervals
+from benchmarks.learning.pairs import COLUMNS, MEASURED, Pair, keep, measured, pairs
+from benchmarks.support.harness import ROOT, Report, Table, end_what_was_started, finish, run, say, suite_command
+from experiments.config.compose import CONF, composer, split_space
+from experiments.config.schema import parse
+from experiments.planning.plan import plan_study
+from experiments.planning.resources import local_machine
+from experiments.planning.terminal import duration
+from experiments.study.driver import quiet
+from experiments.tracking.provenance import git_state, host
+
+SEEDS = (0, 1, 2, 3, 4)
+OUTPUTS = ROOT / "outputs" / "learning"
+"""Where the studies are, so that one that was interrupted goes on."""
+QUICK = ("budget_env_steps=4000", "report_every_env_steps=4000", "evaluation.episodes=2", "evaluation.final_episodes=2")
+"""Overrides of a run that shows that it works."""
+
+
+def measure(quick: bool, wanted: Sequence[str] = ()) -> Report:
+    """Run what is missing, at the lowest priority: nothing here is timed.
+
+    Args:
+        quick: The first pair alone, for a moment.
+        wanted: `<algorithm>-<env>` of the pairs to run; all of them by default. The page shows all.
+    """
+    os.nice(19)
+    quiet()
+    if quick:
+        with tempfile.TemporaryDirectory(prefix="benchmark-") as scratch:
+            file = Path(scratch) / "learning.csv"
+            _complete(pairs()[0], (0, 1), Path(scratch), file, QUICK)
+            return _report(measured(file))
+    for pair in pairs():
+        if not wanted or f"{pair.algorithm}-{pair.env}" in wanted:
+            _complete(pair, SEEDS, OUTPUTS, MEASURED)
+    return _report(measured())
+
+
+def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, overrides: Sequence[str] = ()) -> None:
+    """Run the seeds of a pair that were not measured with its present settings."""
+    name = f"learning-{pair.algorithm}-{pair.env}"
+    settings = [f"algorithm={pair.algorithm}", f"env={pair.env}", f"study.name={name}", "study.space={}", *overrides]
+    config_id = _config_id(settings)
+    began = _last(name, output_dir)
+    if began is not None:
+        keep(_finished(began), file)  # what a run that was ended has left
+    known = measured(file)
+    known = known[(known["algorithm"] == pair.algorithm) & (known["env"] == pair.env) & (known["config_id"] == config_id)]
+    if not (missing := [seed for seed in seeds if seed not in set(known["seed"])]):
+        return
+    say(f"{pair}: seeds {missing}")
+    if began is not None and began.status in ("interrupted", "running") and set(began.runs["config_id"]) == {config_id}:
+        settings = [f"resume={began.run_id}"]
+    else:
+        settings.append(f"seeds=[{','.join(map(str, missing))}]")
+    output_dir.mkdir(parents=True, exist_ok=True)
+    log = output_dir / f"{name}.log"
+    try:
+        run(suite_command([*settings, "report=false"], output_dir), log)
+    finally:
+        if (study := _last(name, output_dir)) is not None:
+            keep(_finished(study), file)
+
+
+def _config_id(overrides: Sequence[str]) -> str:
+    """The configuration that the command runs on this machine."""
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        compose = composer(hydra.compose("config", overrides=split_space(overrides)[0]), overrides)
+        suite = parse(compose({}))
+        return plan_study(suite, compose, local_machine(suite.hardware)).configurations[0].config_id
+
+
+def _last(name: str, output_dir: Path) -> Study | None:
+    """The last execution of a study; None if there is none."""
+    database = output_dir / "mlflow.db"
+    try:
+        return load_study(name, f"sqlite:///{database}", metrics=[]) if database.exists() else None
+    except AnalysisError:
+        return None
+
+
+def _finished(study: Study) -> pd.DataFrame:
+    """Its finished trials, by `COLUMNS`."""
+    runs = study.runs[study.runs["status"] == "finished"]
+    where = {"date": date.today().isoformat(), "commit": (git_state().commit or "unknown")[:12], "cpu": host()["cpu"]}
+    return runs.assign(env_steps=runs["budget_env_steps"], **where)[list(COLUMNS)].round({"score": 3, "train_s": 1})
+
+
+def _report(rows: pd.DataFrame) -> Report:
+    judged = {pair: _judged(pair, rows) for pair in pairs()}
+    worse = [str(pair) for pair, found in judged.items() if found[-1] == "worse"]
+    missing = sum(found[-1] == "not measured" for found in judged.values())
+    verdict = f"{len(judged) - missing} of {len(judged)} pairs are measured; worse than published: {', '.join(worse) or 'none'}."
+    columns = ("", "env steps", "seeds", "score [95%]", "env steps to target", "training", "published", "verdict")
+    return Report(
+        name="learning",
+        title="What every algorithm learns, with the settings that the suite ships",
+        compared=(
+            "Each pair is `python experiments/run.py algorithm=... env=... study=single`. Score: interquartile mean over seeds of the mean "
+            "return of 100 episodes of the final deterministic policy on held-out seeds of the environment, with its 95% interval. Env "
+            "steps to target: geometric mean over the seeds that hold it, and how many these are. Training: mean of the seconds of a "
+            "trial's training, on machines with other work: no timing. Published: of one run, with the deviation over its episodes. "
+            "*Worse*: the upper end of the interval lies below the published score less its deviation."
+        ),
+        verdict=verdict,
+        tables=(Table("Scores", columns, tuple((str(pair), *found) for pair, found in judged.items())),),
+        notes="\n".join(f"- {pair}: {pair.reason}" for pair in judged if pair.reason),
+    )
+
+
+def _judged(pair: Pair, rows: pd.DataFrame) -> tuple[str, ...]:
+    """The cells of a pair's row, the verdict last."""
+    mine = rows[(rows["algorithm"] == pair.algorithm) & (rows["env"] == pair.env)]
+    published = "" if np.isnan(pair.published) else f"{pair.published:g} +- {pair.deviation:g} ({pair.source})"
+    if mine.empty:
+        return ("", "0", "", "", "", published, "not measured")
+    last = mine[mine["config_id"] == mine.sort_values("date")["config_id"].iloc[-1]]
+    low, high = OmegaConf.load(CONF / "env" / f"{pair.env}.yaml").score_range
+    bounds = (-np.inf if low is None else low, np.inf if high is None else high)
+    with_bounds = moderated_intervals(last["score"].to_numpy(float)[None, :], MEASURES["score"], bounds).columns("score")
+    score, low, high = (float(with_bounds[name][0]) for name in ("score", "score_low", "score_high"))
+    held = last["env_steps_to_target"].dropna()
+    to_target = f"{np.exp(np.log(held).mean()):,.0f} ({len(held)} of {len(last)})" if len(held) else f"0 of {len(last)}"
+    return (
+        f"{int(last['env_steps'].max()):,}",
+        str(len(last)),
+        f"{score:.1f} [{low:.1f}, {high:.1f}]",
+        to_target,
+        duration(float(last["train_s"].mean())),
+        published,
+        verdict(high, pair),
+    )
+
+
+def verdict(high: float, pair: Pair) -> str:
+    """Whether a score is worse than the published one.
+
+    Args:
+        high: The upper end of its interval.
+        pair: What is published, and the reason why the suite may score less.
+    """
+    if np.isnan(pair.published):
+        return ""
+    if high >= pair.published - pair.deviation:
+        return "not worse"
+    return "worse: see the notes" if pair.reason else "worse"
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.scores", description=__doc__)
+    parser.add_argument("pairs", nargs="*", metavar="algorithm-env", help="all of them by default")
+    arguments = parser.parse_args()
+    if unknown := sorted(set(arguments.pairs) - {f"{pair.algorithm}-{pair.env}" for pair in pairs()}):
+        parser.error(f"there is no pair {unknown[0]!r} in benchmarks/learning/pairs.csv")
+    end_what_was_started()
+    finish(measure(False, arguments.pairs), quick=False, out=None)
+
+
+if __name__ == "__main__":
+    main()
