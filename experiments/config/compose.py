@@ -71,9 +71,21 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         composed = _plain(hydra.compose("config", overrides=[*chosen, *kept]) if choices else config)
         if given and isinstance(composed.get("study"), dict):
             composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
+        _cut_to_size(composed, [o.lstrip("+~").partition("=")[0] for o in kept])
         return composed
 
     return compose
+
+
+def _cut_to_size(composed: Mapping[str, Any], given: Sequence[str]) -> None:
+    """Make settings no larger than `study.at_most` says, but for those that the command line gives."""
+    limits = value_at(composed, "study.at_most")
+    for path, most in limits.items() if isinstance(limits, Mapping) else ():
+        parent, _, name = path.rpartition(".")
+        section = value_at(composed, parent)
+        value = section.get(name) if isinstance(section, dict) else None
+        if path not in given and all(isinstance(number, int | float) and not isinstance(number, bool) for number in (value, most)):
+            section[name] = min(value, most)
 
 
 def _plain(config: DictConfig) -> dict[str, Any]:

@@ -207,11 +207,13 @@ class StudySettings:
         name: The study's name; its experiment in MLflow is `<name>/<algorithm>-<env>`.
         question: What the study asks, in a sentence a person would say.
         space: Dotted configuration path (or a group such as `algorithm`) to a list or a distribution.
+        at_most: Dotted path to the largest value that its setting keeps, where an algorithm has it: cuts any to the size of the study.
     """
 
     name: Name
     question: StrictStr
     space: dict[StrictStr, Any] = field(default_factory=dict)
+    at_most: dict[StrictStr, Annotated[Number, Field(gt=0)]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -4,31 +4,48 @@ from typing import Any
 import gymnasium as gym
 import pytest
 import torch
+import yaml
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
+from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
-from experiments.config.schema import HardwareSettings
+from experiments.config.schema import EnvSettings, HardwareSettings
 from experiments.config.trial_config import TrialConfig, label_of
 from experiments.planning.record import searched_params
 from experiments.planning.resources import Cluster, Layout, Node, check_fits, local_machine, trials_at_once
 from experiments.planning.terminal import summary
-from tests.support.suite import PlanOf
+from experiments.rllib.building import spaces
+from tests.support.suite import PAIRS, PlanOf
 
 SINGLE = "study.space={}"
-DISCRETE = ["cartpole", "acrobot", "mountaincar"]
-CONTINUOUS = ["mountaincar_continuous", "pendulum"]
-PAIRS = (
-    [(a, e) for a in ("ppo", "appo", "impala") for e in DISCRETE + CONTINUOUS]
-    + [("dqn", e) for e in DISCRETE]
-    + [("sac", e) for e in CONTINUOUS]
-)
 
 
+def suits(algorithm: str, action_space: gym.Space[Any]) -> bool:
+    return {"dqn": isinstance(action_space, gym.spaces.Discrete), "sac": isinstance(action_space, gym.spaces.Box)}.get(algorithm, True)
+
+
+@pytest.mark.parametrize("study", ["smoke", "lr_batch"])
 @pytest.mark.parametrize(("algorithm", "env"), PAIRS)
-def test_any_algorithm_composes_with_any_env_that_its_action_space_allows(plan_of: PlanOf, algorithm: str, env: str) -> None:
-    plan = plan_of(f"algorithm={algorithm}", f"env={env}", SINGLE)
-    assert plan.experiment == f"lr_batch/{algorithm}-{env}"
-    assert len(plan.trials) == 5
+def test_a_study_asks_every_algorithm_on_every_environment_that_its_action_space_allows(
+    plan_of: PlanOf, study: str, algorithm: str, env: str
+) -> None:
+    _, action_space = spaces(EnvSettings(**yaml.safe_load((CONF / "env" / f"{env}.yaml").read_text())))
+    words = (f"study={study}", f"algorithm={algorithm}", f"env={env}")
+    if not suits(algorithm, action_space):
+        with pytest.raises(ConfigurationError, match=r"needs (discrete|continuous) actions"):
+            plan_of(*words)
+        return
+    plan = plan_of(*words)
+    assert plan.experiment == f"{study}/{algorithm}-{env}"
+    assert len(plan.configurations) == {"smoke": 2, "lr_batch": 9}[study]
+
+
+def test_a_study_cuts_settings_to_its_size_unless_the_command_line_gives_them(plan_of: PlanOf) -> None:
+    batch = "algorithm.training.train_batch_size_per_learner"
+    cut, given = (plan_of("study=smoke", "env=lunarlander", *more).configurations[0].batch_env_steps for more in ((), (f"{batch}=2048",)))
+    assert (cut, given) == (1024, 2048)
+    replay = plan_of("study=smoke", "algorithm=dqn").configurations[0].suite.algorithm["training"]["replay_buffer_config"]
+    assert replay["capacity"] == 4096
 
 
 @pytest.mark.parametrize(("algorithm", "env", "fix"), [("dqn", "pendulum", "algorithm=sac"), ("sac", "cartpole", "algorithm=dqn")])

@@ -10,6 +10,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 
+PAIRS = [
+    (algorithm.stem, env.stem)
+    for algorithm in sorted((ROOT / "conf").glob("algorithm/*.yaml"))
+    for env in sorted((ROOT / "conf").glob("env/*.yaml"))
+    if algorithm.stem != "base" and env.stem != "gym"  # which needs an id
+]
+"""Every algorithm on every environment, by the files that there are."""
+
 PlanOf = Callable[..., "Plan"]
 RunSuite = Callable[..., subprocess.CompletedProcess[str]]
 
