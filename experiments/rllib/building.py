@@ -29,8 +29,10 @@ from experiments.config.trial_config import TrialConfig
 from experiments.envs import envpool
 from experiments.fast.off_policy import BUFFERS
 from experiments.fast.switch import make_fast
+from experiments.rllib.allowed_preprocessing import check_allowed
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
+from experiments.rllib.preprocessing import keep_statistics, put_into_modules
 from experiments.rllib.seeding import Role, process_seed
 
 _CHECKPOINT_BYTES = 100_000
@@ -140,12 +142,26 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
     config.checkpointing(export_native_model_files=False)
     _check_action_space(trial, config)
+    _add_preprocessing(trial, config)
     try:
         config.validate()
     except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
         raise ConfigurationError(f"algorithm={algorithm['name']} env={trial.env.name}: {_first_sentence(error)}") from error
     _check_sizes(trial, config)
     return config
+
+
+def _add_preprocessing(trial: TrialConfig, config: AlgorithmConfig) -> None:
+    settings = trial.preprocessing
+    check_allowed(settings, trial.env.name, spaces(trial.env)[0], config)
+    if not settings.of_module:
+        return
+    if not put_into_modules(config, settings.of_module):
+        raise ConfigurationError(
+            f"preprocessing: algorithm={trial.algorithm['name']} has a module class of its own, and only RLlib's default ones can be "
+            "preceded by it. Try preprocessing=none."
+        )
+    config.callbacks(on_algorithm_init=[config.callbacks_on_algorithm_init, keep_statistics])
 
 
 def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
