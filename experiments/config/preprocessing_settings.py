@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool
 from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.fields import STRICT, Name, Number
+from experiments.config.fields import STRICT, Name, Number, Positive
 
 _Bound = Annotated[Number, Field(gt=0)] | None
 
@@ -23,6 +23,7 @@ class PreprocessingSettings:
         symlog_observations: sign(x) log(1 + |x|) of observations.
         normalize_rewards: Rewards divided by the running standard deviation of the discounted return.
         clip_rewards: Their largest absolute value, normalised or not; `None` does not clip.
+        frame_stack: Observations that are seen side by side: the last ones; 1 is the present one alone.
     """
 
     name: Name = "none"
@@ -31,6 +32,7 @@ class PreprocessingSettings:
     symlog_observations: StrictBool = False
     normalize_rewards: StrictBool = False
     clip_rewards: _Bound = None
+    frame_stack: Positive = 1
 
     @property
     def is_none(self) -> bool:
@@ -40,8 +42,8 @@ class PreprocessingSettings:
     @property
     def of_module(self) -> dict[str, Any]:
         """The arguments of `experiments.preprocessing.transforms.Preprocessing`; empty if it has nothing to do."""
-        found = {name: value for name, value in asdict(self).items() if name != "name"}
-        return found if any(value not in (None, False) for value in found.values()) else {}
+        own = {name: value for name, value in asdict(self).items() if name not in ("name", "frame_stack")}
+        return own if own.keys() & self.in_use.keys() else {}
 
     @property
     def of_observations(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class _Running(torch.nn.Module):
             (self.center, moments.mean),
             (self.scale, scale),
         ):
-            tensor.copy_(torch.as_tensor(value, dtype=tensor.dtype))
+            tensor.copy_(torch.tensor(value, dtype=tensor.dtype))  # arrays from other processes are read-only
 
 
 class Preprocessing(torch.nn.Module):

@@ -9,6 +9,7 @@ from experiments.config.errors import INVALID, ConfigurationError
 from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.planning.record import trial_params
+from experiments.rllib.building import build_algorithm_config, environment_of, spaces
 from tests.support.suite import PlanOf, RunSuite
 
 ONE = ("study.space={}", "seeds=[0]")
@@ -27,6 +28,13 @@ ONE = ("study.space={}", "seeds=[0]")
             "preprocessing.clip_rewards=1: with algorithm.training.n_step=3 rewards are summed before they are clipped. "
             "Try preprocessing.clip_rewards=null or algorithm.training.n_step=1.",
         ),
+        (
+            ("env.id=FrozenLake-v1", "env.vectorize_mode=sync", "preprocessing=frame_stack"),
+            "preprocessing.frame_stack=4: observations Discrete(16) are no vectors or pictures (env=cartpole). "
+            "Try preprocessing.frame_stack=1.",
+        ),
+        (("preprocessing=frame_stack",), "there is one for all. Try env.vectorize_mode=sync."),
+        (("env.vectorize_mode=sync", "preprocessing.frame_stack=0"), "preprocessing.frame_stack=0"),
         (("preprocessing.clip_rewards=-1",), "preprocessing.clip_rewards=-1: input should be greater than 0."),
         (("preprocessing.clip_observations=yes",), "preprocessing.clip_observations='yes'"),
     ],
@@ -67,6 +75,15 @@ def test_it_is_a_parameter_in_mlflow_and_an_axis_of_studies(plan_of: PlanOf) -> 
     ]
     plan = plan_of("study=smoke", "seeds=[0]", "study.space={preprocessing.normalize_rewards:[false,true]}")
     assert [str(trial.preprocessing) for trial in plan.trials] == ["none", "normalize_rewards"]
+
+
+def test_frames_are_stacked_wherever_the_environment_is_made(plan_of: PlanOf) -> None:
+    trial = plan_of("study=smoke", *ONE, "env=pendulum", "preprocessing=frame_stack").trials[0]
+    config = build_algorithm_config(trial)
+    assert spaces(trial.env)[0].shape == (3,)
+    assert spaces(environment_of(trial))[0].shape == (12,)
+    assert config.env == environment_of(trial).id
+    assert config.get_rl_module_spec(spaces={"default_policy": spaces(environment_of(trial))}).observation_space.shape == (12,)
 
 
 def test_settings_are_those_of_the_transforms() -> None:

@@ -78,6 +78,7 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.nightly),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE), marks=pytest.mark.slow),
+        pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, "preprocessing.frame_stack=3"), marks=pytest.mark.slow),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *TWO_LEARNERS), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),

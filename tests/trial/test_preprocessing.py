@@ -50,13 +50,14 @@ def test_every_env_step_counts_once(plan_of: PlanOf, make: Make, fast: str, runn
     "settings",
     [
         (*PENDULUM, "preprocessing=normalize", "checkpoint.every_env_steps=1024"),
+        (*PENDULUM, "preprocessing=normalize", "preprocessing.frame_stack=3", "checkpoint.every_env_steps=1024"),
         (*REPLAY, *ONE, "hardware.num_env_runners=0", "algorithm=dqn", "env=acrobot", "preprocessing=normalize"),
         pytest.param(
             (*REPLAY, *ONE, "hardware.num_env_runners=0", "algorithm=sac", "env=pendulum", "preprocessing=normalize"),
             marks=pytest.mark.slow,
         ),
     ],
-    ids=["ppo", "dqn", "sac"],
+    ids=["ppo", "ppo, stacked", "dqn", "sac"],
 )
 def test_fast_parts_give_the_results_of_rllibs_own(plan_of: PlanOf, make: Make, settings: tuple[str, ...]) -> None:
     found, expected = (run(make(plan_of(*settings, f"fast={fast}").trials[0])) for fast in ("true", "false"))
