@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS, STRICT, Address, Count, Name, Number, Positive, Seeds, Uri, readable_errors
+from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.search_settings import ConfirmationSettings, SchedulerSettings, SearchSettings, check_search
 from experiments.metrics import MAX_REPORTS
 
@@ -229,6 +230,7 @@ class SuiteConfig:
     evaluation: EvaluationSettings
     checkpoint: CheckpointSettings
     faults: FaultSettings
+    preprocessing: PreprocessingSettings
     study: StudySettings
     seeds: Seeds
     repeats: Positive

@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import whole
+from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.schema import (
     CheckpointSettings,
     EnvSettings,
@@ -21,7 +22,7 @@ from experiments.config.schema import (
 )
 from experiments.metrics import NAMED_AXES
 
-GROUPS = ("algorithm", "env", "hardware")
+GROUPS = ("algorithm", "env", "hardware", "preprocessing")
 """Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""
 
 TRAINING = "algorithm.training."
@@ -82,6 +83,7 @@ class TrialConfig:
         faults: What the trial may survive. Not part of the hash: it does not change the result.
         fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same weights, but for what torch itself rounds
             by where an element lies, and the same metrics within rounding.
+        preprocessing: What is done with observations and rewards before networks and losses see them.
         measurement: How its throughput is measured; None if it trains to its budget.
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
@@ -103,6 +105,7 @@ class TrialConfig:
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     faults: FaultSettings = field(default_factory=FaultSettings)
     fast: bool = False
+    preprocessing: PreprocessingSettings = field(default_factory=PreprocessingSettings)
     measurement: MeasurementSettings | None = None
     repeat: int = 0
     label: str = ""
@@ -119,6 +122,9 @@ class TrialConfig:
         content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
         if not self.fast:  # as it was before there was a choice
             del content["fast"]
+        del content["preprocessing"]["name"]
+        if self.preprocessing.is_none:
+            del content["preprocessing"]
         if self.measurement is None:
             del content["measurement"]
         if self.start is None:
@@ -165,6 +171,7 @@ class TrialConfig:
                 "evaluation": EvaluationSettings(**mapping["evaluation"]),
                 "checkpoint": CheckpointSettings(**mapping["checkpoint"]),
                 "faults": FaultSettings(**mapping["faults"]),
+                "preprocessing": PreprocessingSettings(**mapping.get("preprocessing", {})),
                 "measurement": MeasurementSettings(**measurement) if (measurement := mapping.get("measurement")) else None,
                 "start": Start(**start) if (start := mapping.get("start")) else None,
             }

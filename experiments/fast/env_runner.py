@@ -11,7 +11,7 @@ The episodes are the same as RLlib's, to the bit.
 import gc
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import gymnasium as gym
@@ -33,6 +33,7 @@ from ray.rllib.utils.metrics import ENV_TO_MODULE_CONNECTOR
 from experiments.fast.actions import MODULE_TO_ENV
 from experiments.fast.fragment import Fragment, continuation
 from experiments.fast.networks.perceptrons import is_overridden
+from experiments.fast.transitions.rows import Chunk
 
 _ENV_TO_MODULE = (
     AddObservationsFromEpisodesToBatch,
@@ -173,6 +174,13 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
         Args:
             observations: [T, N, ...], of T steps of N environments.
             rewards: [T, N].
+        """
+
+    def on_chunks(self, chunks: Sequence[Chunk]) -> None:
+        """Hook for subclasses: called with what a `DirectSampler` sampled on this runner, whose `sample` is not called then.
+
+        Args:
+            chunks: Of episodes, as they go to a replay buffer.
         """
 
     def on_step_seconds(self, env_step_s: float, inference_s: float) -> None:

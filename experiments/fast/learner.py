@@ -62,9 +62,11 @@ from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.ppo import DefaultNetworks
 from experiments.fast.ppo.batch import BatchBuilder, EpisodeArrays, episodes_of
 from experiments.fast.ppo.gradient import Rows
-from experiments.fast.ppo.loss import PPOLoss
+from experiments.fast.ppo.loss import SEEN, PPOLoss
 from experiments.fast.ppo.minibatch_values import MinibatchValues
 from experiments.fast.ppo.minibatches import Passes, minibatch_of, split
+from experiments.preprocessing.modules import Preprocessed
+from experiments.preprocessing.rewards import ScaleRewards
 
 _PIPELINE = (
     AddOneTsToEpisodesAndTruncate,
@@ -78,7 +80,8 @@ _PIPELINE = (
 )
 """RLlib's default pipeline (algorithms/algorithm_config.py: `build_learner_connector`; algorithms/ppo/ppo_learner.py: `build`)."""
 
-_TIMERS = [to_snake_case(connector.__name__) for connector in _PIPELINE]
+_SCALING_PIPELINE = (*_PIPELINE[:-1], ScaleRewards, _PIPELINE[-1])
+"""The same with preprocessing of rewards."""
 
 _METHODS = (
     "_compute_off_policyness",
@@ -161,7 +164,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         if self._grad_scalers is not None or self._lr_scheduler_classes is not None:
             return "a scaler of gradients, or a learning rate scheduler of torch's"
         pipeline = self._learner_connector
-        if type(pipeline) is not LearnerConnectorPipeline or tuple(map(type, pipeline.connectors)) != _PIPELINE:
+        if type(pipeline) is not LearnerConnectorPipeline or tuple(map(type, pipeline.connectors)) not in (_PIPELINE, _SCALING_PIPELINE):
             return "a learner pipeline that is not the default one"
         optimizers = self.get_optimizers_for_module(DEFAULT_MODULE_ID)
         if len(optimizers) != 1 or not FlatAdam.suits(optimizers[0][1]):
@@ -224,6 +227,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             AddObservationsFromEpisodesToBatch: lambda connector: builder.add_observations(),
             AddColumnsFromEpisodesToTrainBatch: lambda connector: builder.add_columns(),
             NumpyToTensor: lambda connector: builder.to_tensors(connector, self.module),
+            ScaleRewards: lambda connector: builder.transform_rewards(connector, self.module),
             GeneralAdvantageEstimation: lambda connector: builder.add_advantages(module, connector.gamma, connector.lambda_),
         }
         log, num_rows = self.metrics.log_value, chunks.num_rows
@@ -234,8 +238,8 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
                 stages[type(connector)](connector)
             ends.append(time.perf_counter())
         log((ALL_MODULES, LEARNER_CONNECTOR, CONNECTOR_PIPELINE_TIMER), ends[-1] - start)
-        for name, (begin, end) in zip(_TIMERS, itertools.pairwise(ends), strict=True):
-            log((ALL_MODULES, LEARNER_CONNECTOR, TIMERS, CONNECTOR_TIMERS, name), end - begin)
+        for connector, (begin, end) in zip(connectors, itertools.pairwise(ends), strict=True):
+            log((ALL_MODULES, LEARNER_CONNECTOR, TIMERS, CONNECTOR_TIMERS, to_snake_case(type(connector).__name__)), end - begin)
         log((ALL_MODULES, LEARNER_CONNECTOR_SUM_EPISODES_LENGTH_OUT), num_rows)
         return builder.columns
 
@@ -250,6 +254,8 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         networks = None
         if batch[Columns.OBS].dim() == 2 and DefaultNetworks.is_known(module, adam.parameters) and (gradients := adam.lay_out()):
             networks = DefaultNetworks(module, gradients)
+            if isinstance(module, Preprocessed):  # once, element by element: the same as in each minibatch
+                batch = {**batch, SEEN: module.preprocessing.observations(batch[Columns.OBS])}
         module.train()  # once: RLlib walks the whole module at every minibatch
         values = MinibatchValues(loss, size, self._weights_seq_no, f"gradients_{name}_global_norm")
         block, num_left = batch, passes.num_minibatches

@@ -67,9 +67,12 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
 
     Attributes:
         on_seconds: Called with the name of one of RLlib's timers and the seconds of lean steps, which `metrics.log_time` does not see.
+        on_training_step: Called after each training step, RLlib's or lean, with the env steps sampled in the algorithm's lifetime. What it
+            changes in modules has to be changed in place.
     """
 
     on_seconds: Callable[[str, float], None] = staticmethod(lambda timer, seconds: None)
+    on_training_step: Callable[[float], None] = staticmethod(lambda env_steps: None)
     local_replay_buffer: Any
 
     def setup(self, config: Any) -> None:
@@ -119,6 +122,7 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
         while not steps or not (reason or self._is_over(self._sampled(), self._trained())):
             if reason or self._since_stock >= STOCK_EVERY or self._is_first_update_next():
                 super().training_step()
+                self.on_training_step(self._sampled())
                 self._since_stock, taken = 0, 1
                 self._has_learned = self._sampled() >= self.config.num_steps_sampled_before_learning_starts
             else:
@@ -134,6 +138,7 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
         try:
             while True:
                 lean.step()
+                self.on_training_step(lean.env_steps)
                 steps += 1
                 if self._is_over(lean.env_steps, lean.trained) or self._is_first_update_next(lean.env_steps):
                     break

@@ -41,6 +41,7 @@ from experiments.fast import devices
 from experiments.fast.networks.adam import FlatAdam
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.q import QNetworks
+from experiments.preprocessing.modules import is_stock
 
 _CONNECTORS = {
     AddObservationsFromEpisodesToBatch,
@@ -290,7 +291,7 @@ class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
         super().begin_lean()
         # No two of RLlib's losses have weights in common, so that its four backward passes can be one.
         names = ("compute_loss_for_module", "_compute_loss_for_module_continuous", "_compute_loss_for_module_discrete")
-        plain = type(self.module[_MODULE]) is DefaultSACTorchRLModule
+        plain = is_stock(self.module[_MODULE], DefaultSACTorchRLModule)
         plain = plain and all(getattr(type(self), name) is getattr(SACTorchLearner, name) for name in names)
         self._backward = self._backward_together if plain else self._backward_as_rllib
 

@@ -130,11 +130,12 @@ class DirectSampler:
         self.env_steps += taken
         if self._networks is not None:
             self._networks.check_explored()
-        chunks = [episode.chunk(False, False) for episode in self._ongoing if episode.t > episode.stored]
+        chunks = [*done, *(episode.chunk(False, False) for episode in self._ongoing if episode.t > episode.stored)]
+        self._runner.on_chunks(chunks)
         self._weights.append(self._runner._weights_seq_no)
         self._returned_s = time.perf_counter()
         self._sample_s += self._returned_s - start
-        return done + chunks
+        return chunks
 
     def _step(self, taken: int, done: list[Chunk]) -> int | None:
         """One step of all environments. Returns how many env steps it was; None if it failed and the environments are new."""

@@ -60,6 +60,7 @@ def trial_params(plan: Plan, trial: TrialConfig) -> dict[str, Any]:
         **{name: learners[name] for name in ("num_learners", "num_gpus_per_learner")},
         "threads_per_process": trial.threads_per_process,
         "vectorize_mode": trial.env.vectorize_mode,
+        **({} if trial.preprocessing.is_none else {"preprocessing": str(trial.preprocessing)}),
         **{rule_param(name): rule for name, rule in trial.rules.items()},
     }
     if (intensity := training.get("training_intensity")) is not None:

@@ -26,11 +26,13 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.envs import envpool
+from experiments.envs import envpool, stacked
 from experiments.fast.off_policy import BUFFERS
 from experiments.fast.switch import make_fast
+from experiments.rllib.allowed_preprocessing import check_allowed
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
+from experiments.rllib.preprocessing import keep_statistics, put_into_modules
 from experiments.rllib.seeding import Role, process_seed
 
 _CHECKPOINT_BYTES = 100_000
@@ -140,6 +142,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
     config.checkpointing(export_native_model_files=False)
     _check_action_space(trial, config)
+    _add_preprocessing(trial, config)
     try:
         config.validate()
     except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
@@ -148,9 +151,32 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     return config
 
 
+def _add_preprocessing(trial: TrialConfig, config: AlgorithmConfig) -> None:
+    settings = trial.preprocessing
+    check_allowed(settings, trial.env, spaces(trial.env)[0], config)
+    if not settings.of_module:
+        return
+    if not put_into_modules(config, settings.of_module):
+        raise ConfigurationError(
+            f"preprocessing: algorithm={trial.algorithm['name']} has a module class of its own, and only RLlib's default ones can be "
+            "preceded by it. Try preprocessing=none."
+        )
+    config.callbacks(on_algorithm_init=[config.callbacks_on_algorithm_init, keep_statistics])
+
+
+def environment_of(trial: TrialConfig) -> EnvSettings:
+    """The environment that a trial is trained and evaluated on: as its settings say, with its frames stacked."""
+    env, frames = trial.env, trial.preprocessing.frame_stack
+    if frames == 1:
+        return env
+    return replace(
+        env, id=f"{stacked.__name__}:{stacked.ID}", env_config={"gym_id": env.id, "frame_stack": frames, "env_config": env.env_config}
+    )
+
+
 def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
     """What RLlib takes as `env`, `env_config` and `gym_env_vectorize_mode`."""
-    env = trial.env
+    env = environment_of(trial)
     if env.backend == "gymnasium":
         return env.id, dict(env.env_config), env.vectorize_mode
     if env.env_config:
@@ -201,7 +227,7 @@ def _networks(trial: TrialConfig, config: AlgorithmConfig) -> torch.nn.Module:
     """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations."""
     try:
         with torch.device("meta"):
-            spec = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(trial.env)})
+            spec = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(environment_of(trial))})
             built: torch.nn.Module = spec.build()
     except Exception as error:  # RLlib and torch raise what they like
         raise ConfigurationError(
@@ -221,7 +247,7 @@ def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
     size = _CHECKPOINT_BYTES + 3 * int(weights)  # Adam keeps two moments of each
     if replay := getattr(config, "replay_buffer_config", None):
         capacity = int(replay["capacity"])
-        step = sum(int(np.asarray(space.sample()).nbytes) for space in spaces(trial.env))
+        step = sum(int(np.asarray(space.sample()).nbytes) for space in spaces(environment_of(trial)))
         fast = trial.fast and replay["type"] in BUFFERS
         size += min(capacity, trial.budget_env_steps) * (step + (_FAST_TRANSITION_BYTES if fast else _TRANSITION_BYTES))
         size += capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) and not fast else 0

@@ -45,6 +45,8 @@ def environments(algorithm: Any) -> Environments:
     Args:
         algorithm: Between two training iterations.
     """
+    if statistics := getattr(algorithm, "statistics", None):
+        statistics.update()  # what the runners have gathered would be lost with them
     states = algorithm.env_runner_group.foreach_env_runner(lambda runner: (runner.worker_index, save_environments(runner)))
     return {index: saved for index, saved in states if saved is not None}
 
@@ -107,10 +109,13 @@ def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_envi
         segment: The number of the segment that begins, from 1.
         of_environments: What they go on from.
     """
+    env_steps = algorithm.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
+    if statistics := getattr(algorithm, "statistics", None):
+        statistics.updated_at = env_steps
     algorithm.env_runner_group.sync_env_runner_states(
         config=algorithm.config,
         from_worker=algorithm.env_runner,
-        env_steps_sampled=algorithm.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0),
+        env_steps_sampled=env_steps,
         env_to_module=algorithm.env_to_module_connector,
         module_to_env=algorithm.module_to_env_connector,
     )

@@ -1,6 +1,6 @@
 """RLlib's env runner, and the fast one, with the reason where they fail."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,9 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.config.errors import reason_of
 from experiments.fast.env_runner import FastEnvRunner, deferrable
+from experiments.fast.transitions.rows import Chunk
 from experiments.rllib.no_compiler import leave_out_compiler
+from experiments.rllib.preprocessing import gatherer_of
 from experiments.rllib.results import NonFiniteError
 from experiments.rllib.runner_clock import RunnerClock
 
@@ -24,6 +26,9 @@ class _Observed:
     RLlib's ends its process without a word, and hides an environment's error behind an empty one.
 
     Observations and rewards must be finite: a network's tanh, for one, turns an infinite observation into a number that looks well.
+
+    Attributes:
+        gatherer: Gathers what is sampled; None if no statistics of it are wanted.
     """
 
     worker_index: int
@@ -36,6 +41,7 @@ class _Observed:
             super().__init__(**kwargs)
         except Exception as error:
             raise EnvRunnerError(reason_of(error)) from error
+        self.gatherer = gatherer_of(self)
         self._clock = RunnerClock()
         self._clock.attach(self.metrics)
 
@@ -55,7 +61,24 @@ class _Observed:
     def sample(self, **kwargs: Any) -> Any:
         """Sample, and measure it."""
         with self._clock.sampling():
-            return super().sample(**kwargs)  # type: ignore[misc]  # RLlib's, beside this class
+            episodes = super().sample(**kwargs)  # type: ignore[misc]  # RLlib's, beside this class
+            if self.gatherer is not None:
+                for episode in episodes:
+                    observations, rewards = episode.observations, episode.rewards
+                    self.gatherer.add(
+                        episode.id_,
+                        episode.t_started == 0,
+                        observations.data[observations.lookback :],
+                        rewards.data[rewards.lookback :],
+                        episode.is_done,
+                    )
+            return episodes
+
+    def on_chunks(self, chunks: Sequence[Chunk]) -> None:
+        """Gather what the fast runner sampled without `sample`."""
+        if self.gatherer is not None:
+            for chunk in chunks:
+                self.gatherer.add(chunk.id_, chunk.t_started == 0, chunk.observations[0], chunk.rewards, chunk.ended > 0)
 
     def get_metrics(self) -> Any:
         """RLlib's, and the seconds since the last call."""
@@ -80,6 +103,11 @@ class _Observed:
         except Exception as error:
             # Not the error itself: it may be of a class that does not survive the way to another process.
             raise EnvRunnerError(reason_of(error)) from error
+
+    def _reset_envs_and_episodes(self, explore: bool) -> None:
+        if self.gatherer is not None:
+            self.gatherer.episodes.clear()  # they will not go on
+        super()._reset_envs_and_episodes(explore)  # type: ignore[misc]
 
     def _try_env_reset(self, **kwargs: Any) -> Any:
         observations, infos = super()._try_env_reset(**kwargs)  # type: ignore[misc]

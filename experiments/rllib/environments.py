@@ -27,8 +27,8 @@ _STRUCTURE = {"env", "envs", "env_fns", "spec", "_cached_spec", "metadata"} | {
 }
 """Attributes that are the same in every environment that is made alike."""
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
-_UNDER_WAY = ("_ongoing_episodes", "_ongoing_episodes_for_metrics", "_cached_to_module", "_shared_data")
-"""Attributes of a SingleAgentEnvRunner that belong to the state of its environments."""
+_UNDER_WAY = ("_ongoing_episodes", "_ongoing_episodes_for_metrics", "_cached_to_module", "_shared_data", "gatherer")
+"""Attributes of an env runner that belong to the state of its environments; the last is the suite's own."""
 _TRIAL_STEPS = 32
 """Steps that an environment has to go on alike for, once it is restored."""
 
@@ -55,7 +55,7 @@ def save_environments(runner: Any) -> bytes | None:
     if reason:
         return None
     try:
-        saved = _dumped((_state(runner.env), {name: getattr(runner, name) for name in _UNDER_WAY}))
+        saved = _dumped((_state(runner.env), {name: vars(runner)[name] for name in _UNDER_WAY if name in vars(runner)}))
     except _CannotSaveError as error:  # what an episode's infos hold, for one
         logger.info("Environments are reset at a checkpoint: %s.", error)
         return None

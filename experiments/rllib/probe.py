@@ -19,7 +19,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.rllib.building import build_algorithm_config, spaces
+from experiments.rllib.building import build_algorithm_config, environment_of, spaces
 
 PROBE_S = 0.15
 """Seconds for which each part is timed; what takes longer is timed once."""
@@ -92,7 +92,7 @@ def network_speed(trial: TrialConfig) -> NetworkSpeed:
         ConfigurationError: RLlib refuses the trial's configuration.
     """
     config = build_algorithm_config(trial)
-    observations, actions = spaces(trial.env)
+    observations, actions = spaces(environment_of(trial))
     number = max(1, min(_MOST_ROWS, _MOST_NUMBERS // math.prod(observations.shape or (1,))))
     threads = torch.get_num_threads()
     torch.set_num_threads(trial.threads_per_process)

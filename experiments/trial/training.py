@@ -13,7 +13,7 @@ import ray
 from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import FastOffPolicy
 from experiments.rllib import checkpoints
-from experiments.rllib.building import build_algorithm_config, is_asynchronous
+from experiments.rllib.building import build_algorithm_config, environment_of, is_asynchronous
 from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.hooks import EPISODES
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
@@ -226,10 +226,9 @@ class Training:
         seeds = stream_seeds(self._trial.seed, role, episodes)
         # An episode longer than the whole budget may have no end.
         most = self._trial.budget_env_steps
+        env = environment_of(self._trial)
         try:
-            return evaluate(
-                self._module(), self._trial.env, seeds, config.normalize_actions, config.clip_actions, self._folder.heartbeat, most
-            )
+            return evaluate(self._module(), env, seeds, config.normalize_actions, config.clip_actions, self._folder.heartbeat, most)
         finally:
             self.time.evaluation_s += perf_counter() - start
 

@@ -22,6 +22,7 @@ FILES = {
     "env/mine.yaml": "defaults: [cartpole]\nname: mine\nbudget_env_steps: 4096\nreport_every_env_steps: 2048\ntarget: 100.0\n",
     "hardware/desk.yaml": "defaults: [laptop]\nname: desk\nnum_cpus: 4\n",
     "measurement/longer.yaml": f"{GLOBAL}defaults: [throughput]\nmeasurement: {{seconds: 3.0}}\n",
+    "preprocessing/wide.yaml": "defaults: [normalize]\nname: wide\nclip_observations: 20.0\n",
     "scheduler/halving.yaml": "defaults: [asha]\nreduction_factor: 2\n",
     "search/few.yaml": "defaults: [optuna]\nnum_samples: 7\n",
     "study/ours.yaml": f"{GLOBAL}study: {{name: ours, question: Q, space: {{algorithm.training.lr: [0.001, 0.003]}}}}\nseeds: [0, 1]\n",
@@ -48,7 +49,7 @@ def test_there_is_a_file_of_every_group() -> None:
 
 
 def test_files_of_every_group_are_read_from_a_folder_of_ones_own(own: Path, suite_here: RunSuite) -> None:
-    words = ["algorithm=clipped", "env=mine", "hardware=desk", "tracking=lab", "study=ours"]
+    words = ["algorithm=clipped", "env=mine", "hardware=desk", "preprocessing=wide", "tracking=lab", "study=ours"]
     planned = suite_here("--config-dir", str(own), *words, "dry_run=true")
     assert planned.returncode == 0, planned.stderr
     assert re.search(r"hardware +desk", planned.stdout)

@@ -1,6 +1,6 @@
 """Training with RLlib's parts and with the fast ones, without Ray: sampling, replaying and updating in turns, compared to the bit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,26 @@ from tests.support.fast_replay import PAIRS
 from tests.support.fast_sampling import assert_same, runner_of
 
 
-def assert_same_on_policy(config: Any, sizes: Sequence[int] = (20, 11), **how: Any) -> tuple[Any, Any]:
+def _as_built(learner: Any) -> None:
+    pass
+
+
+def assert_same_on_policy(
+    config: Any, sizes: Sequence[int] = (20, 11), prepare: Callable[[Any], None] = _as_built, **how: Any
+) -> tuple[Any, Any]:
     """PPO: fragments of some env steps, and an update from each. Returns the fast runner and learner.
 
     Args:
         config: RLlib's, of PPO.
         sizes: Env steps of the fragments.
+        prepare: What is done with a learner first.
         **how: Arguments of the updates.
     """
     runners = [runner_of(runner_class, config) for runner_class in (SingleAgentEnvRunner, FastEnvRunner)]
     learners = fast_ppo.both(config)
+    for runner, learner in zip(runners, learners, strict=True):
+        prepare(learner)
+        runner.module.set_state(learner.module[DEFAULT_MODULE_ID].get_state(inference_only=True))
     for number, size in enumerate(sizes):
         fragments, states = [], []
         for runner in runners:
@@ -44,21 +54,22 @@ def assert_same_on_policy(config: Any, sizes: Sequence[int] = (20, 11), **how: A
     return runners[1], learners[1]
 
 
-def assert_same_off_policy(config: Any, steps: int = 18, first: int = 8) -> None:
+def assert_same_off_policy(config: Any, steps: int = 18, first: int = 8, prepare: Callable[[Any], None] = _as_built) -> None:
     """DQN and SAC: training steps of a fragment and, after the first ones, an update from the replay buffer.
 
     Args:
         config: RLlib's, of DQN or SAC.
         steps: Training steps.
         first: Those without an update.
+        prepare: What is done with a learner first.
     """
-    expected, found = (_train_off_policy(config.copy(copy_frozen=False), fast, steps, first) for fast in (False, True))
+    expected, found = (_train_off_policy(config.copy(copy_frozen=False), fast, steps, first, prepare) for fast in (False, True))
     (learner, *theirs), (our_learner, *ours) = expected, found
     fast_off_policy.assert_same_learners(our_learner, learner)
     same(ours, theirs)
 
 
-def _train_off_policy(config: Any, fast: bool, steps: int, first: int) -> tuple[Any, list[Any], Any, Any]:
+def _train_off_policy(config: Any, fast: bool, steps: int, first: int, prepare: Callable[[Any], None]) -> tuple[Any, list[Any], Any, Any]:
     """The learner; the TD errors of its updates; and the states of the random generators."""
     config = make_fast(config) if fast else config
     settings = {name: value for name, value in config.replay_buffer_config.items() if name not in ("type", "beta")}
@@ -68,6 +79,8 @@ def _train_off_policy(config: Any, fast: bool, steps: int, first: int) -> tuple[
     runner = runner_of(FastEnvRunner if fast else SingleAgentEnvRunner, config)
     torch.manual_seed(0)
     learner = config.build_learner(env=runner.env)
+    prepare(learner)
+    runner.module.set_state(learner.module[DEFAULT_MODULE_ID].get_state(inference_only=True))
     how = {"n_step": config.n_step, "gamma": config.gamma, "beta": config.replay_buffer_config.get("beta")}
     size = config.get_rollout_fragment_length() * runner.num_envs
     sampler = DirectSampler(runner) if fast else None

@@ -53,6 +53,24 @@ class Reach(gym.Env[Any, Any]):
         return np.zeros(1, np.float32), float(action[0]), True, False, {}
 
 
+class Picture(Count):
+    """The same, seen as a grey picture of 12 x 12 that has the steps so far in every pixel."""
+
+    def __init__(self, length: int = 5) -> None:
+        super().__init__(length)
+        self.observation_space = gym.spaces.Box(0, 255, (12, 12, 1), np.uint8)
+
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        return self._draw_steps(super().reset(**how)[0]), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, *rest = super().step(action)
+        return self._draw_steps(observation), *rest
+
+    def _draw_steps(self, observation: Any) -> Any:
+        return np.full((12, 12, 1), observation[1], np.uint8)
+
+
 class Faulty(gym.Env[Any, Any]):
     """Episodes of `length` steps, reward 1 for action 1 while the shown draw is above 1/2 and for action 0 below; and one fault.
 
@@ -152,5 +170,6 @@ class Faulty(gym.Env[Any, Any]):
 
 
 gym.register("tiny/Count-v0", entry_point=Count, disable_env_checker=True)
+gym.register("tiny/Picture-v0", entry_point=Picture, disable_env_checker=True)
 gym.register("tiny/Reach-v0", entry_point=Reach, disable_env_checker=True)
 gym.register("tiny/Faulty-v0", entry_point=Faulty, disable_env_checker=True)

@@ -31,6 +31,7 @@ REPLAY = (
     "evaluation.episodes=2",
     "evaluation.final_episodes=2",
 )
+NORMALIZE = ("preprocessing=normalize",)
 TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
 RUNNER = ("hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4")
 RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
@@ -76,10 +77,17 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNER), marks=pytest.mark.slow),
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.nightly),
+        pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE), marks=pytest.mark.slow),
+        pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, "preprocessing.frame_stack=3"), marks=pytest.mark.slow),
+        pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly),
+        pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *TWO_LEARNERS), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
+        pytest.param("dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.slow),
+        pytest.param("dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.slow),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
     ],
 )

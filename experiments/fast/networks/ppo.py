@@ -21,6 +21,7 @@ from experiments.fast.networks.perceptrons import (
     is_overridden,
     layers_of,
 )
+from experiments.preprocessing.modules import base_of, observations_function
 
 
 def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
@@ -34,7 +35,7 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
     """
     stock = (
         isinstance(module, DefaultPPOTorchRLModule)
-        and not is_overridden(module, DefaultPPOTorchRLModule, "_forward", "_forward_exploration", "_forward_inference")
+        and not is_overridden(module, base_of(module, DefaultPPOTorchRLModule), "_forward", "_forward_exploration", "_forward_inference")
         and type(module.encoder) is TorchActorCriticEncoder
         and type(module.pi) is TorchMLPHead
         and not module.pi.clip_log_std
@@ -45,8 +46,8 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
     layers = layers_of(encoder.net, module.pi.net) if type(encoder) is TorchMLPEncoder else None
     if layers is None:
         return None
-    actor = forward_function(layers)
-    return lambda batch: {Columns.ACTION_DIST_INPUTS: actor(batch[Columns.OBS])}
+    actor, seen = forward_function(layers), observations_function(module)
+    return lambda batch: {Columns.ACTION_DIST_INPUTS: actor(seen(batch[Columns.OBS]))}
 
 
 class DefaultNetworks:
@@ -68,7 +69,7 @@ class DefaultNetworks:
         """Whether a module is a default one of perceptrons, with exactly these parameters, all of them trained and without hooks."""
         stock = (
             isinstance(module, DefaultPPOTorchRLModule)
-            and not is_overridden(module, DefaultPPOTorchRLModule, "_forward_train", "compute_values")
+            and not is_overridden(module, base_of(module, DefaultPPOTorchRLModule), "_forward_train", "compute_values")
             and type(module.encoder) is TorchActorCriticEncoder
             and type(module.pi) is type(module.vf) is TorchMLPHead
             and not module.vf.clip_log_std
@@ -84,7 +85,7 @@ class DefaultNetworks:
         return usual and len(known) == len(parameters) and set(known) == set(parameters)
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs of the action distribution [rows, inputs], and values [rows], of observations [rows, ...]."""
+        """Inputs of the action distribution [rows, inputs], and values [rows], of observations [rows, ...] after preprocessing."""
         dist_inputs, values = self._networks.forward(observations)
         if self._bounds is not None:
             means, self._log_stds = torch.chunk(dist_inputs, 2, dim=-1)

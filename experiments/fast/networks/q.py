@@ -20,6 +20,7 @@ from experiments.fast.networks.perceptrons import (
     is_overridden,
     layers_of,
 )
+from experiments.preprocessing.modules import base_of, observations_function
 
 Tensor = torch.Tensor
 
@@ -33,7 +34,7 @@ class QNetworks:
     """
 
     def __init__(self, module: DefaultDQNTorchRLModule) -> None:
-        self._module = module
+        self._module, self._seen = module, observations_function(module)
         self._q_values = _q_function(module, "")
         self._target_q_values = _q_function(module, "_target_") if hasattr(module, "_target_encoder") else None
         self._main: BranchedPerceptron | None = None  # made with the first training batch: an env runner has none
@@ -46,7 +47,7 @@ class QNetworks:
         """Those of a module; None if it is of another kind, or overrides something."""
         if not isinstance(module, DefaultDQNTorchRLModule) or module.num_atoms > 1:
             return None
-        if is_overridden(module, DefaultDQNTorchRLModule, *_METHODS):
+        if is_overridden(module, base_of(module, DefaultDQNTorchRLModule), *_METHODS):
             return None
         prefixes = ("", "_target_") if hasattr(module, "_target_encoder") else ("",)
         networks = [getattr(module, prefix + name) for prefix in prefixes for name in _names(module)]
@@ -54,7 +55,7 @@ class QNetworks:
 
     def explore(self, batch: dict[str, Any], t: int) -> dict[str, Any]:
         """As the module's `_forward_exploration`: epsilon-greedy actions [N], with the same random numbers."""
-        q_values = self._q_values(batch[Columns.OBS])
+        q_values = self._q_values(self._seen(batch[Columns.OBS]))
         if t != self._t:
             self._module.epsilon_schedule.update(t)
             self._t = t
@@ -88,7 +89,7 @@ class QNetworks:
         """
         assert self._target_q_values is not None
         main = self._main = self._main or self._make_differentiable()
-        observations, after = batch[Columns.OBS], batch[Columns.NEXT_OBS]
+        observations, after = self._seen(batch[Columns.OBS]), self._seen(batch[Columns.NEXT_OBS])
         double = self._module.uses_double_q
         with torch.no_grad():
             outputs = main.forward(torch.cat([observations, after], dim=0) if double else observations)

@@ -19,6 +19,8 @@ from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import batch as batch_items
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 
+from experiments.preprocessing.rewards import ScaleRewards
+
 _OWN_COLUMNS = {
     Columns.LOSS_MASK,
     Columns.TERMINATEDS,
@@ -148,6 +150,10 @@ class BatchBuilder:
     def to_tensors(self, connector: NumpyToTensor, module: MultiRLModule) -> None:
         """NumpyToTensor, which knows the device."""
         self.columns = connector(rl_module=module, batch={DEFAULT_MODULE_ID: self.columns}, episodes=[])[DEFAULT_MODULE_ID]
+
+    def transform_rewards(self, connector: ScaleRewards, module: MultiRLModule) -> None:
+        """ScaleRewards."""
+        self.columns = connector(rl_module=module, batch={DEFAULT_MODULE_ID: self.columns})[DEFAULT_MODULE_ID]
 
     def add_advantages(self, module: RLModule, gamma: float, lambda_: float) -> None:
         """GeneralAdvantageEstimation, with its precision: values in 32 bits, the recursion over them in 64."""

@@ -11,6 +11,9 @@ from ray.rllib.evaluation.postprocessing import Postprocessing
 
 from experiments.fast.ppo.gradient import PolicyGradient, Rows
 
+SEEN = "observations_seen"
+"""Column of a batch: its observations after preprocessing, where these are not the same."""
+
 
 class PPOLoss:
     """The loss of one module, and its gradients.
@@ -46,7 +49,7 @@ class PPOLoss:
 
         weights = spread(1.0)
         columns = self.policy.columns(block, weights, None if self._kl_coeff is None else spread(self._kl_coeff))
-        columns |= {"observations": block[Columns.OBS], "targets": block[Postprocessing.VALUE_TARGETS]}
+        columns |= {"observations": block.get(SEEN, block[Columns.OBS]), "targets": block[Postprocessing.VALUE_TARGETS]}
         return columns | {"of_vf_loss": weights * self.config.vf_loss_coeff}
 
     def of_values(self, predictions: torch.Tensor, columns: Rows) -> torch.Tensor:
