@@ -1,1 +1,1 @@
-"""What is told to RLlib and taken from it: building, hooks, seeding, checkpoints, runner and learner clocks."""
+"""What is told to RLlib and taken from it: building, networks, hooks, seeding, checkpoints, runner and learner clocks."""

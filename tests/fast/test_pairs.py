@@ -15,6 +15,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from experiments.fast.env_runner import deferrable
+from experiments.rllib.sac import SACConfig
 from tests.support.fast_off_policy import dqn, sac
 from tests.support.fast_pairs import assert_same_off_policy, assert_same_on_policy
 from tests.support.fast_ppo import config_of
@@ -106,6 +107,7 @@ REPLAYING: dict[str, Callable[..., Any]] = {
     "DQN": lambda **training: dqn(False, **training),
     "DQN, distribution of returns": lambda **training: dqn(False, num_atoms=3, **training),
     "SAC": lambda **training: sac(False, **training),
+    "SAC, the suite's critics": lambda **training: sac(False, config_class=SACConfig, **training),
     "SAC, discrete actions": lambda **training: sac(False, env="CartPole-v1", target_entropy=0.5, **training),
 }
 BUFFERS: dict[str, dict[str, Any]] = {

@@ -20,6 +20,7 @@ from ray.rllib.utils.metrics import TD_ERROR_KEY
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 
 from experiments.fast.q_learner import FastDQNTorchLearner, FastSACTorchLearner
+from experiments.rllib.sac import SACConfig
 from tests.support.fast_off_policy import STEPS, assert_same_learners, dqn, leaves, sac, same
 from tests.support.matrix import matrix
 
@@ -135,13 +136,17 @@ def test_learning_rates_that_fall_and_targets_that_move_slowly_are_those_of_rlli
 SAC: dict[str, dict[str, Any]] = {
     "two critics": {},
     "one critic": {"twin_q": False},
+    "two critics of the suite": {"config_class": SACConfig},
+    "one critic of the suite": {"config_class": SACConfig, "twin_q": False},
     "discrete actions": {"env": "CartPole-v1", "target_entropy": 0.5},  # RLlib's need two critics
 }
 
 
 @matrix(strength=1, kind=list(SAC), clip=[None, 0.5])
 def test_lean_updates_of_sac_are_those_of_rllib(kind: str, clip: float | None) -> None:
-    assert_same_updates(*learners(lambda fast: sac(fast, grad_clip=clip, **SAC[kind])))
+    fast, stock = learners(lambda fast: sac(fast, grad_clip=clip, **SAC[kind]))
+    assert_same_updates(fast, stock)
+    assert fast._backward == fast._backward_together  # one pass for the four losses
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])

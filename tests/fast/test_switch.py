@@ -17,6 +17,7 @@ from experiments.fast.learner import FastPPOTorchLearner
 from experiments.fast.off_policy import FastDQN, FastSAC
 from experiments.fast.q_learner import FastDQNTorchLearner, FastSACTorchLearner
 from experiments.fast.switch import WAIT_S, make_fast
+from experiments.rllib import sac
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,7 @@ from experiments.fast.switch import WAIT_S, make_fast
         (PPOConfig, None, FastPPOTorchLearner),
         (DQNConfig, FastDQN, FastDQNTorchLearner),
         (SACConfig, FastSAC, FastSACTorchLearner),
+        (sac.SACConfig, FastSAC, FastSACTorchLearner),
         (IMPALAConfig, None, None),
         (APPOConfig, None, None),
     ],

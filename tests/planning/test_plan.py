@@ -54,7 +54,9 @@ def test_a_wrong_pair_is_refused_with_the_fix(plan_of: PlanOf, algorithm: str, e
         plan_of(f"algorithm={algorithm}", f"env={env}", SINGLE)
 
 
-@pytest.mark.parametrize(("env", "algorithm"), [("lunarlander", "ppo"), ("pong", "ppo"), ("halfcheetah", "sac")])
+@pytest.mark.parametrize(
+    ("env", "algorithm"), [("lunarlander", "ppo"), ("pong", "ppo"), ("halfcheetah", "sac"), ("inverted_pendulum", "sac")]
+)
 def test_environments_of_the_extras_compose_and_step(plan_of: PlanOf, env: str, algorithm: str) -> None:
     plan = plan_of(f"algorithm={algorithm}", f"env={env}", SINGLE)
     settings = plan.trials[0].env

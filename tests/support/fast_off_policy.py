@@ -21,8 +21,10 @@ def dqn(fast: bool, model: dict[str, Any] | None = None, envs: int = 1, **traini
     return configured(config, fast, envs, **training)
 
 
-def sac(fast: bool, model: dict[str, Any] | None = None, envs: int = 1, env: Any = "Pendulum-v1", **training: Any) -> Any:
-    config = SACConfig().environment(env)
+def sac(
+    fast: bool, model: dict[str, Any] | None = None, envs: int = 1, env: Any = "Pendulum-v1", config_class: Any = SACConfig, **training: Any
+) -> Any:
+    config = config_class().environment(env)
     config.rl_module(model_config={**SMALL_SAC, **(model or {})})
     return configured(config, fast, envs, **{"train_batch_size_per_learner": 16, **training})
 

@@ -8,6 +8,7 @@ import pytest
 
 from experiments.config.trial_config import TrialConfig
 from experiments.planning.resources import Cluster, Node
+from experiments.rllib import checkpoints
 from experiments.rllib.checkpoints import RLLIB
 from experiments.trial.trainable import Trial
 from tests.support.suite import PlanOf
@@ -131,6 +132,44 @@ def test_an_episode_that_is_longer_than_a_segment_comes_to_its_end(plan_of: Plan
     assert [(r["train/episodes"], r.get("train/return_mean")) for r in whole if r["train/episodes"]] == [(4, 600.0)]
     assert pieces[-1][WEIGHTS] == whole[-1][WEIGHTS]
     assert learned(pieces[-1]) == learned(whole[-1])
+
+
+def spaced(plan_of: PlanOf, every_env_steps: int, algorithm: str, env: str, settings: tuple[str, ...]) -> TrialConfig:
+    common = ("study=smoke", "study.space={}", "seeds=[0]", f"algorithm={algorithm}", f"env={env}", "hardware.num_env_runners=0")
+    return plan_of(*common, *settings, f"checkpoint.every_env_steps={every_env_steps}").trials[0]
+
+
+def test_trials_with_checkpoints_at_other_places_are_the_same_until_the_first_one(plan_of: PlanOf, tmp_path: Path) -> None:
+    never, early = (spaced(plan_of, every, "ppo", "cartpole", PPO) for every in (3072, 1024))
+    assert never.config_id != early.config_id
+    whole, cut = (list(uninterrupted(config, tmp_path / config.config_id)) for config in (never, early))
+    same = [learned(ours) == learned(theirs) for ours, theirs in zip(whole, cut, strict=True)]
+    assert same == [True, True, False, False, False, False]  # reports at 512, 1024, ...
+    assert whole[-1][WEIGHTS] != cut[-1][WEIGHTS]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "settings", "every"),
+    [
+        ("ppo", "cartpole", (*PPO, *SCHEDULES), 512),
+        pytest.param("ppo", "cartpole", (*PPO, "env.vectorize_mode=sync", "fast=false"), 1024, marks=pytest.mark.nightly),
+        ("dqn", "cartpole", ("budget_env_steps=600", *REPLAY), 200),
+        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), 200, marks=pytest.mark.nightly),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY), 100, marks=pytest.mark.slow),
+    ],
+)
+def test_a_checkpoint_changes_random_numbers_and_nothing_else(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, env: str, settings: tuple[str, ...], every: int
+) -> None:
+    for streams in ("seed_process", "seed_replay", "seed_streams"):
+        monkeypatch.setattr(checkpoints, streams, lambda *args, **kwargs: None)  # the segments' own streams: the first one's go on
+    budget = 3072 if algorithm == "ppo" else 600
+    whole, cut = (list(uninterrupted(spaced(plan_of, n, algorithm, env, settings), tmp_path / str(n))) for n in (budget, every))
+    assert [learned(report) for report in cut] == [learned(report) for report in whole]
+    assert cut[-1][WEIGHTS] == whole[-1][WEIGHTS]
+    monkeypatch.setattr(checkpoints, "environments", lambda algorithm: {})  # as of environments that cannot be saved
+    reset = list(uninterrupted(spaced(plan_of, every, algorithm, env, settings), tmp_path / "reset"))
+    assert reset[-1][WEIGHTS] != whole[-1][WEIGHTS]
 
 
 def test_segments_differ_from_each_other_and_rllib_reads_the_checkpoint(plan_of: PlanOf, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def assert_refused(done: subprocess.CompletedProcess[str], message: str) -> None
 def test_hydras_own_flags_work(suite_here: RunSuite) -> None:
     printed = suite_here("--cfg", "job", "algorithm=sac", "env=pendulum")
     assert printed.returncode == 0
-    assert "config_class: ray.rllib.algorithms.sac.SACConfig" in printed.stdout
+    assert "config_class: experiments.rllib.sac.SACConfig" in printed.stdout
 
 
 def test_help_lists_the_choices_and_what_every_study_has_with_what_it_means(suite_here: RunSuite) -> None:
