@@ -214,7 +214,7 @@ class StudySettings:
     name: Name
     question: StrictStr
     space: dict[StrictStr, Any] = field(default_factory=dict)
-    at_most: dict[StrictStr, Annotated[Number, Field(gt=0)]] = field(default_factory=dict)
+    at_most: dict[Annotated[StrictStr, Field(pattern=r"^algorithm\.")], Annotated[Number, Field(gt=0)]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -72,7 +72,7 @@ def test_nothing_is_learned_before_learning_starts(plan_of: PlanOf, quiet: Calla
         )
         for n in (1, 10_001)
     )
-    assert at_once.seconds - late.seconds == pytest.approx(10_000 * 8 * (2.5e-6 + 1.2e-3 / 32))  # of 8 rows an env step
+    assert at_once.seconds - late.seconds == pytest.approx(10_000 * 32 * (2.5e-6 + 1.2e-3 / 64))  # of 32 rows an env step
 
 
 def test_the_default_study_takes_as_long_as_it_did(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
