@@ -7,7 +7,7 @@ import torch
 from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.models.torch.encoder import TorchActorCriticEncoder, TorchMLPEncoder
-from ray.rllib.core.models.torch.heads import TorchMLPHead
+from ray.rllib.core.models.torch.heads import TorchFreeLogStdMLPHead, TorchMLPHead
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import nn
 
@@ -23,6 +23,8 @@ from experiments.fast.networks.perceptrons import (
 )
 from experiments.preprocessing.modules import base_of, observations_function
 
+_POLICY_HEADS = (TorchMLPHead, TorchFreeLogStdMLPHead)
+
 
 def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
     """`_forward_exploration` and `_forward_inference` of a default module, without the value function.
@@ -37,8 +39,7 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
         isinstance(module, DefaultPPOTorchRLModule)
         and not is_overridden(module, base_of(module, DefaultPPOTorchRLModule), "_forward", "_forward_exploration", "_forward_inference")
         and type(module.encoder) is TorchActorCriticEncoder
-        and type(module.pi) is TorchMLPHead
-        and not module.pi.clip_log_std
+        and type(module.pi) in _POLICY_HEADS
     )
     if not stock or has_hooks(module):
         return None
@@ -46,8 +47,52 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
     layers = layers_of(encoder.net, module.pi.net) if type(encoder) is TorchMLPEncoder else None
     if layers is None:
         return None
-    actor, seen = forward_function(layers), observations_function(module)
-    return lambda batch: {Columns.ACTION_DIST_INPUTS: actor(seen(batch[Columns.OBS]))}
+    actor, seen, log_stds = forward_function(layers), observations_function(module), LogStds(module.pi)
+    return lambda batch: {Columns.ACTION_DIST_INPUTS: log_stds.complete(actor(seen(batch[Columns.OBS])))}
+
+
+class LogStds:
+    """The logarithmic standard deviations among the inputs of a Gaussian policy's distribution, as RLlib's heads make them
+    (core/models/torch/heads.py): outputs of the network or, if they are free, a parameter of their own; clipped or not. Nothing changes
+    of policies without any.
+
+    Args:
+        head: A policy's, of `_POLICY_HEADS`. Its parameter may change, not be replaced.
+        gradients: For all its parameters, if there is to be a backward pass.
+    """
+
+    def __init__(self, head: Any, gradients: Gradients | None = None) -> None:
+        self._free = head.log_std.detach() if type(head) is TorchFreeLogStdMLPHead else None
+        self._gradient = None if self._free is None or gradients is None else gradients[head.log_std]
+        self._bounds = (-head.log_std_clip_param_const, head.log_std_clip_param_const) if head.clip_log_std else None
+        self._unclipped = torch.empty(0)
+
+    def complete(self, outputs: torch.Tensor) -> torch.Tensor:
+        """What the network puts out, [rows, outputs], as inputs of the distribution."""
+        if self._free is not None:
+            log_stds = self._free if self._bounds is None else torch.clamp(self._free, *self._bounds)
+            return torch.cat([outputs, log_stds.unsqueeze(0).repeat([len(outputs), 1])], dim=1)
+        if self._bounds is None:
+            return outputs
+        means, self._unclipped = torch.chunk(outputs, 2, dim=-1)
+        return torch.cat((means, torch.clamp(self._unclipped, *self._bounds)), dim=-1)
+
+    def backward(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient of the network's outputs, from that of what `complete` made of them last; sets that of a free parameter."""
+        if self._free is None and self._bounds is None:
+            return gradient
+        means, log_stds = torch.chunk(gradient, 2, dim=-1)
+        if self._free is None:
+            return torch.cat((means, self._inside(self._unclipped, log_stds)), dim=-1)
+        assert self._gradient is not None, "made for a backward pass"
+        self._gradient.copy_(self._inside(self._free, log_stds.sum(0)))
+        return means
+
+    def _inside(self, values: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """A gradient where values are not clipped."""
+        if self._bounds is None:
+            return gradient
+        return torch.where((values >= self._bounds[0]).logical_and_(values <= self._bounds[1]), gradient, 0.0)
 
 
 class DefaultNetworks:
@@ -61,8 +106,7 @@ class DefaultNetworks:
     def __init__(self, module: Any, gradients: Gradients) -> None:
         trunk, policy, value = _layers(module) or ([], [], [])
         self._networks = BranchedPerceptron(trunk, [policy, value], gradients)
-        self._bounds = (-module.pi.log_std_clip_param_const, module.pi.log_std_clip_param_const) if module.pi.clip_log_std else None
-        self._log_stds = torch.empty(0)
+        self._log_stds = LogStds(module.pi, gradients)
 
     @staticmethod
     def is_known(module: TorchRLModule, parameters: Sequence[nn.Parameter]) -> bool:
@@ -71,7 +115,8 @@ class DefaultNetworks:
             isinstance(module, DefaultPPOTorchRLModule)
             and not is_overridden(module, base_of(module, DefaultPPOTorchRLModule), "_forward_train", "compute_values")
             and type(module.encoder) is TorchActorCriticEncoder
-            and type(module.pi) is type(module.vf) is TorchMLPHead
+            and type(module.pi) in _POLICY_HEADS
+            and type(module.vf) is TorchMLPHead
             and not module.vf.clip_log_std
             and not torch.is_autocast_enabled("cpu")
             and not torch.is_autocast_enabled("cuda")
@@ -80,6 +125,7 @@ class DefaultNetworks:
         if networks is None or not all(map(is_differentiable, networks)):
             return False
         known = [parameter for layers in networks for linear, _ in layers for parameter in linear.parameters()]
+        known += [module.pi.log_std] if type(module.pi) is TorchFreeLogStdMLPHead else []
         hooked = any(p._backward_hooks or p._post_accumulate_grad_hooks for p in known)
         usual = not hooked and all(p.dtype == torch.float32 and p.requires_grad for p in known)
         return usual and len(known) == len(parameters) and set(known) == set(parameters)
@@ -87,18 +133,11 @@ class DefaultNetworks:
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs of the action distribution [rows, inputs], and values [rows], of observations [rows, ...] after preprocessing."""
         dist_inputs, values = self._networks.forward(observations)
-        if self._bounds is not None:
-            means, self._log_stds = torch.chunk(dist_inputs, 2, dim=-1)
-            dist_inputs = torch.cat((means, torch.clamp(self._log_stds, *self._bounds)), dim=-1)
-        return dist_inputs, values.squeeze(-1)
+        return self._log_stds.complete(dist_inputs), values.squeeze(-1)
 
     def backward(self, of_dist_inputs: torch.Tensor, of_values: torch.Tensor) -> None:
         """Compute the parameters' gradients from those of what `forward` returned last."""
-        if self._bounds is not None:
-            means, log_stds = torch.chunk(of_dist_inputs, 2, dim=-1)
-            inside = (self._log_stds >= self._bounds[0]).logical_and_(self._log_stds <= self._bounds[1])
-            of_dist_inputs = torch.cat((means, torch.where(inside, log_stds, 0.0)), dim=-1)
-        self._networks.backward([of_dist_inputs, of_values.unsqueeze(-1)])
+        self._networks.backward([self._log_stds.backward(of_dist_inputs), of_values.unsqueeze(-1)])
 
 
 def _layers(module: Any) -> tuple[Layers, Layers, Layers] | None:

@@ -3,9 +3,10 @@
 import pytest
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
 
 from experiments.fast.learner import FastPPOTorchLearner
-from experiments.fast.networks.ppo import DefaultNetworks
+from experiments.fast.networks.ppo import DefaultNetworks, plain_policy
 from tests.support.fast_ppo import (
     IMAGES,
     Images,
@@ -44,6 +45,30 @@ def test_weights_are_those_of_rllib_for_other_networks(env: str) -> None:
         {"fcnet_hiddens": [8], "fcnet_activation": "linear"},
     ):
         assert_same_updates(config_of(env, model))
+
+
+@matrix(free=[True, False], shared=[True, False], clip=[20.0, 0.01], head=[[], [8]])
+def test_weights_are_those_of_rllib_whatever_makes_the_standard_deviations(free: bool, shared: bool, clip: float, head: list[int]) -> None:
+    model = {"free_log_std": free, "vf_share_layers": shared, "log_std_clip_param": clip, "head_fcnet_hiddens": head}
+    config = config_of("Pendulum-v1", model, entropy_coeff=0.01)
+    learner = learner_of(FastPPOTorchLearner, config)
+    module = learner.module[DEFAULT_MODULE_ID]
+    assert DefaultNetworks.is_known(module, learner.get_parameters(module))
+    assert_same_updates(config)
+
+
+@matrix(free=[True, False], clip=[20.0, 0.01])
+def test_the_policy_that_samples_puts_out_what_rllib_s_does(free: bool, clip: float) -> None:
+    config = config_of("Pendulum-v1", {"free_log_std": free, "log_std_clip_param": clip})
+    module = learner_of(FastPPOTorchLearner, config).module[DEFAULT_MODULE_ID].unwrapped()
+    if free:
+        module.pi.log_std.data.fill_(0.3)
+    batch = {Columns.OBS: torch.randn(5, 3)}
+    policy = plain_policy(module)
+    assert policy is not None
+    with torch.no_grad():
+        ours, theirs = (forward(batch)[Columns.ACTION_DIST_INPUTS] for forward in (policy, module._forward_exploration))
+    assert torch.equal(ours, theirs)
 
 
 def test_weights_are_those_of_rllib_from_images() -> None:
