@@ -225,8 +225,10 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
 
 def _networks(trial: TrialConfig, config: AlgorithmConfig) -> torch.nn.Module:
     """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations."""
+    # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors).
+    device = "cpu" if trial.algorithm["rl_module"].get("free_log_std") else "meta"
     try:
-        with torch.device("meta"):
+        with torch.device(device):
             spec = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(environment_of(trial))})
             built: torch.nn.Module = spec.build()
     except Exception as error:  # RLlib and torch raise what they like
