@@ -12,16 +12,17 @@ import pytest
 from tests.support.commands import run_here
 from tests.support.suite import ROOT
 
+
+def commands_of(page: str) -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    return [command for block in blocks for line in block.splitlines() if (command := line.split("#")[0].strip())]
+
+
 README = (ROOT / "README.md").read_text()
-COMMANDS = [
-    line.split("#")[0].strip()
-    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
-    if line.split("#")[0].strip()
-]
+COMMANDS = commands_of("README.md")
 READING = [c for c in COMMANDS if c.startswith(("python analysis/", "python experiments/list.py"))]
 SUITE = [c for c in COMMANDS if c.startswith("python experiments/") and c not in ("python experiments/run.py", *READING)]
-QUICK = [c for c in SUITE if "dry_run" in c or "--cfg" in c]
+QUICK = [c for c in (*SUITE, *commands_of("docs/spaces.md")) if "dry_run" in c or "--cfg" in c]
 REAL = [c for c in SUITE if c not in QUICK]
 
 
