@@ -14,6 +14,7 @@ from experiments.config.schema import SuiteConfig
 from experiments.config.search_settings import OptunaSearch, Pbt, RacingSearch, RandomSearch, searching_seeds
 from experiments.config.space import Choice, Point, corners, num_samples, parse_space, points
 from experiments.config.trial_config import TRAINING
+from experiments.metrics import NAMED_AXES
 from experiments.planning.configuration import Configuration
 from experiments.planning.resolver import Resolver
 from experiments.search.optuna_search import Suggested
@@ -167,7 +168,7 @@ class SearchDesign:
         if not axes:
             raise ConfigurationError("scheduler=pbt needs a study.space whose settings it may vary; this study has none.")
         for path, axis in axes.items():
-            if not path.startswith(TRAINING):
+            if not path.startswith(TRAINING) and path not in NAMED_AXES:
                 raise ConfigurationError(
                     f"scheduler=pbt: {path} cannot change while a member trains. Give it a study.space of {TRAINING[:-1]} settings alone."
                 )
