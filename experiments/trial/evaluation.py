@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 import torch
+import tree
 from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
@@ -91,7 +92,7 @@ def _run(
     # Processes of their own would cost more than they bring for a single pass.
     mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
     envs: Any = DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.env_config))
-    act = _policy(module, envs.single_action_space, normalize_actions, clip_actions)
+    act = _policy(module, envs.single_action_space, normalize_actions, clip_actions, count)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
     was_training = module.training
     module.eval()
@@ -110,18 +111,30 @@ def _run(
 
 
 def _policy(
-    module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool
+    module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool, envs: int
 ) -> Callable[[npt.NDArray[Any]], npt.NDArray[Any]]:
-    """Observations (envs, ...) to actions (envs, ...) for the environment."""
+    """Observations (envs, ...) to actions (envs, ...) for the environment, of one episode of each from its first observation.
+
+    What a recurrent module remembers goes from call to call, as RLlib's connectors pass it on: states (envs, ...), and a dimension of time
+    in all else.
+    """
     continuous = isinstance(action_space, gym.spaces.Box)
+    recurrent = module.is_stateful()
+    state = _first_state(module, envs) if recurrent else {}
 
     @torch.inference_mode()
     def act(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        nonlocal state
         device = next(module.parameters()).device
         # CartPole's vector environment returns float64 outside its float32 space.
         batch = torch.as_tensor(observations, dtype=torch.float32 if observations.dtype.kind == "f" else None, device=device)
         # The hook behind forward_inference(), which walks the whole module twice a step to switch modes: two thirds of the time.
-        out = module._forward_inference({Columns.OBS: batch})
+        if recurrent:
+            out = module._forward_inference({Columns.OBS: batch.unsqueeze(1), Columns.STATE_IN: state})
+            state = out.pop(Columns.STATE_OUT)
+            out = {name: values.squeeze(1) for name, values in out.items()}
+        else:
+            out = module._forward_inference({Columns.OBS: batch})
         if Columns.ACTIONS in out:
             actions = out[Columns.ACTIONS]
         else:
@@ -138,3 +151,11 @@ def _policy(
         return np.asarray(actions)
 
     return act
+
+
+def _first_state(module: RLModule, envs: int) -> Any:
+    """A recurrent module's state before an episode's first observation, (envs, ...) each."""
+    device = next(module.parameters()).device
+    return tree.map_structure(
+        lambda state: torch.as_tensor(state, device=device).expand(envs, *state.shape).contiguous(), module.get_initial_state()
+    )
