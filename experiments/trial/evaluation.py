@@ -15,6 +15,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from experiments.config.schema import EnvSettings
+from experiments.rllib.pipelines import PipelinePolicy
 from experiments.rllib.results import NonFiniteError
 
 MAX_ENVS = 100
@@ -50,11 +51,12 @@ def evaluate(
     clip_actions: bool,
     alive: Callable[[], None] = lambda: None,
     max_env_steps: int | None = None,
+    pipelines: tuple[Any, Any] | None = None,
 ) -> Evaluation:
     """Run one episode of the deterministic policy per env seed.
 
     RLlib's own evaluation takes the first episodes that finish among parallel environments, which favours short ones; here each
-    environment contributes exactly one. Observations reach the module as the default connectors would pass them.
+    environment contributes exactly one.
 
     Args:
         module: The trained module, not in training mode.
@@ -64,6 +66,7 @@ def evaluate(
         clip_actions: RLlib's setting: the module's actions are clipped to the Box.
         alive: Called before every step.
         max_env_steps: Where an episode is cut that has not ended by itself.
+        pipelines: RLlib's connectors from environments to module and back; None: the default ones, whose work is done here.
 
     Returns:
         The episodes in the order of the seeds.
@@ -75,7 +78,7 @@ def evaluate(
         if not weights.isfinite().all():
             raise NonFiniteError(f"non-finite weights {name} in an evaluation")
     turns = [env_seeds[i : i + MAX_ENVS] for i in range(0, len(env_seeds), MAX_ENVS)]
-    done = [_run(module, env, seeds, normalize_actions, clip_actions, alive, max_env_steps) for seeds in turns]
+    done = [_run(module, env, seeds, normalize_actions, clip_actions, alive, max_env_steps, pipelines) for seeds in turns]
     return Evaluation(np.concatenate([d.returns for d in done]), np.concatenate([d.lengths for d in done]))
 
 
@@ -87,12 +90,14 @@ def _run(
     clip_actions: bool,
     alive: Callable[[], None],
     max_env_steps: int | None,
+    pipelines: tuple[Any, Any] | None,
 ) -> Evaluation:
     count = len(env_seeds)
     # Processes of their own would cost more than they bring for a single pass.
     mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
     envs: Any = DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.env_config))
-    act = _policy(module, envs.single_action_space, normalize_actions, clip_actions, count)
+    own = PipelinePolicy(module, *pipelines, envs.single_observation_space, envs.single_action_space) if pipelines else None
+    act = own or _policy(module, envs.single_action_space, normalize_actions, clip_actions, count)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
     was_training = module.training
     module.eval()
@@ -101,6 +106,8 @@ def _run(
         while running.any():
             alive()
             observations, rewards, terminated, truncated, _ = envs.step(act(observations))
+            if own is not None:
+                own.on_step(observations, rewards, terminated, truncated)
             returns[running] += rewards[running]
             lengths[running] += 1
             running &= ~(terminated | truncated) & (lengths != max_env_steps)
