@@ -35,7 +35,7 @@ from experiments.fast.fragment import Fragment, continuation
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.transitions.rows import Chunk
 
-_ENV_TO_MODULE = (
+ENV_TO_MODULE = (
     AddObservationsFromEpisodesToBatch,
     AddTimeDimToBatchAndZeroPad,
     AddStatesFromEpisodesToBatch,
@@ -87,7 +87,7 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
         forward = "forward_exploration" if explore else "forward_inference"
         if is_overridden(self.module, TorchRLModule, forward):
             return f"a {forward} of the module's own"
-        if tuple(map(type, self._env_to_module.connectors)) != _ENV_TO_MODULE:
+        if tuple(map(type, self._env_to_module.connectors)) != ENV_TO_MODULE:
             return "an env-to-module pipeline that is not the default one"
         if tuple(map(type, self._module_to_env.connectors)) != MODULE_TO_ENV:
             return "a module-to-env pipeline that is not the default one"

@@ -25,6 +25,11 @@ def check_allowed(settings: PreprocessingSettings, env: EnvSettings, space: gym.
     Raises:
         ConfigurationError: It cannot be done; names the key and the fix.
     """
+    if config.observation_filter != "NoFilter":
+        raise ConfigurationError(
+            f"algorithm.env_runners.observation_filter={config.observation_filter}: RLlib's new API stack does nothing with it. "
+            "Try preprocessing=normalize_observations."
+        )
     is_vector = isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
     if settings.of_observations and not is_vector:
         raise ConfigurationError(

@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+import tree
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
@@ -33,6 +34,7 @@ from experiments.rllib.allowed_preprocessing import check_allowed
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
+from experiments.rllib.recurrent import make_recurrent
 from experiments.rllib.seeding import Role, process_seed
 
 _CHECKPOINT_BYTES = 100_000
@@ -143,6 +145,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     config.checkpointing(export_native_model_files=False)
     _check_action_space(trial, config)
     _add_preprocessing(trial, config)
+    if algorithm["rl_module"].get("use_lstm"):
+        make_recurrent(config, algorithm["name"])
     try:
         config.validate()
     except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
@@ -223,20 +227,19 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
         )
 
 
-def _networks(trial: TrialConfig, config: AlgorithmConfig) -> torch.nn.Module:
+def _networks(trial: TrialConfig, config: AlgorithmConfig) -> Any:
     """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations."""
     # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors).
     device = "cpu" if trial.algorithm["rl_module"].get("free_log_std") else "meta"
     try:
         with torch.device(device):
             spec = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(environment_of(trial))})
-            built: torch.nn.Module = spec.build()
+            return spec.build()
     except Exception as error:  # RLlib and torch raise what they like
         raise ConfigurationError(
             f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build these networks: "
             f"{_first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
         ) from error
-    return built
 
 
 def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
@@ -245,12 +248,14 @@ def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
     Raises:
         ConfigurationError: RLlib cannot build the trial's networks.
     """
-    weights = sum(p.nbytes for p in _networks(trial, config).state_dict().values())
+    networks = _networks(trial, config)
+    weights = sum(p.nbytes for p in networks.state_dict().values())
     size = _CHECKPOINT_BYTES + 3 * int(weights)  # Adam keeps two moments of each
     if replay := getattr(config, "replay_buffer_config", None):
         capacity = int(replay["capacity"])
         step = sum(int(np.asarray(space.sample()).nbytes) for space in spaces(environment_of(trial)))
-        fast = trial.fast and replay["type"] in BUFFERS
+        step += sum(state.nbytes for state in tree.flatten(networks.get_initial_state()))  # each step's; recurrent networks alone have one
+        fast = trial.fast and replay["type"] in BUFFERS and not networks.is_stateful()
         size += min(capacity, trial.budget_env_steps) * (step + (_FAST_TRANSITION_BYTES if fast else _TRANSITION_BYTES))
         size += capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) and not fast else 0
     return size

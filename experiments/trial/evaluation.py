@@ -8,12 +8,14 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 import torch
+import tree
 from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from experiments.config.schema import EnvSettings
+from experiments.rllib.pipelines import PipelinePolicy
 from experiments.rllib.results import NonFiniteError
 
 MAX_ENVS = 100
@@ -49,11 +51,12 @@ def evaluate(
     clip_actions: bool,
     alive: Callable[[], None] = lambda: None,
     max_env_steps: int | None = None,
+    pipelines: tuple[Any, Any] | None = None,
 ) -> Evaluation:
     """Run one episode of the deterministic policy per env seed.
 
     RLlib's own evaluation takes the first episodes that finish among parallel environments, which favours short ones; here each
-    environment contributes exactly one. Observations reach the module as the default connectors would pass them.
+    environment contributes exactly one.
 
     Args:
         module: The trained module, not in training mode.
@@ -63,6 +66,7 @@ def evaluate(
         clip_actions: RLlib's setting: the module's actions are clipped to the Box.
         alive: Called before every step.
         max_env_steps: Where an episode is cut that has not ended by itself.
+        pipelines: RLlib's connectors from environments to module and back; None: the default ones, whose work is done here.
 
     Returns:
         The episodes in the order of the seeds.
@@ -74,7 +78,7 @@ def evaluate(
         if not weights.isfinite().all():
             raise NonFiniteError(f"non-finite weights {name} in an evaluation")
     turns = [env_seeds[i : i + MAX_ENVS] for i in range(0, len(env_seeds), MAX_ENVS)]
-    done = [_run(module, env, seeds, normalize_actions, clip_actions, alive, max_env_steps) for seeds in turns]
+    done = [_run(module, env, seeds, normalize_actions, clip_actions, alive, max_env_steps, pipelines) for seeds in turns]
     return Evaluation(np.concatenate([d.returns for d in done]), np.concatenate([d.lengths for d in done]))
 
 
@@ -86,12 +90,14 @@ def _run(
     clip_actions: bool,
     alive: Callable[[], None],
     max_env_steps: int | None,
+    pipelines: tuple[Any, Any] | None,
 ) -> Evaluation:
     count = len(env_seeds)
     # Processes of their own would cost more than they bring for a single pass.
     mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
     envs: Any = DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.env_config))
-    act = _policy(module, envs.single_action_space, normalize_actions, clip_actions)
+    own = PipelinePolicy(module, *pipelines, envs.single_observation_space, envs.single_action_space) if pipelines else None
+    act = own or _policy(module, envs.single_action_space, normalize_actions, clip_actions, count)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
     was_training = module.training
     module.eval()
@@ -100,6 +106,8 @@ def _run(
         while running.any():
             alive()
             observations, rewards, terminated, truncated, _ = envs.step(act(observations))
+            if own is not None:
+                own.on_step(observations, rewards, terminated, truncated)
             returns[running] += rewards[running]
             lengths[running] += 1
             running &= ~(terminated | truncated) & (lengths != max_env_steps)
@@ -110,18 +118,30 @@ def _run(
 
 
 def _policy(
-    module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool
+    module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool, envs: int
 ) -> Callable[[npt.NDArray[Any]], npt.NDArray[Any]]:
-    """Observations (envs, ...) to actions (envs, ...) for the environment."""
+    """Observations (envs, ...) to actions (envs, ...) for the environment, of one episode of each from its first observation.
+
+    What a recurrent module remembers goes from call to call, as RLlib's connectors pass it on: states (envs, ...), and a dimension of time
+    in all else.
+    """
     continuous = isinstance(action_space, gym.spaces.Box)
+    recurrent = module.is_stateful()
+    state = _first_state(module, envs) if recurrent else {}
 
     @torch.inference_mode()
     def act(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        nonlocal state
         device = next(module.parameters()).device
         # CartPole's vector environment returns float64 outside its float32 space.
         batch = torch.as_tensor(observations, dtype=torch.float32 if observations.dtype.kind == "f" else None, device=device)
         # The hook behind forward_inference(), which walks the whole module twice a step to switch modes: two thirds of the time.
-        out = module._forward_inference({Columns.OBS: batch})
+        if recurrent:
+            out = module._forward_inference({Columns.OBS: batch.unsqueeze(1), Columns.STATE_IN: state})
+            state = out.pop(Columns.STATE_OUT)
+            out = {name: values.squeeze(1) for name, values in out.items()}
+        else:
+            out = module._forward_inference({Columns.OBS: batch})
         if Columns.ACTIONS in out:
             actions = out[Columns.ACTIONS]
         else:
@@ -138,3 +158,11 @@ def _policy(
         return np.asarray(actions)
 
     return act
+
+
+def _first_state(module: RLModule, envs: int) -> Any:
+    """A recurrent module's state before an episode's first observation, (envs, ...) each."""
+    device = next(module.parameters()).device
+    return tree.map_structure(
+        lambda state: torch.as_tensor(state, device=device).expand(envs, *state.shape).contiguous(), module.get_initial_state()
+    )

@@ -18,6 +18,7 @@ from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.hooks import EPISODES
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
 from experiments.rllib.no_compiler import leave_out_compiler
+from experiments.rllib.pipelines import own_pipelines
 from experiments.rllib.results import LEARNER_SECONDS, EpisodeSums, check_finite, gradient_steps, learner_metrics, runner_seconds
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial import resource_usage
@@ -228,7 +229,16 @@ class Training:
         most = self._trial.budget_env_steps
         env = environment_of(self._trial)
         try:
-            return evaluate(self._module(), env, seeds, config.normalize_actions, config.clip_actions, self._folder.heartbeat, most)
+            return evaluate(
+                self._module(),
+                env,
+                seeds,
+                config.normalize_actions,
+                config.clip_actions,
+                self._folder.heartbeat,
+                most,
+                own_pipelines(self.algorithm),
+            )
         finally:
             self.time.evaluation_s += perf_counter() - start
 

@@ -35,6 +35,10 @@ ONE = ("study.space={}", "seeds=[0]")
         ),
         (("preprocessing=frame_stack",), "there is one for all. Try env.vectorize_mode=sync."),
         (("env.vectorize_mode=sync", "preprocessing.frame_stack=0"), "preprocessing.frame_stack=0"),
+        (
+            ("++algorithm.env_runners.observation_filter=MeanStdFilter",),
+            "observation_filter=MeanStdFilter: RLlib's new API stack does nothing with it. Try preprocessing=normalize_observations.",
+        ),
         (("preprocessing.clip_rewards=-1",), "preprocessing.clip_rewards=-1: input should be greater than 0."),
         (("preprocessing.clip_observations=yes",), "preprocessing.clip_observations='yes'"),
     ],

@@ -24,6 +24,25 @@ class Policy(torch.nn.Module):
         self.seen.append(batch["obs"].numpy().copy())
         return {"actions": self.actions(batch["obs"])}
 
+    def is_stateful(self) -> bool:
+        return False
+
+
+class Counting(Policy):
+    """Counts its steps in a state, as a recurrent module of RLlib's, and acts by it."""
+
+    def is_stateful(self) -> bool:
+        return True
+
+    def get_initial_state(self) -> dict[str, Any]:
+        return {"steps": torch.zeros(1)}
+
+    def _forward_inference(self, batch: dict[str, Any]) -> dict[str, Any]:
+        assert batch["obs"].shape[1] == 1  # time
+        steps = batch["state_in"]["steps"]
+        self.seen.append(steps[:, 0].tolist())
+        return {"actions": steps.unsqueeze(1) / 10, "state_out": {"steps": steps + 1}}
+
 
 def env(id: str, mode: Any = "sync", **env_config: Any) -> EnvSettings:
     return EnvSettings("tiny", id, env_config, mode, 1000, 100, None, (None, None))
@@ -46,6 +65,15 @@ def test_episodes_start_from_their_own_seeds() -> None:
     evaluate(policy, env("tiny_envs:tiny/Count-v0"), [11, 12, 13], True, False)
     expected = [np.float32(gym.make("tiny_envs:tiny/Count-v0").reset(seed=s)[0][0]) for s in (11, 12, 13)]
     assert policy.seen[0][:, 0].tolist() == expected
+
+
+def test_what_a_policy_remembers_begins_anew_with_each_episode_and_goes_on_in_it() -> None:
+    policy = Counting(first_action)
+    result = evaluate(policy, env("Pendulum-v1"), [1, 2, 3], True, False, max_env_steps=4)
+    assert result.lengths.tolist() == [4, 4, 4]
+    assert policy.seen == [[step] * 3 for step in (0.0, 1.0, 2.0, 3.0)]
+    evaluate(policy, env("Pendulum-v1"), [1], True, False, max_env_steps=1)
+    assert policy.seen[-1] == [0.0]
 
 
 def test_more_episodes_than_envs_come_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:

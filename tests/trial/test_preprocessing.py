@@ -12,7 +12,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib.checkpoints import RLLIB, weights_digest
-from experiments.trial.evaluation import _policy
+from tests.support.policies import assert_acts_as_evaluated
 from tests.support.suite import TINY, PlanOf
 from tests.support.trials import COUNT, FAILURE, REPLAY, WEIGHTS, Make, learned, run, step
 
@@ -89,13 +89,7 @@ def test_rllib_acts_from_a_checkpoint_as_the_trial_does(plan_of: PlanOf, make: M
     config.callbacks(on_algorithm_init=None, on_environment_created=None, on_episode_end=None)
     stock = PPO(config=config)
     stock.restore_from_path(str(tmp_path / RLLIB))
-    space = training.algorithm.env_runner.env.single_action_space
-    act = _policy(training._module(), space, True, False)
     for algorithm in (stock, Algorithm.from_checkpoint(str(tmp_path / RLLIB))):
         assert weights_digest(algorithm) == weights_digest(training.algorithm)
-        (episode,) = algorithm.env_runner.sample(num_episodes=1, explore=False)
-        observations, actions = np.array(episode.get_observations()), np.array(episode.get_actions())
-        ours = np.concatenate([act(one[np.newaxis]) for one in observations[:-1]])
-        scaled = space.low + (np.clip(actions, -1, 1) + 1) / 2 * (space.high - space.low)
-        np.testing.assert_allclose(scaled, ours, atol=1e-5)
+        assert_acts_as_evaluated(training, algorithm.env_runner)
         algorithm.stop()
