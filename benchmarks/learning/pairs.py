@@ -1,9 +1,17 @@
 """The pairs of algorithm and environment that have to learn, what is published of them, and what was measured here."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import hydra
 import pandas as pd
+
+from experiments.config.compose import CONF, composer, split_space
+from experiments.config.schema import parse
+from experiments.config.trial_config import TrialConfig
+from experiments.planning.plan import plan_study
+from experiments.planning.resources import local_machine
 
 FOLDER = Path(__file__).parent
 MEASURED = FOLDER / "data" / "learning.csv"
@@ -40,6 +48,20 @@ def pairs() -> list[Pair]:
     """All of them."""
     table = pd.read_csv(FOLDER / "pairs.csv").fillna({"source": "", "reason": ""})
     return [Pair(**{str(name): value for name, value in row.items()}) for row in table.to_dict("records")]
+
+
+def settings_of(algorithm: str, env: str) -> list[str]:
+    """The overrides that make a pair the study that is measured."""
+    return [f"algorithm={algorithm}", f"env={env}", "study.space={}"]
+
+
+def trial_of(algorithm: str, env: str, seed: int, overrides: Sequence[str] = ()) -> TrialConfig:
+    """The trial that the command runs on this machine."""
+    words = [*settings_of(algorithm, env), *overrides]
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        compose = composer(hydra.compose("config", overrides=split_space(words)[0]), words)
+        suite = parse(compose({}))
+        return plan_study(suite, compose, local_machine(suite.hardware)).configurations[0].trial(seed)
 
 
 def measured(file: Path = MEASURED) -> pd.DataFrame:

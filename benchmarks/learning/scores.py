@@ -14,26 +14,26 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-import hydra
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from omegaconf import OmegaConf
+from scipy import stats
 
 from analysis import AnalysisError
 from analysis.load import Study, load_study
 from analysis.questions.convergence import MEASURES
 from analysis.stats.moderated import moderated_intervals
-from benchmarks.learning.pairs import COLUMNS, MEASURED, Pair, keep, measured, pairs
+from benchmarks.learning.pairs import COLUMNS, MEASURED, Pair, keep, measured, pairs, settings_of, trial_of
+from benchmarks.learning.sb3 import BESIDE
 from benchmarks.support.harness import ROOT, Report, Table, end_what_was_started, finish, run, say, suite_command
-from experiments.config.compose import CONF, composer, split_space
-from experiments.config.schema import parse
-from experiments.planning.plan import plan_study
-from experiments.planning.resources import local_machine
+from experiments.config.compose import CONF
 from experiments.planning.terminal import duration
 from experiments.study.driver import quiet
 from experiments.tracking.provenance import git_state, host
 
 SEEDS = (0, 1, 2, 3, 4)
+LEVEL = 0.05
 OUTPUTS = ROOT / "outputs" / "learning"
 """Where the studies are, so that one that was interrupted goes on."""
 QUICK = ("budget_env_steps=4000", "report_every_env_steps=4000", "evaluation.episodes=2", "evaluation.final_episodes=2")
@@ -63,8 +63,8 @@ def measure(quick: bool, wanted: Sequence[str] = ()) -> Report:
 def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, overrides: Sequence[str] = ()) -> None:
     """Run the seeds of a pair that were not measured with its present settings."""
     name = f"learning-{pair.algorithm}-{pair.env}"
-    settings = [f"algorithm={pair.algorithm}", f"env={pair.env}", f"study.name={name}", "study.space={}", *overrides]
-    config_id = _config_id(settings)
+    settings = [*settings_of(pair.algorithm, pair.env), f"study.name={name}", *overrides]
+    config_id = trial_of(pair.algorithm, pair.env, seeds[0], overrides).config_id
     began = _last(name, output_dir)
     if began is not None:
         keep(_finished(began), file)  # what a run that was ended has left
@@ -86,14 +86,6 @@ def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, ov
             keep(_finished(study), file)
 
 
-def _config_id(overrides: Sequence[str]) -> str:
-    """The configuration that the command runs on this machine."""
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        compose = composer(hydra.compose("config", overrides=split_space(overrides)[0]), overrides)
-        suite = parse(compose({}))
-        return plan_study(suite, compose, local_machine(suite.hardware)).configurations[0].config_id
-
-
 def _last(name: str, output_dir: Path) -> Study | None:
     """The last execution of a study; None if there is none."""
     database = output_dir / "mlflow.db"
@@ -112,7 +104,7 @@ def _finished(study: Study) -> pd.DataFrame:
 
 def _report(rows: pd.DataFrame) -> Report:
     judged = {pair: _judged(pair, rows) for pair in pairs()}
-    worse = [str(pair) for pair, found in judged.items() if found[-1] == "worse"]
+    worse = [str(pair) for pair, found in judged.items() if found[-1].startswith("worse") and not pair.reason]
     missing = sum(found[-1] == "not measured" for found in judged.values())
     verdict = f"{len(judged) - missing} of {len(judged)} pairs are measured; worse than published: {', '.join(worse) or 'none'}."
     columns = ("", "env steps", "seeds", "score [95%]", "env steps to target", "training", "published", "verdict")
@@ -124,7 +116,8 @@ def _report(rows: pd.DataFrame) -> Report:
             "return of 100 episodes of the final deterministic policy on held-out seeds of the environment, with its 95% interval. Env "
             "steps to target: geometric mean over the seeds that hold it, and how many these are. Training: mean of the seconds of a "
             "trial's training, on machines with other work: no timing. Published: of one run, with the deviation over its episodes. "
-            "*Worse*: the upper end of the interval lies below the published score less its deviation."
+            "*Worse*: the upper end of the interval lies below the published score less its deviation. Where Stable-Baselines3's PPO was "
+            "run here at the very settings (`python -m benchmarks.learning.sb3`), it is the judge: Welch's t-test over seeds, two-sided, 5%."
         ),
         verdict=verdict,
         tables=(Table("Scores", columns, tuple((str(pair), *found) for pair, found in judged.items())),),
@@ -145,6 +138,12 @@ def _judged(pair: Pair, rows: pd.DataFrame) -> tuple[str, ...]:
     score, low, high = (float(with_bounds[name][0]) for name in ("score", "score_low", "score_high"))
     held = last["env_steps_to_target"].dropna()
     to_target = f"{np.exp(np.log(held).mean()):,.0f} ({len(held)} of {len(last)})" if len(held) else f"0 of {len(last)}"
+    theirs = measured(BESIDE).merge(last[["algorithm", "env", "config_id"]].drop_duplicates())["score"].to_numpy(float)
+    if len(theirs) > 1:
+        published = f"{theirs.mean():.0f} ({theirs.min():.0f} to {theirs.max():.0f}; SB3 here, {len(theirs)} seeds); {published}"
+        judgement = against_sb3(last["score"].to_numpy(float), theirs)
+    else:
+        judgement = verdict(high, pair)
     return (
         f"{int(last['env_steps'].max()):,}",
         str(len(last)),
@@ -152,8 +151,16 @@ def _judged(pair: Pair, rows: pd.DataFrame) -> tuple[str, ...]:
         to_target,
         duration(float(last["train_s"].mean())),
         published,
-        verdict(high, pair),
+        judgement,
     )
+
+
+def against_sb3(ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> str:
+    """Whether scores differ from those of Stable-Baselines3 at the same settings, by Welch's t-test over seeds, two-sided at 5%."""
+    p = float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+    if not p < LEVEL:
+        return f"not significantly different from SB3's (p = {p:.2f})"
+    return f"{'better' if ours.mean() > theirs.mean() else 'worse'} than SB3's (p = {p:.3f})"
 
 
 def verdict(high: float, pair: Pair) -> str:

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from benchmarks.learning.pairs import COLUMNS, Pair, keep, measured, pairs
-from benchmarks.learning.scores import verdict
+from benchmarks.learning.scores import against_sb3, verdict
 from tests.support.suite import PlanOf
 
 PAIR = Pair("ppo", "cartpole", 240.0, 30.0, "SB3 zoo", "")
@@ -42,3 +43,11 @@ def test_worse_is_an_interval_below_the_published_score_less_its_deviation(high:
 def test_a_known_reason_is_named_and_nothing_published_is_no_verdict() -> None:
     assert verdict(0.0, Pair("ppo", "hopper", 240.0, 30.0, "", "gSDE")) == "worse: see the notes"
     assert verdict(0.0, Pair("appo", "cartpole", float("nan"), float("nan"), "", "")) == ""
+
+
+@pytest.mark.parametrize(
+    ("ours", "words"),
+    [([100.0, 101.0, 99.0], "not significantly different"), ([50.0, 51.0, 49.0], "worse than"), ([150.0, 151.0, 149.0], "better than")],
+)
+def test_where_sb3_was_run_at_the_same_settings_it_is_the_judge(ours: list[float], words: str) -> None:
+    assert against_sb3(np.array(ours), np.array([98.0, 100.0, 102.0])).startswith(words)

@@ -1,0 +1,125 @@
+"""Stable-Baselines3's PPO on the environments of `pairs.csv`, at the very settings that the suite ships, scored as the suite scores.
+
+    python -m benchmarks.learning.sb3 halfcheetah hopper walker2d
+
+For MuJoCo, whose published scores are of older versions of the environments. Trials are kept one by one in
+`benchmarks/learning/data/sb3.csv`; needs `pip install -e '.[bench]'`.
+"""
+
+import argparse
+import multiprocessing
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import date
+from importlib import metadata
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pandas as pd
+import torch
+
+from benchmarks.learning.pairs import MEASURED, keep, trial_of
+from benchmarks.support.harness import say
+from experiments.config.schema import EnvSettings
+from experiments.rllib.seeding import Role, stream_seed
+from experiments.tracking.provenance import host
+
+SEEDS = (0, 1, 2)
+BESIDE = MEASURED.with_name("sb3.csv")
+"""A row a trial, as what the suite itself was measured by."""
+_ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
+
+
+def train(env_name: str, seed: int) -> dict[str, Any]:
+    """Train and score one seed; a row of `BESIDE`."""
+    os.nice(19)
+    torch.set_num_threads(1)
+    trial = trial_of("ppo", env_name, seed)
+    start = time.perf_counter()
+    model, normalised = _learned(trial.algorithm, trial.env, asdict(trial.preprocessing), seed, trial.budget_env_steps)
+    train_s = time.perf_counter() - start
+    score = _score(model, normalised, trial.env, seed, trial.evaluation.final_episodes)
+    return {
+        "algorithm": "ppo", "env": env_name, "config_id": trial.config_id, "seed": seed, "env_steps": trial.budget_env_steps,
+        "score": round(score, 3), "env_steps_to_target": None, "train_s": round(train_s, 1), "date": date.today().isoformat(),
+        "commit": f"stable-baselines3 {metadata.version('stable-baselines3')}", "cpu": host()["cpu"],
+    }  # fmt: skip
+
+
+def _learned(algorithm: Mapping[str, Any], env: EnvSettings, preprocessing: Mapping[str, Any], seed: int, env_steps: int) -> Any:
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    training, networks = algorithm["training"], algorithm["rl_module"]
+    num_envs = algorithm["env_runners"]["num_envs_per_env_runner"]
+    envs: Any = make_vec_env(env.id, n_envs=num_envs, seed=seed, env_kwargs=env.env_config)
+    if preprocessing["normalize_observations"] or preprocessing["normalize_rewards"]:
+        envs = VecNormalize(
+            envs,
+            norm_obs=preprocessing["normalize_observations"],
+            norm_reward=preprocessing["normalize_rewards"],
+            clip_obs=preprocessing["clip_observations"],
+            clip_reward=preprocessing["clip_rewards"],
+            gamma=training["gamma"],
+        )
+    layers = networks["fcnet_hiddens"]
+    model = PPO(
+        "MlpPolicy",
+        envs,
+        learning_rate=training["lr"],
+        n_steps=training["train_batch_size_per_learner"] // num_envs,
+        batch_size=training["minibatch_size"],
+        n_epochs=training["num_epochs"],
+        gamma=training["gamma"],
+        gae_lambda=training["lambda_"],
+        clip_range=training["clip_param"],
+        ent_coef=training["entropy_coeff"],
+        vf_coef=training["vf_loss_coeff"],
+        max_grad_norm=training["grad_clip"],
+        policy_kwargs={
+            "net_arch": {"pi": layers, "vf": layers},
+            "activation_fn": _ACTIVATIONS[networks["fcnet_activation"]],
+            "ortho_init": networks["fcnet_kernel_initializer"] == "orthogonal_",
+        },
+        seed=seed,
+        device="cpu",
+    )
+    model.learn(env_steps)
+    return model, envs
+
+
+def _score(model: Any, normalised: Any, env: EnvSettings, seed: int, episodes: int) -> float:
+    """Mean return of the deterministic policy, one episode of each of as many environments, in the environment's own reward."""
+    envs = gym.make_vec(env.id, num_envs=episodes, vectorization_mode="sync", **env.env_config)
+    observations, _ = envs.reset(seed=stream_seed(seed, Role.EVALUATION))
+    returns, running = np.zeros(episodes), np.ones(episodes, dtype=bool)
+    while running.any():
+        seen = normalised.normalize_obs(observations) if hasattr(normalised, "normalize_obs") else observations
+        actions, _ = model.predict(seen.astype(np.float32), deterministic=True)
+        observations, rewards, terminated, truncated, _ = envs.step(actions)
+        returns[running] += rewards[running]
+        running &= ~(terminated | truncated)
+    envs.close()
+    return float(returns.mean())
+
+
+def main() -> None:
+    """Train what is missing, two at a time."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.sb3", description=__doc__)
+    parser.add_argument("envs", nargs="+", help="files of conf/env, for PPO")
+    arguments = parser.parse_args()
+    known = {(row["env"], row["seed"], row["config_id"]) for row in pd.read_csv(BESIDE).to_dict("records")} if BESIDE.exists() else set()
+    wanted = [(env, seed) for env in arguments.envs for seed in SEEDS if (env, seed, trial_of("ppo", env, seed).config_id) not in known]
+    with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
+        jobs = [pool.apply_async(train, job) for job in wanted]
+        for (env, seed), job in zip(wanted, jobs, strict=True):
+            keep(pd.DataFrame([job.get()]), BESIDE)
+            say(f"SB3's PPO on {env}: seed {seed}")
+
+
+if __name__ == "__main__":
+    main()
