@@ -117,7 +117,7 @@ def _report(rows: pd.DataFrame) -> Report:
             "steps to target: geometric mean over the seeds that hold it, and how many these are. Training: mean of the seconds of a "
             "trial's training, on machines with other work: no timing. Published: of one run, with the deviation over its episodes. "
             "*Worse*: the upper end of the interval lies below the published score less its deviation. Where Stable-Baselines3's PPO was "
-            "run here at the very settings (`python -m benchmarks.learning.sb3`), it is the judge: Welch's t-test over seeds, two-sided, 5%."
+            "run here at these settings (`python -m benchmarks.learning.sb3`), it is the judge: Welch's t-test over seeds, two-sided, 5%."
         ),
         verdict=verdict,
         tables=(Table("Scores", columns, tuple((str(pair), *found) for pair, found in judged.items())),),
