@@ -78,8 +78,7 @@ class PipelinePolicy:
 def own_pipelines(algorithm: Any) -> tuple[Any, Any] | None:
     """An algorithm's env-to-module and module-to-env pipelines; None if they are RLlib's default ones."""
     runner = algorithm.env_runner
-    # Where the only env runner is in this process, it has what connectors have learned; otherwise the algorithm has.
-    if runner is not None and not algorithm.config.num_env_runners:
+    if runner is not None:  # into its connectors RLlib merges those of remote runners; where there is none, into the algorithm's
         pipelines = runner._env_to_module, runner._module_to_env
     else:
         pipelines = algorithm.env_to_module_connector, algorithm.module_to_env_connector

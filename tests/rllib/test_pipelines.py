@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 
+from experiments.planning.resources import Cluster, Node
 from experiments.rllib.pipelines import PipelinePolicy, own_pipelines
 from experiments.trial.evaluation import _policy
 from experiments.trial.trainable import Trial
@@ -26,6 +27,9 @@ FILTERING = (
 )
 
 
+FOUR_CPUS = Cluster((Node(4, 0),))
+
+
 @pytest.fixture
 def make(tmp_path: Path) -> Any:
     trials: list[Trial] = []
@@ -39,10 +43,20 @@ def make(tmp_path: Path) -> Any:
         trial.cleanup()
 
 
-def test_default_pipelines_are_nobodys_own(plan_of: PlanOf, make: Make) -> None:
-    trial = make(plan_of(*TINY, "study.space={}", "seeds=[0]", "hardware.num_env_runners=0").trials[0])
+@pytest.mark.parametrize("runners", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_default_pipelines_are_nobodys_own(plan_of: PlanOf, make: Make, runners: int) -> None:
+    trial = make(plan_of(*TINY, "study.space={}", "seeds=[0]", f"hardware.num_env_runners={runners}", cluster=FOUR_CPUS).trials[0])
     trial._start()
     assert own_pipelines(trial._training.algorithm) is None
+
+
+@pytest.mark.slow
+def test_with_remote_runners_evaluations_know_what_these_have_learned(plan_of: PlanOf, make: Make) -> None:
+    trial = make(plan_of(*(o for o in FILTERING if "num_env_runners" not in o), "hardware.num_env_runners=1", cluster=FOUR_CPUS).trials[0])
+    assert FAILURE not in step(trial)
+    (env_to_module, _) = own_pipelines(trial._training.algorithm) or ((), ())
+    (mean_std,) = (c for c in env_to_module.connectors if isinstance(c, MeanStdFilter))
+    assert all(filter_.running_stats.num_pushes > 500 for filter_ in mean_std._filters.values())
 
 
 def test_evaluations_go_through_them_and_they_learn_nothing_there(plan_of: PlanOf, make: Make) -> None:

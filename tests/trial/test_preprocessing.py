@@ -93,3 +93,26 @@ def test_rllib_acts_from_a_checkpoint_as_the_trial_does(plan_of: PlanOf, make: M
         assert weights_digest(algorithm) == weights_digest(training.algorithm)
         assert_acts_as_evaluated(training, algorithm.env_runner)
         algorithm.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["impala", "appo"])
+def test_asynchronous_algorithms_merge_what_has_arrived(plan_of: PlanOf, make: Make, algorithm: str) -> None:
+    # RLlib's learners give away their weights with every twentieth batch at most.
+    many_batches = ("budget_env_steps=12288", "report_every_env_steps=4096", "algorithm.training.train_batch_size_per_learner=128")
+    settings = (*TINY, *ONE, f"algorithm={algorithm}", "env=cartpole", "preprocessing=normalize", *many_batches)
+    trial = make(plan_of(*settings, cluster=Cluster((Node(4, 0),))).trials[0])
+    env_steps = [step(trial), step(trial)][-1]["progress/env_steps"]
+    groups = trial._training.algorithm.learner_group, trial._training.algorithm.env_runner_group
+    trial._training.end_segment()  # as before a checkpoint: waits for the runners
+    (learned_from,) = (result.get() for result in groups[0].foreach_learner(_count))
+    assert 0.5 * env_steps < learned_from
+    assert min(groups[1].foreach_env_runner(_runners_count, local_env_runner=False)) > 0
+
+
+def _count(learner: Any) -> float:
+    return float(learner.module["default_policy"].unwrapped().preprocessing.of_returns.count)
+
+
+def _runners_count(runner: Any) -> float:
+    return float(runner.module.preprocessing.of_returns.count)
