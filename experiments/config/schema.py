@@ -39,6 +39,7 @@ class EnvSettings:
         score_range: Lowest and highest possible return, where they are known.
         extra: The optional-dependency group of this project that installs it; `None` if the core does.
         backend: What trials train on: Gymnasium's environment, or EnvPool's of the same id. Evaluations are Gymnasium's.
+        max_episode_steps: Where an episode is truncated; `None` leaves it to the registration.
     """
 
     name: Name
@@ -51,6 +52,13 @@ class EnvSettings:
     score_range: tuple[Number | None, Number | None]
     extra: StrictStr | None = None
     backend: Literal["gymnasium", "envpool"] = "gymnasium"
+    max_episode_steps: Positive | None = None
+
+    @property
+    def make_arguments(self) -> dict[str, Any]:
+        """What `gymnasium.make` takes beside the id."""
+        limit = {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
+        return {**self.env_config, **limit}
 
     def __post_init__(self) -> None:
         low = -math.inf if self.score_range[0] is None else self.score_range[0]

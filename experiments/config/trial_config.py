@@ -131,6 +131,8 @@ class TrialConfig:
             del content["start"]
         if self.env.backend == "gymnasium":
             del content["env"]["backend"]
+        if self.env.max_episode_steps is None:
+            del content["env"]["max_episode_steps"]
         return hashlib.sha256(json.dumps(_normal(content), sort_keys=True).encode()).hexdigest()[:8]
 
     @property

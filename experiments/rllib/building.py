@@ -25,12 +25,14 @@ from ray.tune import PlacementGroupFactory
 from experiments.config import rllib_settings
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
+from experiments.config.gym_registry import spec_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.envs import envpool, stacked
 from experiments.fast.off_policy import BUFFERS
 from experiments.fast.switch import make_fast
 from experiments.rllib.allowed_preprocessing import check_allowed
+from experiments.rllib.allowed_spaces import check_spaces
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
@@ -143,7 +145,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     # A fault ends the trial with its reason: RLlib's own restarts would change the result in silence.
     config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
     config.checkpointing(export_native_model_files=False)
-    _check_action_space(trial, config)
+    check_spaces(algorithm["name"], type(config), trial.env.name, *spaces(environment_of(trial)))
     _add_preprocessing(trial, config)
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
@@ -173,18 +175,22 @@ def environment_of(trial: TrialConfig) -> EnvSettings:
     env, frames = trial.env, trial.preprocessing.frame_stack
     if frames == 1:
         return env
-    return replace(
-        env, id=f"{stacked.__name__}:{stacked.ID}", env_config={"gym_id": env.id, "frame_stack": frames, "env_config": env.env_config}
-    )
+    inner = {"gym_id": env.id, "frame_stack": frames, "env_config": env.make_arguments}
+    return replace(env, id=f"{stacked.__name__}:{stacked.ID}", env_config=inner, max_episode_steps=None)
 
 
 def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
     """What RLlib takes as `env`, `env_config` and `gym_env_vectorize_mode`."""
     env = environment_of(trial)
     if env.backend == "gymnasium":
-        return env.id, dict(env.env_config), env.vectorize_mode
+        return env.id, env.make_arguments, env.vectorize_mode
     if env.env_config:
         raise ConfigurationError(f"env.env_config={env.env_config}: EnvPool's environments take none. Try env.backend=gymnasium.")
+    if env.max_episode_steps is not None:
+        raise ConfigurationError(
+            f"env.max_episode_steps={env.max_episode_steps}: EnvPool's environments have the limit that is registered. "
+            "Try env.backend=gymnasium."
+        )
     if reason := envpool.why_not(env.id):
         raise ConfigurationError(f"env.backend=envpool: {reason}.")
     settings = {"gym_id": env.id, "num_threads": trial.threads_per_process}
@@ -307,23 +313,21 @@ _Made = tuple[gym.Space[Any], gym.Space[Any], int | None, bool]
 
 
 def _made(env: EnvSettings) -> _Made:
-    return _make_once(env.name, env.id, json.dumps(env.env_config, sort_keys=True), env.vectorize_mode, env.extra)
+    settings = json.dumps(env.env_config, sort_keys=True)
+    return _make_once(env.name, env.id, settings, env.vectorize_mode, env.extra, env.max_episode_steps)
 
 
 @functools.lru_cache(maxsize=32)
-def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None) -> _Made:
+def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None, max_episode_steps: int | None) -> _Made:
     settings = json.loads(env_config)
     fix = f" Install it: pip install -e '.[{extra}]'." if extra else ""
-    module, _, plain_id = gym_id.rpartition(":")
     try:
-        if ":" in gym_id:  # as gym.make does; here, to tell a wrong id from a wrong env_config
-            importlib.import_module(module)
-        spec = gym.registry.get(plain_id)  # not the made environment's: one that wraps another has that one's
-        if spec is not None and spec.entry_point is not None:
+        spec = spec_of(gym_id)  # not the made environment's: one that wraps another has that one's
+        if spec.entry_point is not None:
             creator = spec.entry_point
             receiver = gym.envs.registration.load_env_creator(creator) if isinstance(creator, str) else creator
             rllib_settings.check_arguments("env.env_config", settings, receiver)
-        made: Any = gym.make(gym_id, **settings)
+        made: Any = gym.make(gym_id, max_episode_steps=max_episode_steps, **settings)
     except ConfigurationError:
         raise
     except (gym.error.DependencyNotInstalled, ImportError) as error:
@@ -334,7 +338,7 @@ def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, ext
         raise ConfigurationError(
             f"env.env_config of env={name}: {_first_sentence(error)}. It is {settings}, for env.id={gym_id}."
         ) from error
-    has_vector = (spec or made.spec).vector_entry_point is not None
+    has_vector = spec.vector_entry_point is not None
     found = made.observation_space, made.action_space, made.spec.max_episode_steps, has_vector
     made.close()
     if vectorize_mode == "vector_entry_point" and not has_vector:
@@ -346,23 +350,6 @@ def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, ext
             f"env.env_config of env={name}: its observations are empty, of shape {made.observation_space.shape}. It is {settings}."
         )
     return found
-
-
-def _check_action_space(trial: TrialConfig, config: AlgorithmConfig) -> None:
-    _, action_space = spaces(trial.env)
-    algorithm = trial.algorithm["name"]
-    family = {base.__name__ for base in type(config).__mro__}
-    discrete = isinstance(action_space, gym.spaces.Discrete)
-    if "SACConfig" in family and discrete:
-        raise ConfigurationError(
-            f"algorithm={algorithm} needs continuous actions, but env={trial.env.name} has {action_space}. "
-            "Try algorithm=ppo or algorithm=dqn, or env=pendulum."
-        )
-    if "DQNConfig" in family and "SACConfig" not in family and not discrete:
-        raise ConfigurationError(
-            f"algorithm={algorithm} needs discrete actions, but env={trial.env.name} has {action_space}. "
-            "Try algorithm=ppo or algorithm=sac, or env=cartpole."
-        )
 
 
 def _first_sentence(error: BaseException) -> str:

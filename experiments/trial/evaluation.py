@@ -95,7 +95,7 @@ def _run(
     count = len(env_seeds)
     # Processes of their own would cost more than they bring for a single pass.
     mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
-    envs: Any = DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.env_config))
+    envs: Any = DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.make_arguments))
     own = PipelinePolicy(module, *pipelines, envs.single_observation_space, envs.single_action_space) if pipelines else None
     act = own or _policy(module, envs.single_action_space, normalize_actions, clip_actions, count)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
