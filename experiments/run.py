@@ -97,6 +97,8 @@ def run(compose: Compose, own: Path | None = None) -> int:
     quiet()
     console = progress.console()
     folder = None if suite.resume is None else StudyFolder(lookup.folder_of(suite.resume, uri, output_dir))
+    if folder is not None:
+        folder.take_modules(None if lookup.named_folder(str(suite.resume)) else output_dir)
     hardware = suite.hardware if folder is None else folder.hardware(suite.hardware.address)
     outcome = None
     try:

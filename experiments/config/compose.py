@@ -10,13 +10,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 import conf
+from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.gym_registry import with_registry
 from experiments.config.space import starts_from, value_at
 from experiments.config.trial_config import Compose
 
 CONF = Path(conf.__file__).parent
-_OPEN = ("env.env_config",)
+_OPEN = ("env.env_config", "algorithm.rl_module.model_config")
 """Mappings whose keys are not the suite's."""
 
 
@@ -80,6 +81,7 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         if given and isinstance(composed.get("study"), dict):
             composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
         _cut_to_size(composed, [o.lstrip("+~").partition("=")[0] for o in kept])
+        composed["modules"] = own_modules.take(composed.get("modules"))
         if isinstance(env := composed.get("env"), dict):
             composed["env"] = with_registry(env)
         return composed

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError, reason_of
 
 if TYPE_CHECKING:  # half a second, for those who ask for it
@@ -36,7 +37,8 @@ def spec_of(gym_id: str) -> "EnvSpec":
         near = [by_lower[found] for found in difflib.get_close_matches(plain_id.lower(), by_lower, n=3, cutoff=0.5)]
         hint = f"The nearest are {', '.join(near)}." if near else "python -c 'import gymnasium; gymnasium.pprint_registry()' lists them."
         raise ConfigurationError(
-            f"env.id={gym_id}: Gymnasium knows no such id. {hint} One that a package registers when it is imported: env.id=package:Id."
+            f"env.id={gym_id}: Gymnasium knows no such id. {hint} One that a package registers when it is imported: "
+            "env.id=package:Id; a file of yours: modules=[my_env.py]."
         )
     return spec
 
@@ -55,7 +57,8 @@ def id_named(name: str) -> str | None:
 
 
 def with_registry(env: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of an environment, with what its file leaves to the registry: its name (`null`), its target (`registered`).
+    """The settings of an environment, with what its file leaves to the registry: its name (`null`), its target (`registered`). An id that
+    a module of a person's own registers is prefixed with that, so that every process imports it.
 
     Args:
         env: `conf/env` composed.
@@ -64,6 +67,8 @@ def with_registry(env: Mapping[str, Any]) -> dict[str, Any]:
         ConfigurationError: Gymnasium does not know the id, or its episodes need not end.
     """
     settings, gym_id = dict(env), env.get("id")
+    if isinstance(gym_id, str):
+        settings["id"] = own_modules.registering(gym_id)
     if not isinstance(gym_id, str) or not (settings.get("name", "") is None or settings.get("target") == REGISTERED):
         return settings
     try:

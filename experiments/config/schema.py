@@ -227,7 +227,11 @@ class StudySettings:
 
 @dataclass(frozen=True, config=STRICT)
 class SuiteConfig:
-    """The whole composed configuration. `algorithm` stays RLlib's: a plain mapping of its sections."""
+    """The whole composed configuration.
+
+    `algorithm` stays RLlib's: a plain mapping of its sections. `modules` are paths on the command line, and from then on the name of each
+    module of a person's own to the hash of its content (`own_modules.take`).
+    """
 
     algorithm: dict[str, Any]
     env: EnvSettings
@@ -247,6 +251,7 @@ class SuiteConfig:
     stop_at_target: StrictBool
     output_dir: Annotated[StrictStr, Field(min_length=1)]
     fast: StrictBool = True
+    modules: dict[Name, StrictStr] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
     confirmation: ConfirmationSettings = field(default_factory=ConfirmationSettings)
     max_env_steps: Positive | None = None

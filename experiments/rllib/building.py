@@ -9,8 +9,8 @@ import itertools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -20,6 +20,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.tune import PlacementGroupFactory
 
 from experiments.config import rllib_settings
@@ -47,23 +48,40 @@ _LARGE_LAYER = 1_000_000
 _FAST_TRANSITION_BYTES = 90  # with its priority
 
 
+_Class = TypeVar("_Class")
+
+
 def config_class(algorithm: Mapping[str, Any]) -> type[AlgorithmConfig]:
     """The RLlib class that `algorithm.config_class` names.
 
     Raises:
         ConfigurationError: It cannot be imported or is not an AlgorithmConfig.
     """
-    path = algorithm.get("config_class")
+    return _class_at("algorithm.config_class", algorithm.get("config_class"), AlgorithmConfig)
+
+
+def _class_at(key: str, path: Any, base: type[_Class]) -> type[_Class]:
+    """The class of a kind that a dotted path names."""
     if not isinstance(path, str) or "." not in path:
-        raise ConfigurationError(f"algorithm.config_class={path!r}: must be the dotted path of an RLlib AlgorithmConfig.")
+        raise ConfigurationError(f"{key}={path!r}: must be the dotted path of an RLlib {base.__name__}.")
     module, _, name = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, TypeError, ValueError):  # the last two: a path such as "..Class"
-        raise ConfigurationError(f"algorithm.config_class={path!r}: there is no such class.") from None
-    if not (isinstance(found, type) and issubclass(found, AlgorithmConfig) and found is not AlgorithmConfig):
-        raise ConfigurationError(f"algorithm.config_class={path!r}: is not an RLlib AlgorithmConfig.")
+        raise ConfigurationError(f"{key}={path!r}: there is no such class. One of a file of your own: modules=[my_file.py].") from None
+    if not (isinstance(found, type) and issubclass(found, base) and found is not base):
+        raise ConfigurationError(f"{key}={path!r}: is not an RLlib {base.__name__}.")
     return found
+
+
+def _rl_module(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What RLlib's `rl_module` takes: the configuration of its own networks, or a module of one's own with that and what is for it."""
+    model = DefaultModelConfig(**rllib_settings.default_model(settings))
+    if (path := settings.get(rllib_settings.MODULE_CLASS)) is None:
+        return {"model_config": model}
+    found = _class_at(f"algorithm.rl_module.{rllib_settings.MODULE_CLASS}", path, RLModule)
+    own = settings.get(rllib_settings.MODEL_CONFIG) or {}
+    return {"rl_module_spec": RLModuleSpec(module_class=found, model_config={**asdict(model), **own})}
 
 
 def is_asynchronous(algorithm: Mapping[str, Any]) -> bool:
@@ -115,7 +133,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
             getattr(config, section)(**algorithm[section])
         except (TypeError, ValueError, AttributeError) as error:
             raise ConfigurationError(f"algorithm.{section} of algorithm={algorithm['name']}: {_first_sentence(error)}") from error
-    config.rl_module(model_config=DefaultModelConfig(**algorithm["rl_module"]))
+    config.rl_module(**_rl_module(algorithm["rl_module"]))
     env, env_config, vectorize_mode = _environment(trial)
     config.environment(
         env=env,
@@ -145,7 +163,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     # A fault ends the trial with its reason: RLlib's own restarts would change the result in silence.
     config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
     config.checkpointing(export_native_model_files=False)
-    check_spaces(algorithm["name"], type(config), trial.env.name, *spaces(environment_of(trial)))
+    own_module = algorithm["rl_module"].get(rllib_settings.MODULE_CLASS) is not None
+    check_spaces(algorithm["name"], type(config), trial.env.name, *spaces(environment_of(trial)), own_module=own_module)
     _add_preprocessing(trial, config)
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
@@ -235,12 +254,18 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
 
 def _networks(trial: TrialConfig, config: AlgorithmConfig) -> Any:
     """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations."""
-    # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors).
-    device = "cpu" if trial.algorithm["rl_module"].get("free_log_std") else "meta"
+    own = trial.algorithm["rl_module"].get(rllib_settings.MODULE_CLASS) is not None
+    # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors), and a
+    # module of a person's own need not know that there are such tensors.
+    device = "cpu" if own or trial.algorithm["rl_module"].get("free_log_std") else "meta"
     try:
-        with torch.device(device):
+        with torch.random.fork_rng(devices=[]), torch.device(device):
             spec = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(environment_of(trial))})
-            return spec.build()
+            built: Any = spec.build()
+        if own:  # RLlib asks for these once samples are there
+            for name in ("inference", "exploration", "train"):
+                getattr(built, f"get_{name}_action_dist_cls")()
+        return built
     except Exception as error:  # RLlib and torch raise what they like
         raise ConfigurationError(
             f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build these networks: "
