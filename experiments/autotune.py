@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from analysis.document.command_line import help_asked
 from experiments.config.choices import check_choices, hydra_search_path, own_folder
-from experiments.config.compose import CONF, composer
+from experiments.config.compose import CONF, composer, with_new_keys
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
 from experiments.config.output_dir import check_writable
@@ -130,7 +130,7 @@ def autotune(arguments: Sequence[str]) -> int:
     given = order(words)
     check_choices(given.overrides, own)
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        overrides = ["+measurement=throughput", "study.space={}", *hydra_search_path(own), *given.overrides]
+        overrides = ["+measurement=throughput", "study.space={}", *hydra_search_path(own), *with_new_keys(given.overrides)]
         # Composed within: Hydra forgets where its files are.
         composed = composer(hydra.compose("config", overrides=overrides), overrides)({})
     suite = parse(composed)
@@ -158,7 +158,7 @@ def autotune(arguments: Sequence[str]) -> int:
         ray.shutdown()
     num_cpus, algorithm = tuner.num_cpus_needed(outcome.chosen), suite.algorithm["name"]
     path.parent.mkdir(exist_ok=True)
-    path.write_text(profile(name, outcome, cluster, algorithm, suite.env.name, suite.hardware.name, num_cpus, own))
+    path.write_text(profile(name, outcome, cluster, algorithm, suite.env, suite.hardware.name, num_cpus, own))
     record = output_dir / "autotune" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     record.parent.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(asdict(outcome), indent=1))

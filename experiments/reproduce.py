@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.document.command_line import help_asked
+from analysis.document.command_line import help_asked, words_of
 from experiments.config.errors import INVALID, ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
+from experiments.config.own_modules import KEPT_IN, take
 from experiments.tracking.archive import Archive, LoggedTrial
 
 if TYPE_CHECKING:  # Ray and scipy are imported once there is a run to go by: they take seconds
@@ -28,6 +29,7 @@ Runs a logged trial again, from what its run in MLflow recorded, and says whethe
   run=              the trial's run id, from its page in MLflow's UI
   tracking_uri=     the store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default: mlflow.db in output_dir
   output_dir=       where the second run's files go; default: the folder of an embedded store, else outputs
+  modules=          files of your own that the trial imported, [my_env.py], as they were then: none is run from a store
   hardware.address= a running Ray cluster to run it on, auto or host:port; default: this machine
 
 Curves are compared at every report, bit by bit, and the final weights, but nothing that depends on the clock. IMPALA and APPO sample
@@ -41,7 +43,7 @@ Exit codes: 0 identical, or equivalent (IMPALA, APPO). 1 different, or it cannot
 
 TIMEOUT_S = 30.0
 
-_KEYS = ("run", "tracking_uri", "output_dir", "hardware.address")
+_KEYS = ("run", "tracking_uri", "output_dir", "modules", "hardware.address")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -82,17 +84,19 @@ def settings(arguments: Sequence[str]) -> dict[str, Any]:
         "run_id": given["run"],
         "tracking_uri": f"sqlite:///{store or output_dir / 'mlflow.db'}" if store or not uri else uri,
         "output_dir": output_dir,
+        "modules": words_of(given.get("modules", "")),
         "address": given.get("hardware.address") or None,
     }
 
 
-def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | None = None) -> int:
+def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequence[str] = (), address: str | None = None) -> int:
     """Run a logged trial again and compare; its exit code.
 
     Args:
         run_id: The trial's run in MLflow.
         tracking_uri: Of the store that holds it, and takes the second run.
         output_dir: Absolute; for the second run's files.
+        modules: Paths of a person's own, which the trial imports.
         address: Of a Ray cluster to run it on; None: this machine.
 
     Raises:
@@ -115,6 +119,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
     from experiments.study.verdict import EXIT_CODES, conclude
 
     trial = recorded_trial(first)
+    take_recorded(run_id, trial.modules, modules)
     quiet()
     console = progress.console()
     hardware = HardwareSettings(first.tags.get("hardware", "recorded"), address, threads_per_process=trial.threads_per_process)
@@ -140,6 +145,26 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, address: str | N
         for line in _record(archive, found, second, outcome.study_run, tracking_uri):
             progress.say(console, line)
     return EXIT_CODES[found.judgement.verdict]
+
+
+def take_recorded(run_id: str, recorded: Mapping[str, str], modules: Sequence[str]) -> None:
+    """Import the modules of a person's own that a trial imported, from where the command line says.
+
+    Args:
+        run_id: The trial's run in MLflow.
+        recorded: Name to hash.
+        modules: Paths.
+
+    Raises:
+        ConfigurationError: They are not the recorded ones; nothing was imported.
+    """
+    if recorded and not modules:
+        files = ",".join(f"{name}.py" for name in recorded)
+        raise ConfigurationError(
+            f"run={run_id}: imported modules that are not of this suite. Nothing is run from a store: look at them, "
+            f"artifacts {KEPT_IN}/ of its study's run, and name your copies: modules=[{files}]."
+        )
+    take(modules, recorded)
 
 
 def _second(archive: Archive, plan: "Plan", outcome: "StudyOutcome") -> LoggedTrial | None:

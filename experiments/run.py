@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from analysis.document.command_line import help_asked
 from conf import CONFIG_DIR, config_dirs
 from experiments.config.choices import check_choices, own_folder
-from experiments.config.compose import check_axes_are_free, check_resume, composer, split_space
+from experiments.config.compose import check_axes_are_free, check_resume, composer, split_space, with_new_keys
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.config.schema import parse
@@ -42,7 +42,7 @@ def main() -> None:
         if help_asked(words):
             print(help_text(own))
             return
-        words, _given_spaces[:] = split_space(words)
+        words, _given_spaces[:] = split_space(with_new_keys(words))
         check_choices(words, own)
         sys.argv[1:] = [*words, *([CONFIG_DIR, str(own)] if own is not None else [])]
         _study()
@@ -97,6 +97,8 @@ def run(compose: Compose, own: Path | None = None) -> int:
     quiet()
     console = progress.console()
     folder = None if suite.resume is None else StudyFolder(lookup.folder_of(suite.resume, uri, output_dir))
+    if folder is not None:
+        folder.take_modules(None if lookup.named_folder(str(suite.resume)) else output_dir)
     hardware = suite.hardware if folder is None else folder.hardware(suite.hardware.address)
     outcome = None
     try:

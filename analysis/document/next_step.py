@@ -132,7 +132,7 @@ def command_for(origin: Origin, settings: Mapping[str, Any], space: Mapping[str,
     relative = {path: {"distribution": "multiples", "factors": values} if path in NAMED_AXES else values for path, values in axes.items()}
     study = [f"study.space={hydra_value(relative)}", f"study.name={origin.study}-confirm", f"seeds={hydra_value(list(fresh))}"]
     own = [word for folder in own_folders for word in (CONFIG_DIR, folder)]
-    return shlex.join(["python", "experiments/run.py", *own, *kept, *chosen, *study])
+    return shlex.join(["python", words[script] if script is not None else "experiments/run.py", *own, *kept, *chosen, *study])
 
 
 def hydra_value(value: Any) -> str:

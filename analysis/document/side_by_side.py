@@ -27,7 +27,19 @@ WIDTH = 80
 _KEY = 12
 _MOST_IN_TERMINAL = 8
 """Settings that differ, shown there."""
-_NO_STUDY_SETTINGS = ("algorithm", "env", "study", "tracking", "output_dir", "resume", "dry_run", "report", "fast", "measurement")
+_NO_STUDY_SETTINGS = (
+    "algorithm",
+    "env",
+    "study",
+    "tracking",
+    "output_dir",
+    "resume",
+    "dry_run",
+    "report",
+    "fast",
+    "modules",
+    "measurement",
+)
 _NOT_OF_TRIALS = ("checkpoint.keep", "checkpoint.keep_best", "env.budget_env_steps", "env.report_every_env_steps", "env.extra")
 """What changes no result, and what an environment's file proposes."""
 _OF_TRIALS = (
@@ -40,6 +52,7 @@ _OF_TRIALS = (
     "threads_per_process",
     "checkpoint",
     "fast",
+    "modules",
     "measurement",
 )
 """Of a trial's record, what its result depends on."""

@@ -11,6 +11,8 @@ import yaml
 from conf import CONFIG_DIR, config_dirs
 from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.gym_registry import id_named
+from experiments.config.schema import EnvSettings
 
 _NAMED = ("algorithm", "env", "hardware", "tracking", "study")
 """Groups whose files are named in results: under another file's name, theirs would be filed as that one's."""
@@ -87,7 +89,14 @@ def check_choices(arguments: Sequence[str], own: Path | None = None) -> None:
             where = f"conf/{group} has no file" if own is None else f"neither conf/{group} nor {own / group} has a file"
             stray = next((own / f for f in (f"{name}.yaml", f"{name}.yml") if own is not None and (own / f).is_file()), None)
             hint = "" if stray is None else f" {stray} belongs into a folder of its group: {own}/{group}/{name}.yaml."
+            if group == "env" and (gym_id := id_named(name)) is not None:
+                hint = f" Gymnasium has it: env=gym env.id={gym_id}."
             raise ConfigurationError(f"{argument}: {where} {name}.yaml. There are: {', '.join(files)}.{hint}")
+
+
+def env_choice(env: EnvSettings, own: Path | None = None) -> str:
+    """The words of a command line that choose an environment: its file, or its id where it has none."""
+    return f"env={env.name}" if env.name in files_of("env", own) else f"env=gym env.id={env.id}"
 
 
 def _check_places(own: Path) -> None:

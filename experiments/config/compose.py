@@ -10,17 +10,26 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 import conf
+from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
+from experiments.config.gym_registry import with_registry
 from experiments.config.space import starts_from, value_at
 from experiments.config.trial_config import Compose
 
 CONF = Path(conf.__file__).parent
+_OPEN = ("env.env_config", "algorithm.rl_module.model_config")
+"""Mappings whose keys are not the suite's."""
 
 
 def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The command line without `study.space={...}`, and that: it replaces the study's space, and Hydra would merge the two."""
     given = [a for a in arguments if a.lstrip("+").startswith("study.space=")]
     return [a for a in arguments if a not in given], given
+
+
+def with_new_keys(arguments: Sequence[str]) -> list[str]:
+    """The command line in which `env.env_config={...}` may name what the environment's file does not: Hydra asks for a + there."""
+    return [f"+{a}" if a.startswith(tuple(f"{key}={{" for key in _OPEN)) else a for a in arguments]
 
 
 def check_axes_are_free(composed: Mapping[str, Any], overrides: Sequence[str]) -> None:
@@ -72,6 +81,9 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         if given and isinstance(composed.get("study"), dict):
             composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
         _cut_to_size(composed, [o.lstrip("+~").partition("=")[0] for o in kept])
+        composed["modules"] = own_modules.take(composed.get("modules"))
+        if isinstance(env := composed.get("env"), dict):
+            composed["env"] = with_registry(env)
         return composed
 
     return compose

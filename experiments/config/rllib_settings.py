@@ -29,6 +29,8 @@ BUILDERS = ("training", "env_runners", "learners")
 """Sections of an algorithm file that are the arguments of RLlib's builder method of the same name."""
 SECTIONS = (*BUILDERS, "rl_module")
 """What an algorithm file may hold beside `name` and `config_class`."""
+MODULE_CLASS, MODEL_CONFIG = "module_class", "model_config"
+"""Settings of `rl_module` that are for a module of a person's own; all others are fields of RLlib's DefaultModelConfig."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,13 @@ def _check_replay_buffer(settings: Mapping[str, Any]) -> None:
 def _check_model(settings: Mapping[str, Any]) -> None:
     key = "algorithm.rl_module"
     declared = typing.get_type_hints(DefaultModelConfig)
+    own, settings = {name: settings.get(name) for name in (MODULE_CLASS, MODEL_CONFIG)}, default_model(settings)
+    if own[MODULE_CLASS] is not None and not isinstance(own[MODULE_CLASS], str):
+        raise ConfigurationError(f"{key}.{MODULE_CLASS}={own[MODULE_CLASS]!r}: must be the dotted path of an RLModule.")
+    if own[MODEL_CONFIG] is not None and not isinstance(own[MODEL_CONFIG], Mapping):
+        raise ConfigurationError(f"{key}.{MODEL_CONFIG}={own[MODEL_CONFIG]!r}: must be a mapping.")
+    if own[MODEL_CONFIG] and own[MODULE_CLASS] is None:
+        raise ConfigurationError(f"{key}.{MODEL_CONFIG}: is for a module of your own, {key}.{MODULE_CLASS}=my_module.MyRLModule.")
     for name, value in settings.items():
         if name not in declared:
             raise ConfigurationError(f"{key}.{name}: RLlib's DefaultModelConfig has no such field. It has: {', '.join(sorted(declared))}.")
@@ -178,6 +187,11 @@ def _check_model(settings: Mapping[str, Any]) -> None:
                 if argument not in declared:
                     raise ConfigurationError(f"{key}.{name}.{argument}: {initializer} has no such argument.")
                 _check_value(f"{key}.{name}.{argument}", argument, value, declared[argument])
+
+
+def default_model(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the section `rl_module`, the fields of RLlib's DefaultModelConfig."""
+    return {name: value for name, value in settings.items() if name not in (MODULE_CLASS, MODEL_CONFIG)}
 
 
 def _check_value(key: str, name: str, value: Any, declared: Any, null: bool = True) -> None:

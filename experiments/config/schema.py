@@ -39,6 +39,7 @@ class EnvSettings:
         score_range: Lowest and highest possible return, where they are known.
         extra: The optional-dependency group of this project that installs it; `None` if the core does.
         backend: What trials train on: Gymnasium's environment, or EnvPool's of the same id. Evaluations are Gymnasium's.
+        max_episode_steps: Where an episode is truncated; `None` leaves it to the registration.
     """
 
     name: Name
@@ -51,6 +52,13 @@ class EnvSettings:
     score_range: tuple[Number | None, Number | None]
     extra: StrictStr | None = None
     backend: Literal["gymnasium", "envpool"] = "gymnasium"
+    max_episode_steps: Positive | None = None
+
+    @property
+    def make_arguments(self) -> dict[str, Any]:
+        """What `gymnasium.make` takes beside the id."""
+        limit = {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
+        return {**self.env_config, **limit}
 
     def __post_init__(self) -> None:
         low = -math.inf if self.score_range[0] is None else self.score_range[0]
@@ -219,7 +227,11 @@ class StudySettings:
 
 @dataclass(frozen=True, config=STRICT)
 class SuiteConfig:
-    """The whole composed configuration. `algorithm` stays RLlib's: a plain mapping of its sections."""
+    """The whole composed configuration.
+
+    `algorithm` stays RLlib's: a plain mapping of its sections. `modules` are paths on the command line, and from then on the name of each
+    module of a person's own to the hash of its content (`own_modules.take`).
+    """
 
     algorithm: dict[str, Any]
     env: EnvSettings
@@ -239,6 +251,7 @@ class SuiteConfig:
     stop_at_target: StrictBool
     output_dir: Annotated[StrictStr, Field(min_length=1)]
     fast: StrictBool = True
+    modules: dict[Name, StrictStr] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
     confirmation: ConfirmationSettings = field(default_factory=ConfirmationSettings)
     max_env_steps: Positive | None = None

@@ -84,6 +84,7 @@ class TrialConfig:
         fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same weights, but for what torch itself rounds
             by where an element lies, and the same metrics within rounding.
         preprocessing: What is done with observations and rewards before networks and losses see them.
+        modules: A person's own that it imports, name to the hash of its content.
         measurement: How its throughput is measured; None if it trains to its budget.
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
@@ -106,6 +107,7 @@ class TrialConfig:
     faults: FaultSettings = field(default_factory=FaultSettings)
     fast: bool = False
     preprocessing: PreprocessingSettings = field(default_factory=PreprocessingSettings)
+    modules: Mapping[str, str] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
     repeat: int = 0
     label: str = ""
@@ -125,12 +127,18 @@ class TrialConfig:
         del content["preprocessing"]["name"]
         if self.preprocessing.is_none:
             del content["preprocessing"]
+        networks = content["algorithm"]["rl_module"]
+        content["algorithm"]["rl_module"] = {k: v for k, v in networks.items() if v or k not in ("module_class", "model_config")}
+        if not self.modules:
+            del content["modules"]
         if self.measurement is None:
             del content["measurement"]
         if self.start is None:
             del content["start"]
         if self.env.backend == "gymnasium":
             del content["env"]["backend"]
+        if self.env.max_episode_steps is None:
+            del content["env"]["max_episode_steps"]
         return hashlib.sha256(json.dumps(_normal(content), sort_keys=True).encode()).hexdigest()[:8]
 
     @property

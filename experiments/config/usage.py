@@ -60,6 +60,8 @@ def _in_our_words(error: Exception) -> ConfigurationError | None:
     """What Hydra says of its own, as this suite says it."""
     if isinstance(error, MissingMandatoryValue) and error.full_key == "tracking.uri":
         return ConfigurationError("tracking.uri is missing: where the server is, for example tracking.uri=http://127.0.0.1:5000.")
+    if isinstance(error, MissingMandatoryValue) and error.full_key == "env.id":
+        return ConfigurationError("env.id is missing: which of Gymnasium's environments, for example env=gym env.id=Walker2d-v5.")
     unknown = re.match(r"Could not override '([^']+)'", str(error))
     if unknown is None:
         return None

@@ -9,8 +9,8 @@ import itertools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -20,17 +20,20 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.tune import PlacementGroupFactory
 
 from experiments.config import rllib_settings
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
+from experiments.config.gym_registry import spec_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.envs import envpool, stacked
 from experiments.fast.off_policy import BUFFERS
 from experiments.fast.switch import make_fast
 from experiments.rllib.allowed_preprocessing import check_allowed
+from experiments.rllib.allowed_spaces import check_spaces
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
@@ -45,23 +48,40 @@ _LARGE_LAYER = 1_000_000
 _FAST_TRANSITION_BYTES = 90  # with its priority
 
 
+_Class = TypeVar("_Class")
+
+
 def config_class(algorithm: Mapping[str, Any]) -> type[AlgorithmConfig]:
     """The RLlib class that `algorithm.config_class` names.
 
     Raises:
         ConfigurationError: It cannot be imported or is not an AlgorithmConfig.
     """
-    path = algorithm.get("config_class")
+    return _class_at("algorithm.config_class", algorithm.get("config_class"), AlgorithmConfig)
+
+
+def _class_at(key: str, path: Any, base: type[_Class]) -> type[_Class]:
+    """The class of a kind that a dotted path names."""
     if not isinstance(path, str) or "." not in path:
-        raise ConfigurationError(f"algorithm.config_class={path!r}: must be the dotted path of an RLlib AlgorithmConfig.")
+        raise ConfigurationError(f"{key}={path!r}: must be the dotted path of an RLlib {base.__name__}.")
     module, _, name = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, TypeError, ValueError):  # the last two: a path such as "..Class"
-        raise ConfigurationError(f"algorithm.config_class={path!r}: there is no such class.") from None
-    if not (isinstance(found, type) and issubclass(found, AlgorithmConfig) and found is not AlgorithmConfig):
-        raise ConfigurationError(f"algorithm.config_class={path!r}: is not an RLlib AlgorithmConfig.")
+        raise ConfigurationError(f"{key}={path!r}: there is no such class. One of a file of your own: modules=[my_file.py].") from None
+    if not (isinstance(found, type) and issubclass(found, base) and found is not base):
+        raise ConfigurationError(f"{key}={path!r}: is not an RLlib {base.__name__}.")
     return found
+
+
+def _rl_module(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What RLlib's `rl_module` takes: the configuration of its own networks, or a module of one's own with that and what is for it."""
+    model = DefaultModelConfig(**rllib_settings.default_model(settings))
+    if (path := settings.get(rllib_settings.MODULE_CLASS)) is None:
+        return {"model_config": model}
+    found = _class_at(f"algorithm.rl_module.{rllib_settings.MODULE_CLASS}", path, RLModule)
+    own = settings.get(rllib_settings.MODEL_CONFIG) or {}
+    return {"rl_module_spec": RLModuleSpec(module_class=found, model_config={**asdict(model), **own})}
 
 
 def is_asynchronous(algorithm: Mapping[str, Any]) -> bool:
@@ -113,7 +133,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
             getattr(config, section)(**algorithm[section])
         except (TypeError, ValueError, AttributeError) as error:
             raise ConfigurationError(f"algorithm.{section} of algorithm={algorithm['name']}: {_first_sentence(error)}") from error
-    config.rl_module(model_config=DefaultModelConfig(**algorithm["rl_module"]))
+    config.rl_module(**_rl_module(algorithm["rl_module"]))
     env, env_config, vectorize_mode = _environment(trial)
     config.environment(
         env=env,
@@ -143,7 +163,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     # A fault ends the trial with its reason: RLlib's own restarts would change the result in silence.
     config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
     config.checkpointing(export_native_model_files=False)
-    _check_action_space(trial, config)
+    own_module = algorithm["rl_module"].get(rllib_settings.MODULE_CLASS) is not None
+    check_spaces(algorithm["name"], type(config), trial.env.name, *spaces(environment_of(trial)), own_module=own_module)
     _add_preprocessing(trial, config)
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
@@ -173,18 +194,22 @@ def environment_of(trial: TrialConfig) -> EnvSettings:
     env, frames = trial.env, trial.preprocessing.frame_stack
     if frames == 1:
         return env
-    return replace(
-        env, id=f"{stacked.__name__}:{stacked.ID}", env_config={"gym_id": env.id, "frame_stack": frames, "env_config": env.env_config}
-    )
+    inner = {"gym_id": env.id, "frame_stack": frames, "env_config": env.make_arguments}
+    return replace(env, id=f"{stacked.__name__}:{stacked.ID}", env_config=inner, max_episode_steps=None)
 
 
 def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
     """What RLlib takes as `env`, `env_config` and `gym_env_vectorize_mode`."""
     env = environment_of(trial)
     if env.backend == "gymnasium":
-        return env.id, dict(env.env_config), env.vectorize_mode
+        return env.id, env.make_arguments, env.vectorize_mode
     if env.env_config:
         raise ConfigurationError(f"env.env_config={env.env_config}: EnvPool's environments take none. Try env.backend=gymnasium.")
+    if env.max_episode_steps is not None:
+        raise ConfigurationError(
+            f"env.max_episode_steps={env.max_episode_steps}: EnvPool's environments have the limit that is registered. "
+            "Try env.backend=gymnasium."
+        )
     if reason := envpool.why_not(env.id):
         raise ConfigurationError(f"env.backend=envpool: {reason}.")
     settings = {"gym_id": env.id, "num_threads": trial.threads_per_process}
@@ -229,12 +254,18 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
 
 def _networks(trial: TrialConfig, config: AlgorithmConfig) -> Any:
     """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations."""
-    # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors).
-    device = "cpu" if trial.algorithm["rl_module"].get("free_log_std") else "meta"
+    own = trial.algorithm["rl_module"].get(rllib_settings.MODULE_CLASS) is not None
+    # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors), and a
+    # module of a person's own need not know that there are such tensors.
+    device = "cpu" if own or trial.algorithm["rl_module"].get("free_log_std") else "meta"
     try:
-        with torch.device(device):
+        with torch.random.fork_rng(devices=[]), torch.device(device):
             spec = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(environment_of(trial))})
-            return spec.build()
+            built: Any = spec.build()
+        if own:  # RLlib asks for these once samples are there
+            for name in ("inference", "exploration", "train"):
+                getattr(built, f"get_{name}_action_dist_cls")()
+        return built
     except Exception as error:  # RLlib and torch raise what they like
         raise ConfigurationError(
             f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build these networks: "
@@ -307,23 +338,21 @@ _Made = tuple[gym.Space[Any], gym.Space[Any], int | None, bool]
 
 
 def _made(env: EnvSettings) -> _Made:
-    return _make_once(env.name, env.id, json.dumps(env.env_config, sort_keys=True), env.vectorize_mode, env.extra)
+    settings = json.dumps(env.env_config, sort_keys=True)
+    return _make_once(env.name, env.id, settings, env.vectorize_mode, env.extra, env.max_episode_steps)
 
 
 @functools.lru_cache(maxsize=32)
-def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None) -> _Made:
+def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None, max_episode_steps: int | None) -> _Made:
     settings = json.loads(env_config)
     fix = f" Install it: pip install -e '.[{extra}]'." if extra else ""
-    module, _, plain_id = gym_id.rpartition(":")
     try:
-        if ":" in gym_id:  # as gym.make does; here, to tell a wrong id from a wrong env_config
-            importlib.import_module(module)
-        spec = gym.registry.get(plain_id)  # not the made environment's: one that wraps another has that one's
-        if spec is not None and spec.entry_point is not None:
+        spec = spec_of(gym_id)  # not the made environment's: one that wraps another has that one's
+        if spec.entry_point is not None:
             creator = spec.entry_point
             receiver = gym.envs.registration.load_env_creator(creator) if isinstance(creator, str) else creator
             rllib_settings.check_arguments("env.env_config", settings, receiver)
-        made: Any = gym.make(gym_id, **settings)
+        made: Any = gym.make(gym_id, max_episode_steps=max_episode_steps, **settings)
     except ConfigurationError:
         raise
     except (gym.error.DependencyNotInstalled, ImportError) as error:
@@ -334,7 +363,7 @@ def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, ext
         raise ConfigurationError(
             f"env.env_config of env={name}: {_first_sentence(error)}. It is {settings}, for env.id={gym_id}."
         ) from error
-    has_vector = (spec or made.spec).vector_entry_point is not None
+    has_vector = spec.vector_entry_point is not None
     found = made.observation_space, made.action_space, made.spec.max_episode_steps, has_vector
     made.close()
     if vectorize_mode == "vector_entry_point" and not has_vector:
@@ -346,23 +375,6 @@ def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, ext
             f"env.env_config of env={name}: its observations are empty, of shape {made.observation_space.shape}. It is {settings}."
         )
     return found
-
-
-def _check_action_space(trial: TrialConfig, config: AlgorithmConfig) -> None:
-    _, action_space = spaces(trial.env)
-    algorithm = trial.algorithm["name"]
-    family = {base.__name__ for base in type(config).__mro__}
-    discrete = isinstance(action_space, gym.spaces.Discrete)
-    if "SACConfig" in family and discrete:
-        raise ConfigurationError(
-            f"algorithm={algorithm} needs continuous actions, but env={trial.env.name} has {action_space}. "
-            "Try algorithm=ppo or algorithm=dqn, or env=pendulum."
-        )
-    if "DQNConfig" in family and "SACConfig" not in family and not discrete:
-        raise ConfigurationError(
-            f"algorithm={algorithm} needs discrete actions, but env={trial.env.name} has {action_space}. "
-            "Try algorithm=ppo or algorithm=sac, or env=cartpole."
-        )
 
 
 def _first_sentence(error: BaseException) -> str:

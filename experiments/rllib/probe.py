@@ -52,14 +52,14 @@ def env_step_s(env: EnvSettings, num_envs: int) -> float:
         num_envs: Of the runner.
     """
     together = num_envs if env.vectorize_mode == "vector_entry_point" else 0
-    seconds = _step_s(env.id, json.dumps(env.env_config, sort_keys=True), together)
+    seconds = _step_s(env.id, json.dumps(env.make_arguments, sort_keys=True), together)
     return seconds * (num_envs if env.vectorize_mode == "sync" else 1)
 
 
 @functools.lru_cache(maxsize=32)
-def _step_s(gym_id: str, env_config: str, num_envs: int) -> float:
+def _step_s(gym_id: str, arguments: str, num_envs: int) -> float:
     """Seconds of a step of one environment; with `num_envs` of all, by the environment's own vector implementation."""
-    settings = json.loads(env_config)
+    settings = json.loads(arguments)
     made: Any = (
         gym.make_vec(gym_id, num_envs=num_envs, vectorization_mode="vector_entry_point", **settings)
         if num_envs

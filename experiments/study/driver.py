@@ -1,5 +1,6 @@
 """Builds and runs the Tuner of a checked plan."""
 
+import contextlib
 import functools
 import logging
 import os
@@ -25,6 +26,7 @@ from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from ray.tune.schedulers import TrialScheduler
 from rich.console import Console
 
+from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.config.search_settings import Asha, Median
@@ -134,6 +136,11 @@ def _start_ray(hardware: HardwareSettings) -> None:
         "PYTHONHASHSEED": "0",
         "PYTHONWARNINGS": "ignore::DeprecationWarning,ignore::UserWarning",
     }
+    copies = own_modules.folder()
+    if copies and "PYTHONPATH" in os.environ:  # relative entries are of the folder where the command was typed
+        environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, os.environ["PYTHONPATH"].split(os.pathsep)))
+    # Ray puts the working directory first on its workers' path. There they find the modules that were copied at the start.
+    where = contextlib.chdir(copies) if copies else contextlib.nullcontext()
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if hardware.address is None:
         if hardware.num_gpus and hardware.num_gpus > (there := resources.usable_gpus()):
@@ -146,14 +153,14 @@ def _start_ray(hardware: HardwareSettings) -> None:
         if num_cpus > (psutil.cpu_count() or 1):
             environment["RAY_prestart_worker_first_driver"] = "0"  # else a process for each CPU that was declared, at once
         os.environ.update(environment)  # inherited by Ray's processes
-        # Never join a cluster that happens to run here: its size was not checked.
-        ray.init(
-            address="local",
-            num_cpus=num_cpus,
-            num_gpus=int(machine.num_gpus),  # not what Ray finds: torch may not be able to use it
-            include_dashboard=False,
-            **common,
-        )
+        with where:
+            ray.init(
+                address="local",  # never join a cluster that happens to run here: its size was not checked
+                num_cpus=num_cpus,
+                num_gpus=int(machine.num_gpus),  # not what Ray finds: torch may not be able to use it
+                include_dashboard=False,
+                **common,
+            )
         return
     _check_address(hardware.address)
     # Clusters ask for a token by default, and `ray start` leaves it in ~/.ray; ray.init() looks for it only when it starts Ray itself.
@@ -161,8 +168,9 @@ def _start_ray(hardware: HardwareSettings) -> None:
     try:
         # The cluster's other nodes need not have the suite installed, only Ray and what it trains with.
         package = Path(__file__).resolve().parents[1]
-        modules = [str(package), str(package.parent / "analysis")]
-        ray.init(address=hardware.address, runtime_env={"env_vars": environment, "py_modules": modules}, **common)
+        modules = [str(path) for path in (package, package.parent / "analysis", *own_modules.copies())]
+        with where:
+            ray.init(address=hardware.address, runtime_env={"env_vars": environment, "py_modules": modules}, **common)
     except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         raise ConfigurationError(f"hardware.address={hardware.address}: no Ray cluster answers there ({error}).") from None
 

@@ -9,7 +9,7 @@ from experiments.config.schema import SuiteConfig
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
 from experiments.tracking import views
-from experiments.tracking.provenance import without_passwords
+from experiments.tracking.provenance import ROOT, without_passwords
 
 
 def resume_command(suite: SuiteConfig, outcome: StudyOutcome, own: Path | None = None) -> str:
@@ -20,6 +20,7 @@ def resume_command(suite: SuiteConfig, outcome: StudyOutcome, own: Path | None =
         outcome: What became of it.
         own: A person's own folder of configuration files; named where the store's file is of it: all else is in the study's folder.
     """
+    script = "experiments/run.py" if _in_clone() else str(ROOT / "experiments/run.py")
     words = [CONFIG_DIR, str(own)] if own is not None and suite.tracking.name not in files_of("tracking") else []
     words.append(f"resume={outcome.study_run or outcome.folder}")
     if suite.output_dir != "outputs":
@@ -28,7 +29,12 @@ def resume_command(suite: SuiteConfig, outcome: StudyOutcome, own: Path | None =
         words.append(f"tracking={suite.tracking.name}")
     if suite.tracking.uri is not None:
         words.append(f"tracking.uri={without_passwords(suite.tracking.uri)}")
-    return shlex.join(["python", "experiments/run.py", *words])
+    return shlex.join(["python", script, *words])
+
+
+def _in_clone() -> bool:
+    """Whether the command was typed where the suite is, so that its files and make are there."""
+    return Path.cwd() == ROOT
 
 
 def in_mlflow(uri: str, page: str) -> list[str]:
@@ -41,7 +47,7 @@ def in_mlflow(uri: str, page: str) -> list[str]:
     if uri.startswith("http"):
         return [f"MLflow      {without_passwords(uri).rstrip('/')}/{page}"]
     is_default = uri == f"sqlite:///{Path('outputs/mlflow.db').absolute()}"
-    command = "make ui" if is_default else f"mlflow ui --backend-store-uri {uri} --host 127.0.0.1"
+    command = "make ui" if is_default and _in_clone() else f"mlflow ui --backend-store-uri {uri} --host 127.0.0.1"
     return [f"MLflow      {command}", f"            http://127.0.0.1:5000/{page}"]
 
 

@@ -10,8 +10,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
+from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.named_axes import Settings
+from experiments.config.own_modules import KEPT_IN
 from experiments.config.schema import HardwareSettings, SuiteConfig, parse
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED
@@ -37,8 +39,8 @@ _FORMAT = 3
 class StudyFolder:
     """A study's own folder.
 
-    `study.json` has the plan; `trials/<name>/` what each trial keeps; `tune/` what Tune and TensorBoard write. A search notes
-    what it does in `search.jsonl`, and Optuna has its study in `optuna.db`.
+    `study.json` has the plan; `modules/` the modules of a person's own; `trials/<name>/` what each trial keeps; `tune/` what Tune and
+    TensorBoard write. A search notes what it does in `search.jsonl`, and Optuna has its study in `optuna.db`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,6 +76,7 @@ class StudyFolder:
         partial = self.path / f"{STATE_FILE}.partial"
         try:
             self.path.mkdir(parents=True)
+            own_modules.keep(plan.suite.modules, self.path / KEPT_IN)
             with partial.open("w") as file:
                 json.dump(state, file)
                 file.flush()
@@ -118,6 +121,24 @@ class StudyFolder:
         """
         hardware = self._suite(self._state()["suite"]).hardware
         return hardware if address is None else replace(hardware, address=address)
+
+    def take_modules(self, within: Path | None = None) -> None:
+        """Import the modules of a person's own that the study was begun with, from what it kept of them.
+
+        Args:
+            within: Where the folder must be: a store that others write to may name any. None: a person named it.
+
+        Raises:
+            ConfigurationError: It is elsewhere; or they are not what they were, or cannot be imported.
+        """
+        recorded = self._state()["suite"].get("modules") or {}
+        if recorded and within is not None and not self.path.resolve().is_relative_to(within.resolve()):
+            raise ConfigurationError(
+                f"resume=: the store says that the study is in {self.path}, outside of output_dir={within}, and the study has modules of "
+                f"its own, which would be run. If it is yours, name it: resume={self.path}."
+            )
+        if recorded:
+            own_modules.take(own_modules.kept(recorded, self.path / KEPT_IN), recorded)
 
     def _suite(self, saved: Mapping[str, Any]) -> SuiteConfig:
         try:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conf import CONFIG_DIR
+from experiments.config.choices import env_choice
 from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
+from experiments.config.schema import EnvSettings
 from experiments.search.contest import Ratio, Setting
 
 if TYPE_CHECKING:  # Ray is imported once the command line is known to be good
@@ -103,7 +105,7 @@ def profile(
     outcome: TuningOutcome,
     cluster: "Cluster",
     algorithm: str,
-    env: str,
+    env: EnvSettings,
     hardware: str,
     num_cpus: int | None,
     own: Path | None = None,
@@ -116,9 +118,9 @@ def profile(
         found = f"nothing faster than hardware={hardware} was found"
     lines = [
         f"{MARK} on {datetime.now(UTC):%Y-%m-%d}, host {socket.gethostname()}: {cluster}.",
-        f"# For {algorithm} on {env}, a trial at a time: {found}.",
+        f"# For {algorithm} on {env.name}, a trial at a time: {found}.",
         f"# {len(outcome.tried)} settings were tried in {outcome.seconds:.0f} s.",
-        f"#   {command_with(name, own)} algorithm={algorithm} env={env}",
+        f"#   {command_with(name, own)} algorithm={algorithm} {env_choice(env, own)}",
         f"defaults: [{hardware}]",
         f"name: {name}",
         *([f"num_cpus: {num_cpus} # logical: more processes than cores, since most of them wait"] if num_cpus else []),

@@ -23,7 +23,7 @@ def folder_of(resume: str, uri: str, output_dir: Path) -> Path:
     Raises:
         ConfigurationError: There is no such study.
     """
-    if (given := Path(resume).expanduser().absolute()).is_dir():
+    if (given := named_folder(resume)) is not None:
         return given
     if (database := _missing_database(uri)) is not None:
         raise ConfigurationError(f"resume={resume}: there is no store {database}. Name the study's: output_dir=/path, or tracking.uri=...")
@@ -39,6 +39,11 @@ def folder_of(resume: str, uri: str, output_dir: Path) -> Path:
     if not Path(found).is_dir():
         raise ConfigurationError(f"resume={resume}: the study's folder {found} is not on this machine any more, so it cannot be resumed.")
     return Path(found)
+
+
+def named_folder(resume: str) -> Path | None:
+    """The folder that `resume` is; None if it is a run id."""
+    return given if (given := Path(resume).expanduser().absolute()).is_dir() else None
 
 
 def past_speed(uri: str, output_dir: Path, timeout_s: float) -> Callable[[str, str], float | None] | None:

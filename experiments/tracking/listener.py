@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 import yaml
 
+from experiments.config import own_modules
 from experiments.config.errors import first_line
+from experiments.config.own_modules import KEPT_IN
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, METRICS, PRUNED, Tag
 from experiments.planning.plan import Plan
@@ -137,6 +139,7 @@ class TrackingListener:
             "plan.json": json.dumps(plan_record(self.trials), indent=1),
             "provenance.json": json.dumps(self.folder.began_with(provenance_of(plan)), indent=1),
             **provenance.files(),
+            **{f"{KEPT_IN}/{name}": text for name, text in own_modules.texts(self.folder.path / KEPT_IN).items()},
         }
         self.writer.put("log_texts", STUDY_KEY, texts)
 

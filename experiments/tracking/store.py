@@ -260,11 +260,12 @@ class Store:
 
     @_writes
     def log_texts(self, run_id: str, texts: Mapping[str, str]) -> None:
-        """Attach text files, name to content, in one call."""
+        """Attach text files, path to content, in one call."""
         with tempfile.TemporaryDirectory() as folder:
             with _in(Path(folder)):
                 for name, text in texts.items():
-                    (Path(folder) / name).write_text(text)
+                    (file := Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+                    file.write_text(text)
             self._client.log_artifacts(run_id, folder)
 
     @_writes

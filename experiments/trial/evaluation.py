@@ -12,9 +12,11 @@ import tree
 from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
+from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from experiments.config.schema import EnvSettings
+from experiments.fast.networks.perceptrons import is_overridden
 from experiments.rllib.pipelines import PipelinePolicy
 from experiments.rllib.results import NonFiniteError
 
@@ -95,7 +97,7 @@ def _run(
     count = len(env_seeds)
     # Processes of their own would cost more than they bring for a single pass.
     mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
-    envs: Any = DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.env_config))
+    envs: Any = DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.make_arguments))
     own = PipelinePolicy(module, *pipelines, envs.single_observation_space, envs.single_action_space) if pipelines else None
     act = own or _policy(module, envs.single_action_space, normalize_actions, clip_actions, count)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
@@ -128,6 +130,9 @@ def _policy(
     continuous = isinstance(action_space, gym.spaces.Box)
     recurrent = module.is_stateful()
     state = _first_state(module, envs) if recurrent else {}
+    # The hook behind forward_inference(), which walks the whole module twice a step to switch modes: two thirds of the time.
+    own = isinstance(module, TorchRLModule) and is_overridden(module, TorchRLModule, "forward_inference")
+    forward = module.forward_inference if own else module._forward_inference
 
     @torch.inference_mode()
     def act(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -135,13 +140,12 @@ def _policy(
         device = next(module.parameters()).device
         # CartPole's vector environment returns float64 outside its float32 space.
         batch = torch.as_tensor(observations, dtype=torch.float32 if observations.dtype.kind == "f" else None, device=device)
-        # The hook behind forward_inference(), which walks the whole module twice a step to switch modes: two thirds of the time.
         if recurrent:
-            out = module._forward_inference({Columns.OBS: batch.unsqueeze(1), Columns.STATE_IN: state})
+            out = forward({Columns.OBS: batch.unsqueeze(1), Columns.STATE_IN: state})
             state = out.pop(Columns.STATE_OUT)
             out = {name: values.squeeze(1) for name, values in out.items()}
         else:
-            out = module._forward_inference({Columns.OBS: batch})
+            out = forward({Columns.OBS: batch})
         if Columns.ACTIONS in out:
             actions = out[Columns.ACTIONS]
         else:

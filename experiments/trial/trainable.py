@@ -14,6 +14,7 @@ import torch
 from ray.exceptions import ActorDiedError, RayError, RayTaskError
 from ray.tune import PlacementGroupFactory, Trainable
 
+from experiments.config import own_modules
 from experiments.config.errors import first_line, reason_of
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, depends_on_clock
@@ -168,6 +169,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def _start(self) -> None:
         """Build the algorithm, and go on from the newest checkpoint if there is one."""
         self._take_folder()
+        own_modules.check_imported(self._trial.modules)
         self._training = training = Training(self._trial, self._folder, self._storage, self._measure_system, self._driver)
         self._first_bytes = self._first_bytes or own_memory_bytes()
         self._pending: list[Event] = []

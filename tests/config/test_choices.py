@@ -10,9 +10,11 @@ import hydra
 import pytest
 
 from analysis.document.next_step import Origin, command_for
-from experiments.config.choices import check_choices, groups, hydra_search_path, own_folder
+from experiments.config.choices import check_choices, env_choice, groups, hydra_search_path, own_folder
 from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
+from experiments.config.gym_registry import name_of
+from experiments.config.schema import EnvSettings
 from tests.support.commands import run_here
 from tests.support.suite import ROOT, RunSuite
 
@@ -178,3 +180,17 @@ def test_what_a_file_names_is_never_called(tmp_path: Path) -> None:
 
 def test_the_clones_own_folder_may_be_named() -> None:
     assert own_folder(["--config-dir", str(ROOT / "conf")]) == ([], ROOT / "conf")
+
+
+def test_an_environment_without_a_file_is_pointed_to_gymnasiums_of_that_name() -> None:
+    for given in ("walker2d-v5", "Walker2d-v5"):
+        with pytest.raises(ConfigurationError, match=r"Gymnasium has it: env=gym env.id=Walker2d-v5"):
+            check_choices([f"env={given}"])
+
+
+def test_a_command_chooses_an_environment_by_its_file_or_by_its_id(own: Path) -> None:
+    file, mine = (EnvSettings(name, "CartPole-v1", {}, "sync", 100, 10, None, (None, None)) for name in ("cartpole", "mine"))
+    general = EnvSettings(name_of("Walker2d-v5"), "Walker2d-v5", {}, "sync", 100, 10, None, (None, None))
+    assert env_choice(file) == "env=cartpole"
+    assert env_choice(mine, own) == "env=mine"
+    assert env_choice(general) == "env=gym env.id=Walker2d-v5"

@@ -4,7 +4,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -214,9 +214,14 @@ KINDS: Mapping[str, Kind] = {
     "max_other_cpu_percent": _POSITIVE,
     # The study's own.
     "name": _NAME,
+    "env.name": replace(_NAME, wrong=text("a/b", "two words", null=True).wrong),  # null: after the id
     "algorithm.config_class": text("", "os", "os.system", "no.such.Class", ".PPOConfig", "..", "ray.rllib.algorithms.ppo.PPO"),
     "env.id": text("", "NoSuchEnv-v0", "CartPole-v99", "no_such_module:Env-v0", "a:b:c", ":", "CartPole-v1:x"),
     "env.extra": text(null=True),
+    "modules": Kind(st.just([]), _WORDS | _NUMBERS | _FLAGS | _MAPPINGS | _NONE | st.lists(_LETTERS | st.integers(-9, 9), min_size=1)),
+    "module_class": text("", "os", "no.such.Class", "..", "torch.nn.Linear", null=True),
+    "model_config": Kind(None, _WORDS | _NUMBERS | _FLAGS | st.lists(_LETTERS, min_size=1)),
+    "max_episode_steps": whole(1, 1000, null=True),
     "vectorize_mode": word("sync", "async"),
     "frame_size": whole(1, 84),
     "frame_stack": whole(1, 4),
@@ -332,12 +337,16 @@ def knobs() -> list[Knob]:
             continue
         package = () if file.parent == CONF or "@package _global_" in file.read_text() else (file.parent.name,)
         missing = [".".join((*package, str(name))) for name in content if OmegaConf.is_missing(content, name)]
-        choices = (*choices_of(file), *(f"{key}='http://127.0.0.1:9'" for key in missing))
+        choices = (*choices_of(file), *(f"{key}='{MISSING[key]}'" for key in missing))
         plain = OmegaConf.to_container(content)
         assert isinstance(plain, dict)
         plain.pop("defaults", None)
         found += [Knob(choices, key, value) for key, value in settings_of(plain, package) if not key.startswith("study.space")]
     return found
+
+
+MISSING = {"tracking.uri": "http://127.0.0.1:9", "env.id": "Acrobot-v1"}
+"""What a person has to give."""
 
 
 def settings_of(node: Mapping[Any, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -474,7 +483,7 @@ def test_leaving_out_the_study_is_refused_also_beside_a_space() -> None:
 
 
 @pytest.mark.parametrize("score_range", ["[5e6,6e6]", "[-6e6,-5e6]"])
-@pytest.mark.parametrize("env", [file.stem for file in sorted(CONF.glob("env/*.yaml")) if OmegaConf.load(file).target is not None])
+@pytest.mark.parametrize("env", [file.stem for file in sorted(CONF.glob("env/*.yaml")) if isinstance(OmegaConf.load(file).target, float)])
 def test_a_score_range_without_the_target_is_refused(env: str, score_range: str) -> None:
     check_refused("env.score_range", f"env={env}", f"env.score_range={score_range}")
 

@@ -10,7 +10,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from experiments.config.compose import CONF, check_axes_are_free, composer, split_space
+from experiments.config.compose import CONF, check_axes_are_free, composer, split_space, with_new_keys
 from experiments.config.schema import parse
 from experiments.config.trial_config import Compose
 from experiments.planning.plan import Plan, plan_study
@@ -41,6 +41,7 @@ def plan_for(*overrides: str, cluster: Cluster | None = None) -> Plan:
 
 def composed_for(*overrides: str, cluster: Cluster | None = None) -> tuple[Plan, Compose]:
     """The same, with what it was composed with."""
+    overrides = (*with_new_keys(overrides),)
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         start = composer(compose(split_space(overrides)[0]), overrides)
         check_axes_are_free(start({}), overrides)

@@ -11,6 +11,7 @@ import yaml
 
 from experiments.autotune import order
 from experiments.config.errors import ConfigurationError
+from experiments.config.schema import EnvSettings
 from experiments.planning.resources import Cluster, Node
 from experiments.search.contest import Ratio, Setting
 from experiments.study import hardware_profile
@@ -20,6 +21,7 @@ from tests.support.suite import ROOT
 
 START, FAST = Setting(0, 16, "sync"), Setting(4, 16, "async")
 MACHINE = Cluster((Node(2, 0),))
+CARTPOLE = EnvSettings("cartpole", "CartPole-v1", {}, "sync", 100, 10, None, (None, None))
 
 
 def outcome(confirmation: Ratio | None) -> TuningOutcome:
@@ -28,7 +30,7 @@ def outcome(confirmation: Ratio | None) -> TuningOutcome:
 
 def test_a_confirmed_winner_is_the_profile() -> None:
     found = outcome(Ratio(1.5, 1.2, 1.8, 10))
-    text = profile("mine", found, MACHINE, "ppo", "cartpole", "auto", num_cpus=5)
+    text = profile("mine", found, MACHINE, "ppo", CARTPOLE, "auto", num_cpus=5)
     assert text.startswith(MARK)
     assert "1.50 x [1.20, 1.80] hardware=auto (10 rounds, 95% interval)" in text
     assert yaml.safe_load(text) == {
@@ -40,7 +42,7 @@ def test_a_confirmed_winner_is_the_profile() -> None:
 @pytest.mark.parametrize("confirmation", [None, Ratio(1.1, 0.9, 1.3, 10)])
 def test_a_winner_that_is_not_confirmed_is_not_written(confirmation: Ratio | None) -> None:
     found = outcome(confirmation)
-    text = profile("mine", found, MACHINE, "ppo", "cartpole", "auto", num_cpus=None)
+    text = profile("mine", found, MACHINE, "ppo", CARTPOLE, "auto", num_cpus=None)
     assert yaml.safe_load(text)["num_env_runners"] == START.num_env_runners
     assert "num_cpus" not in text
     assert "nothing faster than hardware=auto was found" in text
@@ -85,7 +87,7 @@ def test_a_profile_goes_to_a_folder_of_ones_own_and_says_how_it_is_read_from_the
     with pytest.raises(ConfigurationError, match=r"name=laptop: conf/hardware has a profile of that name"):
         profile_path("laptop", tmp_path)
     path.parent.mkdir()
-    path.write_text(profile("desk", outcome(None), MACHINE, "ppo", "cartpole", "auto", num_cpus=None, own=tmp_path))
+    path.write_text(profile("desk", outcome(None), MACHINE, "ppo", CARTPOLE, "auto", num_cpus=None, own=tmp_path))
     (command,) = re.findall(r"# +python (experiments/run.py .*)", path.read_text())
     planned = run_here(*shlex.split(command), "dry_run=true", f"output_dir={tmp_path / 'out'}")
     assert planned.returncode == 0, planned.stderr

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tiny_envs  # noqa: F401  # registers the environments
 import torch
+from ray.rllib.core.rl_module.torch import TorchRLModule
 
 from experiments.config.schema import EnvSettings
 from experiments.rllib.results import NonFiniteError
@@ -122,3 +123,19 @@ def test_a_policy_that_is_not_finite_has_no_score() -> None:
     policy._forward_inference = lambda batch: {"action_dist_inputs": torch.tensor([[0.0, float("inf")]])}
     with pytest.raises(NonFiniteError, match="outputs of the policy"):
         evaluate(policy, env("tiny_envs:tiny/Count-v0"), [1], True, False)
+
+
+def test_a_forward_pass_of_ones_own_acts_as_rllib_would_let_it() -> None:
+    class Own(TorchRLModule):
+        def setup(self) -> None:
+            self.scale = torch.nn.Parameter(torch.ones(1))
+
+        def _forward_inference(self, batch: dict[str, Any], **how: Any) -> dict[str, Any]:
+            return {"actions": torch.full((len(batch["obs"]), 1), 0.5)}
+
+        def forward_inference(self, batch: dict[str, Any], **how: Any) -> dict[str, Any]:
+            return {name: -values for name, values in super().forward_inference(batch, **how).items()}
+
+    made = gym.make("tiny_envs:tiny/Reach-v0")
+    module = Own(observation_space=made.observation_space, action_space=made.action_space)
+    assert evaluate(module, env("tiny_envs:tiny/Reach-v0"), [1], True, False).returns.tolist() == [-1.5]

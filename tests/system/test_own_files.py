@@ -1,0 +1,50 @@
+"""A file in an empty folder, from the command line."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis.load import load_study
+from tests.support.commands import run_here
+from tests.support.own_files import SOURCE
+from tests.support.suite import ROOT
+
+SMALL = ("study=single", "seeds=[0]", "budget_env_steps=4096", "report_every_env_steps=2048", "evaluation.final_episodes=5")
+
+
+@pytest.mark.ray
+def test_a_file_in_an_empty_folder_is_trained_evaluated_and_reported_on_by_one_command(tmp_path: Path) -> None:
+    file = tmp_path / "my_env.py"
+    file.write_text(SOURCE.replace('"ID"', '"MyEnv-v0"'))
+    chosen = ("modules=[my_env.py]", "env=gym", "env.id=MyEnv-v0")
+    own = ("algorithm.rl_module.module_class=my_env.MyRLModule", "algorithm.rl_module.model_config={width:8}")
+    runners = ("hardware.num_env_runners=1", "hardware.num_cpus=2", "hardware.num_gpus=0")  # a process that has imported nothing yet
+    command = [sys.executable, str(ROOT / "experiments/run.py"), *chosen, *own, *runners, *SMALL]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"my_env.py", "outputs"}
+    store = tmp_path / "outputs/mlflow.db"
+    study = load_study("single/ppo-myenv-v0", f"sqlite:///{store}")
+    assert list(study.runs["status"]) == ["finished"]
+    assert 0 <= study.runs["score"].iloc[0] <= 20
+    (report,) = tmp_path.glob("outputs/reports/single-ppo-myenv-v0-*.html")
+    assert "modules=[my_env.py]" in report.read_text()  # in the command that is recommended next
+    for kept in ("outputs/studies/*/modules/my_env.py", "outputs/mlartifacts/studies/*/artifacts/modules/my_env.py"):
+        (copy,) = tmp_path.glob(kept)
+        assert copy.read_bytes() == file.read_bytes()
+
+    # A run in a store is no reason to run what the store holds, nor another file of the name.
+    with sqlite3.connect(store) as database:
+        (run,) = database.execute("SELECT run_uuid FROM tags WHERE key = 'kind' AND value = 'trial'").fetchone()
+    again = ("experiments/reproduce.py", f"run={run}", f"tracking_uri=sqlite:///{store}")
+    refused = run_here(*again)
+    assert refused.returncode == 2
+    assert "name your copies: modules=[my_env.py]" in refused.stderr
+    file.write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
+    refused = run_here(*again, f"modules=[{file}]")
+    assert refused.returncode == 2
+    assert "my_env is not the one that was recorded" in refused.stderr
+    assert not (tmp_path / "imported").exists()
