@@ -26,7 +26,7 @@ from analysis.questions.convergence import MEASURES
 from analysis.stats.moderated import moderated_intervals
 from benchmarks.learning.pairs import COLUMNS, MEASURED, Pair, keep, measured, pairs, settings_of, trial_of
 from benchmarks.learning.sb3 import BESIDE
-from benchmarks.support.harness import ROOT, Report, Table, end_what_was_started, finish, run, say, suite_command
+from benchmarks.support.harness import ROOT, BenchmarkError, Report, Table, end_what_was_started, finish, run, say, suite_command
 from experiments.config.compose import CONF
 from experiments.planning.terminal import duration
 from experiments.study.driver import quiet
@@ -56,7 +56,10 @@ def measure(quick: bool, wanted: Sequence[str] = ()) -> Report:
             return _report(measured(file))
     for pair in pairs():
         if not wanted or f"{pair.algorithm}-{pair.env}" in wanted:
-            _complete(pair, SEEDS, OUTPUTS, MEASURED)
+            try:
+                _complete(pair, SEEDS, OUTPUTS, MEASURED)
+            except BenchmarkError as error:  # what is left of it runs the next time
+                say(f"{pair}: {error}")
     return _report(measured())
 
 
