@@ -164,8 +164,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
     config.checkpointing(export_native_model_files=False)
     own_module = algorithm["rl_module"].get(rllib_settings.MODULE_CLASS) is not None
-    check_spaces(algorithm["name"], type(config), trial.env.name, *spaces(environment_of(trial)), own_module=own_module)
     _add_preprocessing(trial, config)
+    check_spaces(algorithm["name"], type(config), trial.env.name, *spaces(environment_of(trial)), own_module=own_module)
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
     try:

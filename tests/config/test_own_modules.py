@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 
 from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
-from experiments.rllib.building import spaces
+from experiments.rllib.building import environment_of, spaces
 from experiments.study.folder import StudyFolder
 from tests.support.own_files import own_file
 from tests.support.suite import ROOT, TINY, PlanOf, RunSuite
@@ -143,6 +144,15 @@ def test_the_wrapped_environment_of_the_docs_is_planned(plan_of: PlanOf, tmp_pat
     for given in ((), ("env.env_config={is_slippery:false}",)):
         plan = plan_of(f"modules=[{path}]", "env=gym", "env.id=Lake-v0", *given, SINGLE)
         assert spaces(plan.trials[0].env)[0].shape == (16,)
+
+
+def test_its_frames_are_stacked_and_its_episodes_cut_like_any_others(plan_of: PlanOf, tmp_path: Path) -> None:
+    given = ("preprocessing.frame_stack=2", "env.max_episode_steps=3")
+    env = environment_of(plan_of("env=gym", *own_file(tmp_path, "stacked_env"), *given, SINGLE).trials[0])
+    made: Any = gym.make(env.id, **env.make_arguments)
+    observation, _ = made.reset(seed=0)
+    assert observation.shape == (6,)
+    assert [made.step(0)[3] for _ in range(3)] == [False, False, True]
 
 
 def test_nothing_is_imported_that_is_not_the_recorded_one(tmp_path: Path) -> None:
