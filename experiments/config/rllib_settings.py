@@ -166,7 +166,9 @@ def _check_model(settings: Mapping[str, Any]) -> None:
     if own[MODEL_CONFIG] is not None and not isinstance(own[MODEL_CONFIG], Mapping):
         raise ConfigurationError(f"{key}.{MODEL_CONFIG}={own[MODEL_CONFIG]!r}: must be a mapping.")
     if own[MODEL_CONFIG] and own[MODULE_CLASS] is None:
-        raise ConfigurationError(f"{key}.{MODEL_CONFIG}: is for a module of your own, {key}.{MODULE_CLASS}=my_module.MyRLModule.")
+        raise ConfigurationError(
+            f"{key}.{MODEL_CONFIG}.{next(iter(own[MODEL_CONFIG]))}: is for a module of your own, {key}.{MODULE_CLASS}=my_module.MyRLModule."
+        )
     for name, value in settings.items():
         if name not in declared:
             raise ConfigurationError(f"{key}.{name}: RLlib's DefaultModelConfig has no such field. It has: {', '.join(sorted(declared))}.")
