@@ -37,7 +37,7 @@ def test_a_class_of_an_algorithm_may_be_ones_own(plan_of: PlanOf, tmp_path: Path
         (("algorithm.rl_module.module_class=Module",), "must be the dotted path of an RLlib RLModule"),
         (("algorithm.rl_module.module_class=3",), "must be the dotted path of an RLModule"),
         (("algorithm.rl_module.module_class=torch.nn.Linear",), "is not an RLlib RLModule"),
-        (("algorithm.rl_module.model_config={width:8}",), "model_config: is for a module of your own"),
+        (("algorithm.rl_module.model_config={width:8}",), "model_config.width: is for a module of your own"),
         (("algorithm.rl_module.model_config=3",), "must be a mapping"),
     ],
 )
