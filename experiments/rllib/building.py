@@ -163,6 +163,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     # A fault ends the trial with its reason: RLlib's own restarts would change the result in silence.
     config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
     config.checkpointing(export_native_model_files=False)
+    check_allowed(trial.preprocessing, trial.env, spaces(trial.env)[0], config)
     own_module = algorithm["rl_module"].get(rllib_settings.MODULE_CLASS) is not None
     _add_preprocessing(trial, config)
     check_spaces(algorithm["name"], type(config), trial.env.name, *spaces(environment_of(trial)), own_module=own_module)
@@ -178,13 +179,12 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
 
 def _add_preprocessing(trial: TrialConfig, config: AlgorithmConfig) -> None:
     settings = trial.preprocessing
-    check_allowed(settings, trial.env, spaces(trial.env)[0], config)
     if not settings.of_module:
         return
     if not put_into_modules(config, settings.of_module):
         raise ConfigurationError(
-            f"preprocessing: algorithm={trial.algorithm['name']} has a module class of its own, and only RLlib's default ones can be "
-            "preceded by it. Try preprocessing=none."
+            f"preprocessing={settings.name}: algorithm={trial.algorithm['name']} has a module class of its own, and only RLlib's default "
+            "ones can be preceded by it. Try preprocessing=none."
         )
     config.callbacks(on_algorithm_init=[config.callbacks_on_algorithm_init, keep_statistics])
 

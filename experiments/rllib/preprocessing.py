@@ -34,7 +34,7 @@ def put_into_modules(config: AlgorithmConfig, settings: Mapping[str, Any]) -> bo
         config: With its model config.
         settings: Arguments of `Preprocessing`.
     """
-    found = preprocessed(config.get_default_rl_module_spec().module_class)
+    found = preprocessed(config.rl_module_spec.module_class)
     if found is not None:
         config.rl_module(model_config={**config.model_config, SETTINGS: dict(settings)}, rl_module_spec=RLModuleSpec(module_class=found))
     return found is not None

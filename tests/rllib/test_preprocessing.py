@@ -39,6 +39,11 @@ ONE = ("study.space={}", "seeds=[0]")
             ("++algorithm.env_runners.observation_filter=MeanStdFilter",),
             "observation_filter=MeanStdFilter: RLlib's new API stack does nothing with it. Try preprocessing=normalize_observations.",
         ),
+        (
+            ("++algorithm.rl_module.module_class=tests.support.filtering.OwnModule", "preprocessing=normalize"),
+            "preprocessing=normalize: algorithm=ppo has a module class of its own, and only RLlib's default ones can be preceded by it. "
+            "Try preprocessing=none.",
+        ),
         (("preprocessing.clip_rewards=-1",), "preprocessing.clip_rewards=-1: input should be greater than 0."),
         (("preprocessing.clip_observations=yes",), "preprocessing.clip_observations='yes'"),
     ],

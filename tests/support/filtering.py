@@ -1,8 +1,9 @@
-"""An algorithm whose configuration brings connectors of its own."""
+"""An algorithm whose configuration brings connectors of its own, and a module class of one's own."""
 
 from typing import Any
 
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 
 
@@ -12,3 +13,7 @@ class FilteringPPOConfig(PPOConfig):
     def __init__(self, algo_class: Any = None) -> None:
         super().__init__(algo_class)
         self.env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())
+
+
+class OwnModule(DefaultPPOTorchRLModule):
+    """A module of a person's own."""
