@@ -165,9 +165,9 @@ def _check_model(settings: Mapping[str, Any]) -> None:
         raise ConfigurationError(f"{key}.{MODULE_CLASS}={own[MODULE_CLASS]!r}: must be the dotted path of an RLModule.")
     if own[MODEL_CONFIG] is not None and not isinstance(own[MODEL_CONFIG], Mapping):
         raise ConfigurationError(f"{key}.{MODEL_CONFIG}={own[MODEL_CONFIG]!r}: must be a mapping.")
-    if own[MODEL_CONFIG] and own[MODULE_CLASS] is None:
+    if (given := own[MODEL_CONFIG]) and own[MODULE_CLASS] is None:
         raise ConfigurationError(
-            f"{key}.{MODEL_CONFIG}.{next(iter(own[MODEL_CONFIG]))}: is for a module of your own, {key}.{MODULE_CLASS}=my_module.MyRLModule."
+            f"{key}.{MODEL_CONFIG}.{next(iter(given))}: is for a module of your own, {key}.{MODULE_CLASS}=my_module.MyRLModule."
         )
     for name, value in settings.items():
         if name not in declared:
