@@ -35,14 +35,14 @@ def check_update_to_data(algorithm: Mapping[str, Any], replays: bool) -> None:
         )
 
 
-def with_intensity(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+def with_intensity(algorithm: Mapping[str, Any], batch: int) -> dict[str, Any]:
     """The same with RLlib's setting in place of the ratio.
 
     Args:
-        algorithm: With its learners counted: a batch is that of all of them.
+        algorithm: `conf/algorithm` resolved.
+        batch: Rows of an update, over all learners.
     """
     training = dict(algorithm["training"])
     if (ratio := algorithm.get(KEY)) is not None:
-        batch = training["train_batch_size_per_learner"] * max(1, algorithm["learners"]["num_learners"])
         training["training_intensity"] = float(ratio * batch)
     return {**{section: settings for section, settings in algorithm.items() if section != KEY}, "training": training}

@@ -17,7 +17,7 @@ from experiments.config.named_axes import without_names
 from experiments.config.schema import HardwareSettings, SuiteConfig
 from experiments.config.update_to_data import KEY as UPDATE_TO_DATA
 from experiments.config.update_to_data import check_update_to_data, with_intensity
-from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous, replays, suits_gpu
+from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous, replays, suits_gpu, train_batch
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +154,8 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster)
     if mode is not None and (mode != "vector_entry_point" or has_vector_entry_point(env)):
         env = replace(env, vectorize_mode=mode)
     counted = {**algorithm, "env_runners": runners, "learners": learners}
-    return replace(suite, algorithm=with_intensity(with_rules(counted, rules)), env=env)
+    ruled = with_rules(counted, rules)
+    return replace(suite, algorithm=with_intensity(ruled, train_batch(ruled)), env=env)
 
 
 def layout_of(algorithm: Mapping[str, Any]) -> Layout:

@@ -105,8 +105,15 @@ def on_policy_batch(algorithm: Mapping[str, Any]) -> int:
     Args:
         algorithm: With its counts as numbers.
     """
-    if replays(algorithm):
-        return 0
+    return 0 if replays(algorithm) else train_batch(algorithm)
+
+
+def train_batch(algorithm: Mapping[str, Any]) -> int:
+    """Rows of one training batch over all learners, RLlib's own number where none is given.
+
+    Args:
+        algorithm: With its counts as numbers.
+    """
     per_learner = algorithm["training"].get("train_batch_size_per_learner", config_class(algorithm)().train_batch_size_per_learner)
     return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"]))
 
