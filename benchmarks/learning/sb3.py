@@ -17,11 +17,11 @@ from importlib import metadata
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import pandas as pd
 import torch
 
 from benchmarks.learning.pairs import MEASURED, keep, trial_of
+from benchmarks.peers.sb3_script import evaluate
 from benchmarks.support.harness import say
 from experiments.config.schema import EnvSettings
 from experiments.rllib.seeding import Role, stream_seed
@@ -41,7 +41,9 @@ def train(env_name: str, seed: int) -> dict[str, Any]:
     start = time.perf_counter()
     model, normalised = _learned(trial.algorithm, trial.env, asdict(trial.preprocessing), seed, trial.budget_env_steps)
     train_s = time.perf_counter() - start
-    score = _score(model, normalised, trial.env, seed, trial.evaluation.final_episodes)
+    envs = gym.make_vec(trial.env.id, num_envs=trial.evaluation.final_episodes, vectorization_mode="sync", **trial.env.env_config)
+    seen = getattr(normalised, "normalize_obs", lambda observations: observations)  # frozen: VecNormalize's own steps alone change it
+    score = evaluate(model, envs, stream_seed(seed, Role.EVALUATION), seen)
     return {
         "algorithm": "ppo", "env": env_name, "config_id": trial.config_id, "seed": seed, "env_steps": trial.budget_env_steps,
         "score": round(score, 3), "env_steps_to_target": None, "train_s": round(train_s, 1), "date": date.today().isoformat(),
@@ -90,21 +92,6 @@ def _learned(algorithm: Mapping[str, Any], env: EnvSettings, preprocessing: Mapp
     )
     model.learn(env_steps)
     return model, envs
-
-
-def _score(model: Any, normalised: Any, env: EnvSettings, seed: int, episodes: int) -> float:
-    """Mean return of the deterministic policy, one episode of each of as many environments, in the environment's own reward."""
-    envs = gym.make_vec(env.id, num_envs=episodes, vectorization_mode="sync", **env.env_config)
-    observations, _ = envs.reset(seed=stream_seed(seed, Role.EVALUATION))
-    returns, running = np.zeros(episodes), np.ones(episodes, dtype=bool)
-    while running.any():
-        seen = normalised.normalize_obs(observations) if hasattr(normalised, "normalize_obs") else observations
-        actions, _ = model.predict(seen.astype(np.float32), deterministic=True)
-        observations, rewards, terminated, truncated, _ = envs.step(actions)
-        returns[running] += rewards[running]
-        running &= ~(terminated | truncated)
-    envs.close()
-    return float(returns.mean())
 
 
 def main() -> None:

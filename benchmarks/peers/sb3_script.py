@@ -6,6 +6,7 @@ python -m benchmarks.peers.sb3_script --output FILE --seed 0 1 2 --rollouts 29 5
 import argparse
 import json
 import multiprocessing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +55,25 @@ def train(seed: int, rollouts: list[int], episodes: int) -> dict[str, Any]:
     for count in rollouts:
         model.learn((count - done) * NUM_ENVS * NUM_STEPS, reset_num_timesteps=done == 0)
         done = count
-        scores.append(evaluate(model, stream_seed(seed, Role.EVALUATION), episodes))
+        envs = gym.make_vec("CartPole-v1", num_envs=episodes, vectorization_mode="vector_entry_point")
+        scores.append(evaluate(model, envs, stream_seed(seed, Role.EVALUATION)))
         training.append(float(np.mean([r for returns in model.env.env_method("get_episode_rewards") for r in returns])))
     return {"seed": seed, "scores": scores, "training": training}
 
 
-def evaluate(model: Any, env_seed: int, episodes: int) -> float:
-    """Mean return of the deterministic policy, one episode of each of `episodes` environments, as the suite evaluates."""
-    envs = gym.make_vec("CartPole-v1", num_envs=episodes, vectorization_mode="vector_entry_point")
+def evaluate(model: Any, envs: Any, env_seed: int, seen: Callable[[Any], Any] = lambda observations: observations) -> float:
+    """Mean return of the deterministic policy, one episode of each environment, as the suite evaluates.
+
+    Args:
+        model: SB3's.
+        envs: Gymnasium's vector; it is closed.
+        env_seed: Of their resets.
+        seen: From observations to what the policy was trained on.
+    """
     observations, _ = envs.reset(seed=env_seed)
-    returns, running = np.zeros(episodes), np.ones(episodes, dtype=bool)
+    returns, running = np.zeros(envs.num_envs), np.ones(envs.num_envs, dtype=bool)
     while running.any():
-        actions, _ = model.predict(observations.astype(np.float32), deterministic=True)
+        actions, _ = model.predict(seen(observations).astype(np.float32), deterministic=True)
         observations, rewards, terminated, truncated, _ = envs.step(actions)
         returns[running] += rewards[running]
         running &= ~(terminated | truncated)
