@@ -146,11 +146,11 @@ def _judged(pair: Pair, rows: pd.DataFrame) -> tuple[str, ...]:
         published = f"{theirs.mean():.0f} ({theirs.min():.0f} to {theirs.max():.0f}; SB3 here, {len(theirs)} seeds); {published}"
         judgement = against_sb3(last["score"].to_numpy(float), theirs)
     else:
-        judgement = verdict(high, pair)
+        judgement = verdict(high if np.isfinite(high) else score, pair)  # seeds that all end at the same score have no interval
     return (
         f"{int(last['env_steps'].max()):,}",
         str(len(last)),
-        f"{score:.1f} [{low:.1f}, {high:.1f}]",
+        f"{score:.1f}" + (f" [{low:.1f}, {high:.1f}]" if np.isfinite(high) else ""),
         to_target,
         duration(float(last["train_s"].mean())),
         published,
