@@ -23,7 +23,7 @@ from analysis.plots import (
     seed_scatter,
     seeds_needed,
 )
-from analysis.questions import convergence, learning_rate_batch, reproducibility
+from analysis.questions import convergence, learning_rate_batch, reproducibility, update_to_data
 from analysis.questions.decision import chosen_values
 from analysis.questions.labels import WORDS
 from analysis.questions.lr_rules import compare_rules
@@ -120,6 +120,28 @@ def lr_and_batch(part: Part) -> Section:
                 figures.append(part.drawn(f"tradeoff{_slug(label)}", figure_of(_tradeoff(tradeoff)), _TRADEOFF.format(where), T_INTERVAL))
     title = "Learning rate and batch" if grid else " and ".join(pair) if len(pair) == 2 else ""
     return Section("lr-batch", title, tuple(sentences), tuple(figures))
+
+
+def replay(part: Part) -> Section:
+    """How the best learning rate and the best batch change with the updates per env step."""
+    if part.picked:
+        return Section("replay", "")
+    sentences, figures = [], []
+    chosen = part.runs[part.runs["config"] == part.decision.order[0]]
+    for law in update_to_data.laws(part.runs, part.axes):
+        sentences.append(law.sentence)
+        over = update_to_data.UPDATES
+        for label, runs in learning_rate_batch.slices(part.runs, part.axes, law.column, over):
+            if not chosen.index.isin(runs.index).any():
+                continue
+            found = learning_rate_batch.best_learning_rates(runs, part.rng, lr=law.column, batch=over)
+            ax = best_lr.plot(found, None, law.rejected, law.column, over=over, rules=law.rules)
+            what = f"The {law.setting} with the largest area under the learning curve over the updates per env step"
+            what += f", with {label} as the answer chooses." if label else "."
+            figures.append(
+                part.drawn(f"replay-{_slug(law.setting)[1:]}", figure_of(ax), what, "Gaussian process posterior", found["num_seeds"])
+            )
+    return Section("replay", "Updates per env step" if sentences else "", tuple(sentences), tuple(figures))
 
 
 def _tradeoff(found: learning_rate_batch.Tradeoff) -> Axes:

@@ -221,13 +221,13 @@ def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
 def best_table(best: pd.DataFrame) -> pd.DataFrame:
     """`scaling.best_learning_rates` to read."""
     columns = {
-        "train batch (env steps)": best["train_batch_size_total"],
+        "train batch (transitions)": best["train_batch_size_total"],
         "peak of the fitted curve": _with_ends(best, "best_lr", _two_digits),
     }
     columns["largest area of those tried at"] = best["grid_best_lr"].map(rate)
     columns["open below"], columns["open above"] = (best[end].map({True: "yes", False: ""}) for end in ("low_open", "high_open"))
     columns["seeds"] = best["num_seeds"]
-    return pd.DataFrame(columns).set_index("train batch (env steps)")
+    return pd.DataFrame(columns).set_index("train batch (transitions)")
 
 
 def _two_digits(value: float) -> str:
@@ -255,11 +255,11 @@ def exponent_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 def tradeoff_table(batches: pd.DataFrame) -> pd.DataFrame:
     """`scaling.Tradeoff.batches` to read."""
-    columns = {"train batch (env steps)": batches["train_batch_size_total"], "learning rate": batches["lr"].map(rate)}
+    columns = {"train batch (transitions)": batches["train_batch_size_total"], "learning rate": batches["lr"].map(rate)}
     for cost in ("env_steps_to_target", "updates_to_target"):
         columns[readable(cost)] = _with_ends(batches, cost, "{:,.0f}".format)
     columns["seeds at target"] = [f"{n} of {of}" for n, of in zip(batches["num_reached"], batches["num_seeds"], strict=True)]
-    return pd.DataFrame(columns).set_index("train batch (env steps)")
+    return pd.DataFrame(columns).set_index("train batch (transitions)")
 
 
 def _with_ends(frame: pd.DataFrame, name: str, form: Callable[[float], str]) -> list[str]:

@@ -75,6 +75,7 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
             learning.lr_rules(of_design),
             learning.learning(part),
             learning.lr_and_batch(of_design),
+            learning.replay(of_design),
             learning.seeds(part),
             learning.comparison(part),
             speed.speed(part),

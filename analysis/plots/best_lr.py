@@ -1,4 +1,4 @@
-"""Best learning rate against train batch, with the three scaling rules and the fitted power drawn in."""
+"""The best learning rate, or another setting, against train batch, or another one, with rules and the fitted power drawn in."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ from analysis.plots.labels import End, label_ends
 RULES: Mapping[str, float] = {"constant": 0.0, "square root": 0.5, "linear": 1.0}
 """Powers p of the rules lr ~ batch^p."""
 
-_RULE_DASHES = {"constant": (0, (5, 2)), "square root": (0, (1.2, 1.4)), "linear": (0, (5, 1.5, 1.2, 1.5))}
+_RULE_DASHES = ((0, (5, 2)), (0, (1.2, 1.4)), (0, (5, 1.5, 1.2, 1.5)))
 _ARROW_PT = 20
 _BATCH = "train_batch_size_total"
 
@@ -43,16 +43,27 @@ class Slope(Protocol):
         """The point's learning rate."""
 
 
-def plot(best: pd.DataFrame, exponent: Slope | None = None, rejected: Collection[str] = (), lr: str = "lr", ax: Axes | None = None) -> Axes:
+def plot(
+    best: pd.DataFrame,
+    exponent: Slope | None = None,
+    rejected: Collection[str] = (),
+    lr: str = "lr",
+    ax: Axes | None = None,
+    *,
+    over: str = _BATCH,
+    rules: Mapping[str, float] = RULES,
+) -> Axes:
     """Draws the best learning rate of each batch and lines of the rules through the centre of these points.
 
     Args:
-        best: From `scaling.best_learning_rates`: train_batch_size_total, best_lr, best_lr_low, best_lr_high, at_edge,
-            low_open, high_open, grid_best_lr. An arrow stands where the best may lie beyond the grid.
+        best: From `learning_rate_batch.best_learning_rates`: `over`, best_lr, best_lr_low, best_lr_high, at_edge, low_open, high_open,
+            grid_best_lr. An arrow stands where the best may lie beyond the grid.
         exponent: The fitted power, drawn as a line, its interval as a fan.
-        rejected: The rules of `RULES` that the data reject.
-        lr: Column that the learning rate is named by: its own, or that of a multiple.
+        rejected: Those of `rules` that the data reject.
+        lr: What is best: the learning rate, its multiple, or another setting.
         ax: To draw on; None makes a figure.
+        over: Column of what it is drawn against.
+        rules: Name to power; three at most.
 
     Returns:
         The axes; rules and fit only with two batches or more.
@@ -60,26 +71,26 @@ def plot(best: pd.DataFrame, exponent: Slope | None = None, rejected: Collection
     Raises:
         ValueError: A column is missing, or a rule is unknown.
     """
-    columns = [_BATCH, "best_lr", "best_lr_low", "best_lr_high", "at_edge", "low_open", "high_open", "grid_best_lr"]
+    columns = [over, "best_lr", "best_lr_low", "best_lr_high", "at_edge", "low_open", "high_open", "grid_best_lr"]
     style.require(best, columns)
-    unknown = [rule for rule in rejected if rule not in RULES]
+    unknown = [rule for rule in rejected if rule not in rules]
     if unknown:
-        raise ValueError(f"no rule is called {unknown[0]!r}; there are {', '.join(RULES)}")
+        raise ValueError(f"no rule is called {unknown[0]!r}; there are {', '.join(rules)}")
     ax = style.axes(ax)
-    style.name_axes(ax, text.readable(_BATCH), text.readable(lr))
+    style.name_axes(ax, text.readable(over), text.readable(lr))
     known = best.dropna(subset=["best_lr"]) if len(best) else best
     if known.empty:
         return style.no_data(ax, "no batch has a best learning rate")
 
-    batches = known[_BATCH].to_numpy(dtype=float)
+    batches = known[over].to_numpy(dtype=float)
     span = np.array([batches.min() / 1.25, batches.max() * 1.25])
-    ends = _lines(ax, span, _centre(known, exponent), exponent, rejected) if len(set(batches)) > 1 else []
-    ax.vlines(known[_BATCH], known["best_lr_low"], known["best_lr_high"], color=style.INK, linewidth=1.6, zorder=3)
+    ends = _lines(ax, span, _centre(known, exponent, over), exponent, rejected, rules) if len(set(batches)) > 1 else []
+    ax.vlines(known[over], known["best_lr_low"], known["best_lr_high"], color=style.INK, linewidth=1.6, zorder=3)
     arrows = 0
     for row in known.to_dict("records"):
         edge = row["at_edge"]
         ax.plot(
-            row[_BATCH],
+            row[over],
             row["best_lr"],
             "o",
             color="white" if edge else style.INK,
@@ -91,12 +102,12 @@ def plot(best: pd.DataFrame, exponent: Slope | None = None, rejected: Collection
         for side, is_open in (("low", row["low_open"]), ("high", row["high_open"])):
             end = row["best_lr"] if edge == side else row[f"best_lr_{side}"]
             if (edge == side or is_open) and math.isfinite(end):
-                _arrow(ax, row[_BATCH], end, down=side == "low")
+                _arrow(ax, row[over], end, down=side == "low")
                 arrows += 1
-    ax.plot(known[_BATCH], known["grid_best_lr"], "_", color=style.ACCENT, markersize=13, markeredgewidth=2, zorder=3.5)
+    ax.plot(known[over], known["grid_best_lr"], "_", color=style.ACCENT, markersize=13, markeredgewidth=2, zorder=3.5)
 
-    levels = style.levels(best[_BATCH])
-    style.log_axis(ax, "x", levels, lambda batch: text.level(_BATCH, batch))
+    levels = style.levels(best[over])
+    style.log_axis(ax, "x", levels, lambda batch: text.level(over, batch))
     style.log_axis(ax, "y", words=text.rate)
     ax.set_xlim(*span)
     _room(ax, known)
@@ -106,16 +117,16 @@ def plot(best: pd.DataFrame, exponent: Slope | None = None, rejected: Collection
         "Horizontal bar: best learning rate of the grid.",
         "Arrow: the best may lie beyond the edge of the grid." if arrows else "",
         style.NO_INTERVAL.format("whisker") if known[["best_lr_low", "best_lr_high"]].isna().any(axis=None) else "",
-        "One batch only: no rule can be told from another." if len(set(batches)) < 2 else "",
+        "One value only: no rule can be told from another." if len(set(batches)) < 2 else "",
     )
     return ax
 
 
-def _centre(known: pd.DataFrame, exponent: Slope | None) -> tuple[float, float]:
+def _centre(known: pd.DataFrame, exponent: Slope | None, over: str) -> tuple[float, float]:
     """Where all lines meet: the fit's own point, else the middle of the points on the logarithmic axes."""
     if exponent is not None and math.isfinite(exponent.reference_batch) and math.isfinite(exponent.reference_lr):
         return exponent.reference_batch, exponent.reference_lr
-    batch, rate = np.exp(np.log(known[[_BATCH, "best_lr"]].to_numpy(dtype=float)).mean(axis=0))
+    batch, rate = np.exp(np.log(known[[over, "best_lr"]].to_numpy(dtype=float)).mean(axis=0))
     return float(batch), float(rate)
 
 
@@ -130,16 +141,23 @@ def _arrow(ax: Axes, batch: float, rate: float, down: bool) -> None:
     )
 
 
-def _lines(ax: Axes, span: np.ndarray, centre: tuple[float, float], exponent: Slope | None, rejected: Collection[str]) -> list[End]:
+def _lines(
+    ax: Axes,
+    span: np.ndarray,
+    centre: tuple[float, float],
+    exponent: Slope | None,
+    rejected: Collection[str],
+    rules: Mapping[str, float],
+) -> list[End]:
     """The rules, the fit and its fan, all through the centre; returns their ends."""
 
     def through(power: float) -> np.ndarray:
         return np.asarray(centre[1] * (span / centre[0]) ** power)
 
     ends = []
-    for rule, power in RULES.items():
+    for (rule, power), dashes in zip(rules.items(), _RULE_DASHES, strict=False):
         colour = style.GREY if rule in rejected else style.MUTED
-        ax.plot(span, through(power), color=colour, linestyle=_RULE_DASHES[rule], linewidth=1.4, zorder=2)
+        ax.plot(span, through(power), color=colour, linestyle=dashes, linewidth=1.4, zorder=2)
         ends.append(End(f"{rule} ({power:g})" + ("\nrejected" if rule in rejected else ""), span[1], float(through(power)[1]), colour))
     if exponent is not None and math.isfinite(exponent.estimate):
         ax.plot(span, through(exponent.estimate), color=style.ACCENT, linewidth=2.2, zorder=2.5)

@@ -99,7 +99,9 @@ def learning_rate_axis(axes: Iterable[str]) -> str:
     return "lr_multiple" if "lr_multiple" in axes else "lr"
 
 
-def best_learning_rates(runs: pd.DataFrame, rng: np.random.Generator, measure: str = "auc", lr: str = "lr") -> pd.DataFrame:
+def best_learning_rates(
+    runs: pd.DataFrame, rng: np.random.Generator, measure: str = "auc", lr: str = "lr", batch: str = BATCH
+) -> pd.DataFrame:
     """The best learning rate of each batch, between the grid's points too, with a 95% interval.
 
     Each batch has a curve of its own; how smooth curves are is learned from all batches. The estimate is the highest point of the
@@ -111,7 +113,8 @@ def best_learning_rates(runs: pd.DataFrame, rng: np.random.Generator, measure: s
         runs: A study's runs, as `analysis.load` gives them.
         rng: Draws the curves.
         measure: One of `MEASURES`. The score saturates, so the area under the curve is the default.
-        lr: Column of the learning rate.
+        lr: Column of the learning rate, or of what else is best somewhere.
+        batch: Column of the batch, or of what else it may depend on.
 
     Returns:
         A row a batch, ascending: the batch, `best_lr`, `best_lr_low`, `best_lr_high` (NaN where there is no interval: no replicates, or
@@ -121,17 +124,17 @@ def best_learning_rates(runs: pd.DataFrame, rng: np.random.Generator, measure: s
     Raises:
         AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
     """
-    data = _prepare(runs, measure, lr)
+    data = points(runs, measure, lr, batch)
     cells = Cells.of(data)
     fits = fit_each(cells)
     rows = []
     for value, group in data.groupby("batch"):
         mine = cells.take(cells.batch == value)
-        row = {BATCH: value, **_grid_best(mine), "num_lrs": len(mine.lr)}
+        row = {batch: value, **_grid_best(mine), "num_lrs": len(mine.lr)}
         if value in fits:
             row.update(_no_finer_than_tried(best_of(fits[value], cells.replicated, rng), np.log10(mine.lr), row["grid_best_lr"]))
         rows.append({**row, "num_seeds": int(mine.count.max(initial=0)), "num_left_out": int(group["value"].isna().sum())})
-    return pd.DataFrame(rows).astype({BATCH: runs[BATCH].dtype})
+    return pd.DataFrame(rows).astype({batch: runs[batch].dtype})
 
 
 def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Exponent:
@@ -152,7 +155,7 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Expone
     Raises:
         AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
     """
-    cells = Cells.of(_prepare(runs, measure, lr))
+    cells = Cells.of(points(runs, measure, lr))
     fits = fit_each(cells)
     used = cells.take(np.isin(cells.batch, list(fits)))
     batches = np.unique(used.batch)
@@ -227,7 +230,7 @@ def batch_tradeoff(
     Raises:
         AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
     """
-    data = _prepare(runs, "env_steps_to_target", lr, need_lrs=False)
+    data = points(runs, "env_steps_to_target", lr, need_lrs=False)
     cells = data.assign(seed=data.groupby(["batch", "lr"]).cumcount()).pivot(index=["batch", "lr"], columns="seed", values="env_steps")
     longest = float(pd.to_numeric(runs["budget_env_steps"]).max())
     steps = moderated_intervals(cells.to_numpy(float), bounds=(0.0, longest))
@@ -258,18 +261,19 @@ def batch_tradeoff(
     return _fit_tradeoff(table, pd.concat(chosen), rng)
 
 
-def slices(runs: pd.DataFrame, axes: Sequence[str], lr: str = "lr") -> list[tuple[str, pd.DataFrame]]:
+def slices(runs: pd.DataFrame, axes: Sequence[str], lr: str = "lr", batch: str = BATCH) -> list[tuple[str, pd.DataFrame]]:
     """Split a study that searches other settings as well into parts in which only the learning rate and the batch differ.
 
     Args:
         runs: A study's runs.
         axes: The searched columns of `runs`.
         lr: Column of the learning rate.
+        batch: Column of the batch.
 
     Returns:
         (label, runs) of each part, such as ("gamma=0.99", ...), in plan order; the whole with an empty label if nothing else is searched.
     """
-    others = [a for a in axes if a not in (lr, BATCH) and a in runs and (runs.groupby([lr, BATCH])[a].nunique(dropna=False) > 1).any()]
+    others = [a for a in axes if a not in (lr, batch) and a in runs and (runs.groupby([lr, batch])[a].nunique(dropna=False) > 1).any()]
     if not others:
         return [("", runs)]
     groups = runs.groupby(others, sort=False, dropna=False)
@@ -287,29 +291,29 @@ def _holding(group: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return group[ends] if ends.any() else group
 
 
-def _prepare(runs: pd.DataFrame, measure: str, lr: str, need_lrs: bool = True) -> pd.DataFrame:
-    """Columns lr, batch, value (NaN: left out), env_steps and reached; a row a run.
+def points(runs: pd.DataFrame, measure: str, lr: str, batch: str = BATCH, need_lrs: bool = True) -> pd.DataFrame:
+    """Columns lr, batch, value (larger is better; NaN: left out), env_steps and reached; a row a run.
 
     Raises:
         AnalysisError: As the public functions say.
     """
     if measure not in MEASURES:
         raise AnalysisError(f"measure {measure!r} is unknown; choose one of {', '.join(MEASURES)}")
-    for name, what in ((lr, "learning rate"), (BATCH, "batch"), (measure, "measure")):
+    for name, what in ((lr, "learning rate"), (batch, "batch"), (measure, "measure")):
         if name not in runs:
             raise AnalysisError(f"the runs have no column {name!r} for the {what}; name the right one, or study one that has it")
     runs = replicates(runs)
     columns = {}
-    for name, what in ((lr, "learning rate"), (BATCH, "batch")):
+    for name, what in ((lr, "learning rate"), (batch, "batch")):
         columns[what] = pd.to_numeric(runs[name], errors="coerce").astype(float)
         positive = columns[what] > 0
         if not positive.all():
             raise AnalysisError(f"{name} is not a positive number in {int((~positive).sum())} of {len(runs)} runs; leave those out")
     if need_lrs and columns["learning rate"].nunique() < 2:
         raise AnalysisError(f"the study has one value of {lr} only; search several to compare them")
-    if (runs.groupby([lr, BATCH])["config"].nunique() > 1).any():
+    if (runs.groupby([lr, batch])["config"].nunique() > 1).any():
         raise AnalysisError(
-            f"several configurations have the same {lr} and {BATCH}; pass one part of learning_rate_batch.slices(runs, axes) at a time"
+            f"several configurations have the same {lr} and {batch}; pass one part of learning_rate_batch.slices(runs, axes) at a time"
         )
 
     finished = runs["status"].eq("finished") & ~runs["exploratory"].astype(bool)

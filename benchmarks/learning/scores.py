@@ -110,15 +110,16 @@ def _report(rows: pd.DataFrame) -> Report:
     worse = [str(pair) for pair, found in judged.items() if found[-1].startswith("worse") and not pair.reason]
     missing = sum(found[-1] == "not measured" for found in judged.values())
     verdict = f"{len(judged) - missing} of {len(judged)} pairs are measured; worse than published: {', '.join(worse) or 'none'}."
-    columns = ("", "env steps", "seeds", "score [95%]", "env steps to target", "training", "published", "verdict")
+    columns = ("", "env steps", "seeds", "score [95%]", "worst seed", "env steps to target", "training", "published", "verdict")
     return Report(
         name="learning",
         title="What every algorithm learns, with the settings that the suite ships",
         compared=(
             "Each pair is `python experiments/run.py algorithm=... env=... study=single`. Score: interquartile mean over seeds of the mean "
-            "return of 100 episodes of the final deterministic policy on held-out seeds of the environment, with its 95% interval. Env "
-            "steps to target: geometric mean over the seeds that hold it, and how many these are. Training: mean of the seconds of a "
-            "trial's training, on machines with other work: no timing. Published: of one run, with the deviation over its episodes. "
+            "return of 100 episodes of the final deterministic policy on held-out seeds of the environment, with its 95% interval; it "
+            "leaves out extreme seeds, so the worst stands beside it. Env steps to target: geometric mean over the seeds that hold it, and "
+            "how many these are. Training: mean of the seconds of a trial's training, on machines with other work: no timing. Published: "
+            "of one run, with the deviation over its episodes. "
             "*Worse*: the upper end of the interval lies below the published score less its deviation. Where Stable-Baselines3's PPO was "
             "run here at these settings (`python -m benchmarks.learning.sb3`), it is the judge: Welch's t-test over seeds, two-sided, 5%."
         ),
@@ -133,7 +134,7 @@ def _judged(pair: Pair, rows: pd.DataFrame) -> tuple[str, ...]:
     mine = rows[(rows["algorithm"] == pair.algorithm) & (rows["env"] == pair.env)]
     published = "" if np.isnan(pair.published) else f"{pair.published:g} +- {pair.deviation:g} ({pair.source})"
     if mine.empty:
-        return ("", "0", "", "", "", published, "not measured")
+        return ("", "0", "", "", "", "", published, "not measured")
     last = mine[mine["config_id"] == mine.sort_values("date")["config_id"].iloc[-1]]
     low, high = OmegaConf.load(CONF / "env" / f"{pair.env}.yaml").score_range
     bounds = (-np.inf if low is None else low, np.inf if high is None else high)
@@ -151,6 +152,7 @@ def _judged(pair: Pair, rows: pd.DataFrame) -> tuple[str, ...]:
         f"{int(last['env_steps'].max()):,}",
         str(len(last)),
         f"{score:.1f}" + (f" [{low:.1f}, {high:.1f}]" if np.isfinite(high) else ""),
+        f"{last['score'].min():.1f}",
         to_target,
         duration(float(last["train_s"].mean())),
         published,

@@ -5,7 +5,7 @@ from tests.support.diagnosed import diagnosed_study
 
 def test_a_part_of_a_study_is_named_by_its_settings() -> None:
     assert within({}) == ""
-    assert within({"train_batch_size_total": 4000, "lr": 3e-4}) == "With train batch 4000 env steps, learning rate 3e-4: "
+    assert within({"train_batch_size_total": 4000, "lr": 3e-4}) == "With train batch 4000 transitions, learning rate 3e-4: "
 
 
 def test_a_count_that_grows_is_told_by_what_holds_it_up() -> None:

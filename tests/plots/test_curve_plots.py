@@ -197,7 +197,7 @@ def test_a_best_at_the_edge_or_an_open_interval_is_an_arrow() -> None:
 def test_one_batch_has_no_rules() -> None:
     ax = best_lr.plot(Study(batches=(512,)).best(), Slope())
     assert not words(ax)
-    assert "One batch only" in note_of(ax)
+    assert "One value only" in note_of(ax)
 
 
 def test_an_unknown_rule_is_named() -> None:

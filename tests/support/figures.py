@@ -220,8 +220,8 @@ STUDIES = {
 }
 UNITS = {
     "learning_curves": ("env steps", "evaluation return"),
-    "score_heatmap": ("train batch (env steps)", "learning rate"),
-    "best_lr": ("train batch (env steps)", "learning rate"),
+    "score_heatmap": ("train batch (transitions)", "learning rate"),
+    "best_lr": ("train batch (transitions)", "learning rate"),
     "score_profile": ("score threshold (mean return)", "runs that score above it (%)"),
     "sample_efficiency": ("env steps", "seeds that hold the target (%)"),
     "throughput_bars": ("throughput (env steps/s)", ""),
