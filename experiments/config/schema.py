@@ -217,12 +217,14 @@ class StudySettings:
         question: What the study asks, in a sentence a person would say.
         space: Dotted configuration path (or a group such as `algorithm`) to a list or a distribution.
         at_most: Dotted path to the largest value that its setting keeps, where an algorithm has it: cuts any to the size of the study.
+        common_budget: Whether all configurations sample as many env steps as the one with the largest budget of its own.
     """
 
     name: Name
     question: StrictStr
     space: dict[StrictStr, Any] = field(default_factory=dict)
     at_most: dict[Annotated[StrictStr, Field(pattern=r"^algorithm\.")], Annotated[Number, Field(gt=0)]] = field(default_factory=dict)
+    common_budget: StrictBool = False
 
 
 @dataclass(frozen=True, config=STRICT)

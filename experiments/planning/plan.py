@@ -17,7 +17,7 @@ from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.resolver import Resolver, distinct, report_grid
 from experiments.planning.resources import Cluster, bundles_for_all, trials_at_once
 from experiments.planning.search_design import SearchDesign
-from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, has_vector_entry_point, is_asynchronous
+from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, has_vector_entry_point, is_asynchronous, wrong_algorithm
 
 AUTO = "auto"
 """The hardware profile that leaves all counts to the suite."""
@@ -171,6 +171,8 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
     wanted, left_out = [resolver.parsed(point) for point in listed or corners(space)], tuple[str, ...]()
     if base is None:
         wanted, left_out = _possible(wanted)
+    if suite.study.common_budget:
+        resolver = replace(resolver, budget_env_steps=max(parsed.suite.budget_env_steps for parsed in wanted))
     resolver, resolved = _resolved(suite, resolver, wanted, base)
     configurations = tuple(Configuration.of(point, cluster) for point in resolved)
     search = None if base is None else SearchDesign(suite, configurations, base, resolver)
@@ -245,7 +247,7 @@ def _lacking(parsed: ResolvedPoint) -> str:
         return f"{VECTORIZE_MODE}=vector_entry_point, which {env.name} does not have"
     if parsed.point.get(NUM_ENV_RUNNERS) == 0 and is_asynchronous(algorithm):
         return f"{NUM_ENV_RUNNERS}=0, since {algorithm['name']} samples while it learns and needs a runner actor"
-    return ""
+    return wrong_algorithm(algorithm, env) if "algorithm" in parsed.point else ""
 
 
 def concurrency_of(suite: SuiteConfig, configurations: Sequence[Configuration], cluster: Cluster) -> int:

@@ -38,7 +38,7 @@ def plan_table(plan: Plan) -> Table:
     """The configurations of a plan."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     seeds = ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds))
-    for name in ("configuration", "id", "seeds", "env steps", "batch (env steps)", "CPUs", "GPUs"):
+    for name in ("configuration", "id", "seeds", "env steps", "batch (transitions)", "CPUs", "GPUs"):
         table.add_column(name, justify="left" if name in ("configuration", "id") else "right")
     for c in plan.configurations:
         need = c.request.required_resources

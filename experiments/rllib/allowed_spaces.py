@@ -60,10 +60,33 @@ def _check_actions(algorithm: str, config_class: type[AlgorithmConfig], env: str
             f"env={env} has actions {space}. There are algorithms for Discrete ones that start at 0, for MultiDiscrete ones, and for "
             "floats in a Box of 1 dimension. Register it anew, wrapped in gymnasium.wrappers.TransformAction (docs/own_files.md)."
         )
-    is_sac = issubclass(config_class, SACConfig)  # which RLlib derives from DQN's
-    if is_sac and not continuous:
-        others = "algorithm=ppo or algorithm=dqn, or env=pendulum" if discrete else "algorithm=ppo"
-        raise ConfigurationError(f"algorithm={algorithm} needs continuous actions, but env={env} has {space}. Try {others}.")
-    if issubclass(config_class, DQNConfig) and not is_sac and not discrete:
-        others = "algorithm=ppo or algorithm=sac, or env=cartpole" if continuous else "algorithm=ppo"
-        raise ConfigurationError(f"algorithm={algorithm} needs discrete actions, but env={env} has {space}. Try {others}.")
+    if why := wrong_actions(algorithm, config_class, env, space):
+        others = (
+            "ppo"
+            if not (discrete or continuous)
+            else "ppo or algorithm=dqn, or env=pendulum"
+            if discrete
+            else "ppo or algorithm=sac, or env=cartpole"
+        )
+        raise ConfigurationError(f"{why}. Try algorithm={others}.")
+
+
+def wrong_actions(algorithm: str, config_class: type[AlgorithmConfig], env: str, space: gym.Space[Any]) -> str:
+    """Why an algorithm does not take an environment's actions: DQN is for discrete ones, SAC for continuous ones.
+
+    Args:
+        algorithm: Its name.
+        config_class: RLlib's class of it.
+        env: The environment's name.
+        space: Of its actions.
+
+    Returns:
+        A clause; "" if it takes them.
+    """
+    if issubclass(config_class, SACConfig):  # which RLlib derives from DQN's
+        needed, fits = "continuous", isinstance(space, gym.spaces.Box)
+    elif issubclass(config_class, DQNConfig):
+        needed, fits = "discrete", isinstance(space, gym.spaces.Discrete)
+    else:
+        return ""
+    return "" if fits else f"algorithm={algorithm} needs {needed} actions, but env={env} has {space}"

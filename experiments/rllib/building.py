@@ -33,7 +33,7 @@ from experiments.envs import envpool, stacked
 from experiments.fast.off_policy import BUFFERS
 from experiments.fast.switch import make_fast
 from experiments.rllib.allowed_preprocessing import check_allowed
-from experiments.rllib.allowed_spaces import check_spaces
+from experiments.rllib.allowed_spaces import check_spaces, wrong_actions
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
@@ -306,6 +306,15 @@ def has_vector_entry_point(env: EnvSettings) -> bool:
         ConfigurationError: It is not installed, or refuses its `env_config`.
     """
     return _made(replace(env, vectorize_mode="sync"))[3]
+
+
+def wrong_algorithm(algorithm: Mapping[str, Any], env: EnvSettings) -> str:
+    """Why an algorithm cannot act in an environment, as a clause; "" if it can.
+
+    Raises:
+        ConfigurationError: The environment cannot be made.
+    """
+    return wrong_actions(algorithm["name"], config_class(algorithm), env.name, spaces(env)[1])
 
 
 def suits_gpu(algorithm: Mapping[str, Any], env: EnvSettings) -> bool:

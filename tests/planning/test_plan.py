@@ -257,6 +257,17 @@ def test_an_algorithm_axis_composes_each_with_its_own_settings(plan_of: PlanOf) 
     assert plan.experiment == "algorithms/ppo+dqn+appo+impala-cartpole"
     dqn = plan.configurations[1].suite.algorithm
     assert dqn["config_class"].endswith("DQNConfig")
+    assert plan.left_out == ("algorithm=sac needs continuous actions, but env=cartpole has Discrete(2)",)
+
+
+def test_algorithms_side_by_side_have_the_budget_of_the_slowest_and_a_budget_of_ones_own_is_kept(plan_of: PlanOf) -> None:
+    own = [plan_of("study=single", f"algorithm={name}", "env=pendulum").suite.budget_env_steps for name in ("ppo", "sac")]
+    assert min(own) < max(own)
+    plan = plan_of("study=algorithms", "env=pendulum")
+    assert {c.suite.budget_env_steps for c in plan.configurations} == {max(own)}
+    assert [c.label for c in plan.configurations] == ["ppo", "sac", "appo", "impala"]
+    plan = plan_of("study=algorithms", "env=pendulum", "budget_env_steps=40000")
+    assert {c.suite.budget_env_steps for c in plan.configurations} == {40_000}
 
 
 def test_a_space_on_the_command_line_replaces_the_studys(plan_of: PlanOf) -> None:
