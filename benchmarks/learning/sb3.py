@@ -85,6 +85,7 @@ def _learned(algorithm: Mapping[str, Any], env: EnvSettings, preprocessing: Mapp
         policy_kwargs={
             "net_arch": {"pi": layers, "vf": layers},
             "activation_fn": _ACTIVATIONS[networks["fcnet_activation"]],
+            "log_std_init": training.get("log_std_init", 0.0),
             "ortho_init": networks["fcnet_kernel_initializer"] == "orthogonal_",
         },
         seed=seed,
