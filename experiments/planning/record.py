@@ -126,7 +126,8 @@ def _planned(plan: Plan, configuration: Configuration) -> dict[str, Any]:
     hardware, given = configuration.suite.hardware, {path.rpartition(".")[2] for path in configuration.settings.shown}
     layout = {name: count for name, count in asdict(configuration.layout).items() if getattr(hardware, name) is None and name not in given}
     grid = {"report_every_env_steps": plan.report_every_env_steps} if plan.suite.report_every_env_steps is None else {}
-    return {**{f"hardware.{name}": count for name, count in layout.items()}, **grid}
+    budget = {"budget_env_steps": configuration.suite.budget_env_steps} if plan.suite.study.common_budget else {}
+    return {**{f"hardware.{name}": count for name, count in layout.items()}, **grid, **budget}
 
 
 def _asked(trial: TrialConfig) -> Mapping[str, Any]:

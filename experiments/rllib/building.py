@@ -36,6 +36,7 @@ from experiments.rllib.allowed_preprocessing import check_allowed
 from experiments.rllib.allowed_spaces import check_spaces, wrong_actions
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
+from experiments.rllib.ppo import PPOConfig
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
 from experiments.rllib.recurrent import make_recurrent
 from experiments.rllib.seeding import Role, process_seed
@@ -264,7 +265,8 @@ def _networks(trial: TrialConfig, config: AlgorithmConfig) -> Any:
     own = trial.algorithm["rl_module"].get(rllib_settings.MODULE_CLASS) is not None
     # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors), and a
     # module of a person's own need not know that there are such tensors.
-    device = "cpu" if own or trial.algorithm["rl_module"].get("free_log_std") else "meta"
+    free = isinstance(config, PPOConfig) or trial.algorithm["rl_module"].get("free_log_std")
+    device = "cpu" if own or free else "meta"
     try:
         with torch.random.fork_rng(devices=[]), torch.device(device):
             spec = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(environment_of(trial))})
