@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 
+import gymnasium as gym
 from rich.table import Table
 
 from experiments.config.errors import first_line
+from experiments.planning.configuration import Configuration
 from experiments.planning.estimate import study_duration
 from experiments.planning.plan import Plan
 from experiments.planning.resources import plural
 from experiments.planning.search_design import SearchDesign
+from experiments.rllib.building import environment_of, is_flattened, spaces
 from experiments.search.strategy import Confirming
 
 MOST_LAYOUTS = 4
@@ -28,10 +31,20 @@ def plan_lines(plan: Plan) -> list[str]:
         *_cost(plan),
         f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
         *(f"left out    {what}" for what in plan.left_out),
+        *(f"env         {what}" for what in dict.fromkeys(filter(None, map(_flattened, plan.configurations)))),
         f"checkpoints {_checkpoints(plan)}",
         "throughput  "
         + ("comparable: each trial runs alone" if plan.exclusive else "not comparable across studies: trials share the machine"),
     ]
+
+
+def _flattened(configuration: Configuration) -> str:
+    """How observations are made a vector, if they are."""
+    trial = configuration.trial(0)
+    if not is_flattened(trial):
+        return ""
+    given, flat = spaces(trial.env)[0], spaces(environment_of(trial))[0]
+    return f"{trial.env.name}: observations {given} become {gym.spaces.flatdim(flat)} floats, choices as numbers of which one is 1"
 
 
 def plan_table(plan: Plan) -> Table:

@@ -10,7 +10,8 @@ from ray.rllib.algorithms.sac import SACConfig
 
 from experiments.config.errors import ConfigurationError
 
-_ARRAYS = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
+ARRAYS = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
+"""Spaces whose elements are arrays."""
 
 
 def check_spaces(
@@ -34,7 +35,7 @@ def check_spaces(
     Raises:
         ConfigurationError: It does not; names what it takes, and what else would do.
     """
-    if not (own_module and isinstance(observations, _ARRAYS)):
+    if not (own_module and isinstance(observations, ARRAYS)):
         _check_observations(env, observations)
     _check_actions(algorithm, config_class, env, actions)
 

@@ -29,11 +29,11 @@ from experiments.config.fields import NAME
 from experiments.config.gym_registry import spec_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.envs import envpool, stacked
+from experiments.envs import envpool, flattened, stacked
 from experiments.fast.off_policy import BUFFERS
 from experiments.fast.switch import make_fast
 from experiments.rllib.allowed_preprocessing import check_allowed
-from experiments.rllib.allowed_spaces import check_spaces, wrong_actions
+from experiments.rllib.allowed_spaces import ARRAYS, check_spaces, wrong_actions
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
 from experiments.rllib.ppo import PPOConfig
@@ -172,9 +172,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
     config.checkpointing(export_native_model_files=False)
     check_allowed(trial.preprocessing, trial.env, spaces(trial.env)[0], config)
-    own_module = algorithm["rl_module"].get(rllib_settings.MODULE_CLASS) is not None
     _add_preprocessing(trial, config)
-    check_spaces(algorithm["name"], type(config), trial.env.name, *spaces(environment_of(trial)), own_module=own_module)
+    check_spaces(algorithm["name"], type(config), trial.env.name, *spaces(environment_of(trial)), own_module=_has_own_module(trial))
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
     try:
@@ -198,12 +197,24 @@ def _add_preprocessing(trial: TrialConfig, config: AlgorithmConfig) -> None:
 
 
 def environment_of(trial: TrialConfig) -> EnvSettings:
-    """The environment that a trial is trained and evaluated on: as its settings say, with its frames stacked."""
+    """The environment that a trial is trained and evaluated on: as its settings say, with its frames stacked, or its observations flat."""
     env, frames = trial.env, trial.preprocessing.frame_stack
-    if frames == 1:
-        return env
-    inner = {"gym_id": env.id, "frame_stack": frames, "env_config": env.make_arguments}
-    return replace(env, id=f"{stacked.__name__}:{stacked.ID}", env_config=inner, max_episode_steps=None)
+    inner = {"gym_id": env.id, "env_config": env.make_arguments}
+    if frames > 1:
+        return replace(env, id=f"{stacked.__name__}:{stacked.ID}", env_config={**inner, "frame_stack": frames}, max_episode_steps=None)
+    if is_flattened(trial):
+        return replace(env, id=f"{flattened.__name__}:{flattened.ID}", env_config=inner, max_episode_steps=None)
+    return env
+
+
+def is_flattened(trial: TrialConfig) -> bool:
+    """Whether observations become a vector of floats because the networks take no others. A person's own networks take any array."""
+    space = spaces(trial.env)[0]
+    return flattened.is_needed(space) and not (_has_own_module(trial) and isinstance(space, ARRAYS))
+
+
+def _has_own_module(trial: TrialConfig) -> bool:
+    return trial.algorithm["rl_module"].get(rllib_settings.MODULE_CLASS) is not None
 
 
 def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
@@ -262,7 +273,7 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
 
 def _networks(trial: TrialConfig, config: AlgorithmConfig) -> Any:
     """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations."""
-    own = trial.algorithm["rl_module"].get(rllib_settings.MODULE_CLASS) is not None
+    own = _has_own_module(trial)
     # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors), and a
     # module of a person's own need not know that there are such tensors.
     free = isinstance(config, PPOConfig) or trial.algorithm["rl_module"].get("free_log_std")
