@@ -1,6 +1,7 @@
 """Predicted hours of a training run on a hardware profile, from a study of throughput."""
 
 import math
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -171,13 +172,22 @@ def measured_part(study: Study, algorithm: str | None, env: str | None) -> pd.Da
     return runs
 
 
-def _command(study: str, given: Mapping[str, str], runs: pd.DataFrame | None = None) -> str:
-    """What runs a study of the algorithm and the environment that are asked for."""
-    chosen = {name: given.get(name) or (None if runs is None else runs[name].iloc[0]) for name in ("algorithm", "env")}
+def command_of(name: str, given: Mapping[str, str], runs: pd.DataFrame | None = None, measured_by: str = "") -> str:
+    """What runs a study of the algorithm and the environment that are asked for.
+
+    Args:
+        name: Of the study to run.
+        given: The command line's words.
+        runs: Trials of both.
+        measured_by: The command that ran these and no others: of an environment without a file of its own the name is not enough.
+    """
+    keys = {word: word.lstrip("+~").partition("=")[0] for word in shlex.split(measured_by)}
+    words = [word for word, key in keys.items() if key in ("algorithm", "env", "modules") or key.startswith("env.")]
+    said = {keys[word] for word in words}
+    chosen = {key: given.get(key) or (None if runs is None else runs[key].iloc[0]) for key in ("algorithm", "env") if key not in said}
     store = [f"tracking.uri={given['tracking_uri']}"] if "tracking_uri" in given else []
-    return " ".join(
-        ["python experiments/run.py", f"study={study}", *(f"{name}={value}" for name, value in chosen.items() if value), *store]
-    )
+    chosen_words = [f"{key}={value}" for key, value in chosen.items() if value]
+    return shlex.join(["python", "experiments/run.py", f"study={name}", *chosen_words, *words, *store])
 
 
 def _beside(runs: pd.DataFrame, given: Mapping[str, str]) -> Beside | None:
@@ -209,7 +219,7 @@ def main(arguments: Sequence[str]) -> int:
         words, config_dirs = conf.config_dirs(arguments)
         given = settings_of(words, _KEYS, USAGE)
         target = target_of(given, config_dirs)
-        runs, found = _predicted(given, target)
+        runs, measured_by, found = _predicted(given, target)
         beside = _beside(runs, given)
     except AnalysisError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -218,32 +228,33 @@ def main(arguments: Sequence[str]) -> int:
     what += plural(target.num_env_runners, "env runner") if target.num_env_runners else f"sampling {OWN_PROCESS}"
     what += f" x {target.num_envs_per_env_runner} envs" if target.num_envs_per_env_runner else ""
     print(f"plan        {what}{f' (hardware={target.hardware})' if target.hardware else ''}")
-    for line in lines_of(found, target, beside, _command("single", given, runs)):
+    for line in lines_of(found, target, beside, command_of("single", given, runs, measured_by)):
         print(line)
     return 0
 
 
-def _predicted(given: Mapping[str, str], target: Target) -> tuple[pd.DataFrame, Prediction]:
-    """The trials that a prediction rests on, and the prediction.
+def _predicted(given: Mapping[str, str], target: Target) -> tuple[pd.DataFrame, str, Prediction]:
+    """The trials that a prediction rests on, the command that ran them if it ran no others, and the prediction.
 
     Raises:
         AnalysisError: It cannot be made; names the command that measures what is missing.
     """
-    runs = None
+    runs, measured_by = None, ""
     try:
         study = load_study(given.get("study", "runner_scaling"), given.get("tracking_uri"))
         runs = measured_part(study, given.get("algorithm"), given.get("env"))
+        measured_by = study.command if len(runs) == len(study.runs) else ""
         asynchronous = study.facts.get(str(runs["config"].iloc[0]), {}).get("asynchronous", False)
         if asynchronous and not target.num_env_runners:
             algorithm = runs["algorithm"].iloc[0]
             raise AnalysisError(
                 f"how many env runners? {algorithm} samples while it learns and needs one: give num_env_runners=, 1 or more."
             )
-        return runs, predict(runs, study.curves, target, study.facts)
+        return runs, measured_by, predict(runs, study.curves, target, study.facts)
     except AnalysisError as error:
         if "num_env_runners=" in str(error) or ": choose one with " in str(error):
             raise
-        raise AnalysisError(f"{str(error).rstrip('.')}. Run first: {_command('runner_scaling', given, runs)}") from error
+        raise AnalysisError(f"{str(error).rstrip('.')}. Run first: {command_of('runner_scaling', given, runs, measured_by)}") from error
 
 
 def _with_ends(found: Interval, form: Callable[[float], str]) -> str:

@@ -158,7 +158,8 @@ def autotune(arguments: Sequence[str]) -> int:
         ray.shutdown()
     num_cpus, algorithm = tuner.num_cpus_needed(outcome.chosen), suite.algorithm["name"]
     path.parent.mkdir(exist_ok=True)
-    path.write_text(profile(name, outcome, cluster, algorithm, suite.env, suite.hardware.name, num_cpus, own))
+    modules = [word for word in given.overrides if word.startswith("modules=")]
+    path.write_text(profile(name, outcome, cluster, algorithm, suite.env, suite.hardware.name, num_cpus, own, modules))
     record = output_dir / "autotune" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     record.parent.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(asdict(outcome), indent=1))

@@ -3,6 +3,7 @@
 import os
 import shlex
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -109,8 +110,9 @@ def profile(
     hardware: str,
     num_cpus: int | None,
     own: Path | None = None,
+    modules: Sequence[str] = (),
 ) -> str:
-    """A hardware profile, as conf/hardware holds it."""
+    """A hardware profile, as conf/hardware holds it; `modules` are the words that name a person's own on the command line."""
     chosen = outcome.chosen
     if chosen != outcome.start and outcome.confirmation is not None:
         found = f"{outcome.confirmation} hardware={hardware} ({outcome.confirmation.num_rounds} rounds, 95% interval)"
@@ -120,7 +122,7 @@ def profile(
         f"{MARK} on {datetime.now(UTC):%Y-%m-%d}, host {socket.gethostname()}: {cluster}.",
         f"# For {algorithm} on {env.name}, a trial at a time: {found}.",
         f"# {len(outcome.tried)} settings were tried in {outcome.seconds:.0f} s.",
-        f"#   {command_with(name, own)} algorithm={algorithm} {env_choice(env, own)}",
+        " ".join([f"#   {command_with(name, own)} algorithm={algorithm} {env_choice(env, own)}", *map(shlex.quote, modules)]),
         f"defaults: [{hardware}]",
         f"name: {name}",
         *([f"num_cpus: {num_cpus} # logical: more processes than cores, since most of them wait"] if num_cpus else []),

@@ -143,7 +143,7 @@ def test_the_wrapped_environment_of_the_docs_is_planned(plan_of: PlanOf, tmp_pat
     path = written(tmp_path / "my_lake.py", next(block for block in blocks if "def lake" in block))
     for given in ((), ("env.env_config={is_slippery:false}",)):
         plan = plan_of(f"modules=[{path}]", "env=gym", "env.id=Lake-v0", *given, SINGLE)
-        assert spaces(plan.trials[0].env)[0].shape == (16,)
+        assert spaces(plan.trials[0].env)[0].shape == (2,)
 
 
 def test_its_frames_are_stacked_and_its_episodes_cut_like_any_others(plan_of: PlanOf, tmp_path: Path) -> None:

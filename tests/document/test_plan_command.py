@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis import AnalysisError, plan
-from analysis.plan import lines_of, profile, target_of
+from analysis.plan import command_of, lines_of, profile, target_of
 from analysis.questions.prediction import Beside, Target, beside_training, predict
 from analysis.stats.interval import Interval
 from tests.support.study_frames import make_curves, make_runs
@@ -221,3 +221,12 @@ def test_without_such_trials_the_command_that_would_tell_is_printed() -> None:
     told = "\n".join(lines_of(predict(runs, curves, Target(1e6, 4), facts), Target(1e6, 4), None, first))
     assert "of training alone. Evaluations and reports come on top" in told
     assert f"run first   {first}" in told
+
+
+def test_the_command_names_an_environment_without_a_file_as_the_measured_study_did() -> None:
+    runs = pd.DataFrame({"algorithm": ["ppo"], "env": ["walker2d-v5"]})
+    ran = "python experiments/run.py study=runner_scaling env=gym env.id=Walker2d-v5 modules=[my_env.py] seeds=[0]"
+    assert command_of("single", {}, runs, ran) == (
+        "python experiments/run.py study=single algorithm=ppo env=gym env.id=Walker2d-v5 'modules=[my_env.py]'"
+    )
+    assert command_of("single", {"env": "hopper"}, runs) == "python experiments/run.py study=single algorithm=ppo env=hopper"
