@@ -43,6 +43,10 @@ class Pair:
     def __str__(self) -> str:
         return f"{self.algorithm} on {self.env}"
 
+    def of(self, rows: pd.DataFrame) -> "pd.Series[bool]":
+        """Which rows are its trials."""
+        return (rows["algorithm"] == self.algorithm) & (rows["env"] == self.env)
+
 
 def pairs() -> list[Pair]:
     """All of them."""

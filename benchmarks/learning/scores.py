@@ -36,6 +36,12 @@ SEEDS = (0, 1, 2, 3, 4)
 LEVEL = 0.05
 OUTPUTS = ROOT / "outputs" / "learning"
 """Where the studies are, so that one that was interrupted goes on."""
+README = ROOT / "README.md"
+_BEGIN, _END = "<!-- what is learned: begin -->", "<!-- what is learned: end -->"
+_SHOWN = ("", "env steps", "seeds", "score [95%]", "worst seed", "env steps to target", "published")
+"""Columns of the README's table."""
+UNKNOWN, EARLIER = "not measured", "measured with earlier settings"
+"""Verdicts of pairs without a trial at all, or at the present settings."""
 QUICK = ("budget_env_steps=4000", "report_every_env_steps=4000", "evaluation.episodes=2", "evaluation.final_episodes=2")
 """Overrides of a run that shows that it works."""
 
@@ -72,7 +78,7 @@ def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, ov
     if began is not None:
         keep(_finished(began), file)  # what a run that was ended has left
     known = measured(file)
-    known = known[(known["algorithm"] == pair.algorithm) & (known["env"] == pair.env) & (known["config_id"] == config_id)]
+    known = known[pair.of(known) & (known["config_id"] == config_id)]
     if not (missing := [seed for seed in seeds if seed not in set(known["seed"])]):
         return
     say(f"{pair}: seeds {missing}")
@@ -106,11 +112,12 @@ def _finished(study: Study) -> pd.DataFrame:
 
 
 def _report(rows: pd.DataFrame) -> Report:
-    judged = {pair: _judged(pair, rows) for pair in pairs()}
+    present = {pair: trial_of(pair.algorithm, pair.env, SEEDS[0]).config_id for pair in pairs() if pair.of(rows).any()}
+    judged = {pair: _judged(pair, rows, present.get(pair, "")) for pair in pairs()}
     worse = [str(pair) for pair, found in judged.items() if found[-1].startswith("worse") and not pair.reason]
-    missing = sum(found[-1] == "not measured" for found in judged.values())
+    missing = sum(found[-1] in (UNKNOWN, EARLIER) for found in judged.values())
     verdict = f"{len(judged) - missing} of {len(judged)} pairs are measured; worse than published: {', '.join(worse) or 'none'}."
-    columns = ("", "env steps", "seeds", "score [95%]", "worst seed", "env steps to target", "training", "published", "verdict")
+    columns = (*_SHOWN[:-1], "training", "published", "verdict")
     return Report(
         name="learning",
         title="What every algorithm learns, with the settings that the suite ships",
@@ -129,13 +136,14 @@ def _report(rows: pd.DataFrame) -> Report:
     )
 
 
-def _judged(pair: Pair, rows: pd.DataFrame) -> tuple[str, ...]:
-    """The cells of a pair's row, the verdict last."""
-    mine = rows[(rows["algorithm"] == pair.algorithm) & (rows["env"] == pair.env)]
+def _judged(pair: Pair, rows: pd.DataFrame, config_id: str) -> tuple[str, ...]:
+    """The cells of a pair's row, the verdict last; `config_id` is of its present settings."""
+    mine = rows[pair.of(rows)]
     published = "" if np.isnan(pair.published) else f"{pair.published:g} +- {pair.deviation:g} ({pair.source})"
     if mine.empty:
-        return ("", "0", "", "", "", "", published, "not measured")
-    last = mine[mine["config_id"] == mine.sort_values("date")["config_id"].iloc[-1]]
+        return ("", "0", "", "", "", "", published, UNKNOWN)
+    is_present = mine["config_id"] == config_id
+    last = mine[is_present] if is_present.any() else mine[mine["config_id"] == mine.sort_values("date")["config_id"].iloc[-1]]
     low, high = OmegaConf.load(CONF / "env" / f"{pair.env}.yaml").score_range
     bounds = (-np.inf if low is None else low, np.inf if high is None else high)
     with_bounds = moderated_intervals(last["score"].to_numpy(float)[None, :], MEASURES["score"], bounds).columns("score")
@@ -148,6 +156,8 @@ def _judged(pair: Pair, rows: pd.DataFrame) -> tuple[str, ...]:
         judgement = against_sb3(last["score"].to_numpy(float), theirs)
     else:
         judgement = verdict(high if np.isfinite(high) else score, pair)  # seeds that all end at the same score have no interval
+    if not is_present.any():
+        judgement = EARLIER
     return (
         f"{int(last['env_steps'].max()):,}",
         str(len(last)),
@@ -158,6 +168,16 @@ def _judged(pair: Pair, rows: pd.DataFrame) -> tuple[str, ...]:
         published,
         judgement,
     )
+
+
+def into_readme(table: Table, text: str) -> str:
+    """The README with the rows of a page's table that were measured with the present settings, all their seeds."""
+    at = [table.columns.index(column) for column in _SHOWN]
+    seeds, judged = table.columns.index("seeds"), table.columns.index("verdict")
+    rows = [row for row in table.rows if row[judged] != EARLIER and int(row[seeds]) >= len(SEEDS)]
+    shown = Table("", _SHOWN, tuple(tuple(row[i] for i in at) for row in rows))
+    before, after = text.partition(_BEGIN)[0], text.partition(_END)[2]
+    return f"{before}{_BEGIN}\n{shown.markdown()}\n{_END}{after}"
 
 
 def against_sb3(ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> str:
@@ -190,7 +210,9 @@ def main() -> None:
     if unknown := sorted(set(arguments.pairs) - {f"{pair.algorithm}-{pair.env}" for pair in pairs()}):
         parser.error(f"there is no pair {unknown[0]!r} in benchmarks/learning/pairs.csv")
     end_what_was_started()
-    finish(measure(False, arguments.pairs), quick=False, out=None)
+    report = measure(False, arguments.pairs)
+    finish(report, quick=False, out=None)
+    README.write_text(into_readme(report.tables[0], README.read_text()))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Table:
     """A table of a page.
 
     Attributes:
-        title: What it shows.
+        title: What it shows; "" for a table without a heading.
         columns: Headings, with units; the first column is text, the others are numbers.
         rows: Cells.
         note: What a reader has to know about it.
@@ -69,8 +69,8 @@ class Table:
 
     def markdown(self) -> str:
         """As Markdown."""
-        lines = [f"## {self.title}", "", _row(self.columns), _row(["---", *["---:"] * (len(self.columns) - 1)])]
-        lines += [_row(row) for row in self.rows]
+        lines = [f"## {self.title}", ""] if self.title else []
+        lines += [_row(self.columns), _row(["---", *["---:"] * (len(self.columns) - 1)]), *map(_row, self.rows)]
         return "\n".join([*lines, *(["", self.note] if self.note else [])])
 
     def rich(self) -> RichTable:

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from benchmarks.learning.pairs import COLUMNS, Pair, keep, measured, pairs
-from benchmarks.learning.scores import against_sb3, verdict
+from benchmarks.learning.scores import EARLIER, README, against_sb3, into_readme, verdict
+from benchmarks.support.harness import DOCS, Table
 from tests.support.suite import PlanOf
 
 PAIR = Pair("ppo", "cartpole", 240.0, 30.0, "SB3 zoo", "")
@@ -51,3 +52,21 @@ def test_a_known_reason_is_named_and_nothing_published_is_no_verdict() -> None:
 )
 def test_where_sb3_was_run_at_the_same_settings_it_is_the_judge(ours: list[float], words: str) -> None:
     assert against_sb3(np.array(ours), np.array([98.0, 100.0, 102.0])).startswith(words)
+
+
+def test_the_readme_takes_the_rows_that_have_all_seeds_and_the_present_settings() -> None:
+    columns = ("", "env steps", "seeds", "score [95%]", "worst seed", "env steps to target", "training", "published", "verdict")
+    cells = ("1,000", "5", "200.0 [1.0, 2.0]", "100.0", "0 of 5", "1 s", "240 (zoo)", "worse")
+    few, earlier = ("1,000", "4", *cells[2:]), (*cells[:-1], EARLIER)
+    table = Table("Scores", columns, (("a", *cells), ("b", *few), ("c", *earlier)))
+    text = into_readme(table, README.read_text())
+    assert "| a | 1,000 | 5 | 200.0 [1.0, 2.0] | 100.0 | 0 of 5 | 240 (zoo) |" in text
+    assert "\n| b |" not in text and "\n| c |" not in text
+    assert into_readme(table, text) == text
+
+
+def test_every_number_of_the_readmes_table_stands_on_the_page() -> None:
+    page = {tuple(row.split(" | ")[:6]) for row in (DOCS / "learning.md").read_text().splitlines() if row.startswith("| ")}
+    shown = README.read_text().partition("<!-- what is learned: begin -->")[2].partition("<!--")[0].splitlines()
+    rows = {tuple(row.split(" | ")[:6]) for row in shown if row.startswith("| ")}
+    assert rows and rows <= page
