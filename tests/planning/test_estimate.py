@@ -1,17 +1,22 @@
 """How long a study takes before anything has run: known answers where the speed of environment and networks is given."""
 
+import itertools
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.planning import estimate, facts
 from experiments.planning.estimate import TrialEstimate, study_duration
 from experiments.planning.plan import Plan, with_auto
 from experiments.planning.resources import Cluster, Node
 from experiments.planning.terminal import faster_line, span, time_line
-from experiments.rllib.probe import NetworkSpeed, env_step_s, network_speed
+from experiments.rllib import probe
+from experiments.rllib.probe import NetworkSpeed, _step_s, env_step_s, network_speed
 from tests.support.planning import composed_for
 from tests.support.suite import PlanOf
 
@@ -82,15 +87,38 @@ def test_the_default_study_takes_as_long_as_it_did(plan_of: PlanOf, quiet: Calla
     assert found.estimated == ("ppo on cartpole",)
 
 
-def test_environments_and_networks_that_take_longer_take_longer(plan_of: PlanOf) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Time passes while somebody sleeps, and by a microsecond whenever somebody looks."""
+    now = itertools.count()
+    slept = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: slept[0] + 1e-6 * next(now))
+    monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(slept.pop() + seconds))
+    yield
+    _step_s.cache_clear()  # of what was measured by this clock
+
+
+@pytest.mark.usefixtures("clock")
+def test_environments_that_take_turns_take_longer_than_side_by_side(plan_of: PlanOf) -> None:
+    _step_s.cache_clear()
     slow = plan_of(SINGLE, "env=synthetic", "env.env_config.step_cost_ms=4", "env.env_config.mode=wait").configurations[0]
-    assert env_step_s(slow.suite.env, 16) == pytest.approx(16 * 4e-3, rel=0.5)  # they take turns
+    assert env_step_s(slow.suite.env, 16) == pytest.approx(16 * 4e-3, rel=0.01)
     side_by_side = replace(slow.suite.env, vectorize_mode="async")
-    assert env_step_s(side_by_side, 16) == pytest.approx(4e-3, rel=0.5)
+    assert env_step_s(side_by_side, 16) == pytest.approx(4e-3, rel=0.01)
+
+
+def test_networks_with_more_multiplications_take_longer(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def multiplications(act: Callable[[], Any]) -> float:
+        with FlopCounterMode(display=False) as counted:
+            act()
+        return counted.get_total_flops() / 2
+
+    monkeypatch.setattr(probe, "_seconds_of", multiplications)
     wide = plan_of(SINGLE, "++algorithm.rl_module.fcnet_hiddens=[1024,1024]").trials[0]
     small, large = (network_speed(trial) for trial in (plan_of(SINGLE).trials[0], wide))
-    assert large.act_s > 10 * small.act_s  # a hundred times the multiplications, better used
-    assert small.learn_s == pytest.approx(3 * small.act_s, rel=0.1)  # all of PPO's networks run in a forward pass, and three times
+    for width, speed in ((64, small), (1024, large)):
+        both = 2 * (4 * width + width * width) + width * 2  # RLlib's policy runs the value's encoder as well, without its last layer
+        assert (speed.act_s, speed.learn_s) == (both, pytest.approx(3 * (both + width)))
 
 
 def test_learning_counts_what_does_not_act(plan_of: PlanOf) -> None:
