@@ -89,6 +89,19 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
     return compose
 
 
+def composed_group(group: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """The settings of a group of conf/ by themselves.
+
+    Args:
+        group: For example `env`.
+        overrides: As on run.py's command line.
+    """
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        settings = OmegaConf.to_container(hydra.compose("config", overrides=list(overrides))[group], resolve=True, throw_on_missing=True)
+    assert isinstance(settings, dict)
+    return {str(k): v for k, v in settings.items()}
+
+
 def _cut_to_size(composed: Mapping[str, Any], given: Sequence[str]) -> None:
     """Make settings no larger than `study.at_most` says, but for those that the command line gives."""
     limits = value_at(composed, "study.at_most")
