@@ -65,7 +65,7 @@ def trial_folder(out: Path, seed: int = 0) -> Path:
 def evaluated(out: Path, *words: str, code: int = 0) -> str:
     done = run_here("experiments/evaluate.py", *words, f"output_dir={out}")
     assert done.returncode == code, done.stderr
-    assert not code == 2 or (done.stdout == "" and "Traceback" not in done.stderr)
+    assert code != 2 or (done.stdout == "" and "Traceback" not in done.stderr)
     return " ".join((done.stdout if code != 2 else done.stderr).split())
 
 
