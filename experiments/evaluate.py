@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # Ray and pandas are imported once the command line is unders
 
     from experiments.policies.policy import Policy
     from experiments.study.trained import Trained
+    from experiments.tracking.archive import Archive
 
 HELP = """\
 Evaluates a trained policy from its checkpoint, without starting Ray.
@@ -34,6 +35,8 @@ Evaluates a trained policy from its checkpoint, without starting Ray.
   env=          another environment with the same spaces, a file of conf/env, or env.id= one of Gymnasium's
   env.env_config.<name>=  settings of the environment; a list is an axis of a grid: env.env_config.g=[5,10,15]
   env.max_episode_steps=  likewise
+  video=true    the best, the median and the worst held-out episode as MP4 and as small animations, attached to the run in MLflow, and to
+                that of the study where a study is named
   tracking_uri= the store that holds the run: sqlite:////absolute/mlflow.db or http(s)://host:port; default: mlflow.db in output_dir
   output_dir=   where your studies are, and where results go; default: the folder of an embedded store, else outputs
   modules=      files of your own that the trial imported, [my_env.py], as they were then: none is run from a store
@@ -50,7 +53,7 @@ TIMEOUT_S = 30.0
 DEFAULT_EPISODES = 100
 
 _SUBJECTS = ("run", "study", "checkpoint")
-_KEYS = (*_SUBJECTS, "episodes", "explore", "tracking_uri", "output_dir", "modules", "trust")
+_KEYS = (*_SUBJECTS, "episodes", "explore", "tracking_uri", "output_dir", "modules", "video", "trust")
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Asked:
         name: Of the run, the study or the checkpoint.
         episodes: On fresh env seeds, in each environment.
         explore: Whether they are played as in training.
+        video: Whether the trial's held-out episodes are drawn.
         environments: Words for other environments, key to value.
         tracking_uri: Of the store.
         output_dir: Absolute.
@@ -73,6 +77,7 @@ class Asked:
     name: str
     episodes: int
     explore: bool
+    video: bool
     environments: Mapping[str, str]
     tracking_uri: str
     output_dir: Path
@@ -125,6 +130,7 @@ def settings(arguments: Sequence[str]) -> Asked:
         name=given[subjects[0]],
         episodes=_count(given, DEFAULT_EPISODES if explore or environments else 0),
         explore=explore,
+        video=_flag(given, "video"),
         environments=environments,
         tracking_uri=f"sqlite:///{store or output_dir / 'mlflow.db'}" if store or not uri else uri,
         output_dir=output_dir,
@@ -166,23 +172,19 @@ def evaluate(asked: Asked) -> int:
 
     quiet()
     console = progress.console()
-    return max(_evaluate_one(trained, role, asked, console) for trained, role in _subjects(asked))
-
-
-def _subjects(asked: Asked) -> "list[tuple[Trained, str]]":
-    """What is evaluated, each with what it is to the study."""
     from experiments.study.trained import of_folder, of_run
     from experiments.tracking.archive import Archive
 
     if asked.subject == "checkpoint":
-        return [(of_folder(Path(asked.name).expanduser(), asked.output_dir, asked.trust), "")]
-    runs = [(asked.name, "")] if asked.subject == "run" else _recommended(asked)
+        return _evaluate_one(of_folder(Path(asked.name).expanduser(), asked.output_dir, asked.trust), None, "", asked, console)
     archive = Archive(asked.tracking_uri, asked.output_dir, TIMEOUT_S)
-    return [(of_run(archive, run_id, asked.output_dir, asked.trust), role) for run_id, role in runs]
+    runs = [(asked.name, "")] if asked.subject == "run" else _recommended(asked)
+    found = [(of_run(archive, run_id, asked.output_dir, asked.trust), seed) for run_id, seed in runs]
+    return max(_evaluate_one(trained, archive, seed, asked, console) for trained, seed in found)
 
 
 def _recommended(asked: Asked) -> list[tuple[str, str]]:
-    """Run ids of the best and the median seed of the configuration that a study recommends, in each of its environments.
+    """Run ids of the best and the median seed of the configuration that a study recommends, in each of its environments, and which it is.
 
     Raises:
         ConfigurationError: There is no such study, or it recommends none.
@@ -200,10 +202,10 @@ def _recommended(asked: Asked) -> list[tuple[str, str]]:
         raise ConfigurationError(
             f"study={asked.name}: recommends no configuration, since no trial has finished with a score. Name a run of it: run=<run id>."
         )
-    return [(shown.run_id, f"{shown.config}, {shown.role} seed") for shown in found]
+    return [(shown.run_id, shown.role) for shown in found]
 
 
-def _evaluate_one(trained: "Trained", role: str, asked: Asked, console: "Console") -> int:
+def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, asked: Asked, console: "Console") -> int:
     """Evaluate a policy and say how it did; the exit code."""
     import pandas as pd
 
@@ -212,13 +214,14 @@ def _evaluate_one(trained: "Trained", role: str, asked: Asked, console: "Console
     from experiments.policies.other_environments import variants
     from experiments.policies.policy import load
     from experiments.study.progress import say
+    from experiments.study.recording import record_and_attach
 
     found = trained.checkpoint
     take_recorded(trained.named, found.trial.modules, asked.modules)
     policy = load(found, trained.named)
     around = variants(found.trial, asked.environments)
     name = f"{found.trial.algorithm['name']} on {found.trial.env.name}, {found.trial.name}"
-    say(console, f"policy      {name}{f' ({role})' if role else ''}: checkpoint of {found.env_steps:,} env steps")
+    say(console, f"policy      {name}{f' ({seed} seed)' if seed else ''}: checkpoint of {found.env_steps:,} env steps")
     say(console, f"            {found.path}")
     env_seeds = policy.held_out_seeds()
     held_out = policy.evaluate(env_seeds)
@@ -231,6 +234,9 @@ def _evaluate_one(trained: "Trained", role: str, asked: Asked, console: "Console
     episodes = pd.concat(frames, ignore_index=True)
     for line in _where(trained, episodes, asked, console):
         say(console, line)
+    if asked.video:
+        for line in record_and_attach(trained, policy, _folder(trained, asked) / "video", archive, seed):
+            say(console, line)
     return code
 
 
@@ -250,6 +256,11 @@ def _verdict(trained: "Trained", policy: "Policy", score: float, episodes: int) 
     return [f"{head}. The logged final/score is {trained.score:.17g}, this one {score:.17g}: {score - trained.score:+.3g}", why], 1
 
 
+def _folder(trained: "Trained", asked: Asked) -> Path:
+    """Where the results of a policy are."""
+    return asked.output_dir / "policies" / trained.key
+
+
 def _where(trained: "Trained", episodes: "pd.DataFrame", asked: Asked, console: "Console") -> list[str]:
     """Write the episodes and what there is to see of them; where they are."""
     from analysis.document.page import svg
@@ -257,7 +268,7 @@ def _where(trained: "Trained", episodes: "pd.DataFrame", asked: Asked, console: 
     from analysis.plots import returns_by_setting
     from experiments.policies.episodes import FRESH, summary
 
-    folder = asked.output_dir / "policies" / trained.key
+    folder = _folder(trained, asked)
     folder.mkdir(parents=True, exist_ok=True)
     episodes.to_parquet(folder / "episodes.parquet", index=False)
     lines = [f"episodes    {folder / 'episodes.parquet'}"]

@@ -19,6 +19,7 @@ class Trained:
         named: What the person named: `run=0123...`.
         checkpoint: The newest one of the trial, or the one that was named.
         run_id: The trial's in MLflow; None if a folder was named.
+        study_run: Its study's; likewise.
         score: What its policy reached in the trial's final evaluation; None if there was none with this checkpoint.
         why_no_score: The reason, if there is none.
         provenance: Where the trial's results come from.
@@ -27,6 +28,7 @@ class Trained:
     named: str
     checkpoint: Checkpoint
     run_id: str | None
+    study_run: str | None
     score: float | None
     why_no_score: str
     provenance: dict[str, object]
@@ -69,7 +71,7 @@ def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool) -> Trai
     logged = first.curves.get(SCORE, {})
     score = logged[max(logged)] if logged and first.status == "FINISHED" and found.score is not None else None
     why = "" if score is not None else _why_no_score(first, found)
-    return Trained(named, found, run_id, score, why, dict(first.provenance))
+    return Trained(named, found, run_id, first.tags[Tag.STUDY_RUN], score, why, dict(first.provenance))
 
 
 def of_folder(folder: Path, output_dir: Path, trust: bool) -> Trained:
@@ -87,7 +89,7 @@ def of_folder(folder: Path, output_dir: Path, trust: bool) -> Trained:
     found = checkpoint.read(folder, named)
     checkpoint.check_origin(found.path, output_dir, trust, named)
     why = "" if found.score is not None else "the trial did not end with this checkpoint"
-    return Trained(named, found, None, found.score, why, dict(found.provenance))
+    return Trained(named, found, None, None, found.score, why, dict(found.provenance))
 
 
 def _study_folder(archive: Archive, first: LoggedTrial, output_dir: Path) -> Path:
