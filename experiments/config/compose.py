@@ -58,10 +58,10 @@ def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
         return
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if not re.fullmatch(r"resume|output_dir|report|dry_run|tracking(\.(uri|timeout_s))?|hardware\.address", key):
+        if not re.fullmatch(r"resume|output_dir|report(\.video)?|dry_run|tracking(\.(uri|timeout_s))?|hardware\.address", key):
             raise ConfigurationError(
                 f"{override}: a study is resumed as it was begun. Beside resume= only output_dir, tracking, tracking.uri, "
-                f"tracking.timeout_s, hardware.address, report and dry_run can be given; start a new study to change {key}."
+                f"tracking.timeout_s, hardware.address, report, report.video and dry_run can be given; start a new study to change {key}."
             )
 
 

@@ -10,6 +10,8 @@ import ray
 from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
 
+from analysis.load import load_clips, load_study
+from analysis.report import build
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.evaluate import main, settings
@@ -205,3 +207,30 @@ def test_bad_input_is_refused_with_the_key_at_fault(words: list[str], message: s
 def test_a_setting_that_no_evaluation_depends_on_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run=a", "env.target=5"]) == 2
     assert "env.target=: is nothing that an evaluation depends on" in capsys.readouterr().err
+
+
+def artifacts(out: Path, run_id: str, path: str) -> set[str]:
+    return {found.path for found in client(out).list_artifacts(run_id, path)}
+
+
+def test_videos_are_among_the_artifacts_of_the_trials_run_and_of_the_study(ran: Path) -> None:
+    said = evaluated(ran, f"study={study_run(ran)}", "video=true")
+    assert said.count("to the bit") == 2
+    files = {f"{role}.{kind}" for role in ("best", "median", "worst") for kind in ("mp4", "webp")}
+    for run_id in runs(ran):
+        assert {path.name for path in (ran / "policies" / run_id / "video").iterdir()} == files
+        assert artifacts(ran, run_id, "video") == {f"video/{name}" for name in files}
+    for at in ("video/pendulum/best-seed", "video/pendulum/median-seed"):
+        assert artifacts(ran, study_run(ran), at) == {f"{at}/{name}" for name in files}
+
+
+def test_the_report_shows_what_was_recorded_of_the_median_seed(ran: Path) -> None:
+    study = load_study(study_run(ran), f"sqlite:///{ran}/mlflow.db")
+    (clips,) = load_clips(study)  # as the test before left them
+    median = min(runs(ran), key=lambda run_id: logged(ran, run_id))  # of two seeds the lower one
+    assert (clips.env, clips.seed) == ("pendulum", "median")
+    assert clips.animations["worst"] == (ran / "policies" / median / "video" / "worst.webp").read_bytes()
+    page = build(study, [clips]).html
+    assert page.count("data:image/webp;base64,") == 3
+    assert "at play, on held-out env seeds: the best episode, the median episode and the worst episode of its median seed." in page
+    assert "data:image/webp" not in build(study).html
