@@ -182,8 +182,8 @@ def load_study(
     if not trials:
         raise AnalysisError(f"No trial of {own.name} (run {own.run_id}) has started: wait for the first, or run the study again.")
     trials = sorted(trials, key=lambda trial: (trial.started_ms, trial.run_id))
-    plan = _plan(store.text(own, "plan.json"), own)
-    provenance = json.loads(store.text(own, "provenance.json") or "{}")
+    plan = _plan(store.content(own, "plan.json"), own)
+    provenance = json.loads(store.content(own, "provenance.json") or "{}")
     runs, run_of = runs_frame(plan, trials), {trial.run_id: trial for trial in trials}
     points = store.points(own.run_id, [run_of[run_id] for run_id in runs["run_id"].dropna()], wanted)
     return Study(
@@ -227,8 +227,44 @@ def load_settings(study: Study) -> tuple[dict[str, dict[str, Any]], dict[str, An
     (own,) = runs_of_studies(store, uri, study.run_id)
     trials = {trial.run_id: trial for trial in store.runs(study.experiment, (Tag.STUDY_RUN, study.run_id))}
     of_config = study.runs[study.runs["run_id"].isin(trials)].drop_duplicates("config").set_index("config")["run_id"]
-    settings = {str(config): json.loads(store.text(trials[run_id], "config.json") or "{}") for config, run_id in of_config.items()}
-    return settings, yaml.safe_load(store.text(own, "config.yaml") or "{}")
+    settings = {str(config): json.loads(store.content(trials[run_id], "config.json") or "{}") for config, run_id in of_config.items()}
+    return settings, yaml.safe_load(store.content(own, "config.yaml") or "{}")
+
+
+@dataclass(frozen=True)
+class Clips:
+    """Recorded episodes of the recommended configuration.
+
+    Attributes:
+        env: The environment.
+        seed: Whose they are: `median` or `best`.
+        animations: `best`, `median` and `worst` to WebP, as far as they are there.
+    """
+
+    env: str
+    seed: str
+    animations: Mapping[str, bytes]
+
+
+def load_clips(study: Study) -> list[Clips]:
+    """What was recorded of the policies of a study's choice, of its median seed where that is there; one for each environment, or none.
+
+    Args:
+        study: As `load_study` gave it.
+
+    Raises:
+        AnalysisError: The store cannot be read.
+    """
+    uri, store = opened(study.tracking_uri)
+    (own,) = runs_of_studies(store, uri, study.run_id)
+    clips = []
+    for env in study.runs["env"].unique():
+        for seed in ("median", "best"):
+            files = {role: store.content(own, f"video/{env}/{seed}-seed/{role}.webp") for role in ("best", "median", "worst")}
+            if found := {role: file for role, file in files.items() if file is not None}:
+                clips.append(Clips(str(env), seed, found))
+                break
+    return clips
 
 
 def _known_metrics(metrics: Sequence[str] | None) -> tuple[str, ...]:
@@ -242,7 +278,7 @@ def _known_metrics(metrics: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for name in CURVE_METRICS if name in metrics)
 
 
-def _plan(text: str | None, own: Run) -> dict[str, Any]:
+def _plan(text: bytes | None, own: Run) -> dict[str, Any]:
     """What was to be run, as the study recorded it."""
     if text is None:
         raise AnalysisError(f"plan.json of the study's run {own.run_id} is missing: restore it, or run the study again.")

@@ -21,9 +21,9 @@ from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
 from analysis.document.side_by_side import build as side_by_side
 from analysis.document.side_by_side import side_of
-from analysis.load import Study, load_settings, load_study
+from analysis.load import Clips, Study, load_clips, load_settings, load_study
 from analysis.questions.convergence import SPEEDS, concluding, is_measured
-from analysis.questions.labels import FORMS
+from analysis.questions.labels import FORMS, listed
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
 from analysis.stores.executions import only_execution
@@ -108,11 +108,12 @@ class StudyReport:
     pictures: Mapping[str, bytes]
 
 
-def build(study: Study) -> StudyReport:
+def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
     """A study's report.
 
     Args:
         study: Finished or not.
+        clips: Of the policies of its choice, as `analysis.load.load_clips` gives them.
     """
     rng = np.random.default_rng(SEED)
     found = answers(study.runs, study.curves)
@@ -141,6 +142,7 @@ def build(study: Study) -> StudyReport:
             title=f"{study.experiment}: report",
             over=f"Study {study.experiment} \u00b7 {study.started:%Y-%m-%d %H:%M} UTC \u00b7 {_size(study)}",
             question=study.question or study.name,
+            clips=[_shown(clip, several) for clip in clips],
             answers=list(zip(found, steps, strict=True)),
             gaps=study.gaps(),
             caveats=[*caveats(study.runs, [a.decision for a in found], study.axes), *without_episodes(confirmed, study.curves)],
@@ -155,6 +157,16 @@ def build(study: Study) -> StudyReport:
     return StudyReport(page, tuple(found), steps, table, pictures)
 
 
+def _shown(clips: Clips, several: bool) -> dict[str, Any]:
+    """A policy's recorded episodes, as the page shows them."""
+    words = {role: f"the {role} episode" for role in clips.animations}
+    what = f"The recommended configuration{f' on {clips.env}' if several else ''} at play, on held-out env seeds"
+    return {
+        "episodes": [{"source": address(file, "webp"), "words": words[role]} for role, file in clips.animations.items()],
+        "caption": f"{what}: {listed([*words.values()])} of its {clips.seed} seed.",
+    }
+
+
 def default_path(study: Study, output_dir: Path) -> Path:
     """Where a study's report goes unless one says otherwise."""
     return output_dir / "reports" / f"{study.experiment.replace('/', '-')}-{study.run_id[:8]}.html"
@@ -166,7 +178,7 @@ def publish(study: Study, path: Path) -> tuple[StudyReport, str]:
     Returns:
         The report, and why MLflow does not have it; empty if it does.
     """
-    report = build(study)
+    report = build(study, load_clips(study))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report.html, encoding="utf-8")
     return report, attach(report.html, report.pictures, study.run_id, study.tracking_uri)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.document.command_line import help_asked, words_of
 from experiments.config.errors import INVALID, ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
-from experiments.config.own_modules import KEPT_IN, take
+from experiments.config.own_modules import take_recorded
 from experiments.tracking.archive import Archive, LoggedTrial
 
 if TYPE_CHECKING:  # Ray and scipy are imported once there is a run to go by: they take seconds
@@ -119,7 +119,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
     from experiments.study.verdict import EXIT_CODES, conclude
 
     trial = recorded_trial(first)
-    take_recorded(run_id, trial.modules, modules)
+    take_recorded(f"run={run_id}", trial.modules, modules)
     quiet()
     console = progress.console()
     hardware = HardwareSettings(first.tags.get("hardware", "recorded"), address, threads_per_process=trial.threads_per_process)
@@ -145,26 +145,6 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
         for line in _record(archive, found, second, outcome.study_run, tracking_uri):
             progress.say(console, line)
     return EXIT_CODES[found.judgement.verdict]
-
-
-def take_recorded(run_id: str, recorded: Mapping[str, str], modules: Sequence[str]) -> None:
-    """Import the modules of a person's own that a trial imported, from where the command line says.
-
-    Args:
-        run_id: The trial's run in MLflow.
-        recorded: Name to hash.
-        modules: Paths.
-
-    Raises:
-        ConfigurationError: They are not the recorded ones; nothing was imported.
-    """
-    if recorded and not modules:
-        files = ",".join(f"{name}.py" for name in recorded)
-        raise ConfigurationError(
-            f"run={run_id}: imported modules that are not of this suite. Nothing is run from a store: look at them, "
-            f"artifacts {KEPT_IN}/ of its study's run, and name your copies: modules=[{files}]."
-        )
-    take(modules, recorded)
 
 
 def _second(archive: Archive, plan: "Plan", outcome: "StudyOutcome") -> LoggedTrial | None:

@@ -134,7 +134,9 @@ def run(compose: Compose, own: Path | None = None) -> int:
             console.print(line, highlight=False)
     for line in progress.failures(outcome.outcomes):
         progress.say(console, line, style="red")
-    if suite.report:
+    if suite.report is not None:
+        if suite.report.video and (line := _video(outcome, uri, output_dir, suite.tracking.timeout_s)):
+            progress.say(console, line)
         progress.say(console, _report(outcome, uri, output_dir))
     for line in where_lines(plan, outcome, uri, resume_command(suite, outcome, own)):
         progress.say(console, line)
@@ -142,6 +144,31 @@ def run(compose: Compose, own: Path | None = None) -> int:
         sys.stdout.flush()
         os._exit(outcome.exit_code)
     return outcome.exit_code
+
+
+def _video(outcome: Any, uri: str, output_dir: Path, timeout_s: float) -> str:
+    """Record the chosen policy for the report; why there is no video, "" where nothing more is to be said."""
+    from analysis.load import load_study
+    from analysis.questions.decision import seeds_to_show
+    from experiments.policies.policy import load
+    from experiments.study.recording import REPORT_EPISODES, REPORT_LIMIT_S, record_and_attach
+    from experiments.study.trained import of_run
+    from experiments.tracking.archive import Archive
+
+    if not outcome.study_run or outcome.undelivered:
+        return ""  # there is no report either
+    try:
+        lines = []
+        archive = Archive(uri, output_dir, timeout_s)
+        shown_seeds = seeds_to_show(load_study(outcome.study_run, uri).runs)
+        for shown in {shown.env: shown for shown in shown_seeds}.values():  # the median seed, where there are several
+            trained = of_run(archive, shown.run_id, output_dir, trust=True)  # this study wrote it
+            policy = load(trained.checkpoint, trained.named)
+            folder, env_seeds = output_dir / "policies" / trained.key / "video", policy.held_out_seeds()[:REPORT_EPISODES]
+            lines += record_and_attach(trained, policy, folder, archive, shown.role, env_seeds, REPORT_LIMIT_S)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the study is safe, whatever becomes of its pictures
+        lines = [f"video       none: {type(error).__name__}: {first_line(error)}"]
+    return "\n".join(line for line in lines if "none:" in line or "not in MLflow" in line)
 
 
 def _report(outcome: Any, uri: str, output_dir: Path) -> str:

@@ -28,6 +28,6 @@ def svg(figure: Figure) -> bytes:
     return target.getvalue()
 
 
-def address(picture: bytes) -> str:
+def address(picture: bytes, kind: str = "svg+xml") -> str:
     """A picture as the address of an image."""
-    return "data:image/svg+xml;base64," + base64.b64encode(picture).decode()
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"

@@ -1,4 +1,4 @@
-"""The closing table of a study on the terminal."""
+"""Tables on the terminal: a study's closing table, and how a policy did."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from analysis.questions.labels import with_interval
+from analysis.questions.labels import interval_of, shown, with_interval
 
 _LEARNING: dict[str, Callable[[pd.Series], str]] = {
     "": lambda row: "*" if row["leader"] else "",
@@ -51,6 +51,24 @@ def outcome_table(summary: pd.DataFrame, exclusive: bool, width: int) -> Table:
             break
         if columns.pop(name, None):
             table = _table(summary, columns, measured, exclusive)
+    return table
+
+
+def episodes_table(summary: pd.DataFrame, policy: str) -> Table:
+    """How a policy did in each environment.
+
+    Args:
+        summary: A row for each: setting, num_episodes, return with `_low` and `_high`, return_std, return_min, return_max, length.
+        policy: `deterministic` or `exploring`.
+    """
+    caption = f"fresh episodes of the {policy} policy, the same env seeds in each row; mean return with a 95% interval over them (t)"
+    table = Table(box=None, header_style="bold", pad_edge=False, caption=caption, caption_justify="left")
+    for name in ("environment", "episodes", "return", "sd", "min", "max", "env steps"):
+        table.add_column(name, justify="left" if name == "environment" else "right", no_wrap=name != "environment", overflow="fold")
+    for row in summary.to_dict("records"):
+        spread = [f"{row[name]:.4g}" for name in ("return_std", "return_min", "return_max")]
+        cells = (str(row["setting"]), str(row["num_episodes"]), shown(interval_of(row, "return"), ".4g"), *spread, f"{row['length']:.4g}")
+        table.add_row(*(Text(cell) for cell in cells))
     return table
 
 

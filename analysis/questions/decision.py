@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import SMALLER_IS_BETTER, by_seed, conclusive, is_measured, replicates, summarise
+from analysis.questions.convergence import SMALLER_IS_BETTER, by_seed, concluding, conclusive, is_measured, replicates, summarise
 from analysis.stats.comparisons import leaders, seeds_needed
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.moderated import paired_differences
@@ -47,6 +47,40 @@ class Decision:
     spread: float
     num_seeds: int
     more_seeds: float
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A seed of the chosen configuration that shows what it comes to.
+
+    Attributes:
+        run_id: Of its trial.
+        config: The configuration.
+        env: The environment.
+        role: `best` or `median`.
+    """
+
+    run_id: str
+    config: str
+    env: str
+    role: str
+
+
+def seeds_to_show(runs: pd.DataFrame) -> list[Shown]:
+    """The best and the median seed, by score, of the configuration that is chosen for each environment; of an even number the lower one
+    is the median. None where throughput was measured, which leaves no policy.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    found = []
+    for decision in [] if is_measured(runs) else decide(concluding(runs)):
+        finished = conclusive(runs[runs["env"] == decision.env])
+        own = finished[(finished["config"] == decision.chosen) & finished["score"].notna()]
+        own = own.sort_values("score", ascending=False, kind="stable")
+        places = {0: "best"} if len(own) < 2 else {0: "best", len(own) // 2: "median"}
+        found += [Shown(str(own["run_id"].iloc[i]), str(decision.chosen), decision.env, role) for i, role in places.items() if len(own)]
+    return found
 
 
 def decide(runs: pd.DataFrame) -> list[Decision]:

@@ -32,6 +32,18 @@ class Interval:
         return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
+def mean_interval(values: npt.ArrayLike) -> Interval:
+    """The mean with Student's t interval: mean +- t s / sqrt(n). Without an interval (NaN) for a single value.
+
+    Args:
+        values: (n,) independent draws, for example returns of episodes on different env seeds.
+    """
+    drawn = np.asarray(values, dtype=np.float64)
+    n, mean = len(drawn), float(drawn.mean())
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * drawn.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+    return Interval(mean, mean - half, mean + half)
+
+
 def prediction_interval(scores: Sequence[float]) -> Interval:
     """Where the score of one more seed lies with 95 % confidence, if scores are normal: mean +- t s sqrt(1 + 1/n).
 

@@ -93,7 +93,7 @@ class Reader(Protocol):
             All of them; none where there is no such experiment.
         """
 
-    def text(self, run: Run, name: str) -> str | None:
+    def content(self, run: Run, name: str) -> bytes | None:
         """An artifact of a run; None if it has no such file."""
 
     def points(self, study_run: str, runs: Sequence[Run], metrics: Sequence[str]) -> Points:

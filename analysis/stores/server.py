@@ -73,13 +73,13 @@ class ServerReader:
                 return runs
             query["page_token"] = page["next_page_token"]
 
-    def text(self, run: Run, name: str) -> str | None:
-        """See `Reader.text`."""
+    def content(self, run: Run, name: str) -> bytes | None:
+        """See `Reader.content`."""
         answer = self._request("GET", "/get-artifact", params={"run_id": run.run_id, "path": name})
         if answer.status_code == 404:
             return None
         self._check(answer, "/get-artifact")
-        return str(answer.content.decode("utf-8"))
+        return bytes(answer.content)
 
     def points(self, study_run: str, runs: Sequence[Run], metrics: Sequence[str]) -> Points:
         """See `Reader.points`."""

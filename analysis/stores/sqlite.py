@@ -86,15 +86,15 @@ class SqliteReader:
             for run_id, name, status, started_ms, ended_ms, uri in found
         ]
 
-    def text(self, run: Run, name: str) -> str | None:
-        """See `Reader.text`."""
+    def content(self, run: Run, name: str) -> bytes | None:
+        """See `Reader.content`."""
         location = urlparse(run.artifact_uri)
         given = [Path(url2pathname(location.path))] if location.scheme in ("", "file") and location.path else []
         # Where the output folder was moved, the files still lie beside the store.
         beside = self._path.parent.glob(f"mlartifacts/**/{run.run_id}/artifacts")
         for folder in itertools.chain(given, beside):
             if (folder / name).is_file():
-                return (folder / name).read_text(encoding="utf-8")
+                return (folder / name).read_bytes()
         return None
 
     def points(self, study_run: str, runs: Sequence[Run], metrics: Sequence[str]) -> Points:

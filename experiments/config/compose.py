@@ -58,10 +58,10 @@ def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
         return
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if not re.fullmatch(r"resume|output_dir|report|dry_run|tracking(\.(uri|timeout_s))?|hardware\.address", key):
+        if not re.fullmatch(r"resume|output_dir|report(\.video)?|dry_run|tracking(\.(uri|timeout_s))?|hardware\.address", key):
             raise ConfigurationError(
                 f"{override}: a study is resumed as it was begun. Beside resume= only output_dir, tracking, tracking.uri, "
-                f"tracking.timeout_s, hardware.address, report and dry_run can be given; start a new study to change {key}."
+                f"tracking.timeout_s, hardware.address, report, report.video and dry_run can be given; start a new study to change {key}."
             )
 
 
@@ -87,6 +87,19 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         return composed
 
     return compose
+
+
+def composed_group(group: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """The settings of a group of conf/ by themselves.
+
+    Args:
+        group: For example `env`.
+        overrides: As on run.py's command line.
+    """
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        settings = OmegaConf.to_container(hydra.compose("config", overrides=list(overrides))[group], resolve=True, throw_on_missing=True)
+    assert isinstance(settings, dict)
+    return {str(k): v for k, v in settings.items()}
 
 
 def _cut_to_size(composed: Mapping[str, Any], given: Sequence[str]) -> None:

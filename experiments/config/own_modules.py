@@ -50,6 +50,26 @@ def take(modules: Any, recorded: Mapping[str, str] | None = None) -> dict[str, s
     return dict(_take(paths, None if recorded is None else tuple(sorted(recorded.items()))))
 
 
+def take_recorded(named: str, recorded: Mapping[str, str], modules: Sequence[str]) -> None:
+    """Import the modules that a trial imported, from where the command line says.
+
+    Args:
+        named: What the person named: `run=0123...`.
+        recorded: Name to hash.
+        modules: Paths.
+
+    Raises:
+        ConfigurationError: They are not the recorded ones; nothing was imported.
+    """
+    if recorded and not modules:
+        files = ",".join(f"{name}.py" for name in recorded)
+        raise ConfigurationError(
+            f"{named}: imported modules that are not of this suite. Nothing is run from a store: look at them, "
+            f"artifacts {KEPT_IN}/ of its study's run, and name your copies: modules=[{files}]."
+        )
+    take(modules, recorded)
+
+
 @functools.cache
 def _take(paths: Sequence[Path], recorded: Sequence[tuple[str, str]] | None) -> Mapping[str, str]:
     for path in paths:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictStr, TypeAdapter
+from pydantic import BeforeValidator, Field, StrictBool, StrictStr, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
@@ -228,6 +228,25 @@ class StudySettings:
 
 
 @dataclass(frozen=True, config=STRICT)
+class ReportSettings:
+    """What a study's report has.
+
+    Attributes:
+        video: Whether it shows the chosen policy at play, where the environment can draw and that takes less than 20 s.
+    """
+
+    video: StrictBool = True
+
+
+def _report(value: Any) -> Any:
+    """`report=true` and `report=false` for a report as it is, and none."""
+    return (ReportSettings() if value else None) if isinstance(value, bool) else value
+
+
+Report = Annotated[ReportSettings | None, BeforeValidator(_report)]
+
+
+@dataclass(frozen=True, config=STRICT)
 class SuiteConfig:
     """The whole composed configuration.
 
@@ -259,7 +278,7 @@ class SuiteConfig:
     max_env_steps: Positive | None = None
     max_minutes: Annotated[Number, Field(gt=0)] | None = None
     dry_run: StrictBool = False
-    report: StrictBool = True
+    report: Report = ReportSettings()
     resume: StrictStr | None = None
 
     @property

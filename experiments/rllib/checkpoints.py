@@ -8,6 +8,7 @@ as one that is resumed from it, so both train alike to the bit.
 RLlib's own checkpoint (`Algorithm.save_to_path`) leaves out the replay buffer and what learners keep beside modules and optimizers.
 """
 
+import copy
 import hashlib
 import pickle
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from typing import Any
 
 import ray
 import torch
+import tree
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 from ray.rllib.utils.schedules.scheduler import Scheduler
 
@@ -30,6 +32,8 @@ _BESIDE = "beside_rllib.pkl"
 
 Environments = Mapping[int, bytes]
 """Index of a runner to the state of its environments; runners are missing whose environments are reset."""
+Weights = Mapping[str, Mapping[str, Any]]
+"""Id of a module to the names and values of its weights, and of what else it keeps."""
 
 _LEARNER_STATE = (
     "curr_kl_coeffs_per_module",  # PPO, APPO: the adaptive KL coefficient
@@ -51,18 +55,30 @@ def environments(algorithm: Any) -> Environments:
     return {index: saved for index, saved in states if saved is not None}
 
 
-def save(algorithm: Any, folder: Path, of_environments: Environments) -> None:
+def weights(algorithm: Any) -> Weights:
+    """A copy of the weights that the learners have now; an asynchronous one goes on."""
+    found = algorithm.learner_group.get_state(components="learner/rl_module")["learner"]["rl_module"]
+    copied: Weights = tree.map_structure(copy.copy, found)
+    return copied
+
+
+def save(algorithm: Any, folder: Path, of_environments: Environments, of_modules: Weights | None = None) -> None:
     """Save everything that the next segment starts from.
 
     Args:
         algorithm: Between two training iterations.
         folder: Absolute, existing.
         of_environments: As `environments` found them; empty if no segment follows.
+        of_modules: Weights that are saved in place of those that the learners have by now.
 
     Raises:
         OSError: The disk takes no more.
     """
-    algorithm.save_to_path(folder / RLLIB)
+    state = None
+    if of_modules is not None:
+        state = algorithm.get_state()
+        state["learner_group"]["learner"]["rl_module"] = {**of_modules}
+    algorithm.save_to_path(folder / RLLIB, state=state)
     beside = {
         "learner": next(result.get() for result in algorithm.learner_group.foreach_learner(_learner_state)),
         "replay": getattr(algorithm, "local_replay_buffer", None),
@@ -131,13 +147,12 @@ def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_envi
     algorithm.env_runner_group.foreach_env_runner(restart)
 
 
-def weights_digest(algorithm: Any) -> str:
+def weights_digest(state: Weights) -> str:
     """16 hexadecimal digits that are equal for two algorithms exactly if all weights are, to the bit."""
-    state = algorithm.learner_group.get_state(components="learner/rl_module")["learner"]["rl_module"]
     digest = hashlib.sha256()
     for module in sorted(state):
-        for name, weights in sorted(state[module].items()):
-            array = weights.detach().cpu().contiguous().numpy() if isinstance(weights, torch.Tensor) else weights
+        for name, values in sorted(state[module].items()):
+            array = values.detach().cpu().contiguous().numpy() if isinstance(values, torch.Tensor) else values
             digest.update(f"{module}/{name}".encode())
             digest.update(array.tobytes() if hasattr(array, "tobytes") else repr(array).encode())
     return digest.hexdigest()[:16]

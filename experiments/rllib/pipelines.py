@@ -27,11 +27,19 @@ class PipelinePolicy:
         module_to_env: Likewise.
         observation_space: Of one environment.
         action_space: Likewise.
+        explore_at: Env steps sampled by which the module explores as in training; None: its deterministic policy.
     """
 
     def __init__(
-        self, module: RLModule, env_to_module: Any, module_to_env: Any, observation_space: gym.Space[Any], action_space: gym.Space[Any]
+        self,
+        module: RLModule,
+        env_to_module: Any,
+        module_to_env: Any,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        explore_at: int | None = None,
     ) -> None:
+        self._explore_at = explore_at
         self._module, self._env_to_module, self._module_to_env = module, copy.deepcopy(env_to_module), copy.deepcopy(module_to_env)
         for connector in self._env_to_module.connectors:
             if hasattr(connector, "_update_stats"):  # RLlib's MeanStdFilter
@@ -46,9 +54,12 @@ class PipelinePolicy:
         """Observations (envs, ...), of which only the first ones are not known yet, to actions (envs, ...) for the environments."""
         if not self._episodes:
             self._episodes = [self._first(observation) for observation in unbatch(observations)]
-        how = {"rl_module": self._module, "episodes": self._episodes, "explore": False, "shared_data": self._shared, "metrics": None}
+        explore = self._explore_at is not None
+        how = {"rl_module": self._module, "episodes": self._episodes, "explore": explore, "shared_data": self._shared, "metrics": None}
         with torch.no_grad():
-            outputs = self._module_to_env(batch=self._module._forward_inference(self._env_to_module(batch={}, **how)), **how)
+            batch = self._env_to_module(batch={}, **how)
+            found = self._module._forward_exploration(batch, t=self._explore_at) if explore else self._module._forward_inference(batch)
+            outputs = self._module_to_env(batch=found, **how)
         self._actions = outputs.pop(Columns.ACTIONS)
         for_env = outputs.pop(Columns.ACTIONS_FOR_ENV, self._actions)
         self._outputs = outputs
@@ -82,5 +93,10 @@ def own_pipelines(algorithm: Any) -> tuple[Any, Any] | None:
         pipelines = runner._env_to_module, runner._module_to_env
     else:
         pipelines = algorithm.env_to_module_connector, algorithm.module_to_env_connector
-    kinds = tuple(tuple(map(type, pipeline.connectors)) for pipeline in pipelines)
-    return None if kinds == (ENV_TO_MODULE, MODULE_TO_ENV) else pipelines
+    return None if are_default(*pipelines) else pipelines
+
+
+def are_default(env_to_module: Any, module_to_env: Any) -> bool:
+    """Whether pipelines are RLlib's default ones."""
+    kinds = tuple(tuple(map(type, pipeline.connectors)) for pipeline in (env_to_module, module_to_env))
+    return kinds == (ENV_TO_MODULE, MODULE_TO_ENV)

@@ -27,20 +27,31 @@ def recorded_trial(first: LoggedTrial) -> TrialConfig:
         raise ConfigurationError(f"{run} ({first.name}) has not ended: wait for it, or end it in MLflow.")
     if not first.last_env_steps:
         raise ConfigurationError(f"{run} ({first.name}) logged no report, so there is nothing to compare with. Name another run.")
-    try:
-        trial = TrialConfig.from_mapping({k: v for k, v in first.config.items() if k != "provenance"})
-        config_id = trial.config_id
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{run}: config.json cannot be understood ({first_line(error)}). {_other_version(first)}") from None
-    if config_id != first.tags.get("config_id"):
-        raise ConfigurationError(
-            f"{run}: config.json has the id {config_id}, the tag config_id says {first.tags.get('config_id')}. The record was altered, or: "
-            + _other_version(first)
-        )
+    trial = trial_of(first)
     if trial.start is not None:
         raise ConfigurationError(
             f"{run} ({first.name}) went on with the weights of {trial.start.trial}, and cannot be run by itself. Run its study again: a "
             "population comes out the same."
+        )
+    return trial
+
+
+def trial_of(logged: LoggedTrial) -> TrialConfig:
+    """The configuration in a trial's run.
+
+    Raises:
+        ConfigurationError: It is not the one that the trial was started with, or another version's.
+    """
+    run = f"run={logged.run_id}"
+    try:
+        trial = TrialConfig.from_mapping({k: v for k, v in logged.config.items() if k != "provenance"})
+        config_id = trial.config_id
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"{run}: config.json cannot be understood ({first_line(error)}). {_other_version(logged)}") from None
+    if config_id != logged.tags.get("config_id"):
+        raise ConfigurationError(
+            f"{run}: config.json has the id {config_id}, the tag config_id says {logged.tags.get('config_id')}. The record was altered, "
+            f"or: {_other_version(logged)}"
         )
     return trial
 

@@ -21,7 +21,7 @@ from experiments.metrics import Tag
 from experiments.tracking import views
 from experiments.tracking.provenance import without_passwords
 
-FILES = frozenset({"log_texts", "log_table"})
+FILES = frozenset({"log_texts", "log_table", "log_files"})
 """The methods of a `Store` that write files, not rows."""
 CHECK_S = 6.0
 """How long a server may take to answer before a study starts."""
@@ -267,6 +267,11 @@ class Store:
                     (file := Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
                     file.write_text(text)
             self._client.log_artifacts(run_id, folder)
+
+    @_writes
+    def log_files(self, run_id: str, folder: Path, at: str) -> None:
+        """Attach the files of a folder, below a path among the run's artifacts."""
+        self._client.log_artifacts(run_id, str(folder), at)
 
     @_writes
     def log_table(self, run_id: str, columns: Mapping[str, Sequence[Any]], name: str) -> None:

@@ -1,7 +1,8 @@
-"""The deterministic policy on held-out env seeds."""
+"""A policy on held-out env seeds: deterministic, or as it explores."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -22,6 +23,9 @@ from experiments.rllib.results import NonFiniteError
 
 MAX_ENVS = 100
 """Environments that are stepped side by side; more episodes come in turns."""
+
+Watch = Callable[[Any, npt.NDArray[np.bool_]], None]
+"""Is given the environments side by side, before every step, and which of them are in their episode, (envs,)."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,10 @@ def evaluate(
     alive: Callable[[], None] = lambda: None,
     max_env_steps: int | None = None,
     pipelines: tuple[Any, Any] | None = None,
+    explore_at: int | None = None,
+    watch: Watch | None = None,
 ) -> Evaluation:
-    """Run one episode of the deterministic policy per env seed.
+    """Run one episode of the policy per env seed.
 
     RLlib's own evaluation takes the first episodes that finish among parallel environments, which favours short ones; here each
     environment contributes exactly one.
@@ -69,6 +75,8 @@ def evaluate(
         alive: Called before every step.
         max_env_steps: Where an episode is cut that has not ended by itself.
         pipelines: RLlib's connectors from environments to module and back; None: the default ones, whose work is done here.
+        explore_at: Env steps sampled by which the module explores as in training; None: its deterministic policy.
+        watch: Sees the episodes.
 
     Returns:
         The episodes in the order of the seeds.
@@ -80,8 +88,15 @@ def evaluate(
         if not weights.isfinite().all():
             raise NonFiniteError(f"non-finite weights {name} in an evaluation")
     turns = [env_seeds[i : i + MAX_ENVS] for i in range(0, len(env_seeds), MAX_ENVS)]
-    done = [_run(module, env, seeds, normalize_actions, clip_actions, alive, max_env_steps, pipelines) for seeds in turns]
+    how = normalize_actions, clip_actions, alive, max_env_steps, pipelines, explore_at, watch
+    done = [_run(module, env, seeds, *how) for seeds in turns]
     return Evaluation(np.concatenate([d.returns for d in done]), np.concatenate([d.lengths for d in done]))
+
+
+def environments(env: EnvSettings, count: int) -> Any:
+    """Environments side by side, in this process: others would cost more than they bring for a single pass."""
+    mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
+    return DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.make_arguments))
 
 
 def _run(
@@ -93,19 +108,21 @@ def _run(
     alive: Callable[[], None],
     max_env_steps: int | None,
     pipelines: tuple[Any, Any] | None,
+    explore_at: int | None,
+    watch: Watch | None,
 ) -> Evaluation:
-    count = len(env_seeds)
-    # Processes of their own would cost more than they bring for a single pass.
-    mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
-    envs: Any = DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.make_arguments))
-    own = PipelinePolicy(module, *pipelines, envs.single_observation_space, envs.single_action_space) if pipelines else None
-    act = own or _policy(module, envs.single_action_space, normalize_actions, clip_actions, count)
+    count, envs = len(env_seeds), environments(env, len(env_seeds))
+    spaces = envs.single_observation_space, envs.single_action_space
+    own = PipelinePolicy(module, *pipelines, *spaces, explore_at) if pipelines else None
+    act = own or _policy(module, envs.single_action_space, normalize_actions, clip_actions, count, explore_at)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
     was_training = module.training
     module.eval()
     try:
-        observations, _ = envs.reset(seed=env_seeds[0] if mode == "vector_entry_point" else list(env_seeds))
+        observations, _ = envs.reset(seed=env_seeds[0] if env.vectorize_mode == "vector_entry_point" else list(env_seeds))
         while running.any():
+            if watch is not None:
+                watch(envs, running)
             alive()
             observations, rewards, terminated, truncated, _ = envs.step(act(observations))
             if own is not None:
@@ -120,7 +137,7 @@ def _run(
 
 
 def _policy(
-    module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool, envs: int
+    module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool, envs: int, explore_at: int | None = None
 ) -> Callable[[npt.NDArray[Any]], npt.NDArray[Any]]:
     """Observations (envs, ...) to actions (envs, ...) for the environment, of one episode of each from its first observation.
 
@@ -130,9 +147,12 @@ def _policy(
     continuous = isinstance(action_space, gym.spaces.Box)
     recurrent = module.is_stateful()
     state = _first_state(module, envs) if recurrent else {}
+    explores = explore_at is not None
+    entry = "forward_exploration" if explores else "forward_inference"
     # The hook behind forward_inference(), which walks the whole module twice a step to switch modes: two thirds of the time.
-    own = isinstance(module, TorchRLModule) and is_overridden(module, TorchRLModule, "forward_inference")
-    forward = module.forward_inference if own else module._forward_inference
+    own = isinstance(module, TorchRLModule) and is_overridden(module, TorchRLModule, entry)
+    forward = getattr(module, entry if own else f"_{entry}")
+    forward = partial(forward, t=explore_at) if explores else forward
 
     @torch.inference_mode()
     def act(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -152,8 +172,10 @@ def _policy(
             inputs = out[Columns.ACTION_DIST_INPUTS]
             if not inputs.isfinite().all():
                 raise NonFiniteError("non-finite outputs of the policy in an evaluation")
-            distribution = module.get_inference_action_dist_cls().from_logits(inputs)
-            actions = distribution.to_deterministic().sample()
+            if explores:
+                actions = module.get_exploration_action_dist_cls().from_logits(inputs).sample()
+            else:
+                actions = module.get_inference_action_dist_cls().from_logits(inputs).to_deterministic().sample()
         actions = actions.detach().cpu().numpy()
         if continuous and normalize_actions:
             return np.asarray(unsquash_action(actions, action_space))

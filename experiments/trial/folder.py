@@ -152,17 +152,23 @@ def check_checkpoint(path: Path) -> None:
     Raises:
         DamagedFileError: It is not.
     """
-    fix = f"Remove the folder {path} to go on from the checkpoint before it, or from the start."
+    if damage := damage_of(path):
+        raise DamagedFileError(f"{damage}. Remove the folder {path} to go on from the checkpoint before it, or from the start.")
+
+
+def damage_of(checkpoint: Path) -> str:
+    """What is wrong with the files of a checkpoint, as a clause that names one; "" if they are whole."""
     try:
-        sizes = json.loads((path / _SIZES_FILE).read_text())
+        sizes = json.loads((checkpoint / _SIZES_FILE).read_text())
     except (OSError, ValueError) as error:
-        raise DamagedFileError(f"{path / _SIZES_FILE}: cannot be read ({error}). {fix}") from None
+        return f"{checkpoint / _SIZES_FILE}: cannot be read ({error})"
     for name, size in sizes.items():
-        file = path / name
+        file = checkpoint / name
         if not file.is_file():
-            raise DamagedFileError(f"{file}: is missing. {fix}")
+            return f"{file}: is missing"
         if file.stat().st_size != size:
-            raise DamagedFileError(f"{file}: has {file.stat().st_size} bytes instead of {size}. {fix}")
+            return f"{file}: has {file.stat().st_size} bytes instead of {size}"
+    return ""
 
 
 def locked(file: IO[str]) -> bool:

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 import ray
+from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import FastOffPolicy
@@ -102,6 +103,7 @@ class Training:
         self._asynchronous = is_asynchronous(trial.algorithm)
         self.counters = Counters()
         self._environments: checkpoints.Environments = {}
+        self._scored: checkpoints.Weights | None = None
         self.begin_window(perf_counter())
 
     def begin_window(self, start: float) -> None:
@@ -207,6 +209,8 @@ class Training:
             NonFiniteError: A return is not finite.
         """
         now = self.counters
+        if self._asynchronous:  # its learner goes on with what it was sent: what is scored is what is saved
+            self._scored = checkpoints.weights(self.algorithm)
         score = self._evaluation(Role.FINAL_EVALUATION, self._trial.evaluation.final_episodes)
         check_finite(score.metrics(), now.env_steps)
         warm_env_steps, warm_s, warm_trained = now.warm if now.warm and now.warm[0] < now.env_steps else (0, 0.0, 0.0)
@@ -246,9 +250,11 @@ class Training:
         """The module with the learner's newest weights, in this process: a remote runner's may lag."""
         runner = self.algorithm.env_runner
         if runner is not None and runner.module is not None:
-            if self.algorithm.config.num_env_runners:
+            if self._scored is not None:
+                runner.module.set_state(self._scored[DEFAULT_MODULE_ID])
+            elif self.algorithm.config.num_env_runners:
                 weights = self.algorithm.learner_group.get_state(components="learner/rl_module", inference_only=True)
-                runner.module.set_state(weights["learner"]["rl_module"]["default_policy"])
+                runner.module.set_state(weights["learner"]["rl_module"][DEFAULT_MODULE_ID])
             return runner.module
         return self.algorithm.get_module()
 
@@ -257,8 +263,8 @@ class Training:
         return self.counters.wall_s + perf_counter() - self._wall_start
 
     def weights_digest(self) -> str:
-        """As `checkpoints.weights_digest`."""
-        return checkpoints.weights_digest(self.algorithm)
+        """As `checkpoints.weights_digest`, of the weights that `save` saves."""
+        return checkpoints.weights_digest(self._scored or checkpoints.weights(self.algorithm))
 
     def _processes(self) -> dict[str, list[Address]]:
         own = this_process()
@@ -278,7 +284,7 @@ class Training:
         Raises:
             OSError: The disk takes no more.
         """
-        checkpoints.save(self.algorithm, folder, self._environments)
+        checkpoints.save(self.algorithm, folder, self._environments, self._scored)
         state = {
             "counters": {**asdict(self.counters), "wall_s": self.wall_s()},
             "events": [record_of(event) for event in events],

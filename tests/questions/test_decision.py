@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.document.answer import closing_table
-from analysis.questions.decision import Decision, chosen_values, decide
+from analysis.questions.decision import Decision, chosen_values, decide, seeds_to_show
 from analysis.questions.learning_rate_batch import batch_tradeoff
 from analysis.stats.comparisons import seeds_needed
 from tests.support.study_frames import make_runs, together, with_status
@@ -289,3 +289,20 @@ def test_table_and_critical_batch_take_the_learning_rate_that_is_chosen() -> Non
     rng = np.random.default_rng(0)
     assert batch_tradeoff(runs, rng, lrs=lr_of_each).batches["lr"].tolist() == [1e-2] * 3
     assert batch_tradeoff(runs, rng).batches["lr"].tolist() == [3e-2] * 3
+
+
+# What shows the choice
+
+
+def test_the_choice_is_shown_by_its_best_and_its_median_seed() -> None:
+    runs = make_runs({"low": [100, 110, 105], "best": [400, 420, 395], "mid": [250, 240, 260]})
+    runs["run_id"] = [f"{config}-{seed}" for config, seed in zip(runs["config"], runs["seed"], strict=True)]
+    assert [(shown.run_id, shown.role) for shown in seeds_to_show(runs)] == [("best-1", "best"), ("best-0", "median")]
+    two = runs[runs["seed"] < 2]
+    assert [(shown.run_id, shown.role) for shown in seeds_to_show(two)] == [("best-1", "best"), ("best-0", "median")]
+    one = runs[runs["seed"] == 2]
+    assert [(shown.run_id, shown.role) for shown in seeds_to_show(one)] == [("best-2", "best")]
+
+
+def test_a_study_in_which_nothing_finished_shows_nothing() -> None:
+    assert seeds_to_show(with_status(make_runs({"a": [1.0, 2.0]}), "a", [0, 1], "failed")) == []

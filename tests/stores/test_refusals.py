@@ -89,8 +89,8 @@ def test_a_report_and_its_figures_are_attached_to_the_studys_run(copied: Callabl
     study = written.study("reported", "reported/ppo-cartpole", START_MS)
     assert attach("<p>It works.</p>", {"seeds.svg": b"<svg/>"}, study, uri_of(tmp_path)) == ""
     (run,) = SqliteReader(tmp_path / "mlflow.db").runs("studies")
-    assert SqliteReader(tmp_path / "mlflow.db").text(run, "report.html") == "<p>It works.</p>"
-    assert SqliteReader(tmp_path / "mlflow.db").text(run, "figures/seeds.svg") == "<svg/>"
+    assert SqliteReader(tmp_path / "mlflow.db").content(run, "report.html") == b"<p>It works.</p>"
+    assert SqliteReader(tmp_path / "mlflow.db").content(run, "figures/seeds.svg") == b"<svg/>"
 
 
 def test_a_store_that_does_not_take_a_report_says_why_without_its_password(copied: Callable[[], Written], tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def _main_of(module: str) -> Callable[[], object]:
     return lambda: importlib.import_module(module).main(sys.argv[1:])
 
 
-_OTHERS = ("experiments.reproduce", "experiments.autotune", "experiments.list", "analysis.report", "analysis.plan")
+_OTHERS = ("experiments.reproduce", "experiments.autotune", "experiments.evaluate", "experiments.list", "analysis.report", "analysis.plan")
 _MAINS: dict[str, Callable[[], object]] = {
     "experiments/run.py": run.main,
     **{f"{module.replace('.', '/')}.py": _main_of(module) for module in _OTHERS},

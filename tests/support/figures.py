@@ -21,6 +21,7 @@ from analysis.plots import (
     learning_curves,
     lineage,
     pareto,
+    returns_by_setting,
     sample_efficiency,
     score_heatmap,
     score_profile,
@@ -52,6 +53,12 @@ class Study:
     @property
     def grid(self) -> list[tuple[float, int]]:
         return list(itertools.product(self.lrs, self.batches))
+
+    def settings(self) -> pd.DataFrame:
+        """A policy in several environments; with one seed there is one episode."""
+        means = np.linspace(-900.0, -150.0, len(self.names))
+        half = np.where(self.num_seeds > 1, 40.0, np.nan)
+        return pd.DataFrame({"setting": self.names, "return": means, "return_low": means - half, "return_high": means + half})
 
     @property
     def names(self) -> list[str]:
@@ -212,6 +219,7 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
     "search_confirmed": (search_confirmed.plot, Study.curse),
     "search_progress": (search_progress.plot, Study.progress),
     "lineage": (lineage.plot, Study.lineage),
+    "returns_by_setting": (returns_by_setting.plot, Study.settings),
 }
 STUDIES = {
     "one configuration, one seed": Study(lrs=(1e-3,), batches=(512,), num_seeds=1),
@@ -233,6 +241,7 @@ UNITS = {
     "search_confirmed": ("mean score in the search (return)", "mean score on held-out seeds (return)"),
     "search_progress": ("env steps spent in the search", "score (mean return)"),
     "lineage": ("env steps", "member (its seed)"),
+    "returns_by_setting": ("mean return", ""),
     "improvement_matrix": ("a run of the row beats one of the column: probability (%)", ""),
 }
 """Labels of the axes."""

@@ -11,7 +11,7 @@ from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.planning.resources import Cluster, Node
-from experiments.rllib.checkpoints import RLLIB, weights_digest
+from experiments.rllib.checkpoints import RLLIB, weights, weights_digest
 from tests.support.policies import assert_acts_as_evaluated
 from tests.support.suite import TINY, PlanOf
 from tests.support.trials import COUNT, FAILURE, REPLAY, WEIGHTS, Make, learned, run, step
@@ -74,9 +74,9 @@ def test_returns_are_the_environments_own_and_an_evaluation_changes_no_statistic
     assert (said["train/return_mean"], said["eval/return_mean"]) == (50.0, 50.0)
     algorithm = trial._training.algorithm
     assert statistics_of(trial)["of_returns.variance"][0] > 0
-    before = weights_digest(algorithm)
+    before = weights_digest(weights(algorithm))
     trial._training.evaluate()
-    assert weights_digest(algorithm) == before
+    assert weights_digest(weights(algorithm)) == before
 
 
 def test_rllib_acts_from_a_checkpoint_as_the_trial_does(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_rllib_acts_from_a_checkpoint_as_the_trial_does(plan_of: PlanOf, make: M
     stock = PPO(config=config)
     stock.restore_from_path(str(tmp_path / RLLIB))
     for algorithm in (stock, Algorithm.from_checkpoint(str(tmp_path / RLLIB))):
-        assert weights_digest(algorithm) == weights_digest(training.algorithm)
+        assert weights_digest(weights(algorithm)) == weights_digest(weights(training.algorithm))
         assert_acts_as_evaluated(training, algorithm.env_runner)
         algorithm.stop()
 

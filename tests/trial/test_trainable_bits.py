@@ -8,7 +8,7 @@ import ray
 
 from experiments.config.trial_config import Start
 from experiments.planning.resources import Cluster, Node
-from experiments.rllib.checkpoints import learning_rates, weights_digest
+from experiments.rllib.checkpoints import learning_rates, weights, weights_digest
 from experiments.trial.events import Reported, Restarted
 from experiments.trial.folder import TrialFolder
 from experiments.trial.trainable import EVENTS, Trial
@@ -145,7 +145,7 @@ def test_a_trial_that_takes_over_another_ones_weights_keeps_its_own_settings(
     assert child.config_id != replace(child, start=None).config_id
     trial = make(child, folder=tmp_path / child.folder_name)
     trial._start()
-    assert weights_digest(trial._training.algorithm) == ended[WEIGHTS]
+    assert weights_digest(weights(trial._training.algorithm)) == ended[WEIGHTS]
     reports = run(trial)
     assert [r["report_env_steps"] for r in reports] == [budget + every, 2 * budget]
     assert reports[0]["progress/env_steps"] > ended["progress/env_steps"]

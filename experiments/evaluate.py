@@ -1,0 +1,287 @@
+"""Evaluates a trained policy: whether it reaches its logged score, how it does on fresh episodes and in other environments.
+
+python experiments/evaluate.py run=<trial run id> | study=<name or study run id> | checkpoint=<folder> [episodes=...] [key=value ...]
+"""
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.document.command_line import help_asked, words_of
+from experiments.config.errors import INVALID, ConfigurationError
+from experiments.config.output_dir import check_writable
+
+if TYPE_CHECKING:  # Ray and pandas are imported once the command line is understood: they take seconds
+    import pandas as pd
+    from rich.console import Console
+
+    from experiments.policies.policy import Policy
+    from experiments.study.trained import Trained
+    from experiments.tracking.archive import Archive
+
+HELP = """\
+Evaluates a trained policy from its checkpoint, without starting Ray.
+
+  python experiments/evaluate.py run=<trial run id> | study=<name or study run id> | checkpoint=<folder> [key=value ...]
+
+  run=          a trial, by its run id in MLflow: its newest checkpoint
+  study=        a study, by name or run id: of the configuration that it recommends, the best and the median seed
+  checkpoint=   a checkpoint's folder, or a trial's: outputs/studies/<study>/trials/<trial>
+  episodes=     more episodes, on fresh env seeds; default: 0, or 100 where one of the next is given
+  explore=true  draw their actions as in training, instead of the deterministic ones
+  env=          another environment with the same spaces, a file of conf/env, or env.id= one of Gymnasium's
+  env.env_config.<name>=  settings of the environment; a list is an axis of a grid: env.env_config.g=[5,10,15]
+  env.max_episode_steps=  likewise
+  video=true    the best, the median and the worst held-out episode as MP4 and as small animations, attached to the run in MLflow, and to
+                that of the study where a study is named
+  tracking_uri= the store that holds the run: sqlite:////absolute/mlflow.db or http(s)://host:port; default: mlflow.db in output_dir
+  output_dir=   where your studies are, and where results go; default: the folder of an embedded store, else outputs
+  modules=      files of your own that the trial imported, [my_env.py], as they were then: none is run from a store
+  trust=true    open a checkpoint that is not in output_dir: pickles run whatever code is in them
+
+On the env seeds of the trial's own final evaluation the policy must reach the logged final/score, to the bit on the same kind of CPU. All
+episodes are in output_dir/policies/<run id>/episodes.parquet.
+
+Exit codes: 0 the score is the logged one, or there is none to compare with. 1 it is another. 2 refused: nothing was evaluated.
+130 SIGINT, 143 SIGTERM.
+"""
+
+TIMEOUT_S = 30.0
+DEFAULT_EPISODES = 100
+
+_SUBJECTS = ("run", "study", "checkpoint")
+_KEYS = (*_SUBJECTS, "episodes", "explore", "tracking_uri", "output_dir", "modules", "video", "trust")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command line asks for.
+
+    Attributes:
+        subject: One of `_SUBJECTS`.
+        name: Of the run, the study or the checkpoint.
+        episodes: On fresh env seeds, in each environment.
+        explore: Whether they are played as in training.
+        video: Whether the trial's held-out episodes are drawn.
+        environments: Words for other environments, key to value.
+        tracking_uri: Of the store.
+        output_dir: Absolute.
+        modules: Paths of a person's own, which the trial imports.
+        trust: Whether pickles from elsewhere may be opened.
+    """
+
+    subject: str
+    name: str
+    episodes: int
+    explore: bool
+    video: bool
+    environments: Mapping[str, str]
+    tracking_uri: str
+    output_dir: Path
+    modules: Sequence[str]
+    trust: bool
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; its exit code."""
+    if help_asked(arguments):
+        print(HELP, end="")
+        return 0
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    try:
+        return evaluate(settings(arguments))
+    except ConfigurationError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return INVALID
+    except KeyboardInterrupt:
+        return 130
+
+
+def settings(arguments: Sequence[str]) -> Asked:
+    """The command line's words, checked as far as they are about nothing but themselves.
+
+    Raises:
+        ConfigurationError: A word is of another form, its key is unknown, or what to evaluate is missing.
+    """
+    given: dict[str, str] = {}
+    environments: dict[str, str] = {}
+    for word in arguments:
+        key, equals, value = word.partition("=")
+        of_env = key == "env" or key.startswith("env.")
+        if not equals or not (of_env or key in _KEYS):
+            raise ConfigurationError(f"{word!r} is not understood. python experiments/evaluate.py --help lists what there is.")
+        (environments if of_env else given)[key] = value
+    subjects = [key for key in _SUBJECTS if given.get(key)]
+    if len(subjects) != 1:
+        raise ConfigurationError(
+            f"{' and '.join(f'{key}=' for key in subjects)} are given: name one of them."
+            if subjects
+            else "name what to evaluate: run=<a trial's run id in MLflow>, study=<name or run id>, or checkpoint=<folder>."
+        )
+    uri = given.get("tracking_uri", "")
+    store = Path(uri.removeprefix("sqlite:///")).expanduser().absolute() if uri.startswith("sqlite:///") else None
+    output_dir = Path(given.get("output_dir", store.parent if store else "outputs")).expanduser().absolute()
+    explore = _flag(given, "explore")
+    return Asked(
+        subject=subjects[0],
+        name=given[subjects[0]],
+        episodes=_count(given, DEFAULT_EPISODES if explore or environments else 0),
+        explore=explore,
+        video=_flag(given, "video"),
+        environments=environments,
+        tracking_uri=f"sqlite:///{store or output_dir / 'mlflow.db'}" if store or not uri else uri,
+        output_dir=output_dir,
+        modules=words_of(given.get("modules", "")),
+        trust=_flag(given, "trust"),
+    )
+
+
+def _flag(given: Mapping[str, str], key: str) -> bool:
+    word = given.get(key, "false").lower()
+    if word not in ("true", "false"):
+        raise ConfigurationError(f"{key}={given[key]}: must be true or false.")
+    return word == "true"
+
+
+def _count(given: Mapping[str, str], default: int) -> int:
+    word = given.get("episodes", str(default))
+    if not word.isascii() or not word.isdigit() or (int(word) == 0 and default):
+        raise ConfigurationError(f"episodes={word}: must be a whole number{', 1 or more' if default else ''}. Try episodes=100.")
+    return int(word)
+
+
+def evaluate(asked: Asked) -> int:
+    """Evaluate what is asked for; the exit code.
+
+    Raises:
+        ConfigurationError: It cannot be evaluated here.
+    """
+    from experiments.policies.other_environments import is_of_environment
+
+    if unknown := next((key for key in asked.environments if not is_of_environment(key)), None):
+        raise ConfigurationError(
+            f"{unknown}=: is nothing that an evaluation depends on. There are env=, env.id=, env.max_episode_steps= and "
+            "env.env_config.<name>=, for example env.env_config.g=5."
+        )
+    check_writable(asked.output_dir)
+    from experiments.study import progress
+    from experiments.study.driver import quiet
+
+    quiet()
+    console = progress.console()
+    from experiments.study.trained import of_folder, of_run
+    from experiments.tracking.archive import Archive
+
+    if asked.subject == "checkpoint":
+        return _evaluate_one(of_folder(Path(asked.name).expanduser(), asked.output_dir, asked.trust), None, "", asked, console)
+    archive = Archive(asked.tracking_uri, asked.output_dir, TIMEOUT_S)
+    runs = [(asked.name, "")] if asked.subject == "run" else _recommended(asked)
+    found = [(of_run(archive, run_id, asked.output_dir, asked.trust), seed) for run_id, seed in runs]
+    return max(_evaluate_one(trained, archive, seed, asked, console) for trained, seed in found)
+
+
+def _recommended(asked: Asked) -> list[tuple[str, str]]:
+    """Run ids of the best and the median seed of the configuration that a study recommends, in each of its environments, and which it is.
+
+    Raises:
+        ConfigurationError: There is no such study, or it recommends none.
+    """
+    from analysis import AnalysisError
+    from analysis.load import load_study
+    from analysis.questions.decision import seeds_to_show
+
+    try:
+        study = load_study(asked.name, asked.tracking_uri)
+    except AnalysisError as error:
+        raise ConfigurationError(str(error)) from None
+    found = seeds_to_show(study.runs)
+    if not found:
+        raise ConfigurationError(
+            f"study={asked.name}: recommends no configuration, since no trial has finished with a score. Name a run of it: run=<run id>."
+        )
+    return [(shown.run_id, shown.role) for shown in found]
+
+
+def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, asked: Asked, console: "Console") -> int:
+    """Evaluate a policy and say how it did; the exit code."""
+    import pandas as pd
+
+    from experiments.config.own_modules import take_recorded
+    from experiments.policies.episodes import HELD_OUT, fresh_episodes, table
+    from experiments.policies.other_environments import variants
+    from experiments.policies.policy import load
+    from experiments.study.progress import say
+    from experiments.study.recording import record_and_attach
+
+    found = trained.checkpoint
+    take_recorded(trained.named, found.trial.modules, asked.modules)
+    policy = load(found, trained.named)
+    around = variants(found.trial, asked.environments)
+    name = f"{found.trial.algorithm['name']} on {found.trial.env.name}, {found.trial.name}"
+    say(console, f"policy      {name}{f' ({seed} seed)' if seed else ''}: checkpoint of {found.env_steps:,} env steps")
+    say(console, f"            {found.path}")
+    env_seeds = policy.held_out_seeds()
+    held_out = policy.evaluate(env_seeds)
+    lines, code = _verdict(trained, policy, float(held_out.returns.mean()), len(env_seeds))
+    for line in lines:
+        say(console, line)
+    frames = [table(held_out, env_seeds, around[0], HELD_OUT, explore=False)]
+    if asked.episodes:
+        frames.append(fresh_episodes(policy, around, asked.episodes, asked.explore))
+    episodes = pd.concat(frames, ignore_index=True)
+    for line in _where(trained, episodes, asked, console):
+        say(console, line)
+    if asked.video:
+        for line in record_and_attach(trained, policy, _folder(trained, asked) / "video", archive, seed):
+            say(console, line)
+    return code
+
+
+def _verdict(trained: "Trained", policy: "Policy", score: float, episodes: int) -> tuple[list[str], int]:
+    """Whether a policy reaches its logged score, in lines, and the exit code."""
+    from experiments.tracking.provenance import record
+    from experiments.tracking.provenance_changes import changes
+
+    head = f"score       {score:.6g}, mean return of {episodes} held-out episodes"
+    if trained.score is None:
+        others = [f"            also: checkpoint={path}" for path in trained.checkpoint.others]
+        return [f"{head}. No score to compare with: {trained.why_no_score}.", *others], 0
+    if score == trained.score:
+        return [f"{head}: the logged final/score, to the bit"], 0
+    changed = [str(change) for change in changes(trained.provenance, record())][:5] if trained.provenance else []
+    why = f"            since then: {'; '.join(changed)}" if changed else "            nothing that is recorded has changed since then"
+    return [f"{head}. The logged final/score is {trained.score:.17g}, this one {score:.17g}: {score - trained.score:+.3g}", why], 1
+
+
+def _folder(trained: "Trained", asked: Asked) -> Path:
+    """Where the results of a policy are."""
+    return asked.output_dir / "policies" / trained.key
+
+
+def _where(trained: "Trained", episodes: "pd.DataFrame", asked: Asked, console: "Console") -> list[str]:
+    """Write the episodes and what there is to see of them; where they are."""
+    from analysis.document.page import svg
+    from analysis.document.terminal import episodes_table
+    from analysis.plots import returns_by_setting
+    from experiments.policies.episodes import FRESH, summary
+
+    folder = _folder(trained, asked)
+    folder.mkdir(parents=True, exist_ok=True)
+    episodes.to_parquet(folder / "episodes.parquet", index=False)
+    lines = [f"episodes    {folder / 'episodes.parquet'}"]
+    fresh = episodes[episodes["seeds"] == FRESH]
+    if len(fresh):
+        found = summary(fresh)
+        console.print(episodes_table(found, "exploring" if asked.explore else "deterministic"))
+        if len(found) > 1:
+            figure = returns_by_setting.plot(found).figure
+            (folder / "returns_by_setting.svg").write_bytes(svg(figure))  # type: ignore[arg-type]  # no part of another figure
+            lines.append(f"figure      {folder / 'returns_by_setting.svg'}")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

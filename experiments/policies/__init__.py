@@ -1,0 +1,1 @@
+"""What a trial leaves behind to be used: its checkpoint as a policy, evaluated, and shown."""

@@ -1,0 +1,114 @@
+"""What a person names, a run or a folder, to a checkpoint, and the score that its policy must reach."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.config.errors import ConfigurationError
+from experiments.metrics import Tag
+from experiments.policies import checkpoint
+from experiments.policies.checkpoint import SCORE, Checkpoint
+from experiments.study.reproduction import trial_of
+from experiments.tracking.archive import Archive, LoggedTrial
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A checkpoint that a person asked for.
+
+    Attributes:
+        named: What the person named: `run=0123...`.
+        checkpoint: The newest one of the trial, or the one that was named.
+        run_id: The trial's in MLflow; None if a folder was named.
+        study_run: Its study's; likewise.
+        score: What its policy reached in the trial's final evaluation; None if there was none with this checkpoint.
+        why_no_score: The reason, if there is none.
+        provenance: Where the trial's results come from.
+    """
+
+    named: str
+    checkpoint: Checkpoint
+    run_id: str | None
+    study_run: str | None
+    score: float | None
+    why_no_score: str
+    provenance: dict[str, object]
+
+    @property
+    def key(self) -> str:
+        """A word for names of files."""
+        found = self.checkpoint
+        return self.run_id or f"{found.trial.folder_name}-{found.env_steps}"
+
+
+def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool) -> Trained:
+    """The newest checkpoint of a logged trial.
+
+    Args:
+        archive: The store that holds its run.
+        run_id: The trial's.
+        output_dir: Where studies of the person's own are.
+        trust: Whether pickles from elsewhere may be opened.
+
+    Raises:
+        ConfigurationError: There is no such trial, it failed or has no checkpoint here, or its checkpoint cannot be used.
+    """
+    named, first = f"run={run_id}", archive.trial(run_id)
+    if first.status == "FAILED":
+        reason = first.tags.get(Tag.FAILURE, "for an unknown reason")
+        raise ConfigurationError(f"{named} ({first.name}): the trial failed: {reason}. Name a run that finished.")
+    trial = trial_of(first)
+    folder = _study_folder(archive, first, output_dir) / "trials" / trial.folder_name
+    if not folder.is_dir():
+        raise ConfigurationError(
+            f"{named} ({first.name}): its folder {folder} is not on this machine. Name the folder of its study: output_dir=/path, where "
+            "studies/ is."
+        )
+    newest = checkpoint.newest(folder, named)
+    checkpoint.check_origin(newest, output_dir, trust, named)
+    found = checkpoint.read(newest, named)
+    if (found.trial.config_id, found.trial.seed, found.trial.repeat) != (trial.config_id, trial.seed, trial.repeat):
+        raise ConfigurationError(f"{named} ({first.name}): {newest} is another trial's checkpoint. Restore the study's folder.")
+    logged = first.curves.get(SCORE, {})
+    score = logged[max(logged)] if logged and first.status == "FINISHED" and found.score is not None else None
+    why = "" if score is not None else _why_no_score(first, found)
+    return Trained(named, found, run_id, first.tags[Tag.STUDY_RUN], score, why, dict(first.provenance))
+
+
+def of_folder(folder: Path, output_dir: Path, trust: bool) -> Trained:
+    """A checkpoint by its folder, or the newest one of a trial's folder.
+
+    Args:
+        folder: The one or the other.
+        output_dir: Where studies of the person's own are.
+        trust: Whether pickles from elsewhere may be opened.
+
+    Raises:
+        ConfigurationError: There is none, or it cannot be used.
+    """
+    named = f"checkpoint={folder}"
+    found = checkpoint.read(folder, named)
+    checkpoint.check_origin(found.path, output_dir, trust, named)
+    why = "" if found.score is not None else "the trial did not end with this checkpoint"
+    return Trained(named, found, None, None, found.score, why, dict(found.provenance))
+
+
+def _study_folder(archive: Archive, first: LoggedTrial, output_dir: Path) -> Path:
+    """Where the study's files are: in the output folder, which may have been moved or copied, or where it wrote them."""
+    named = archive.tag_of(first.tags.get(Tag.STUDY_RUN, ""), Tag.STUDY_FOLDER)
+    if named is None:
+        raise ConfigurationError(
+            f"run={first.run_id} ({first.name}): the run of its study is gone, which says where its checkpoints are. Name the folder "
+            "itself: checkpoint=outputs/studies/<study>/trials/<trial>."
+        )
+    here = output_dir / "studies" / Path(named).name
+    return here if here.is_dir() else Path(named)
+
+
+def _why_no_score(first: LoggedTrial, found: Checkpoint) -> str:
+    if first.status == "RUNNING":
+        return "the trial still runs"
+    if first.status == "KILLED":
+        return f"the trial was interrupted, and this is its newest checkpoint, of {first.last_env_steps:,} env steps that it reported"
+    if SCORE not in first.curves:
+        return "the trial was ended early, by the study's scheduler"
+    return f"the trial went on to {first.last_env_steps:,} env steps, and its last checkpoint was not written or is gone"
