@@ -5,11 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import mlflow
 import pytest
+from mlflow import MlflowClient
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED
+from experiments.metrics import FAILED, FINISHED, Tag
 from experiments.planning.trials import StudyTrials
 from experiments.study import registration
 from experiments.study.folder import StudyFolder
@@ -17,9 +19,9 @@ from experiments.study.outcomes import Outcomes
 from experiments.study.registration import Registration
 from experiments.tracking.registry import SCORES, PolicyModel
 from experiments.trial.events import Ended
-from tests.support.suite import PlanOf
+from tests.support.suite import PlanOf, RunSuite
 
-GRID = ("study=smoke", "env=cartpole", "study.space={algorithm.training.lr:[0.001,0.003]}", "seeds=[0,1,2]")
+GRID = ("study=smoke", "registry.models=recommended", "env=cartpole", "study.space={algorithm.training.lr:[0.001,0.003]}", "seeds=[0,1,2]")
 
 
 class Put:
@@ -139,3 +141,19 @@ def test_what_was_exported_is_put_again_by_a_resume_and_not_made_again(plan_of: 
     again, _ = register(plan, tmp_path / "study", [plan.trials[0].label])
     assert again.puts == first.puts
     assert len(exports) == 3
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_study_leaves_a_confirmed_champion_that_has_the_score_of_its_run(run_suite: RunSuite, tmp_path: Path) -> None:
+    confirmed = ("seeds=[0]", "confirmation.always=true", "confirmation.seeds=[10,11]", "study.space={}")
+    done = run_suite("study=smoke", "registry.models=recommended", *confirmed, timeout_s=280)
+    assert done.returncode == 0, done.stderr
+    assert "policies    2 versions of models:/ppo-cartpole in MLflow's registry" in done.stdout
+    client = MlflowClient(f"sqlite:///{tmp_path / 'out/mlflow.db'}")
+    champion = client.get_model_version_by_alias("ppo-cartpole", "champion")
+    run = client.get_run(champion.run_id)
+    assert run.data.tags[Tag.PHASE] == "confirm"
+    policy = mlflow.pyfunc.load_model(champion.source)
+    assert float(policy.metadata.metadata["score"]) == run.data.metrics["final/score"] == max(json.loads(champion.tags[SCORES]))
+    assert policy.metadata.metadata["run"] == champion.run_id
