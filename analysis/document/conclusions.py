@@ -27,6 +27,7 @@ class Conclusions:
     Attributes:
         note: The answers, as Markdown.
         chosen: The recommended configurations, joined by commas.
+        recommended: The same, one by one.
         table: Column to values: how well each configuration did.
         best: The `best/*` metrics; empty unless there is one recommendation.
     """
@@ -34,6 +35,7 @@ class Conclusions:
     note: str
     chosen: str
     table: Mapping[str, Sequence[Any]]
+    recommended: Sequence[str] = ()
     best: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -66,9 +68,11 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -
     table = closing_table(runs, list(record["axes"]))
     words = [f"**Answer.** {answer.markdown()}" for answer in found]
     words += [f"**Next.** {step.sentence}\n\n`{step.command}`" for step in _next_steps(record, runs, found)]
+    recommended = [answer.decision.chosen for answer in found if answer.decision.chosen]
     return Conclusions(
         note="\n\n".join(words),
-        chosen=", ".join(answer.decision.chosen for answer in found if answer.decision.chosen),
+        chosen=", ".join(recommended),
+        recommended=recommended,
         table=table.astype(object).where(table.notna(), None).to_dict("list"),
         best=best_metrics(table) if len(found) == 1 and found[0].decision.chosen else {},
     )

@@ -209,6 +209,18 @@ class TrackingSettings:
 
 
 @dataclass(frozen=True, config=STRICT)
+class RegistrySettings:
+    """Which policies become models in MLflow, at a study's end.
+
+    Attributes:
+        models: `recommended`: of the recommended configuration, each seed's; `all`: each finished trial's; `checkpoints`: the same, of each
+            checkpoint that was kept; `none`. Those of the recommended configuration are registered as `<algorithm>-<env>`.
+    """
+
+    models: Literal["recommended", "all", "checkpoints", "none"] = "recommended"
+
+
+@dataclass(frozen=True, config=STRICT)
 class StudySettings:
     """One question.
 
@@ -275,6 +287,7 @@ class SuiteConfig:
     modules: dict[Name, StrictStr] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
     confirmation: ConfirmationSettings = field(default_factory=ConfirmationSettings)
+    registry: RegistrySettings = field(default_factory=RegistrySettings)
     max_env_steps: Positive | None = None
     max_minutes: Annotated[Number, Field(gt=0)] | None = None
     dry_run: StrictBool = False

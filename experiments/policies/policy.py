@@ -22,7 +22,7 @@ from experiments.rllib.no_compiler import leave_out_compiler
 from experiments.rllib.pipelines import are_default
 from experiments.rllib.results import NonFiniteError
 from experiments.rllib.seeding import Role, process_seed, stream_seeds
-from experiments.trial.evaluation import Evaluation, Watch, environments, evaluate
+from experiments.trial.evaluation import Evaluation, OnActions, Watch, environments, evaluate
 
 _MODULE = Path(RLLIB) / "learner_group" / "learner" / "rl_module" / DEFAULT_MODULE_ID
 _CONNECTORS = "env_to_module_connector", "module_to_env_connector"
@@ -57,7 +57,12 @@ class Policy:
         return stream_seeds(self.trial.seed, Role.FINAL_EVALUATION, episodes, self.trial.evaluation.final_episodes)
 
     def evaluate(
-        self, env_seeds: Sequence[int], env: EnvSettings | None = None, explore: bool = False, watch: Watch | None = None
+        self,
+        env_seeds: Sequence[int],
+        env: EnvSettings | None = None,
+        explore: bool = False,
+        watch: Watch | None = None,
+        on_actions: OnActions | None = None,
     ) -> Evaluation:
         """One episode per env seed, as the trial's own final evaluation runs them: in turns, and cut at the trial's budget.
 
@@ -66,6 +71,7 @@ class Policy:
             env: Another environment, as `conf/env` has it; None: the trial's.
             explore: Whether actions are drawn as in training; they are the same each time.
             watch: Sees the episodes.
+            on_actions: Sees what the policy is given, and what it does.
 
         Raises:
             ConfigurationError: Its environment cannot be made, or raises, or the policy's outputs are not finite.
@@ -78,7 +84,15 @@ class Policy:
         most, explore_at = trial.budget_env_steps, self.sampled if explore else None
         try:
             return evaluate(
-                self.module, settings, env_seeds, *how, max_env_steps=most, pipelines=self.pipelines, explore_at=explore_at, watch=watch
+                self.module,
+                settings,
+                env_seeds,
+                *how,
+                max_env_steps=most,
+                pipelines=self.pipelines,
+                explore_at=explore_at,
+                watch=watch,
+                on_actions=on_actions,
             )
         except NonFiniteError as error:
             raise ConfigurationError(f"the policy has no score: {error}.") from None

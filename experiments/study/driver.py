@@ -12,7 +12,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -41,6 +41,7 @@ from experiments.study.folder import StudyFolder
 from experiments.study.interruption import Interruption, StopOnRequest
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress
+from experiments.study.registration import Registration
 from experiments.study.searcher import QueueSearcher
 from experiments.study.tune import StreamCallback, StudyScheduler, config_of
 from experiments.study.watchdog import Watchdog
@@ -68,6 +69,7 @@ class StudyOutcome:
         undelivered: Operations that MLflow did not take yet.
         refused: Operations that MLflow will never take.
         limit: Which one ended the study before it was done; empty if none did.
+        registered: Registered models that got versions, name to how many.
     """
 
     outcomes: tuple[TrialOutcome, ...]
@@ -80,6 +82,7 @@ class StudyOutcome:
     undelivered: int
     refused: int
     limit: str = ""
+    registered: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -286,7 +289,9 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
             unfinished = any(o.status == INTERRUPTED for o in ended)
             failed = any(o.status == FAILED for o in ended)
             limit = searcher.queue.closed if searcher else ""
-            record = to_mlflow.end("KILLED" if unfinished else "FAILED" if failed else "FINISHED", ended, limit)
+            status = "KILLED" if unfinished else "FAILED" if failed else "FINISHED"
+            models = Registration(trials, outcomes, folder, writer, lambda: bool(interruption.signals))
+            record = to_mlflow.end(status, ended, limit, (lambda recommended: None) if unfinished else models)
             interruption.run(writer.close)
             writer.close(wait_s=0)  # counts what is left, where that was cut short
             folder.close()
@@ -294,7 +299,7 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
     interrupted_by = (interruption.reason or "Tune") if unfinished else None
     to = dict(writer.experiment_ids)
     left_over = writer.undelivered, writer.refused
-    return StudyOutcome(ended, record, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit)
+    return StudyOutcome(ended, record, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit, models.registered)
 
 
 def _replay(trials: StudyTrials, folder: StudyFolder, stream: EventStream, stopping: EarlyStopping | None) -> None:

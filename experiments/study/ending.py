@@ -65,6 +65,9 @@ def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str) -> lis
         lines.append(f"try again   {resume}   (what is finished stays)")
     if experiment := outcome.experiment_ids.get(plan.experiment):
         lines += in_mlflow(uri, views.view_path(experiment, views.BY_CONFIG))
+    for name, count in outcome.registered.items():
+        versions = "1 version" if count == 1 else f"{count} versions"
+        lines.append(f"policies    {versions} of models:/{name} in MLflow's registry, which need no Ray")
     lines.append(f"files       {outcome.folder}")
     if outcome.study_run:
         lines.append(f"study run   {outcome.study_run}")

@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,6 +55,10 @@ class Conclusions(Protocol):
     @property
     def chosen(self) -> str:
         """The recommended configurations, joined by commas."""
+
+    @property
+    def recommended(self) -> Sequence[str]:
+        """The same, one by one."""
 
     @property
     def table(self) -> Mapping[str, Sequence[Any]]:
@@ -251,13 +255,16 @@ class TrackingListener:
             return
         self.writer.put("set_tags", key, found)
 
-    def end(self, status: str, outcomes: Sequence[Any], limit: str = "") -> dict[str, Any]:
+    def end(
+        self, status: str, outcomes: Sequence[Any], limit: str = "", register: Callable[[Sequence[str]], None] = lambda recommended: None
+    ) -> dict[str, Any]:
         """End every run that is still open, and the study's own with its summary.
 
         Args:
             status: The study's: FINISHED, FAILED or KILLED.
             outcomes: How each trial ended: dataclasses.
             limit: Which one ended the study before it was done.
+            register: Is given the recommended configurations, and puts the policies that are to be used.
 
         Returns:
             What was to be run, as plan.json has it.
@@ -270,7 +277,7 @@ class TrackingListener:
             self.writer.put("set_tags", STUDY_KEY, {Tag.LIMIT: limit})
             self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(record, indent=1)})
         try:
-            self._conclude(record, [asdict(outcome) for outcome in outcomes])
+            register(self._conclude(record, [asdict(outcome) for outcome in outcomes]))
         except Exception as error:  # noqa: BLE001  # what the trials logged is safe, whatever becomes of the conclusions
             logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
         self.writer.put("finish", STUDY_KEY, status, now_ms())
@@ -280,15 +287,17 @@ class TrackingListener:
         """What plan.json has: what is to be run, and by which command."""
         return {**plan_record(self.trials), "command": self.folder.began_with(provenance_of(self.plan))["command"]}
 
-    def _conclude(self, record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> None:
+    def _conclude(self, record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+        """Put what the study came to; its recommended configurations."""
         found = self.analyst.conclude(record, outcomes)
         if found is None:
-            return
+            return ()
         note = f"**Question.** {self.plan.question}\n\n{found.note}"
         self.writer.put("set_tags", STUDY_KEY, {Tag.NOTE: note, Tag.BEST: found.chosen})
         self.writer.put("log_table", STUDY_KEY, found.table, "configurations.json")
         if found.best:
             self.writer.put("log_metrics", STUDY_KEY, found.best, 0, now_ms())
+        return found.recommended
 
 
 def provenance_of(plan: Plan) -> dict[str, Any]:

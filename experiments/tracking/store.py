@@ -18,10 +18,10 @@ from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.config.schema import TrackingSettings
 from experiments.metrics import Tag
-from experiments.tracking import views
+from experiments.tracking import registry, views
 from experiments.tracking.provenance import without_passwords
 
-FILES = frozenset({"log_texts", "log_table", "log_files"})
+FILES = frozenset({"log_texts", "log_table", "log_files", "log_model", "make_champion"})
 """The methods of a `Store` that write files, not rows."""
 CHECK_S = 6.0
 """How long a server may take to answer before a study starts."""
@@ -281,6 +281,22 @@ class Store:
 
         self.log_texts(run_id, {name: pd.DataFrame(dict(columns)).to_json(orient="split", index=False, date_format="iso")})
         self.log_rows(run_id, tags={MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
+
+    @_writes
+    def log_model(self, study_run: str, experiment: str, model: registry.PolicyModel) -> None:
+        """Log a policy as a model of its trial's run, and register it."""
+        registry.log(self._client, self._trial_run(study_run, experiment, model.trial), model, self.embedded)
+
+    @_writes
+    def make_champion(self, study_run: str, experiment: str, model: registry.PolicyModel) -> None:
+        """Give the alias `champion` to a policy that was logged, if it deserves it: see `registry.make_champion`."""
+        registry.make_champion(self._client, self._trial_run(study_run, experiment, model.trial), model)
+
+    def _trial_run(self, study_run: str, experiment: str, trial: str) -> Any:
+        found = self._find(experiment, {Tag.STUDY_RUN: study_run, Tag.TRIAL_ID: trial}, (Tag.STUDY_RUN, Tag.TRIAL_ID))
+        if not found:
+            raise StoreError(f"{self.place}: the run of {trial} is not there yet")
+        return found[0]
 
     @_writes
     def set_views(self, experiment: str, states: Mapping[str, str]) -> None:

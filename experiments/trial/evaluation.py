@@ -26,6 +26,8 @@ MAX_ENVS = 100
 
 Watch = Callable[[Any, npt.NDArray[np.bool_]], None]
 """Is given the environments side by side, before every step, and which of them are in their episode, (envs,)."""
+OnActions = Callable[[npt.NDArray[Any], npt.NDArray[Any]], None]
+"""Is given the observations (envs, ...) and the actions (envs, ...) of each step."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ def evaluate(
     pipelines: tuple[Any, Any] | None = None,
     explore_at: int | None = None,
     watch: Watch | None = None,
+    on_actions: OnActions | None = None,
 ) -> Evaluation:
     """Run one episode of the policy per env seed.
 
@@ -77,6 +80,7 @@ def evaluate(
         pipelines: RLlib's connectors from environments to module and back; None: the default ones, whose work is done here.
         explore_at: Env steps sampled by which the module explores as in training; None: its deterministic policy.
         watch: Sees the episodes.
+        on_actions: Sees what the policy is given, and what it does.
 
     Returns:
         The episodes in the order of the seeds.
@@ -88,7 +92,7 @@ def evaluate(
         if not weights.isfinite().all():
             raise NonFiniteError(f"non-finite weights {name} in an evaluation")
     turns = [env_seeds[i : i + MAX_ENVS] for i in range(0, len(env_seeds), MAX_ENVS)]
-    how = normalize_actions, clip_actions, alive, max_env_steps, pipelines, explore_at, watch
+    how = normalize_actions, clip_actions, alive, max_env_steps, pipelines, explore_at, watch, on_actions
     done = [_run(module, env, seeds, *how) for seeds in turns]
     return Evaluation(np.concatenate([d.returns for d in done]), np.concatenate([d.lengths for d in done]))
 
@@ -110,6 +114,7 @@ def _run(
     pipelines: tuple[Any, Any] | None,
     explore_at: int | None,
     watch: Watch | None,
+    on_actions: OnActions | None,
 ) -> Evaluation:
     count, envs = len(env_seeds), environments(env, len(env_seeds))
     spaces = envs.single_observation_space, envs.single_action_space
@@ -124,7 +129,10 @@ def _run(
             if watch is not None:
                 watch(envs, running)
             alive()
-            observations, rewards, terminated, truncated, _ = envs.step(act(observations))
+            actions = act(observations)
+            if on_actions is not None:
+                on_actions(observations, actions)
+            observations, rewards, terminated, truncated, _ = envs.step(actions)
             if own is not None:
                 own.on_step(observations, rewards, terminated, truncated)
             returns[running] += rewards[running]

@@ -53,6 +53,14 @@ class Reach(gym.Env[Any, Any]):
         return np.zeros(1, np.float32), float(action[0]), True, False, {}
 
 
+class Choices(Count):
+    """The same, with actions of two parts."""
+
+    def __init__(self, length: int = 5) -> None:
+        super().__init__(length)
+        self.action_space = gym.spaces.MultiDiscrete([3, 2])
+
+
 class Picture(Count):
     """The same, seen as a grey picture of 12 x 12 that has the steps so far in every pixel."""
 
@@ -69,6 +77,25 @@ class Picture(Count):
 
     def _draw_steps(self, observation: Any) -> Any:
         return np.full((12, 12, 1), observation[1], np.uint8)
+
+
+class Pixels(Count):
+    """The same, seen as random pixels in floats, as RLlib's networks take them."""
+
+    def __init__(self, length: int = 5) -> None:
+        super().__init__(length)
+        self.observation_space = gym.spaces.Box(0, 1, (12, 12, 1), np.float32)
+
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        super().reset(**how)
+        return self._draw_pixels(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        _, *rest = super().step(action)
+        return self._draw_pixels(), *rest
+
+    def _draw_pixels(self) -> Any:
+        return self.np_random.random((12, 12, 1), np.float32)
 
 
 class Faulty(gym.Env[Any, Any]):
@@ -170,6 +197,8 @@ class Faulty(gym.Env[Any, Any]):
 
 
 gym.register("tiny/Count-v0", entry_point=Count, disable_env_checker=True)
+gym.register("tiny/Choices-v0", entry_point=Choices, disable_env_checker=True)
 gym.register("tiny/Picture-v0", entry_point=Picture, disable_env_checker=True)
+gym.register("tiny/Pixels-v0", entry_point=Pixels, disable_env_checker=True)
 gym.register("tiny/Reach-v0", entry_point=Reach, disable_env_checker=True)
 gym.register("tiny/Faulty-v0", entry_point=Faulty, disable_env_checker=True)

@@ -1,0 +1,134 @@
+"""At a study's end: the policies that are to be used, exported and put into MLflow's registry."""
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.trial_config import TrialConfig
+from experiments.metrics import FINISHED, Tag
+from experiments.planning.trials import StudyTrials
+from experiments.policies import checkpoint, policy
+from experiments.policies.export import Origin, export_policy
+from experiments.policies.mlflow_model import save_model
+from experiments.study.folder import StudyFolder
+from experiments.study.outcomes import Outcomes
+from experiments.tracking.listener import STUDY_KEY
+from experiments.tracking.registry import SCORES, TASK, PolicyModel
+from experiments.tracking.writer import Writer
+
+SCORE = "final/score"
+ONNX = "policy.onnx"
+CONFIRM = "confirm"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Registration:
+    """Puts the policies of a study into MLflow.
+
+    Attributes:
+        trials: The study's.
+        outcomes: How each ended.
+        folder: The study's.
+        writer: Delivers to MLflow.
+        interrupted: Whether the person has asked the study to stop.
+        registered: What became versions, name to how many.
+    """
+
+    trials: StudyTrials
+    outcomes: Outcomes
+    folder: StudyFolder
+    writer: Writer
+    interrupted: Callable[[], bool]
+    registered: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, recommended: Sequence[str]) -> None:
+        """Export the policies that `registry.models` asks for, and put them. One that cannot be exported is said, and left out."""
+        models = self.trials.plan.suite.registry.models
+        if models == "none" or self.trials.plan.is_measured:
+            return
+        for trial in self.trials.trials:
+            of_recommended = trial.label in recommended and not trial.exploratory
+            if self.outcomes.of(trial).status != FINISHED or trial.repeat or not (of_recommended or models != "recommended"):
+                continue
+            if self.interrupted():
+                return
+            try:
+                self._put(trial, of_recommended, every_checkpoint=models == "checkpoints")
+            except Exception as error:  # noqa: BLE001  # a study that ran ends with its exit code, whatever becomes of its models
+                what = str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {first_line(error)}"
+                logger.warning("%s is not in MLflow's registry: %s", trial.name, what)
+        for label in recommended:
+            self._put_champion(label)
+
+    def _put(self, trial: TrialConfig, of_recommended: bool, every_checkpoint: bool) -> None:
+        own = self.folder.trial(trial)
+        kept = own.checkpoints()
+        for path in kept if every_checkpoint else kept[-1:]:
+            found = checkpoint.read(path, trial.name)
+            last = path == kept[-1]
+            model = self._model(trial, found.env_steps, last, of_recommended and last)
+            if not (model.folder / "MLmodel").is_file():
+                self._export(found, trial, model.folder)
+            self.writer.put("log_model", STUDY_KEY, self.trials.plan.experiment, model)
+            if model.registered:
+                self.registered[model.registered] = self.registered.get(model.registered, 0) + 1
+
+    def _model(self, trial: TrialConfig, env_steps: int, last: bool, registers: bool) -> PolicyModel:
+        name = "policy" if last else f"policy-{env_steps}"
+        tags = {
+            Tag.STUDY: self.trials.plan.study,
+            Tag.ALGORITHM: str(trial.algorithm["name"]),
+            Tag.ENV: trial.env.name,
+            Tag.CONFIG: trial.label,
+            Tag.CONFIG_ID: trial.config_id,
+            Tag.SEED: str(trial.seed),
+            Tag.PHASE: trial.phase,
+            TASK: json.dumps([trial.env.id, trial.env.make_arguments], sort_keys=True),
+        }
+        if last:
+            tags["score"] = repr(self.outcomes.of(trial).final[SCORE])
+        if registers and trial.phase == CONFIRM:
+            tags[SCORES] = json.dumps([self.outcomes.of(t).final[SCORE] for t in self._confirmed(trial.label)])
+        registered = f"{trial.algorithm['name']}-{trial.env.name}" if registers else None
+        return PolicyModel(trial.folder_name, name, self._place(trial, name), env_steps, registered, tags)
+
+    def _place(self, trial: TrialConfig, name: str) -> Path:
+        return self.folder.path / "policies" / trial.folder_name / name
+
+    def _export(self, found: checkpoint.Checkpoint, trial: TrialConfig, place: Path) -> None:
+        run, study_run = (self.writer.run_ids.get(key, "") for key in (trial.folder_name, STUDY_KEY))
+        origin = Origin(self.trials.plan.study, study_run, run, str(found.provenance.get("commit") or ""), found.env_steps)
+        partial = place.with_name(f".{place.name}")
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            exported = export_policy(policy.load(found, trial.name), partial / ONNX, origin)
+            save_model(exported, partial / "model")
+            (partial / "model").rename(place)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _confirmed(self, label: str) -> list[TrialConfig]:
+        """The trials with the seeds that the choice of a configuration did not rest on, or was confirmed by."""
+        own = [t for t in self.trials.trials if t.label == label and t.phase == CONFIRM and not t.repeat]
+        return [t for t in own if self.outcomes.of(t).status == FINISHED]
+
+    def _put_champion(self, label: str) -> None:
+        """The best seed's policy stands for its configuration; whether the alias moves is decided by all seeds."""
+        confirmed = self._confirmed(label)
+        if not confirmed:
+            return
+        best = max(confirmed, key=lambda trial: self.outcomes.of(trial).final[SCORE])
+        with suppress(IndexError):  # its checkpoint is gone, as was said
+            path = self.folder.trial(best).checkpoints()[-1]
+            model = self._model(best, int(path.name), last=True, registers=True)
+            if (model.folder / "MLmodel").is_file():
+                self.writer.put("make_champion", STUDY_KEY, self.trials.plan.experiment, model)
