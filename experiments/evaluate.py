@@ -37,6 +37,7 @@ Evaluates a trained policy from its checkpoint, without starting Ray.
   env.max_episode_steps=  likewise
   video=true    the best, the median and the worst held-out episode as MP4 and as small animations, attached to the run in MLflow, and to
                 that of the study where a study is named
+  export=onnx   the policy as one file, from observation to action, which needs no Ray: output_dir/policies/<run id>/policy.onnx
   tracking_uri= the store that holds the run: sqlite:////absolute/mlflow.db or http(s)://host:port; default: mlflow.db in output_dir
   output_dir=   where your studies are, and where results go; default: the folder of an embedded store, else outputs
   modules=      files of your own that the trial imported, [my_env.py], as they were then: none is run from a store
@@ -53,7 +54,7 @@ TIMEOUT_S = 30.0
 DEFAULT_EPISODES = 100
 
 _SUBJECTS = ("run", "study", "checkpoint")
-_KEYS = (*_SUBJECTS, "episodes", "explore", "tracking_uri", "output_dir", "modules", "video", "trust")
+_KEYS = (*_SUBJECTS, "episodes", "explore", "tracking_uri", "output_dir", "modules", "video", "export", "trust")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Asked:
         episodes: On fresh env seeds, in each environment.
         explore: Whether they are played as in training.
         video: Whether the trial's held-out episodes are drawn.
+        export: Whether the policy is exported.
         environments: Words for other environments, key to value.
         tracking_uri: Of the store.
         output_dir: Absolute.
@@ -78,6 +80,7 @@ class Asked:
     episodes: int
     explore: bool
     video: bool
+    export: bool
     environments: Mapping[str, str]
     tracking_uri: str
     output_dir: Path
@@ -131,6 +134,7 @@ def settings(arguments: Sequence[str]) -> Asked:
         episodes=_count(given, DEFAULT_EPISODES if explore or environments else 0),
         explore=explore,
         video=_flag(given, "video"),
+        export=_exports(given),
         environments=environments,
         tracking_uri=f"sqlite:///{store or output_dir / 'mlflow.db'}" if store or not uri else uri,
         output_dir=output_dir,
@@ -144,6 +148,12 @@ def _flag(given: Mapping[str, str], key: str) -> bool:
     if word not in ("true", "false"):
         raise ConfigurationError(f"{key}={given[key]}: must be true or false.")
     return word == "true"
+
+
+def _exports(given: Mapping[str, str]) -> bool:
+    if given.get("export", "onnx") != "onnx":
+        raise ConfigurationError(f"export={given['export']}: must be onnx, the one format that there is.")
+    return "export" in given
 
 
 def _count(given: Mapping[str, str], default: int) -> int:
@@ -234,6 +244,8 @@ def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, aske
     episodes = pd.concat(frames, ignore_index=True)
     for line in _where(trained, episodes, asked, console):
         say(console, line)
+    if asked.export:
+        say(console, _export(trained, policy, asked))
     if asked.video:
         for line in record_and_attach(trained, policy, _folder(trained, asked) / "video", archive, seed):
             say(console, line)
@@ -254,6 +266,18 @@ def _verdict(trained: "Trained", policy: "Policy", score: float, episodes: int) 
     changed = [str(change) for change in changes(trained.provenance, record())][:5] if trained.provenance else []
     why = f"            since then: {'; '.join(changed)}" if changed else "            nothing that is recorded has changed since then"
     return [f"{head}. The logged final/score is {trained.score:.17g}, this one {score:.17g}: {score - trained.score:+.3g}", why], 1
+
+
+def _export(trained: "Trained", policy: "Policy", asked: Asked) -> str:
+    """Export a policy; where it is, and what was compared."""
+    from experiments.policies.export import Origin, export_policy
+
+    commit = str(trained.provenance.get("commit") or "")
+    origin = Origin("", trained.study_run or "", trained.run_id or "", commit, trained.checkpoint.env_steps)
+    exported = export_policy(policy, _folder(trained, asked) / "policy.onnx", origin)
+    far = exported.check.max_difference
+    how = f"differ by at most {far:.1e} of their range" if far else "are the same"
+    return f"exported    {exported.path}: its actions {how} on {exported.check.observations:,} observations"
 
 
 def _folder(trained: "Trained", asked: Asked) -> Path:

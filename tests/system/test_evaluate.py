@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pandas as pd
 import pytest
 import ray
@@ -79,6 +80,16 @@ def test_a_run_reaches_its_logged_score_and_its_episodes_are_kept(ran: Path) -> 
     assert episodes["return"].mean() == logged(ran, run_id)
     assert (len(episodes), set(episodes["seeds"]), episodes["env_seed"].nunique()) == (12, {"held-out"}, 12)
     assert set(episodes["length"]) == {200}
+
+
+def test_an_exported_policy_says_what_it_was_compared_on(ran: Path) -> None:
+    run_id = runs(ran)[0]
+    said = evaluated(ran, f"run={run_id}", "export=onnx")
+    path = ran / "policies" / run_id / "policy.onnx"
+    assert f"exported {path}: its actions differ by at most" in said
+    assert "of their range on" in said
+    metadata = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
+    assert metadata["run"] == run_id and float(metadata["score"]) == logged(ran, run_id)
 
 
 def test_more_episodes_are_played_on_fresh_seeds_the_same_in_each_environment(ran: Path) -> None:
@@ -195,6 +206,7 @@ def test_spaces_that_differ_are_refused_before_anything_is_evaluated(ran: Path) 
         (["run=a", "explore"], "'explore' is not understood"),
         (["run=a", "exlpore=true"], "'exlpore=true' is not understood"),
         (["run=a", "explore=yes"], "explore=yes: must be true or false"),
+        (["run=a", "export=torchscript"], "export=torchscript: must be onnx"),
         (["run=a", "episodes=-1"], "episodes=-1: must be a whole number"),
         (["run=a", "episodes=0", "env=cartpole"], "1 or more"),
     ],
