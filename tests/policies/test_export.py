@@ -178,7 +178,10 @@ def test_one_that_cannot_be_traced_is_refused_in_one_message(plan_of: PlanOf, tm
 def test_connectors_of_ones_own_are_refused(plan_of: PlanOf, tmp_path: Path) -> None:
     trial = plan_of(*SMALL, "env=cartpole").trials[0]
     with pytest.raises(ConfigurationError, match="has connectors of its own between environment and module"):
-        export_policy(replace(policy_of(trial), pipelines=(EnvToModulePipeline(), ModuleToEnvPipeline())), tmp_path / "policy.onnx")
+        export_policy(
+            replace(policy_of(trial), pipelines=(EnvToModulePipeline(connectors=[]), ModuleToEnvPipeline(connectors=[]))),
+            tmp_path / "policy.onnx",
+        )
 
 
 def test_weights_that_are_not_finite_are_refused(plan_of: PlanOf, tmp_path: Path) -> None:

@@ -47,7 +47,15 @@ def test_a_study_runs_from_the_command_to_comparable_runs(suite_here: RunSuite, 
     assert list(out.glob("studies/*/tune/*/events.out.tfevents.*"))
     assert list(out.glob("mlartifacts/smoke/ppo-cartpole/*/artifacts/config.yaml"))
     assert list(out.glob("mlartifacts/studies/*/artifacts/configurations.json"))
-    assert {p.name for p in out.iterdir()} <= {"mlflow.db", "mlflow.db-shm", "mlflow.db-wal", "mlartifacts", "reports", "studies"}
+    assert {p.name for p in out.iterdir()} <= {
+        "mlflow.db",
+        "mlflow.db-shm",
+        "mlflow.db-wal",
+        "mlartifacts",
+        "policies",
+        "reports",
+        "studies",
+    }
     (report,) = out.glob("reports/smoke-ppo-cartpole-*.html")
     (attached,) = out.glob("mlartifacts/studies/*/artifacts/report.html")
     assert report.read_bytes() == attached.read_bytes()
