@@ -126,7 +126,8 @@ def make_fast(config: _Config) -> _Config:
         config.env_runners(env_runner_cls=FastEnvRunner)
     if config.learner_class in _LEARNERS:
         config.learners(learner_class=_LEARNERS[config.learner_class])
-    # Of several runners RLlib would wait for the last one, while the others idle: `python -m benchmarks fast_waiting`.
+    # Of several runners RLlib would wait for the last one, while the others idle. On 2 cores that pays as well (`python -m benchmarks
+    # fast_waiting`); with a core for each it was not measured.
     if isinstance(config, IMPALAConfig) and config.num_env_runners == 1:
         config.timeout_s_sampler_manager = config.timeout_s_sampler_manager or WAIT_S
     config.algo_class = _ALGORITHMS.get(config.algo_class, config.algo_class)
