@@ -190,7 +190,7 @@ def test_ppo_of_any_settings_trains_as_with_rllib(number: int) -> None:
         "fcnet_hiddens": WIDTHS.filter(lambda widths: widths[0] > 8),  # fewer, or fewer rows: rounded by where they lie, see docs/fast.md
         "fcnet_activation": ACTIVATIONS,
         "vf_share_layers": st.booleans(),
-        "free_log_std": st.just(False),
+        "free_log_std": st.booleans(),  # of a Box alone
         "log_std_clip_param": st.sampled_from([0.1, 20.0]),
     }
     updates = {
@@ -217,6 +217,7 @@ def test_ppo_of_any_settings_trains_as_with_rllib(number: int) -> None:
         runner: Any, training: Any, model: Any, update: Any, how: Any, actions: Any, shape: tuple[int], dtype: Any, sizes: list[int]
     ) -> None:
         assume(runner["explore"] or isinstance(actions, gym.spaces.Discrete))  # RLlib's own learner fails on these
+        model["free_log_std"] &= isinstance(actions, gym.spaces.Box)
         config = config_of(lambda context: Env(actions, shape, dtype), model, **training)
         config.environment(**how).env_runners(**runner)
         assert_same_on_policy(config, sizes, **update)
