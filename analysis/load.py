@@ -48,6 +48,7 @@ class Study:
         facts: Configuration to what `analysis.questions.facts.Facts` wants beside its parameters, as far as the study recorded it.
         base: Configuration that a search starts from, and confirms beside what it found; "" in other studies.
         objectives: What a search aims at, columns of `runs`.
+        start: The trained policy that all trials start from, in words; "" if they start from weights of their seeds' own.
         seeds: Planned; of a search, those that it may use.
         concurrency: Trials side by side.
         repeats: Planned runs of each configuration and seed; 1 unless the study asks whether they come out the same.
@@ -112,6 +113,7 @@ class Study:
     facts: Mapping[str, Mapping[str, Any]]
     base: str
     objectives: tuple[str, ...]
+    start: str
     seeds: tuple[int, ...]
     concurrency: int
     repeats: int
@@ -199,6 +201,7 @@ def load_study(
         facts=_facts(plan, runs),
         base=str(plan.get("base", "")),
         objectives=tuple(plan.get("objectives", ())),
+        start=str(plan.get("start", "")),
         seeds=tuple(plan["seeds"]),
         concurrency=int(plan.get("concurrency", 1)),
         repeats=int(plan.get("repeats", 1)),

@@ -145,7 +145,11 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
             clips=[_shown(clip, several) for clip in clips],
             answers=list(zip(found, steps, strict=True)),
             gaps=study.gaps(),
-            caveats=[*caveats(study.runs, [a.decision for a in found], study.axes), *without_episodes(confirmed, study.curves)],
+            caveats=[
+                *_start(study),
+                *caveats(study.runs, [a.decision for a in found], study.axes),
+                *without_episodes(confirmed, study.curves),
+            ],
             sections=shown,
             table=_cells(table),
             methods=_methods(study),
@@ -241,6 +245,16 @@ def _output_dir(tracking_uri: str) -> Path:
     """Beside an embedded store; else where studies put things by default."""
     parsed = urlparse(tracking_uri)
     return Path(tracking_uri.removeprefix("sqlite:///")).parent if parsed.scheme == "sqlite" else Path("outputs")
+
+
+def _start(study: Study) -> list[str]:
+    """What its trials start from, if it is no weights of their own."""
+    if not study.start:
+        return []
+    return [
+        f"All trials start from {study.start}. Env steps, the time to the target and the area under the curve count from there: compare "
+        "them with those of trials that start from it as well."
+    ]
 
 
 def _methods(study: Study) -> tuple[str, ...]:

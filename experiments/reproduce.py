@@ -115,7 +115,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
     from experiments.rllib.building import promises_bits
     from experiments.study import progress
     from experiments.study.driver import cluster_of, quiet, run_study, start_ray
-    from experiments.study.reproduction import plan_again, recorded_trial
+    from experiments.study.reproduction import plan_again, recorded_trial, starting_again
     from experiments.study.verdict import EXIT_CODES, conclude
 
     trial = recorded_trial(first)
@@ -124,7 +124,8 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
     console = progress.console()
     hardware = HardwareSettings(first.tags.get("hardware", "recorded"), address, threads_per_process=trial.threads_per_process)
     try:
-        plan = plan_again(trial, first, hardware, cluster_of(hardware), tracking_uri, output_dir)
+        start = starting_again(trial, archive.tag_of(first.tags["study_run"], "study_folder"))
+        plan = plan_again(trial, first, hardware, cluster_of(hardware), tracking_uri, output_dir, start)
         for line in plan_lines(plan):
             progress.say(console, line)
         if not ray.is_initialized():

@@ -93,12 +93,18 @@ def run(compose: Compose, own: Path | None = None) -> int:
     from experiments.study.driver import cluster_of, quiet, resume_study, run_study, start_ray
     from experiments.study.ending import resume_command, where_lines
     from experiments.study.folder import StudyFolder
+    from experiments.study.starting import Starting
 
     quiet()
     console = progress.console()
     folder = None if suite.resume is None else StudyFolder(lookup.folder_of(suite.resume, uri, output_dir))
     if folder is not None:
         folder.take_modules(None if lookup.named_folder(str(suite.resume)) else output_dir)
+    starting = None
+    if folder is None and isinstance(suite.study.start, str):
+        starting = Starting.of(suite.study.start, uri, output_dir, suite.tracking.timeout_s)
+        compose = starting.in_place(compose)
+        suite = parse(compose({}))
     hardware = suite.hardware if folder is None else folder.hardware(suite.hardware.address)
     outcome = None
     try:
@@ -106,6 +112,8 @@ def run(compose: Compose, own: Path | None = None) -> int:
         if folder is not None:
             folder.lock()  # before its trials' files are looked at
         plan = plan_study(suite, compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)
+        if starting is not None:
+            starting.check(plan)
         for line in terminal.plan_lines(plan):
             progress.say(console, line)
         if folder is not None:

@@ -54,6 +54,7 @@ _OF_TRIALS = (
     "fast",
     "modules",
     "measurement",
+    "starts_from",
 )
 """Of a trial's record, what its result depends on."""
 

@@ -7,6 +7,7 @@ methods (`experiments/rllib/building.py`).
 import math
 from collections.abc import Mapping
 from dataclasses import field, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, TypeAdapter
@@ -221,6 +222,29 @@ class RegistrySettings:
 
 
 @dataclass(frozen=True, config=STRICT)
+class StartingPolicy:
+    """The trained policy whose weights all trials of a study start from.
+
+    Attributes:
+        name: Of its trial: algorithm, environment, configuration and seed.
+        run: The trial's run id in MLflow; "" if a folder was named.
+        env_steps: That it was trained for.
+        weights: A digest of its weights, which is all that a result depends on.
+        source: Where they are: a checkpoint, or the file that another study kept.
+    """
+
+    name: StrictStr
+    run: StrictStr
+    env_steps: Count
+    weights: StrictStr
+    source: StrictStr
+
+    def __str__(self) -> str:
+        where = f"run {self.run}" if self.run else f"{Path(self.source).parent.parent.name}, a folder"
+        return f"the policy of {self.name}, trained for {self.env_steps:,} env steps ({where})"
+
+
+@dataclass(frozen=True, config=STRICT)
 class StudySettings:
     """One question.
 
@@ -230,6 +254,8 @@ class StudySettings:
         space: Dotted configuration path (or a group such as `algorithm`) to a list or a distribution.
         at_most: Dotted path to the largest value that its setting keeps, where an algorithm has it: cuts any to the size of the study.
         common_budget: Whether all configurations sample as many env steps as the one with the largest budget of its own.
+        start: A trained policy that all trials start from: the run id of its trial, or a checkpoint's folder, and once that was looked up
+            (`study.starting`) what was found; None: each trial starts from weights of its seed's own.
     """
 
     name: Name
@@ -237,6 +263,7 @@ class StudySettings:
     space: dict[StrictStr, Any] = field(default_factory=dict)
     at_most: dict[Annotated[StrictStr, Field(pattern=r"^algorithm\.")], Annotated[Number, Field(gt=0)]] = field(default_factory=dict)
     common_budget: StrictBool = False
+    start: StartingPolicy | StrictStr | None = None
 
 
 @dataclass(frozen=True, config=STRICT)

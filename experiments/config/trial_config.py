@@ -17,6 +17,7 @@ from experiments.config.schema import (
     EvaluationSettings,
     FaultSettings,
     MeasurementSettings,
+    StartingPolicy,
     SuiteConfig,
     parse,
 )
@@ -92,7 +93,8 @@ class TrialConfig:
         multiples: Word of `NAMED_AXES` to the factor by which several settings differ from the base point. Not part of the hash.
         phase: `fixed`, `throughput`, `search` or `confirm`. Not part of the hash.
         exploratory: Whether others confirm what it found, so that conclusions rest on them. Not part of the hash.
-        start: Whose weights it starts from; None: from its seed's own.
+        start: Whose weights it starts from; None: from its seed's own, or those of `starts_from`.
+        starts_from: A trained policy, whose weights the study keeps; None: from its seed's own. Of it the weights alone are hashed.
     """
 
     algorithm: Mapping[str, Any]
@@ -116,6 +118,7 @@ class TrialConfig:
     phase: str = "fixed"
     exploratory: bool = False
     start: Start | None = None
+    starts_from: StartingPolicy | None = None
 
     @property
     def config_id(self) -> str:
@@ -135,6 +138,10 @@ class TrialConfig:
             del content["measurement"]
         if self.start is None:
             del content["start"]
+        if self.starts_from is None:
+            del content["starts_from"]
+        else:
+            content["starts_from"] = self.starts_from.weights
         if self.env.backend == "gymnasium":
             del content["env"]["backend"]
         if self.env.max_episode_steps is None:
@@ -182,6 +189,7 @@ class TrialConfig:
                 "preprocessing": PreprocessingSettings(**mapping.get("preprocessing", {})),
                 "measurement": MeasurementSettings(**measurement) if (measurement := mapping.get("measurement")) else None,
                 "start": Start(**start) if (start := mapping.get("start")) else None,
+                "starts_from": StartingPolicy(**policy) if (policy := mapping.get("starts_from")) else None,
             }
         )
 
@@ -201,6 +209,7 @@ def trial_config(
 ) -> TrialConfig:
     """The trial of a configuration whose runner and learner counts are numbers (`resources.with_counts`)."""
     assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
+    assert not isinstance(suite.study.start, str), "the policy is looked up first"
     return TrialConfig(
         **{name: getattr(suite, name) for name in SHARED},
         seed=seed,
@@ -210,6 +219,7 @@ def trial_config(
         rules=rules or {},
         multiples=multiples or {},
         phase="throughput" if suite.measurement is not None else phase,
+        starts_from=suite.study.start,
     )
 
 

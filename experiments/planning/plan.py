@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS
-from experiments.config.schema import SuiteConfig, parse
+from experiments.config.schema import StartingPolicy, SuiteConfig, parse
 from experiments.config.space import Point, base_point, corners, group_choices, points
 from experiments.config.trial_config import NUM_ENV_RUNNERS, VECTORIZE_MODE, Compose, TrialConfig
 from experiments.planning.axes import SearchedAxis
@@ -54,6 +54,12 @@ class Plan:
     def question(self) -> str:
         """What it asks."""
         return self.suite.study.question
+
+    @property
+    def start(self) -> StartingPolicy | None:
+        """The trained policy that all trials start from."""
+        start = self.suite.study.start
+        return start if isinstance(start, StartingPolicy) else None
 
     @property
     def seeds(self) -> tuple[int, ...]:

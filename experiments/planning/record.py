@@ -60,6 +60,7 @@ def trial_params(plan: Plan, trial: TrialConfig) -> dict[str, Any]:
         **{name: learners[name] for name in ("num_learners", "num_gpus_per_learner")},
         "threads_per_process": trial.threads_per_process,
         "vectorize_mode": trial.env.vectorize_mode,
+        **({"start": trial.starts_from.run or trial.starts_from.source} if trial.starts_from else {}),
         **({} if trial.preprocessing.is_none else {"preprocessing": str(trial.preprocessing)}),
         **{rule_param(name): rule for name, rule in trial.rules.items()},
     }
@@ -86,6 +87,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
     record = {
         "study": plan.study,
         "question": plan.question,
+        **({"start": str(plan.start)} if plan.start else {}),
         "seeds": list(plan.seeds),
         "repeats": plan.repeats,
         "axes": {axis.name: axis.path for axis in plan.axes},

@@ -29,6 +29,7 @@ def plan_lines(plan: Plan) -> list[str]:
         f"study       {plan.study}: {plan.question}",
         f"trials      {summary(plan)}",
         *_cost(plan),
+        *([f"start       all trials start from {plan.start}; env steps count from there"] if plan.start else []),
         f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
         *(f"left out    {what}" for what in plan.left_out),
         *(f"env         {what}" for what in dict.fromkeys(filter(None, map(_flattened, plan.configurations)))),

@@ -66,7 +66,7 @@ def newest(folder: Path, named: str) -> Path:
     return found[-1]
 
 
-def check_origin(path: Path, own: Path, trust: bool, named: str) -> None:
+def check_origin(path: Path, own: Path, trust: bool, named: str, vouch: str = "trust=true") -> None:
     """Make sure that pickles are one's own.
 
     Args:
@@ -74,6 +74,7 @@ def check_origin(path: Path, own: Path, trust: bool, named: str) -> None:
         own: The folder that studies of the person's own are written to.
         trust: Whether the person vouches for it.
         named: What the person named, for the message.
+        vouch: How a person vouches for it, for the message.
 
     Raises:
         ConfigurationError: They may come from anywhere.
@@ -81,7 +82,7 @@ def check_origin(path: Path, own: Path, trust: bool, named: str) -> None:
     if not (trust or path.resolve().is_relative_to(own.resolve())):
         raise ConfigurationError(
             f"{named}: {path} is not in {own}, where your own studies are. A checkpoint holds pickles, which run whatever code is in them "
-            "when they are opened. If you know who wrote it: trust=true. If it is your own: output_dir= of its study."
+            f"when they are opened. If you know who wrote it: {vouch}. If it is your own: output_dir= of its study."
         )
 
 

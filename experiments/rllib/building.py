@@ -271,8 +271,12 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
         )
 
 
-def _networks(trial: TrialConfig, config: AlgorithmConfig) -> Any:
-    """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations."""
+def networks_of(trial: TrialConfig, config: AlgorithmConfig) -> Any:
+    """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations.
+
+    Raises:
+        ConfigurationError: RLlib cannot build them.
+    """
     own = _has_own_module(trial)
     # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors), and a
     # module of a person's own need not know that there are such tensors.
@@ -299,7 +303,7 @@ def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
     Raises:
         ConfigurationError: RLlib cannot build the trial's networks.
     """
-    networks = _networks(trial, config)
+    networks = networks_of(trial, config)
     weights = sum(p.nbytes for p in networks.state_dict().values())
     size = _CHECKPOINT_BYTES + 3 * int(weights)  # Adam keeps two moments of each
     if replay := getattr(config, "replay_buffer_config", None):

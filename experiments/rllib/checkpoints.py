@@ -28,7 +28,7 @@ from experiments.rllib.seeding import Role, process_seed
 
 RLLIB = "algorithm"
 """Folder of a checkpoint that RLlib's own `from_checkpoint` takes."""
-_BESIDE = "beside_rllib.pkl"
+BESIDE = "beside_rllib.pkl"
 
 Environments = Mapping[int, bytes]
 """Index of a runner to the state of its environments; runners are missing whose environments are reset."""
@@ -84,7 +84,7 @@ def save(algorithm: Any, folder: Path, of_environments: Environments, of_modules
         "replay": getattr(algorithm, "local_replay_buffer", None),
         "environments": of_environments,
     }
-    with (folder / _BESIDE).open("wb") as file:
+    with (folder / BESIDE).open("wb") as file:
         pickle.dump(beside, file, protocol=pickle.HIGHEST_PROTOCOL)
 
 
@@ -95,9 +95,9 @@ def restore(algorithm: Any, folder: Path) -> Environments:
         What `begin_segment` asks for.
     """
     algorithm.restore_from_path(str(folder / RLLIB))
-    with (folder / _BESIDE).open("rb") as file:
+    with (folder / BESIDE).open("rb") as file:
         beside = pickle.load(file)
-    algorithm.learner_group.foreach_learner(partial(_set_learner_state, state=beside["learner"]))
+    algorithm.learner_group.foreach_learner(partial(set_learner_state, state=beside["learner"]))
     if beside["replay"] is not None:
         algorithm.local_replay_buffer = beside["replay"]
     of_environments: Environments = beside["environments"]
@@ -140,11 +140,25 @@ def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_envi
     algorithm.learner_group.foreach_learner(partial(_seed_learner, seed=learner_seed))
     seed_process(learner_seed)
     seed_replay(seed=seed, algorithm=algorithm, segment=segment)
-    # Sent and awaited here: `sync_weights` drops what it should send while an earlier sync is under way, as right after the start.
-    weights = ray.put(algorithm.learner_group.get_state(components="learner/rl_module", inference_only=True)["learner"])
-    common = [weights, ray.put(of_environments)]
+    common = [_newest_weights(algorithm), ray.put(of_environments)]
     restart = partial(_restart_runner, seed=seed, threads=threads, segment=segment, common=common)
     algorithm.env_runner_group.foreach_env_runner(restart)
+
+
+def send_weights(algorithm: Any) -> None:
+    """Send the learners' weights to all env runners, and wait until they have them.
+
+    `sync_weights` drops what it should send while an earlier sync is under way, as right after the start.
+    """
+    algorithm.env_runner_group.foreach_env_runner(partial(_set_weights, weights=[_newest_weights(algorithm)]))
+
+
+def _newest_weights(algorithm: Any) -> ray.ObjectRef:
+    return ray.put(algorithm.learner_group.get_state(components="learner/rl_module", inference_only=True)["learner"])
+
+
+def _set_weights(runner: Any, weights: list[ray.ObjectRef]) -> None:
+    runner.set_state(ray.get(weights[0]))
 
 
 def weights_digest(state: Weights) -> str:
@@ -168,7 +182,8 @@ def _value(variable: Any) -> Any:
     return variable.detach().cpu().clone() if isinstance(variable, torch.Tensor) else variable
 
 
-def _set_learner_state(learner: Any, state: dict[str, dict[str, Any]]) -> None:
+def set_learner_state(learner: Any, state: dict[str, dict[str, Any]]) -> None:
+    """Set what a learner keeps beside modules and optimizers: name to id of a module to value; where they are variables, in place."""
     for name, by_module in state.items():
         variables = getattr(learner, name)
         for module, value in by_module.items():

@@ -14,7 +14,7 @@ from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.named_axes import Settings
 from experiments.config.own_modules import KEPT_IN
-from experiments.config.schema import HardwareSettings, SuiteConfig, parse
+from experiments.config.schema import HardwareSettings, StartingPolicy, SuiteConfig, parse
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED
 from experiments.planning.configuration import Configuration, ResolvedPoint
@@ -23,6 +23,7 @@ from experiments.planning.resolver import Resolver
 from experiments.planning.resources import Cluster
 from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
+from experiments.rllib import starting_weights
 from experiments.trial.event_log import DamagedFileError
 from experiments.trial.events import Ended
 from experiments.trial.folder import TrialFolder, began_with, check_checkpoint, locked
@@ -39,8 +40,9 @@ _FORMAT = 3
 class StudyFolder:
     """A study's own folder.
 
-    `study.json` has the plan; `modules/` the modules of a person's own; `trials/<name>/` what each trial keeps; `tune/` what Tune and
-    TensorBoard write. A search notes what it does in `search.jsonl`, and Optuna has its study in `optuna.db`.
+    `study.json` has the plan; `modules/` the modules of a person's own; `start.npz` the weights that trials start from, if these are not
+    their seeds' own; `trials/<name>/` what each trial keeps; `tune/` what Tune and TensorBoard write. A search notes
+    what it does in `search.jsonl`, and Optuna has its study in `optuna.db`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,11 +79,16 @@ class StudyFolder:
         try:
             self.path.mkdir(parents=True)
             own_modules.keep(plan.suite.modules, self.path / KEPT_IN)
+            if isinstance(start := plan.suite.study.start, StartingPolicy):
+                starting_weights.keep(start, self.path / starting_weights.FILE)
             with partial.open("w") as file:
                 json.dump(state, file)
                 file.flush()
                 os.fsync(file.fileno())
             partial.rename(self.path / STATE_FILE)
+        except ConfigurationError:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
         except OSError as error:
             shutil.rmtree(self.path, ignore_errors=True)
             raise ConfigurationError(

@@ -5,10 +5,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError, first_line
-from experiments.config.schema import HardwareSettings, parse
+from experiments.config.schema import HardwareSettings, StartingPolicy, parse
 from experiments.config.trial_config import SHARED, TrialConfig
 from experiments.planning.plan import Plan, plan_study
 from experiments.planning.resources import Cluster, local_machine
+from experiments.rllib import starting_weights
 from experiments.rllib.building import build_algorithm_config, is_asynchronous, request_for
 from experiments.tracking.archive import LoggedTrial
 
@@ -61,8 +62,21 @@ def _other_version(first: LoggedTrial) -> str:
     return f"It may come from another version of the suite: check out the commit that it was recorded with, {commit}."
 
 
+def starting_again(trial: TrialConfig, study_folder: str | None) -> StartingPolicy | None:
+    """What a recorded trial started from, by preference as its study kept it."""
+    start = trial.starts_from
+    kept = Path(study_folder or "") / starting_weights.FILE
+    return replace(start, source=str(kept)) if start is not None and study_folder and kept.is_file() else start
+
+
 def plan_again(
-    trial: TrialConfig, first: LoggedTrial, hardware: HardwareSettings, cluster: Cluster, tracking_uri: str, output_dir: Path
+    trial: TrialConfig,
+    first: LoggedTrial,
+    hardware: HardwareSettings,
+    cluster: Cluster,
+    tracking_uri: str,
+    output_dir: Path,
+    start: StartingPolicy | None = None,
 ) -> Plan:
     """A checked plan of one trial: a recorded one.
 
@@ -73,6 +87,7 @@ def plan_again(
         cluster: What that has.
         tracking_uri: Of the store that takes the second run.
         output_dir: Absolute.
+        start: The policy that it starts from, where the weights are now.
 
     Raises:
         ConfigurationError: Its environment is not installed, or its processes do not fit.
@@ -90,7 +105,11 @@ def plan_again(
             "search": {"name": "grid"},
             "scheduler": {"name": "fifo"},
             "tracking": {"name": "recorded", "uri": tracking_uri},
-            "study": {"name": STUDY, "question": f"Does {first.name} of {first.experiment}, run {first.run_id}, come out the same?"},
+            "study": {
+                "start": start and asdict(start),
+                "name": STUDY,
+                "question": f"Does {first.name} of {first.experiment}, run {first.run_id}, come out the same?",
+            },
             "output_dir": str(output_dir),
         }
         plan = plan_study(parse(composed), lambda choices: composed, cluster)

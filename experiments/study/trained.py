@@ -40,7 +40,7 @@ class Trained:
         return self.run_id or f"{found.trial.folder_name}-{found.env_steps}"
 
 
-def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool) -> Trained:
+def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool, named: str = "", vouch: str = "trust=true") -> Trained:
     """The newest checkpoint of a logged trial.
 
     Args:
@@ -48,11 +48,13 @@ def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool) -> Trai
         run_id: The trial's.
         output_dir: Where studies of the person's own are.
         trust: Whether pickles from elsewhere may be opened.
+        named: What the person named, for messages; by default `run=`.
+        vouch: How a person says that they may, likewise.
 
     Raises:
         ConfigurationError: There is no such trial, it failed or has no checkpoint here, or its checkpoint cannot be used.
     """
-    named, first = f"run={run_id}", archive.trial(run_id)
+    named, first = named or f"run={run_id}", archive.trial(run_id, named)
     if first.status == "FAILED":
         reason = first.tags.get(Tag.FAILURE, "for an unknown reason")
         raise ConfigurationError(f"{named} ({first.name}): the trial failed: {reason}. Name a run that finished.")
@@ -64,7 +66,7 @@ def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool) -> Trai
             "studies/ is."
         )
     newest = checkpoint.newest(folder, named)
-    checkpoint.check_origin(newest, output_dir, trust, named)
+    checkpoint.check_origin(newest, output_dir, trust, named, vouch)
     found = checkpoint.read(newest, named)
     if (found.trial.config_id, found.trial.seed, found.trial.repeat) != (trial.config_id, trial.seed, trial.repeat):
         raise ConfigurationError(f"{named} ({first.name}): {newest} is another trial's checkpoint. Restore the study's folder.")
@@ -74,20 +76,22 @@ def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool) -> Trai
     return Trained(named, found, run_id, first.tags[Tag.STUDY_RUN], score, why, dict(first.provenance))
 
 
-def of_folder(folder: Path, output_dir: Path, trust: bool) -> Trained:
+def of_folder(folder: Path, output_dir: Path, trust: bool, named: str = "", vouch: str = "trust=true") -> Trained:
     """A checkpoint by its folder, or the newest one of a trial's folder.
 
     Args:
         folder: The one or the other.
         output_dir: Where studies of the person's own are.
         trust: Whether pickles from elsewhere may be opened.
+        named: What the person named, for messages; by default `checkpoint=`.
+        vouch: How a person says that they may, likewise.
 
     Raises:
         ConfigurationError: There is none, or it cannot be used.
     """
-    named = f"checkpoint={folder}"
+    named = named or f"checkpoint={folder}"
     found = checkpoint.read(folder, named)
-    checkpoint.check_origin(found.path, output_dir, trust, named)
+    checkpoint.check_origin(found.path, output_dir, trust, named, vouch)
     why = "" if found.score is not None else "the trial did not end with this checkpoint"
     return Trained(named, found, None, None, found.score, why, dict(found.provenance))
 

@@ -82,18 +82,23 @@ class Archive(Store):
         with self._readable_errors():
             super().__init__(uri, output_dir / "mlartifacts", timeout_s)
 
-    def trial(self, run_id: str) -> LoggedTrial:
+    def trial(self, run_id: str, named: str = "") -> LoggedTrial:
         """The run of a trial.
+
+        Args:
+            run_id: Its id.
+            named: What the person named, for messages; by default `run=`.
 
         Raises:
             ConfigurationError: There is no such run, it is no trial's, or lacks its configuration.
         """
-        with self._readable_errors(f"run={run_id}: there is no such run in {self._shown}. The page of a run in MLflow's UI shows its id."):
+        named = named or f"run={run_id}"
+        with self._readable_errors(f"{named}: there is no such run in {self._shown}. The page of a run in MLflow's UI shows its id."):
             run = self._client.get_run(run_id)
         tags = dict(run.data.tags)
         if tags.get(Tag.KIND) != "trial":
             raise ConfigurationError(
-                f"run={run_id} is {'the run of a whole study' if tags.get('kind') == 'study' else 'no run of this suite'}, not of a trial. "
+                f"{named} is {'the run of a whole study' if tags.get('kind') == 'study' else 'no run of this suite'}, not of a trial. "
                 "Trials are the runs in the experiment <study>/<algorithm>-<env>; name one of them."
             )
         with self._readable_errors():

@@ -88,6 +88,10 @@ class TrialFolder:
         """Another trial's folder of the same study."""
         return TrialFolder(self.path.parent / name)
 
+    def of_study(self, name: str) -> Path:
+        """A file that the study keeps for all of its trials."""
+        return self.path.parent.parent / name
+
     def checkpoint(self, env_steps: int) -> Path:
         """Where the checkpoint of a place on the report grid is, if there is one."""
         return self.path / "checkpoints" / f"{env_steps:012d}"

@@ -18,6 +18,7 @@ from experiments.config import own_modules
 from experiments.config.errors import first_line, reason_of
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, depends_on_clock
+from experiments.rllib import starting_weights
 from experiments.rllib.building import build_algorithm_config, promises_bits, request_for
 from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.results import NonFiniteError
@@ -181,6 +182,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             parents = self._folder.beside(start.trial).checkpoint(start.env_steps)
             check_checkpoint(parents)
             training.take_over(parents)
+        elif self._trial.starts_from is not None:
+            training.start_from(self._folder.of_study(starting_weights.FILE))
         if self._trial.fast and not self._frozen:
             _freeze()
             self._frozen = 1

@@ -13,7 +13,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import FastOffPolicy
-from experiments.rllib import checkpoints
+from experiments.rllib import checkpoints, starting_weights
 from experiments.rllib.building import build_algorithm_config, environment_of, is_asynchronous
 from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.hooks import EPISODES
@@ -302,6 +302,11 @@ class Training:
         """Go on where another trial ended, with this one's settings."""
         checkpoints.take_over(self.algorithm, folder)
         self._restored(folder)
+
+    def start_from(self, file: Path) -> None:
+        """Start from the weights of the trained policy that the study keeps, in place of those of the trial's seed."""
+        assert self._trial.starts_from is not None
+        starting_weights.put(self.algorithm, file, self._trial.starts_from)
 
     def _restored(self, folder: Path) -> list[Event]:
         state: Mapping[str, Any] = json.loads((folder / STATE_FILE).read_text())

@@ -22,12 +22,15 @@ LSTM = ("++algorithm.rl_module.use_lstm=true", "++algorithm.rl_module.lstm_cell_
 def policy_of(trial: TrialConfig) -> Policy:
     """A trial's policy with random weights, so large that it does not act alike everywhere, and with statistics, if it has any."""
     config, found = build_algorithm_config(trial), spaces(environment_of(trial))
-    torch.manual_seed(7)
     module = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: found}).build()
+    torch.manual_seed(7)
     with torch.no_grad():
         for weights in module.parameters():
             if weights.dim() > 1:
-                weights.copy_(2 * torch.randn_like(weights) / weights[0].numel() ** 0.5)
+                drawn = torch.randn_like(weights)
+                if weights.dim() > 2:  # a picture's light would decide, which is the same everywhere
+                    drawn -= drawn.mean((1, 2, 3), keepdim=True)
+                weights.copy_(2 * drawn / weights[0].numel() ** 0.5)
             else:
                 weights.zero_()  # biases, that would outweigh CartPole's small observations
     if isinstance(module, Preprocessed) and (running := module.preprocessing.of_observations) is not None:

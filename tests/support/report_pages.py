@@ -26,6 +26,7 @@ def study_of(runs: pd.DataFrame, curves: pd.DataFrame | None = None, axes: Seque
         facts={},
         base="",
         objectives=(),
+        start="",
         seeds=tuple(sorted(runs["seed"].unique())),
         concurrency=1,
         repeats=1 + int(runs["repeat"].max()),
