@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from analysis.stats.moderated import moderated_intervals
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
 from experiments.policies.onnx_check import Check, DifferentActionsError, compare
-from experiments.policies.onnx_graph import OPSET, NotTraceableError, graph_of, initial_states, state_names
+from experiments.policies.onnx_graph import OPSET, NotTraceableError, initial_states, put_weights, state_names, trace
 from experiments.policies.policy import Policy
 from experiments.rllib.building import environment_of, spaces
 
@@ -57,13 +58,14 @@ class Exported:
     check: Check
 
 
-def export_policy(policy: Policy, path: Path, origin: Origin | None = None) -> Exported:
+def export_policy(policy: Policy, path: Path, origin: Origin | None = None, traced: dict[str, Any] | None = None) -> Exported:
     """Write a policy into one ONNX file, once its actions were found to be those of the suite's own evaluation.
 
     Args:
         policy: On the CPU.
         path: The file; its folder is there. Written whole or not at all.
         origin: Where the policy comes from.
+        traced: Id of a configuration to the program that was traced of it, which all its policies share; added to.
 
     Raises:
         ConfigurationError: The policy cannot be exported: its module cannot be traced, connectors of a person's own stand before or
@@ -80,8 +82,7 @@ def export_policy(policy: Policy, path: Path, origin: Origin | None = None) -> E
     observation_space, action_space = spaces(env)
     seeds = policy.held_out_seeds()
     try:
-        graph = graph_of(policy.module, observation_space, action_space, policy.normalize_actions, policy.clip_actions)
-        found = compare(graph.SerializeToString(), policy, seeds)
+        graph, found = _compared(policy, seeds, {} if traced is None else traced)
     except (NotTraceableError, DifferentActionsError) as error:
         raise ConfigurationError(_refusal(trial, error)) from error
     metadata = {
@@ -99,6 +100,26 @@ def export_policy(policy: Policy, path: Path, origin: Origin | None = None) -> E
     finally:
         partial.unlink(missing_ok=True)
     return Exported(path, metadata, found)
+
+
+def _compared(policy: Policy, seeds: list[int], traced: dict[str, Any]) -> tuple[Any, Check]:
+    """The graph of a policy, and what was compared.
+
+    Raises:
+        NotTraceableError: torch cannot export it.
+        DifferentActionsError: The graph acts otherwise.
+        ConfigurationError: The policy cannot be evaluated.
+    """
+    (observation_space, action_space), key = spaces(environment_of(policy.trial)), policy.trial.config_id
+    how = policy.normalize_actions, policy.clip_actions
+    if key in traced:
+        put_weights(traced[key], policy.module, action_space, *how)
+        with suppress(DifferentActionsError):  # a part was computed of the first one's weights: this one is traced by itself
+            graph = traced[key].model_proto
+            return graph, compare(graph.SerializeToString(), policy, seeds)
+    traced[key] = trace(policy.module, observation_space, action_space, *how)
+    graph = traced[key].model_proto
+    return graph, compare(graph.SerializeToString(), policy, seeds)
 
 
 def _refusal(trial: TrialConfig, error: Exception) -> str:

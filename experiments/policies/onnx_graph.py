@@ -97,14 +97,14 @@ class _Policy(torch.nn.Module):
         return actions
 
 
-def graph_of(
+def trace(
     module: RLModule,
     observation_space: gym.Space[Any],
     action_space: gym.Space[Any],
     normalize_actions: bool,
     clip_actions: bool,
 ) -> Any:
-    """A policy as ONNX's `ModelProto`, of any batch size.
+    """A policy as torch's `ONNXProgram`, whose `model_proto` is the graph, of any batch size.
 
     Inputs are `observations` (batch, ...) and, for each of `state_names`, `state_in.<name>` (batch, ...); outputs are `actions`
     (batch, ...) as the environment takes them, and `state_out.<name>`.
@@ -138,11 +138,27 @@ def graph_of(
                 dynamic_shapes=(batch, [batch for _ in states]) if states else (batch,),
             )
         assert program is not None, "what dynamo=True returns"
-        return program.model_proto
+        return program
     except Exception as error:  # torch and a module of a person's own raise what they like
         raise NotTraceableError(_reason(error)) from error
     finally:
         module.train(was_training)
+
+
+def put_weights(program: Any, module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool) -> None:
+    """Put the weights of another policy with the same networks into a program: a second's work less than to trace it.
+
+    What the tracer has computed of the first one's weights stays; whether the graph acts as the policy must be compared, as after `trace`.
+
+    Args:
+        program: By `trace`; changed.
+        module: With its weights, on the CPU.
+        action_space: As for `trace`.
+        normalize_actions: Likewise.
+        clip_actions: Likewise.
+    """
+    weights = _Policy(module, action_space, normalize_actions, clip_actions).state_dict()
+    program.apply_weights({name: values for name, values in weights.items() if name in program.model.graph.initializers})
 
 
 def _reason(error: BaseException) -> str:

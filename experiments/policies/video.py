@@ -1,4 +1,4 @@
-"""Episodes of a policy as pictures: the best, the median and the worst of several, each as MP4 and as a small animation (WebP).
+"""Episodes of a policy as pictures: the best, the median and the worst of several, each as a small animation (WebP), and as MP4.
 
 All are played once to see how they end, and again to draw three of them: as the same batch, since what a network rounds depends on it.
 """
@@ -52,19 +52,19 @@ class Clip:
         env_seed: Of the episode.
         episode_return: Undiscounted.
         length: Env steps.
-        mp4: The file.
-        webp: The animation, of `ANIMATION_BYTES` at most. Both have return and seed written in them.
+        webp: The animation, of `ANIMATION_BYTES` at most. Both files have return and seed written in them.
+        mp4: All frames; None if they were not asked for.
     """
 
     role: str
     env_seed: int
     episode_return: float
     length: int
-    mp4: Path
     webp: Path
+    mp4: Path | None
 
 
-def record(policy: Policy, env_seeds: Sequence[int], folder: Path, limit_s: float | None = None) -> list[Clip]:
+def record(policy: Policy, env_seeds: Sequence[int], folder: Path, limit_s: float | None = None, mp4: bool = True) -> list[Clip]:
     """Record the best, the median and the worst of some episodes of the deterministic policy.
 
     Args:
@@ -72,6 +72,7 @@ def record(policy: Policy, env_seeds: Sequence[int], folder: Path, limit_s: floa
         env_seeds: A seed per episode, each of an environment of its own.
         folder: For the files.
         limit_s: Seconds that it may take; None: as many as it takes.
+        mp4: Whether all frames are drawn and kept as MP4, beside the animations, which have a few.
 
     Raises:
         NoPicturesError: The environment draws none, or not within the limit.
@@ -93,7 +94,7 @@ def record(policy: Policy, env_seeds: Sequence[int], folder: Path, limit_s: floa
         with ExitStack() as files:
             cameras = {
                 role: _Camera(
-                    folder / f"{role}.mp4", role, float(found.returns[i]), int(found.lengths[i]), env_seeds[i], frames_per_s, files
+                    folder / role, role, float(found.returns[i]), int(found.lengths[i]), env_seeds[i], frames_per_s, files if mp4 else None
                 )
                 for role, i in places.items()
             }
@@ -102,7 +103,7 @@ def record(policy: Policy, env_seeds: Sequence[int], folder: Path, limit_s: floa
                 _check(give_up)
                 for role, index in places.items():
                     if running[index]:
-                        cameras[role].add(_drawn(envs.unwrapped.envs[index]))
+                        cameras[role].step(envs.unwrapped.envs[index])
 
             drawing = replace(env, env_config={**env.env_config, "render_mode": "rgb_array"})
             again = policy.evaluate(env_seeds, drawing, watch=watch)
@@ -145,16 +146,16 @@ def _drawn(env: gym.Env[Any, Any]) -> Frame:
 
 @dataclass
 class _Camera:
-    """Takes in the frames of an episode."""
+    """Draws an episode."""
 
-    path: Path
+    stem: Path
     role: str
     episode_return: float
     length: int
     env_seed: int
     frames_per_s: float
-    files: ExitStack
-    seen: int = 0
+    files: ExitStack | None
+    steps: int = 0
     kept: list[Image.Image] = field(default_factory=list)
     send: Callable[[bytes], None] | None = None
 
@@ -168,27 +169,39 @@ class _Camera:
         """What is written above the pictures."""
         return f"{self.role} episode: return {self.episode_return:.4g}", f"env seed {self.env_seed}"
 
-    def add(self, frame: Frame) -> None:
-        """The next frame."""
-        picture = _enlarged(Image.fromarray(frame))
-        titled = _titled(picture, self.words)
+    def step(self, env: gym.Env[Any, Any]) -> None:
+        """The next env step."""
+        animated = self.steps % self.every == 0 or self.steps == self.length - 1
+        self.steps += 1
+        if self.files is None and not animated:
+            return
+        picture = _enlarged(Image.fromarray(_drawn(env)))
+        if animated:
+            self.kept.append(picture)
+        if self.files is not None:
+            self._film(_titled(picture, self.words), self.files)
+
+    def _film(self, titled: Image.Image, files: ExitStack) -> None:
         if self.send is None:
             writer = imageio_ffmpeg.write_frames(
-                str(self.path), titled.size, fps=self.frames_per_s, macro_block_size=2, quality=7, output_params=["-preset", "veryfast"]
+                str(self.stem.with_suffix(".mp4")),
+                titled.size,
+                fps=self.frames_per_s,
+                macro_block_size=2,
+                quality=7,
+                output_params=["-preset", "veryfast"],
             )
-            self.files.enter_context(closing(writer))
+            files.enter_context(closing(writer))
             writer.send(None)
             self.send = writer.send
         self.send(titled.tobytes())
-        if self.seen % self.every == 0 or self.seen == self.length - 1:
-            self.kept.append(picture)
-        self.seen += 1
 
     def clip(self) -> Clip:
         """What became of it."""
-        webp = self.path.with_suffix(".webp")
+        webp = self.stem.with_suffix(".webp")
         webp.write_bytes(self._animation())
-        return Clip(self.role, self.env_seed, self.episode_return, self.length, self.path, webp)
+        mp4 = None if self.files is None else self.stem.with_suffix(".mp4")
+        return Clip(self.role, self.env_seed, self.episode_return, self.length, webp, mp4)
 
     def _animation(self) -> bytes:
         real_s = self.length / self.frames_per_s

@@ -9,8 +9,8 @@ from experiments.policies.video import NoPicturesError, record
 from experiments.study.trained import Trained
 from experiments.tracking.archive import Archive
 
-REPORT_EPISODES = 20
-"""Of which a report shows three: of all held-out ones a slow environment's would take too long."""
+REPORT_EPISODES = 10
+"""Of which a report shows three: of all held-out ones it would take too long."""
 REPORT_LIMIT_S = 20.0
 
 
@@ -32,16 +32,18 @@ def record_and_attach(
         archive: The store that has its run; None: there is no run.
         seed: What it is to its study, `best` or `median`, whose run gets the files as well; "": nothing.
         env_seeds: Of the episodes of which the best, the median and the worst are drawn; None: the trial's held-out ones.
-        limit_s: Seconds that drawing may take; None: as many as it takes.
+        limit_s: Seconds that drawing may take, where a report alone is to be illustrated, by animations; None: as many as it takes.
 
     Returns:
         Lines that say where the files are, or why there are none.
     """
     try:
-        clips = record(policy, policy.held_out_seeds() if env_seeds is None else env_seeds, folder, limit_s)
+        clips = record(policy, policy.held_out_seeds() if env_seeds is None else env_seeds, folder, limit_s, mp4=limit_s is None)
     except NoPicturesError as error:
         return [f"video       none: {error}"]
-    lines = [f"video       {clip.mp4} ({clip.role}: return {clip.episode_return:.4g}, env seed {clip.env_seed})" for clip in clips]
+    lines = [
+        f"video       {clip.mp4 or clip.webp} ({clip.role}: return {clip.episode_return:.4g}, env seed {clip.env_seed})" for clip in clips
+    ]
     if archive is None or trained.run_id is None:
         return lines
     try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.trial_config import TrialConfig
@@ -47,6 +48,7 @@ class Registration:
     writer: Writer
     interrupted: Callable[[], bool]
     registered: dict[str, int] = field(default_factory=dict)
+    _traced: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, recommended: Sequence[str]) -> None:
         """Export the policies that `registry.models` asks for, and put them. One that cannot be exported is said, and left out."""
@@ -110,7 +112,7 @@ class Registration:
         shutil.rmtree(place, ignore_errors=True)
         partial.mkdir(parents=True)
         try:
-            exported = export_policy(policy.load(found, trial.name), partial / ONNX, origin)
+            exported = export_policy(policy.load(found, trial.name), partial / ONNX, origin, self._traced)
             save_model(exported, partial / "model")
             (partial / "model").rename(place)
         finally:

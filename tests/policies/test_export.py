@@ -19,7 +19,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.policies import onnx_check
 from experiments.policies.export import Origin, export_policy
 from experiments.policies.onnx_check import LEAST_OBSERVATIONS, TOLERANCE, OnnxPolicy, session_of
-from experiments.policies.onnx_graph import graph_of
+from experiments.policies.onnx_graph import trace
 from experiments.rllib.building import environment_of, spaces
 from experiments.trial.evaluation import _policy
 from tests.support.exported import LSTM, SMALL, played, policy_of
@@ -80,11 +80,38 @@ def test_it_plays_the_episodes_of_the_evaluation(plan_of: PlanOf, tmp_path: Path
 def test_actions_that_are_not_normalised_are_clipped_or_left(plan_of: PlanOf, clip_actions: bool) -> None:
     trial = plan_of(*SMALL, "env=pendulum").trials[0]
     module, (space, _), narrow = policy_of(trial).module, spaces(environment_of(trial)), gym.spaces.Box(-0.5, 0.5, (1,))
-    session = session_of(graph_of(module, space, narrow, normalize_actions=False, clip_actions=clip_actions).SerializeToString())
+    session = session_of(trace(module, space, narrow, False, clip_actions).model_proto.SerializeToString())
     observations = np.random.default_rng(0).normal(0, 5, (50, 3)).astype(np.float32)
     actions = session.run(None, {"observations": observations})[0]
     np.testing.assert_allclose(actions, _policy(module, narrow, False, clip_actions, 50)(observations), rtol=1e-5, atol=1e-5)
     assert (np.abs(actions).max() > 0.5) != clip_actions
+
+
+@pytest.mark.parametrize("which", ["dqn", pytest.param("ppo, normalised", marks=pytest.mark.slow)])
+def test_policies_of_one_configuration_share_what_was_traced(plan_of: PlanOf, tmp_path: Path, which: str) -> None:
+    first, second = (policy_of(plan_of(*SMALL, *POLICIES[which]).trials[0], seed) for seed in (7, 8))
+    traced: dict[str, Any] = {}
+    export_policy(first, tmp_path / "first.onnx", traced=traced)
+    (program,) = traced.values()
+    found = export_policy(second, tmp_path / "second.onnx", traced=traced)  # raises if it acts otherwise than the policy
+    assert traced == {second.trial.config_id: program}
+    alone = export_policy(second, tmp_path / "alone.onnx")
+    assert (tmp_path / "second.onnx").read_bytes() != (tmp_path / "first.onnx").read_bytes()
+    assert (found.metadata["score"], found.check.observations) == (alone.metadata["score"], alone.check.observations)
+    third = policy_of(first.trial, 9)
+    kept = {third.trial.config_id: FrozenProgram(program)}
+    export_policy(third, tmp_path / "third.onnx", traced=kept)
+    assert not isinstance(kept[third.trial.config_id], FrozenProgram)  # it was traced by itself
+
+
+class FrozenProgram:
+    """A program that keeps the weights that it has."""
+
+    def __init__(self, program: Any) -> None:
+        self.model, self.model_proto = program.model, program.model_proto
+
+    def apply_weights(self, weights: dict[str, Any]) -> None:
+        pass
 
 
 def test_the_file_says_what_it_is(plan_of: PlanOf, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ def test_the_best_the_median_and_the_worst_episode_are_drawn_whole(policy: Polic
     for clip in clips:
         assert clip.env_seed in env_seeds
         assert clip.length == clip.episode_return  # CartPole's reward is 1
+        assert clip.mp4 is not None
         count, (width, height) = frames(clip.mp4)
         assert count == clip.length
         assert width == 600
@@ -111,3 +112,16 @@ def test_an_environment_that_draws_nothing_is_said_to(plan_of: PlanOf, tmp_path:
 def test_what_takes_too_long_is_given_up(policy: Policy, tmp_path: Path) -> None:
     with pytest.raises(NoPicturesError, match="takes too long"):
         record(policy, [1, 2, 3], tmp_path, limit_s=-1.0)
+
+
+def test_animations_alone_draw_a_few_frames_and_are_the_same(policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    real = video._drawn
+    monkeypatch.setattr(video, "_drawn", lambda env: drawn.append(env) or real(env))
+    with_mp4 = record(policy, [11, 12, 13], tmp_path / "all")
+    all_frames = len(drawn)
+    alone = record(policy, [11, 12, 13], tmp_path / "few", mp4=False)
+    assert all_frames == sum(clip.length for clip in with_mp4) >= len(drawn) - all_frames
+    assert [clip.webp.read_bytes() for clip in alone] == [clip.webp.read_bytes() for clip in with_mp4]
+    assert {file.name for file in (tmp_path / "few").iterdir()} == {"best.webp", "median.webp", "worst.webp"}
+    assert {clip.mp4 for clip in alone} == {None}

@@ -19,11 +19,11 @@ SMALL = ("study=single", "seeds=[0]", "evaluation.final_episodes=4")
 LSTM = ("++algorithm.rl_module.use_lstm=true", "++algorithm.rl_module.lstm_cell_size=8")
 
 
-def policy_of(trial: TrialConfig) -> Policy:
+def policy_of(trial: TrialConfig, seed: int = 7) -> Policy:
     """A trial's policy with random weights, so large that it does not act alike everywhere, and with statistics, if it has any."""
     config, found = build_algorithm_config(trial), spaces(environment_of(trial))
     module = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: found}).build()
-    torch.manual_seed(7)
+    torch.manual_seed(seed)
     with torch.no_grad():
         for weights in module.parameters():
             if weights.dim() > 1:
