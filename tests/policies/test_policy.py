@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.planning.resources import Cluster, Node
 from experiments.policies import checkpoint
+from experiments.policies.export import export_policy
+from experiments.policies.onnx_check import OnnxPolicy, session_of
 from experiments.policies.policy import Policy, load
+from tests.support.exported import played
 from tests.support.suite import TINY, PlanOf
 from tests.support.trials import FAILURE, REPLAY, Make, run
 
@@ -34,6 +38,7 @@ TRAINED = {
     "impala": (*ASYNC, "algorithm=impala", REMOTE),
     "impala normalised": (*ASYNC, "algorithm=impala", "preprocessing=normalize", REMOTE),
 }
+EXPORTED = ("ppo", "dqn", "sac", "appo", "impala")
 SLOW = {name for name in TRAINED if " " in name} - {"ppo normalised, stacked", "ppo with connectors of one's own"}
 
 
@@ -63,3 +68,10 @@ def test_the_policy_of_a_checkpoint_reaches_the_logged_score_to_the_bit(plan_of:
     assert explored[0] == explored[1]
     assert explored[0] != policy.evaluate(policy.fresh_seeds(3)).returns.tolist()
     assert float(policy.evaluate(policy.held_out_seeds()).returns.mean()) == logged  # whatever came in between
+    if name in EXPORTED:
+        facts = export_policy(policy, tmp_path / "policy.onnx").metadata
+        returns = played(OnnxPolicy(session_of((tmp_path / "policy.onnx").read_bytes()), {}), facts)
+        if "Discrete" in facts["action_space"]:
+            assert np.mean(returns) == logged
+        else:  # what rounds differently grows in the physics
+            assert np.mean(returns) == pytest.approx(logged, rel=1e-3)
