@@ -99,7 +99,9 @@ class Registration:
         if registers and trial.phase == CONFIRM:
             tags[SCORES] = json.dumps([self.outcomes.of(t).final[SCORE] for t in self._confirmed(trial.label)])
         registered = f"{trial.algorithm['name']}-{trial.env.name}" if registers else None
-        return PolicyModel(trial.folder_name, name, self._place(trial, name), env_steps, registered, tags)
+        score = f": score {self.outcomes.of(trial).final[SCORE]:.4g}" if last else ""
+        description = f"{trial.name}, trained for {env_steps:,} env steps{score}"
+        return PolicyModel(trial.folder_name, name, self._place(trial, name), env_steps, registered, tags, description)
 
     def _place(self, trial: TrialConfig, name: str) -> Path:
         return self.folder.path / "policies" / trial.folder_name / name

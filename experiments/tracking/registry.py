@@ -18,6 +18,7 @@ CHAMPION = "champion"
 SCORES, TASK = "confirmed_scores", "task"
 """Tags of a version: the scores of all seeds of its configuration that confirmed it, and what they are scores of. A version without them,
 which a person chose, stays champion until a person chooses another."""
+_ABOUT = f"Trained policies, from observation to action. `{CHAMPION}` is the best of a confirmed recommendation, or what a person chose."
 MODEL_ID = "model_id"
 """Tag of a version: its logged model. MLflow's own field of this name is not kept by a database."""
 
@@ -33,6 +34,7 @@ class PolicyModel:
         env_steps: Of the policy.
         registered: The registered model that it becomes a version of; None if it is only logged.
         tags: Of the model, and of the version.
+        description: Of the version, a sentence.
     """
 
     trial: str
@@ -41,6 +43,7 @@ class PolicyModel:
     env_steps: int
     registered: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
 
 
 def log(client: Any, run: Any, model: PolicyModel, embedded: bool) -> None:
@@ -81,7 +84,7 @@ def log(client: Any, run: Any, model: PolicyModel, embedded: bool) -> None:
             client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, model.env_steps)])
         client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
     if name := model.registered:
-        version = _version(client, name, logged.model_id) or _new_version(client, name, run_id, logged, tags, embedded)
+        version = _version(client, name, logged.model_id) or _new_version(client, model, run_id, logged, embedded)
         found = json.dumps([{"name": name, "version": str(version.version)}])
         client.set_logged_model_tags(logged.model_id, {MLFLOW_MODEL_VERSIONS: found})  # where MLflow's UI looks for it
 
@@ -145,15 +148,17 @@ def _version(client: Any, registered: str, model_id: str) -> Any:
     return next((version for version in found if version.tags.get(MODEL_ID) == model_id), None)
 
 
-def _new_version(client: Any, name: str, run_id: str, logged: Any, tags: Mapping[str, str], embedded: bool) -> Any:
+def _new_version(client: Any, model: PolicyModel, run_id: str, logged: Any, embedded: bool) -> Any:
     from mlflow.exceptions import MlflowException
 
     try:
-        client.create_registered_model(name)
+        client.create_registered_model(model.registered, description=_ABOUT)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     # A database's own client looks for models:/ in the process's tracking store, which is another one.
     source = logged.artifact_location if embedded else f"models:/{logged.model_id}"
-    known = {**tags, MODEL_ID: logged.model_id}
-    return client.create_model_version(name, source, run_id, known, await_creation_for=0, model_id=logged.model_id)
+    known = {**model.tags, MODEL_ID: logged.model_id}
+    return client.create_model_version(
+        model.registered, source, run_id, known, description=model.description, await_creation_for=0, model_id=logged.model_id
+    )

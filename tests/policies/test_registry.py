@@ -24,6 +24,7 @@ from experiments.policies.mlflow_model import REQUIREMENTS, save_model
 from experiments.tracking.registry import CHAMPION, SCORES, TASK, PolicyModel, significantly_better, supersedes
 from experiments.tracking.store import Store, StoreError
 from tests.support.exported import LSTM, SMALL, policy_of
+from tests.support.mlflow_server import Server
 from tests.support.planning import plan_for
 from tests.support.suite import ROOT
 
@@ -50,7 +51,9 @@ class Registry:
 
     def model(self, trial: str, scores: Sequence[float] = (), task: str = "CartPole") -> PolicyModel:
         confirmed = {SCORES: json.dumps(list(scores))} if scores else {}
-        return PolicyModel(trial, "policy", self.folder, 4096, NAME, {TASK: task, Tag.SEED: "0", **confirmed})
+        return PolicyModel(
+            trial, "policy", self.folder, 4096, NAME, {TASK: task, Tag.SEED: "0", **confirmed}, f"{trial}, trained for 4,096 env steps"
+        )
 
     def log(self, model: PolicyModel) -> str:
         """The id of the trial's run."""
@@ -116,6 +119,25 @@ def test_the_ten_lines_reach_the_score_without_ray(registry: Registry, tmp_path:
     assert reached == logged == registry.score
 
 
+@pytest.mark.slow
+def test_the_ten_lines_reach_the_score_from_a_server(made: Made, tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    try:
+        store = Store(server.uri, tmp_path / "mlartifacts", 60.0)
+        registry = Registry(
+            store, server.uri, store.create_run("studies", "study", 0, {}), made.model, float(made.exported.metadata["score"])
+        )
+        model = registry.model("trial", [1.0, 2.0])
+        registry.log(model)
+        store.log_model(registry.study_run, "single/ppo-cartpole", model)  # its answer was lost
+        assert registry.champion(model) == "trial"
+        assert len(store._client.search_model_versions(f"name = '{NAME}'")) == 1
+        reached, logged = map(float, run_lines(sys.executable, BLOCKER + ten_lines(server.uri), tmp_path))
+        assert reached == logged == registry.score
+    finally:
+        server.kill()
+
+
 def test_a_model_is_logged_once_however_often_it_is_tried_and_linked_to_its_run(registry: Registry) -> None:
     model = registry.model("trial")
     run = registry.log(model)
@@ -128,6 +150,7 @@ def test_a_model_is_logged_once_however_often_it_is_tried_and_linked_to_its_run(
     assert len(client.get_metric_history(run, "final/score")) == 1
     (version,) = client.search_model_versions(f"name = '{NAME}'")
     assert (version.run_id, version.tags["model_id"], version.tags[Tag.SEED]) == (run, logged.model_id, "0")
+    assert version.description == "trial, trained for 4,096 env steps"
     assert client.get_registered_model(NAME).aliases == {}
     assert json.loads(client.get_logged_model(logged.model_id).tags["mlflow.modelVersions"]) == [{"name": NAME, "version": "1"}]
 
