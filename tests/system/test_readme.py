@@ -20,7 +20,7 @@ def commands_of(page: str) -> list[str]:
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = commands_of("README.md")
-READING = [c for c in COMMANDS if c.startswith(("python analysis/", "python experiments/list.py"))]
+READING = [c for c in COMMANDS if c.startswith(("python analysis/", "python experiments/list.py", "python experiments/evaluate.py"))]
 SUITE = [c for c in COMMANDS if c.startswith("python experiments/") and c not in ("python experiments/run.py", *READING)]
 QUICK = [c for c in (*SUITE, *commands_of("docs/spaces.md")) if "dry_run" in c or "--cfg" in c]
 REAL = [c for c in SUITE if c not in QUICK]
