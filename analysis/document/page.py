@@ -8,6 +8,7 @@ import jinja2
 import matplotlib
 from markdown_it import MarkdownIt
 from markupsafe import Markup
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 
@@ -24,7 +25,8 @@ def svg(figure: Figure) -> bytes:
     """A figure as a file that is the same each time."""
     target = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "report"}):
-        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
+        # Not savefig(), which draws everything twice, once to find the layout: to draw includes it.
+        FigureCanvasSVG(figure).print_svg(target, metadata={"Date": None, "Creator": None})
     return target.getvalue()
 
 

@@ -59,7 +59,7 @@ def of_study(
         `run_id`, `config`, `seed`, `repeat`, `bottleneck`, `share`, `evidence`, `advice`, `health` (as the tag), `signals` (a list).
     """
     with_run = runs[runs["run_id"].notna()]
-    of_run = {run_id: _series(points) for run_id, points in curves.groupby("run_id", observed=True)}
+    of_run = _series(curves)
     measured = MeasuredChanges(runs, axes)
     rows = []
     for row in with_run.to_dict("records"):
@@ -123,11 +123,13 @@ def facts_of(row: Mapping[Any, Any], known: Mapping[str, Any]) -> Facts:
     return Facts(**{**defaults, **given, **counts, **known})
 
 
-def _series(points: pd.DataFrame) -> dict[str, list[tuple[float, float]]]:
-    return {
-        str(metric): list(zip(of_metric["env_steps"].astype(float), of_metric["value"], strict=True))
-        for metric, of_metric in points.groupby("metric", observed=True)
-    }
+def _series(curves: pd.DataFrame) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Run to metric to its points."""
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    columns = (curves[name].tolist() for name in ("run_id", "metric", "env_steps", "value"))
+    for run_id, metric, env_steps, value in zip(*columns, strict=True):
+        found.setdefault(str(run_id), {}).setdefault(str(metric), []).append((float(env_steps), value))
+    return found
 
 
 def _mean_over_time(curves: Series, metric: str) -> float:
