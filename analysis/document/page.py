@@ -26,7 +26,7 @@ def svg(figure: Figure) -> bytes:
     target = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "report"}):
         # Not savefig(), which draws everything twice, once to find the layout: to draw includes it.
-        FigureCanvasSVG(figure).print_svg(target, metadata={"Date": None, "Creator": None})
+        FigureCanvasSVG(figure).print_svg(target, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
     return target.getvalue()
 
 
