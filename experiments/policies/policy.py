@@ -1,10 +1,13 @@
 """A policy from a trial's checkpoint: module, connectors, action mapping and environment, without Ray's processes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
 import torch
 from gymnasium import Space
 from ray.rllib.core import DEFAULT_MODULE_ID
@@ -22,15 +25,32 @@ from experiments.rllib.no_compiler import leave_out_compiler
 from experiments.rllib.pipelines import are_default
 from experiments.rllib.results import NonFiniteError
 from experiments.rllib.seeding import Role, process_seed, stream_seeds
-from experiments.trial.evaluation import Evaluation, OnActions, Watch, environments, evaluate
+from experiments.trial.evaluation import MAX_ENVS, Act, Evaluation, OnActions, Watch, acting, check_weights, environments, evaluate
 
 _MODULE = Path(RLLIB) / "learner_group" / "learner" / "rl_module" / DEFAULT_MODULE_ID
 _CONNECTORS = "env_to_module_connector", "module_to_env_connector"
 
 
 @dataclass(frozen=True)
+class _Episodes:
+    """Episodes that a policy is called in.
+
+    Attributes:
+        act: Of `rows` environments.
+        space: Of an observation.
+        count: Observations of the first call.
+        rows: At least as many as the final evaluation steps side by side.
+    """
+
+    act: Act
+    space: Space[Any]
+    count: int
+    rows: int
+
+
+@dataclass
 class Policy:
-    """A trained policy.
+    """A trained policy: called with an observation, it gives the deterministic action.
 
     Attributes:
         trial: What was trained.
@@ -47,6 +67,83 @@ class Policy:
     normalize_actions: bool
     clip_actions: bool
     sampled: int
+    _episodes: _Episodes | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __call__(self, observation: npt.ArrayLike) -> Any:
+        """The deterministic action for an observation, or for several, with the bits of the trial's final evaluation.
+
+        What a network rounds depends on the rows of its batch: it is filled up to those of the evaluation, with copies of the first. That
+        costs little for vectors, and more for pictures; `experiments.policies.export` makes a file that computes single rows.
+
+        Args:
+            observation: As the trial's environment gives it (`environment`), or several of them, (n, ...).
+
+        Returns:
+            An action as the environment takes it, or (n, ...): a NumPy integer or array of the action space.
+
+        Raises:
+            ConfigurationError: It is no such observation, weights or outputs are not finite, connectors of a person's own stand before or
+                behind the module, or a recurrent policy, which remembers each of its episodes, is given another number of them than before.
+        """
+        space = spaces(environment_of(self.trial))[0] if self._episodes is None else self._episodes.space
+        rows, single = self._rows_of(observation, space)
+        try:
+            episodes = self._episodes = self._episodes or self._begun(space, len(rows))
+            if self.module.is_stateful() and len(rows) != episodes.count:
+                raise ConfigurationError(
+                    f"the policy is recurrent and remembers {episodes.count} episodes, and is given {len(rows)} observations. Call its "
+                    "reset() before the first ones of other episodes."
+                )
+            with_copies = np.concatenate([rows, np.repeat(rows[:1], max(0, episodes.rows - len(rows)), axis=0)])
+            actions = episodes.act(with_copies)[: len(rows)]
+        except NonFiniteError as error:
+            raise ConfigurationError(f"the policy has no action: {error}.") from None
+        return actions[0] if single else actions
+
+    def reset(self) -> None:
+        """Forget what was observed: an episode's first observation is next. Of a policy that is not recurrent, nothing changes."""
+        self._episodes = None
+
+    def environment(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """One environment of the trial's, with its observations as the policy takes them: frames stacked, flat.
+
+        Args:
+            render_mode: Gymnasium's: `rgb_array` for pictures, `human` for a window.
+        """
+        drawn = {} if render_mode is None else {"render_mode": render_mode}
+        trial = self.trial
+        settings = environment_of(replace(trial, env=replace(trial.env, env_config={**trial.env.env_config, **drawn})))
+        return gym.make(settings.id, **settings.make_arguments)
+
+    def _rows_of(self, observation: npt.ArrayLike, space: Space[Any]) -> tuple[npt.NDArray[Any], bool]:
+        """Observations (n, ...), and whether a single one was given."""
+        try:
+            given = np.asarray(observation, dtype=space.dtype)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"the observation is no array of {space.dtype} ({first_line(error)}). {self._takes(space)}") from None
+        single = given.shape == space.shape
+        if not single and (given.shape[1:] != space.shape or not given.size):
+            raise ConfigurationError(f"the observation has the shape {given.shape}. {self._takes(space)}")
+        return given[np.newaxis] if single else given, single
+
+    def _takes(self, space: Space[Any]) -> str:
+        frames = self.trial.preprocessing.frame_stack
+        stacked = f", the last {frames} frames of {self.trial.env.id} side by side" if frames > 1 else ""
+        return f"The policy takes {space.shape}{stacked}, or several, (n, ...); policy.environment() gives such observations."
+
+    def _begun(self, space: Space[Any], count: int) -> _Episodes:
+        """Episodes from their first observation on."""
+        if self.pipelines is not None:
+            raise ConfigurationError(
+                f"algorithm={self.trial.algorithm['name']} has connectors of its own between environment and module, which see whole "
+                "episodes, rewards and all. Play episodes: policy.evaluate(env_seeds)."
+            )
+        torch.set_num_threads(self.trial.threads_per_process)  # a part of what the last bits depend on
+        check_weights(self.module)
+        self.module.eval()
+        rows = max(count, min(self.trial.evaluation.final_episodes, MAX_ENVS))
+        action_space = spaces(environment_of(self.trial))[1]
+        return _Episodes(acting(self.module, action_space, self.normalize_actions, self.clip_actions, rows), space, count, rows)
 
     def held_out_seeds(self) -> list[int]:
         """Env seeds of the trial's final evaluation."""

@@ -28,6 +28,8 @@ Watch = Callable[[Any, npt.NDArray[np.bool_]], None]
 """Is given the environments side by side, before every step, and which of them are in their episode, (envs,)."""
 OnActions = Callable[[npt.NDArray[Any], npt.NDArray[Any]], None]
 """Is given the observations (envs, ...) and the actions (envs, ...) of each step."""
+Act = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+"""Observations (envs, ...) to actions (envs, ...) for the environment."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,22 @@ def evaluate(
     Raises:
         NonFiniteError: The module's weights or outputs are not finite: it would take some action or other all the same.
     """
-    for name, weights in module.named_parameters():
-        if not weights.isfinite().all():
-            raise NonFiniteError(f"non-finite weights {name} in an evaluation")
+    check_weights(module)
     turns = [env_seeds[i : i + MAX_ENVS] for i in range(0, len(env_seeds), MAX_ENVS)]
     how = normalize_actions, clip_actions, alive, max_env_steps, pipelines, explore_at, watch, on_actions
     done = [_run(module, env, seeds, *how) for seeds in turns]
     return Evaluation(np.concatenate([d.returns for d in done]), np.concatenate([d.lengths for d in done]))
+
+
+def check_weights(module: RLModule) -> None:
+    """Make sure that a module's weights are finite.
+
+    Raises:
+        NonFiniteError: They are not: it would take some action or other all the same.
+    """
+    for name, weights in module.named_parameters():
+        if not weights.isfinite().all():
+            raise NonFiniteError(f"non-finite weights {name} in an evaluation")
 
 
 def environments(env: EnvSettings, count: int) -> Any:
@@ -119,7 +130,7 @@ def _run(
     count, envs = len(env_seeds), environments(env, len(env_seeds))
     spaces = envs.single_observation_space, envs.single_action_space
     own = PipelinePolicy(module, *pipelines, *spaces, explore_at) if pipelines else None
-    act = own or _policy(module, envs.single_action_space, normalize_actions, clip_actions, count, explore_at)
+    act = own or acting(module, envs.single_action_space, normalize_actions, clip_actions, count, explore_at)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
     was_training = module.training
     module.eval()
@@ -144,13 +155,21 @@ def _run(
     return Evaluation(returns, lengths)
 
 
-def _policy(
+def acting(
     module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool, envs: int, explore_at: int | None = None
-) -> Callable[[npt.NDArray[Any]], npt.NDArray[Any]]:
-    """Observations (envs, ...) to actions (envs, ...) for the environment, of one episode of each from its first observation.
+) -> Act:
+    """A module's policy of environments side by side, one episode of each from its first observation.
 
     What a recurrent module remembers goes from call to call, as RLlib's connectors pass it on: states (envs, ...), and a dimension of time
     in all else.
+
+    Args:
+        module: The trained module, not in training mode.
+        action_space: Of one environment.
+        normalize_actions: As in `evaluate`.
+        clip_actions: As in `evaluate`.
+        envs: How many there are.
+        explore_at: As in `evaluate`.
     """
     continuous = isinstance(action_space, gym.spaces.Box)
     recurrent = module.is_stateful()

@@ -21,7 +21,7 @@ from experiments.policies.export import Origin, export_policy
 from experiments.policies.onnx_check import LEAST_OBSERVATIONS, TOLERANCE, OnnxPolicy, session_of
 from experiments.policies.onnx_graph import trace
 from experiments.rllib.building import environment_of, spaces
-from experiments.trial.evaluation import _policy
+from experiments.trial.evaluation import acting
 from tests.support.exported import LSTM, SMALL, played, policy_of
 from tests.support.own_files import own_rl_module
 from tests.support.suite import PlanOf
@@ -83,7 +83,7 @@ def test_actions_that_are_not_normalised_are_clipped_or_left(plan_of: PlanOf, cl
     session = session_of(trace(module, space, narrow, False, clip_actions).model_proto.SerializeToString())
     observations = np.random.default_rng(0).normal(0, 5, (50, 3)).astype(np.float32)
     actions = session.run(None, {"observations": observations})[0]
-    np.testing.assert_allclose(actions, _policy(module, narrow, False, clip_actions, 50)(observations), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(actions, acting(module, narrow, False, clip_actions, 50)(observations), rtol=1e-5, atol=1e-5)
     assert (np.abs(actions).max() > 0.5) != clip_actions
 
 

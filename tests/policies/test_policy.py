@@ -11,6 +11,7 @@ from experiments.policies.export import export_policy
 from experiments.policies.onnx_check import OnnxPolicy, session_of
 from experiments.policies.policy import Policy, load
 from tests.support.exported import played
+from tests.support.policies import play_together
 from tests.support.suite import TINY, PlanOf
 from tests.support.trials import FAILURE, REPLAY, Make, run
 
@@ -64,6 +65,8 @@ def test_the_policy_of_a_checkpoint_reaches_the_logged_score_to_the_bit(plan_of:
     held_out = policy.evaluate(policy.held_out_seeds())
     assert len(held_out.returns) == 7
     assert float(held_out.returns.mean()) == logged
+    if policy.pipelines is None:
+        assert play_together(policy, policy.held_out_seeds()) == held_out.returns.tolist()
     explored = [policy.evaluate(policy.fresh_seeds(3), explore=True).returns.tolist() for _ in range(2)]
     assert explored[0] == explored[1]
     assert explored[0] != policy.evaluate(policy.fresh_seeds(3)).returns.tolist()

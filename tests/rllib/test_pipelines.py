@@ -9,7 +9,7 @@ from ray.rllib.connectors.env_to_module import MeanStdFilter
 
 from experiments.planning.resources import Cluster, Node
 from experiments.rllib.pipelines import PipelinePolicy, own_pipelines
-from experiments.trial.evaluation import _policy
+from experiments.trial.evaluation import acting
 from experiments.trial.trainable import Trial
 from tests.support.suite import TINY, PlanOf
 from tests.support.trials import FAILURE, Make, step, with_folder
@@ -76,7 +76,7 @@ def test_evaluations_go_through_them_and_they_learn_nothing_there(plan_of: PlanO
     (mean_std,) = (c for c in runner._env_to_module.connectors if isinstance(c, MeanStdFilter))
     (filter_,) = mean_std._filters.values()
     spaces = runner.env.single_observation_space, runner.env.single_action_space
-    policy, plain = PipelinePolicy(runner.module, *pipelines, *spaces), _policy(runner.module, spaces[1], True, False, 3)
+    policy, plain = PipelinePolicy(runner.module, *pipelines, *spaces), acting(runner.module, spaces[1], True, False, 3)
     random = np.random.default_rng(0)
     observations = random.normal(size=(3, 3)).astype(np.float32)
     for number in range(6):
