@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from analysis.document.command_line import help_asked
 from experiments.config.choices import check_choices, hydra_search_path, own_folder
-from experiments.config.compose import CONF, composer, with_new_keys
+from experiments.config.compose import composer, composing, with_new_keys
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
 from experiments.config.output_dir import check_writable
@@ -129,7 +129,7 @@ def autotune(arguments: Sequence[str]) -> int:
     words, own = own_folder(arguments)
     given = order(words)
     check_choices(given.overrides, own)
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with composing():
         overrides = ["+measurement=throughput", "study.space={}", *hydra_search_path(own), *with_new_keys(given.overrides)]
         # Composed within: Hydra forgets where its files are.
         composed = composer(hydra.compose("config", overrides=overrides), overrides)({})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from analysis.document.command_line import help_asked, words_of
 from experiments.config.errors import INVALID, ConfigurationError
 from experiments.config.output_dir import check_writable
+from experiments.tracking.store import where_logged
 
 if TYPE_CHECKING:  # Ray and pandas are imported once the command line is understood: they take seconds
     import pandas as pd
@@ -124,9 +125,7 @@ def settings(arguments: Sequence[str]) -> Asked:
             if subjects
             else "name what to evaluate: run=<a trial's run id in MLflow>, study=<name or run id>, or checkpoint=<folder>."
         )
-    uri = given.get("tracking_uri", "")
-    store = Path(uri.removeprefix("sqlite:///")).expanduser().absolute() if uri.startswith("sqlite:///") else None
-    output_dir = Path(given.get("output_dir", store.parent if store else "outputs")).expanduser().absolute()
+    tracking_uri, output_dir = where_logged(given.get("tracking_uri"), given.get("output_dir"))
     explore = _flag(given, "explore")
     return Asked(
         subject=subjects[0],
@@ -136,7 +135,7 @@ def settings(arguments: Sequence[str]) -> Asked:
         video=_flag(given, "video"),
         export=_exports(given),
         environments=environments,
-        tracking_uri=f"sqlite:///{store or output_dir / 'mlflow.db'}" if store or not uri else uri,
+        tracking_uri=tracking_uri,
         output_dir=output_dir,
         modules=words_of(given.get("modules", "")),
         trust=_flag(given, "trust"),

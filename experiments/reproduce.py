@@ -15,6 +15,7 @@ from experiments.config.errors import INVALID, ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.config.own_modules import take_recorded
 from experiments.tracking.archive import Archive, LoggedTrial
+from experiments.tracking.store import where_logged
 
 if TYPE_CHECKING:  # Ray and scipy are imported once there is a run to go by: they take seconds
     from experiments.planning.plan import Plan
@@ -77,12 +78,10 @@ def settings(arguments: Sequence[str]) -> dict[str, Any]:
         given[key] = value
     if not given.get("run"):
         raise ConfigurationError("run= is missing: name the trial by its MLflow run id, for example run=0123456789abcdef0123456789abcdef.")
-    uri = given.get("tracking_uri", "")
-    store = Path(uri.removeprefix("sqlite:///")).expanduser().absolute() if uri.startswith("sqlite:///") else None
-    output_dir = Path(given.get("output_dir", store.parent if store else "outputs")).expanduser().absolute()
+    tracking_uri, output_dir = where_logged(given.get("tracking_uri"), given.get("output_dir"))
     return {
         "run_id": given["run"],
-        "tracking_uri": f"sqlite:///{store or output_dir / 'mlflow.db'}" if store or not uri else uri,
+        "tracking_uri": tracking_uri,
         "output_dir": output_dir,
         "modules": words_of(given.get("modules", "")),
         "address": given.get("hardware.address") or None,

@@ -7,9 +7,9 @@ import logging
 import os
 import signal
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -29,6 +29,10 @@ from experiments.config.trial_config import Compose
 from experiments.config.usage import help_text, refuse
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import check_store, store_uri
+
+if TYPE_CHECKING:  # Ray is imported once the command line is understood: it takes seconds
+    from experiments.planning.plan import Plan
+    from experiments.study.driver import StudyOutcome
 
 _given_spaces: list[str] = []
 
@@ -76,6 +80,41 @@ def run(compose: Compose, own: Path | None = None) -> int:
     Raises:
         ConfigurationError: Anything is wrong; nothing was started.
     """
+    outcome = execute(compose, own).outcome
+    if outcome is not None and outcome.tune_hangs:  # what Ray does at the exit of a process could wait for ever; it ends with this one
+        sys.stdout.flush()
+        os._exit(outcome.exit_code)
+    return 0 if outcome is None else outcome.exit_code
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A study that was planned, and run if that was asked for.
+
+    Attributes:
+        plan: What there was to run.
+        outcome: How it went; None under `dry_run`.
+        uri: Of the store.
+    """
+
+    plan: "Plan"
+    outcome: "StudyOutcome | None"
+    uri: str
+
+
+def execute(compose: Compose, own: Path | None = None, command: str = "", quiet: bool = False, use_running_ray: bool = False) -> Executed:
+    """Plan a study, run it unless it is a dry run, and say where the results are.
+
+    Args:
+        compose: Composes the command line's configuration.
+        own: A person's own folder of configuration files.
+        command: The command line, for the record; "": the one that started this process.
+        quiet: Whether nothing is printed.
+        use_running_ray: Whether Ray, if this process runs it already, is taken as it is, and left running.
+
+    Raises:
+        ConfigurationError: Anything is wrong; nothing was started.
+    """
     suite = parse(compose({}))  # the suite's own settings first: it takes milliseconds, Ray's imports take seconds
     output_dir = Path(suite.output_dir).expanduser().absolute()
     if suite.resume is None:
@@ -87,16 +126,19 @@ def run(compose: Compose, own: Path | None = None) -> int:
     import ray
 
     from analysis.document import conclusions
-    from experiments.planning import terminal
+    from experiments.planning import resources, terminal
     from experiments.planning.plan import plan_study, with_auto
-    from experiments.study import lookup, progress
-    from experiments.study.driver import cluster_of, quiet, resume_study, run_study, start_ray
+    from experiments.study import driver, lookup, progress
+    from experiments.study.driver import cluster_of, resume_study, run_study, start_ray
     from experiments.study.ending import resume_command, where_lines
     from experiments.study.folder import StudyFolder
     from experiments.study.starting import Starting
 
-    quiet()
-    console = progress.console()
+    driver.quiet()
+    console = progress.console(quiet)
+    joined = use_running_ray and ray.is_initialized()
+    if joined and suite.modules:
+        raise ConfigurationError("modules=: the processes of a Ray that runs already do not find them. Call ray.shutdown() first.")
     folder = None if suite.resume is None else StudyFolder(lookup.folder_of(suite.resume, uri, output_dir))
     if folder is not None:
         folder.take_modules(None if lookup.named_folder(str(suite.resume)) else output_dir)
@@ -108,10 +150,11 @@ def run(compose: Compose, own: Path | None = None) -> int:
     hardware = suite.hardware if folder is None else folder.hardware(suite.hardware.address)
     outcome = None
     try:
-        cluster = cluster_of(hardware)
+        cluster = resources.joined_cluster() if joined else cluster_of(hardware)
         if folder is not None:
             folder.lock()  # before its trials' files are looked at
         plan = plan_study(suite, compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)
+        plan = replace(plan, command=command)
         if starting is not None:
             starting.check(plan)
         for line in terminal.plan_lines(plan):
@@ -121,10 +164,11 @@ def run(compose: Compose, own: Path | None = None) -> int:
         elif faster := terminal.faster_line(plan, with_auto(plan, compose)):
             progress.say(console, faster)
         if suite.dry_run:
-            console.print(terminal.plan_table(plan))
-            past_speed = lookup.past_speed(uri, output_dir, suite.tracking.timeout_s)
-            progress.say(console, terminal.time_line(plan, past_speed))
-            return 0
+            if not quiet:  # to say how long it takes takes seconds
+                console.print(terminal.plan_table(plan))
+                past_speed = lookup.past_speed(uri, output_dir, suite.tracking.timeout_s)
+                progress.say(console, terminal.time_line(plan, past_speed))
+            return Executed(plan, None, uri)
         if not ray.is_initialized():
             start_ray(hardware)
         outcome = (
@@ -133,7 +177,9 @@ def run(compose: Compose, own: Path | None = None) -> int:
             else resume_study(plan, folder, output_dir, console, conclusions)
         )
     finally:
-        if outcome is None or not outcome.tune_hangs:
+        if outcome is None and folder is not None:
+            folder.close()
+        if not joined and (outcome is None or not outcome.tune_hangs):
             ray.shutdown()
     for line in conclusions.closing_lines(outcome.record, [asdict(o) for o in outcome.outcomes], console.width):
         if isinstance(line, str):
@@ -148,10 +194,7 @@ def run(compose: Compose, own: Path | None = None) -> int:
         progress.say(console, _report(outcome, uri, output_dir))
     for line in where_lines(plan, outcome, uri, resume_command(suite, outcome, own)):
         progress.say(console, line)
-    if outcome.tune_hangs:  # what Ray does at the exit of a process could wait for ever; Ray's processes end with this one
-        sys.stdout.flush()
-        os._exit(outcome.exit_code)
-    return outcome.exit_code
+    return Executed(plan, outcome, uri)
 
 
 def _video(outcome: Any, uri: str, output_dir: Path, timeout_s: float) -> str:

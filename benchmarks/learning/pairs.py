@@ -7,7 +7,7 @@ from pathlib import Path
 import hydra
 import pandas as pd
 
-from experiments.config.compose import CONF, composer, split_space
+from experiments.config.compose import composer, composing, split_space
 from experiments.config.schema import parse
 from experiments.config.trial_config import TrialConfig
 from experiments.planning.plan import plan_study
@@ -62,7 +62,7 @@ def settings_of(algorithm: str, env: str) -> list[str]:
 def trial_of(algorithm: str, env: str, seed: int, overrides: Sequence[str] = ()) -> TrialConfig:
     """The trial that the command runs on this machine."""
     words = [*settings_of(algorithm, env), *overrides]
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with composing():
         compose = composer(hydra.compose("config", overrides=split_space(words)[0]), words)
         suite = parse(compose({}))
         return plan_study(suite, compose, local_machine(suite.hardware)).configurations[0].trial(seed)

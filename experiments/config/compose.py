@@ -1,11 +1,13 @@
 """Hydra's composition of a command line: group choices, and a study's space, which replaces the composed one."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
@@ -89,6 +91,18 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
     return compose
 
 
+@contextmanager
+def composing() -> Iterator[None]:
+    """Within it, `hydra.compose` reads conf/, whatever else this process composes with Hydra."""
+    others = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = others
+
+
 def composed_group(group: str, overrides: Sequence[str]) -> dict[str, Any]:
     """The settings of a group of conf/ by themselves.
 
@@ -96,7 +110,7 @@ def composed_group(group: str, overrides: Sequence[str]) -> dict[str, Any]:
         group: For example `env`.
         overrides: As on run.py's command line.
     """
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with composing():
         settings = OmegaConf.to_container(hydra.compose("config", overrides=list(overrides))[group], resolve=True, throw_on_missing=True)
     assert isinstance(settings, dict)
     return {str(k): v for k, v in settings.items()}

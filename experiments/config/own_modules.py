@@ -85,6 +85,21 @@ def _take(paths: Sequence[Path], recorded: Sequence[tuple[str, str]] | None) -> 
     return found
 
 
+def check_unchanged(modules: Mapping[str, str]) -> None:
+    """Make sure that modules that a process took earlier are still what their files hold: Python imports a module once.
+
+    Args:
+        modules: Name to hash.
+
+    Raises:
+        ConfigurationError: A file was edited since.
+    """
+    for name, taken in modules.items():
+        path = _taken[name]
+        if path.exists() and digest(path) != taken:
+            raise ConfigurationError(f"modules=[{path}]: was edited after this process imported it. Restart the kernel.")
+
+
 def folder() -> Path | None:
     """Where the copies are; None if no module was taken."""
     return Path(_copies[0].name) if _taken else None

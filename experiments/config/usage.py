@@ -4,17 +4,17 @@ import difflib
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import hydra
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
 from experiments.config.choices import files_of, groups, hydra_search_path, own_folder
-from experiments.config.compose import CONF
+from experiments.config.compose import CONF, composing
 from experiments.config.errors import INVALID, ConfigurationError
 from experiments.config.space import leaves
 
@@ -56,7 +56,7 @@ def _choices(group: str, files: set[str]) -> str:
 _ALSO_CALLED = {"learning_rate": "lr", "batch": "train_batch_size_per_learner", "batch_size": "train_batch_size_per_learner"}
 
 
-def _in_our_words(error: Exception) -> ConfigurationError | None:
+def _in_our_words(error: Exception, arguments: Sequence[str]) -> ConfigurationError | None:
     """What Hydra says of its own, as this suite says it."""
     if isinstance(error, MissingMandatoryValue) and error.full_key == "tracking.uri":
         return ConfigurationError("tracking.uri is missing: where the server is, for example tracking.uri=http://127.0.0.1:5000.")
@@ -66,34 +66,43 @@ def _in_our_words(error: Exception) -> ConfigurationError | None:
     if unknown is None:
         return None
     path = unknown[1]
-    given = next((a for a in sys.argv[1:] if a.lstrip("+~").partition("=")[0] == path), path)
+    given = next((a for a in arguments if a.lstrip("+~").partition("=")[0] == path), path)
     _, equals, value = given.partition("=")
     leaf = _ALSO_CALLED.get(path.rpartition(".")[2], path.rpartition(".")[2])
-    known = {p: p.rpartition(".")[2] for p in _paths_known()}
+    known = {p: p.rpartition(".")[2] for p in _paths_known(arguments)}
     likely = {leaf} & {*known.values()} or {*difflib.get_close_matches(leaf, known.values(), n=2, cutoff=0.7)}
     found = [p for p, own in known.items() if own in likely]
     meant = f" Did you mean {' or '.join(p + equals + value for p in found)}?" if found else ""
     return ConfigurationError(f"{given}: there is no such setting.{meant} --help lists what every study has, --cfg job all there is.")
 
 
-def _paths_known() -> list[str]:
+def _paths_known(arguments: Sequence[str]) -> list[str]:
     """The settings of the chosen files."""
-    words, own = own_folder(sys.argv[1:])
+    words, own = own_folder(arguments)
     choices = [word for word in words if word.partition("=")[0] in groups()]
-    GlobalHydra.instance().clear()
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with composing():
         composed = hydra.compose("config", overrides=[*choices, *hydra_search_path(own)])
     plain = OmegaConf.to_container(composed, resolve=False)
     assert isinstance(plain, dict)
     return [path for path, _ in leaves(plain) if not path.startswith("study.space")]
 
 
+def reason_for_refusal(error: Exception, arguments: Sequence[str]) -> str:
+    """What is wrong, for a person.
+
+    Args:
+        error: The suite's, Hydra's or OmegaConf's.
+        arguments: The command line's words.
+    """
+    known = _in_our_words(error, arguments)
+    causes = [known] if known else [error, error.__cause__] if isinstance(error, HydraException) else [error]
+    lines = [line for e in causes if e is not None for line in str(e).strip().splitlines() if line.strip()]
+    return "\n".join(dict.fromkeys(lines))
+
+
 def refuse(error: Exception) -> NoReturn:
     """Say what is wrong and exit: nothing was started."""
     if _show_traceback:
         raise error
-    known = _in_our_words(error)
-    causes = [known] if known else [error, error.__cause__] if isinstance(error, HydraException) else [error]
-    lines = [line for e in causes if e is not None for line in str(e).strip().splitlines() if line.strip()]
-    print("error: " + "\n".join(dict.fromkeys(lines)), file=sys.stderr)
+    print(f"error: {reason_for_refusal(error, sys.argv[1:])}", file=sys.stderr)
     sys.exit(INVALID)

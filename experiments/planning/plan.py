@@ -35,6 +35,7 @@ class Plan:
         concurrency: Trials side by side.
         left_out: What the space asks for and the environment does not have, a clause each.
         search: How the study chooses its trials as it goes; None if they are all known.
+        command: The command line that runs the study; "": the one that started this process.
     """
 
     suite: SuiteConfig
@@ -44,6 +45,7 @@ class Plan:
     concurrency: int
     left_out: tuple[str, ...] = ()
     search: SearchDesign | None = None
+    command: str = ""
 
     @property
     def study(self) -> str:

@@ -163,9 +163,13 @@ class Progress:
         return Group(table, *more, bar, Text(self._overall()))
 
 
-def console() -> Console:
-    """The terminal; a log file gets lines of a fixed width."""
-    return Console() if sys.stdout.isatty() else Console(width=LOG_WIDTH)
+def console(quiet: bool = False) -> Console:
+    """The terminal; a log file gets lines of a fixed width.
+
+    Args:
+        quiet: Whether it prints nothing.
+    """
+    return Console(width=None if sys.stdout.isatty() else LOG_WIDTH, quiet=quiet)
 
 
 def say(console: Console, line: str, style: str = "") -> None:

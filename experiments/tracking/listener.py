@@ -132,7 +132,7 @@ class TrackingListener:
             **here,
             Tag.STUDY_FOLDER: str(self.folder.path),
             Tag.NOTE: f"**Question.** {plan.question}\n\n**Trials.** {summary(plan)}",
-            **_source_tags(),
+            **_source_tags(plan),
         }
         self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (Tag.STUDY_FOLDER,), not self.resumed)
         self.writer.put("log_params", STUDY_KEY, params)
@@ -208,7 +208,7 @@ class TrackingListener:
             Tag.TRIAL_ID: key,
             **({Tag.PARENT: config.start.trial, Tag.COPIED: _word(config.start.copied)} if config.start else {}),
             Tag.STUDY_RUN: STUDY_KEY,
-            **_source_tags(),
+            **_source_tags(self.plan),
         }
         identity = (Tag.STUDY_RUN, Tag.TRIAL_ID)
         self.writer.put("open_run", key, self.plan.experiment, config.name, at_ms, tags, identity, not self.resumed)
@@ -302,11 +302,11 @@ class TrackingListener:
 
 def provenance_of(plan: Plan) -> dict[str, Any]:
     """Where the results of a study come from, as recorded with each of its trials."""
-    return {**provenance.record(), "num_nodes": len(plan.cluster.nodes)}
+    return {**provenance.record(plan.command), "num_nodes": len(plan.cluster.nodes)}
 
 
-def _source_tags() -> dict[str, str]:
-    tags = {Tag.COMMAND: provenance.command_line()[:500], "mlflow.source.type": "LOCAL"}
+def _source_tags(plan: Plan) -> dict[str, str]:
+    tags = {Tag.COMMAND: (plan.command or provenance.command_line())[:500], "mlflow.source.type": "LOCAL"}
     git = provenance.git_state()
     if git.commit:
         tags[Tag.COMMIT] = git.commit

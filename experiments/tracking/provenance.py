@@ -139,8 +139,12 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
 
-def record() -> dict[str, Any]:
-    """All of it, as JSON takes it. Of this process, at this moment: ask once the threads are set and before the work begins."""
+def record(command: str = "") -> dict[str, Any]:
+    """All of it, as JSON takes it. Of this process, at this moment: ask once the threads are set and before the work begins.
+
+    Args:
+        command: The command line that does this work; "": the one that started this process.
+    """
     git = git_state()
     return {
         "commit": git.commit,
@@ -151,7 +155,7 @@ def record() -> dict[str, Any]:
         "host": host(),
         "arithmetic": arithmetic(),
         "environment": environment(),
-        "command": command_line(),
+        "command": command or command_line(),
     }
 
 

@@ -52,6 +52,21 @@ def store_uri(settings: TrackingSettings, output_dir: Path) -> str:
     return settings.uri or f"sqlite:///{output_dir / 'mlflow.db'}"
 
 
+def where_logged(uri: str | None, output_dir: str | None) -> tuple[str, Path]:
+    """Where trials were logged, from what a person said of it.
+
+    Args:
+        uri: Of the store: `sqlite:///path`, which may be relative, or another that MLflow takes; None: mlflow.db in the output folder.
+        output_dir: None: the folder of an embedded store, else `outputs`.
+
+    Returns:
+        The store's URI, and the output folder, absolute.
+    """
+    store = Path(uri.removeprefix("sqlite:///")).expanduser().absolute() if uri and uri.startswith("sqlite:///") else None
+    folder = Path(output_dir or (store.parent if store else "outputs")).expanduser().absolute()
+    return f"sqlite:///{store or folder / 'mlflow.db'}" if store or not uri else uri, folder
+
+
 def num_writers(uri: str) -> int:
     """How many threads should write to a store: several hide a server's delay, and would only wait for each other in a database file."""
     return SERVER_THREADS if uri.startswith("http") else 1

@@ -26,16 +26,18 @@ def play(policy: Policy, env_seeds: Sequence[int]) -> list[float]:
 
 
 def play_together(policy: Policy, env_seeds: Sequence[int]) -> list[float]:
-    """The same, side by side."""
+    """The same, side by side, and cut at the trial's budget."""
     env = environment_of(policy.trial)
     envs, one_generator = environments(env, len(env_seeds)), env.vectorize_mode == "vector_entry_point"
     policy.reset()
     observations, _ = envs.reset(seed=env_seeds[0] if one_generator else list(env_seeds))
     returns, running = np.zeros(len(env_seeds)), np.ones(len(env_seeds), dtype=bool)
-    while running.any():
+    for _ in range(policy.trial.budget_env_steps):
         observations, rewards, terminated, truncated, _ = envs.step(policy(observations))
         returns += np.where(running, rewards, 0)
         running &= ~(terminated | truncated)
+        if not running.any():
+            break
     return list(returns.tolist())
 
 

@@ -1,0 +1,167 @@
+"""Studies and trained policies from Python, for notebooks and programs: `run_study`, `plan_study`, `load_policy`.
+
+from experiments.api import load_policy, run_study
+"""
+
+import shlex
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from re import fullmatch
+from signal import Signals
+from typing import TYPE_CHECKING
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.config import own_modules
+from experiments.config.choices import check_choices, hydra_search_path, own_folder
+from experiments.config.compose import check_axes_are_free, check_resume, composer, composing, split_space, with_new_keys
+from experiments.config.errors import ConfigurationError
+from experiments.config.trial_config import Compose
+from experiments.config.usage import reason_for_refusal
+from experiments.run import Executed, execute
+from experiments.tracking import provenance
+from experiments.tracking.store import where_logged
+
+if TYPE_CHECKING:  # Ray and pandas are imported where they are needed: they take seconds
+    from analysis.load import Study
+    from experiments.planning.plan import Plan
+    from experiments.policies.policy import Policy
+
+__all__ = ["load_policy", "plan_study", "run_study"]
+
+TIMEOUT_S = 30.0
+
+
+def run_study(overrides: Sequence[str], *, quiet: bool = False) -> "Study":
+    """Run a study as `python experiments/run.py <overrides>` does, and read it back.
+
+    Ray is started and stopped again. A Ray that this process runs already is used as it is, with the CPUs and GPUs that it has, and left
+    running.
+
+    Args:
+        overrides: The words of the command line: `["study=smoke", "algorithm=dqn", "seeds=[0,1,2]"]`. Relative paths are of the working
+            directory. `["--config-dir", "my"]` names a folder of files of your own, `["resume=<study run id>"]` goes on with a study.
+        quiet: Whether the plan, the progress and the conclusions are not printed.
+
+    Returns:
+        The study, with the trials that failed (`Study.incomplete`).
+
+    Raises:
+        ConfigurationError: Anything is wrong; nothing was started. The message names the key and the fix.
+        AnalysisError: MLflow does not have the study, or no trial has started.
+        KeyboardInterrupt: It was interrupted, and is saved: `resume=` goes on with it, as was printed.
+    """
+    from analysis import AnalysisError
+    from analysis.load import load_study
+
+    executed = _execute(overrides, quiet, dry_run=False)
+    outcome = executed.outcome
+    assert outcome is not None
+    if outcome.interrupted_by == Signals.SIGINT.name:
+        raise KeyboardInterrupt(f"the study is saved. Go on with resume={outcome.study_run or outcome.folder}")
+    if outcome.interrupted_by == Signals.SIGTERM.name:
+        raise SystemExit(outcome.exit_code)
+    if outcome.study_run is None or outcome.undelivered:
+        raise AnalysisError(f"MLflow does not have the whole study. Deliver it, when it is back, with resume={outcome.folder}.")
+    return load_study(outcome.study_run, executed.uri)
+
+
+def plan_study(overrides: Sequence[str], *, quiet: bool = False) -> "Plan":
+    """What `run_study` would run, with all its checks; nothing is started. As `dry_run=true` on the command line.
+
+    Args:
+        overrides: As `run_study` takes them.
+        quiet: Whether the plan is not printed.
+
+    Raises:
+        ConfigurationError: Anything is wrong. The message names the key and the fix.
+    """
+    return _execute(overrides, quiet, dry_run=True).plan
+
+
+def load_policy(
+    run: "str | Path | Study",
+    *,
+    tracking_uri: str | None = None,
+    output_dir: str | Path | None = None,
+    modules: Sequence[str] = (),
+    trust: bool = False,
+) -> "Policy":
+    """A trained policy, which is called with an observation and gives the deterministic action. Ray is not started.
+
+    Args:
+        run: A trial, by its run id in MLflow: its newest checkpoint. Or the folder of a checkpoint or a trial. Or a study, as `run_study`
+            and `analysis.load.load_study` give it: the median seed of the configuration that it recommends.
+        tracking_uri: Of the store that holds the run; None: the study's, or mlflow.db in `output_dir`.
+        output_dir: Where your studies are; None: the folder of an embedded store, else `outputs`.
+        modules: Files of your own that the trial imported, as they were then: none is run from a store.
+        trust: Whether a checkpoint is opened that is not in `output_dir`: pickles run whatever code is in them.
+
+    Raises:
+        ConfigurationError: There is none, or it cannot be used here. The message names the fix.
+    """
+    from experiments.policies.policy import load
+    from experiments.study.driver import quiet
+    from experiments.study.trained import of_folder, of_run
+    from experiments.tracking.archive import Archive
+
+    quiet()
+    named, of_study = (str(run), None) if isinstance(run, str | Path) else (_median_seed(run), run.tracking_uri)
+    uri, folder = where_logged(tracking_uri or of_study, None if output_dir is None else str(output_dir))
+    if fullmatch("[0-9a-f]{32}", named):
+        trained = of_run(Archive(uri, folder, TIMEOUT_S), named, folder, trust)
+    else:
+        trained = of_folder(Path(named).expanduser(), folder, trust)
+    own_modules.take_recorded(trained.named, trained.checkpoint.trial.modules, modules)
+    return load(trained.checkpoint, trained.named)
+
+
+def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
+    """What the command does with its words."""
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigurationError("a study is run in the main thread alone: signals, which interrupt it, come there.")
+    if isinstance(overrides, str):
+        raise ConfigurationError(f"overrides are a list of words, not one text: {shlex.split(overrides)}.")
+    given = [str(word) for word in overrides]
+    provenance.git_state.cache_clear()  # which may have changed since the last study of this process
+    try:
+        with _composed([*given, *(["dry_run=true"] if dry_run else [])]) as (compose, own):
+            composed = compose({})
+            own_modules.check_unchanged(composed["modules"])
+            if composed["dry_run"] and not dry_run:
+                raise ConfigurationError("dry_run=true: there is no study to give back. Call plan_study, which gives the plan.")
+            command = provenance.without_passwords(shlex.join(["python", "experiments/run.py", *given]))
+            return execute(compose, own, command, quiet, use_running_ray=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigurationError(reason_for_refusal(error, given)) from None
+
+
+@contextmanager
+def _composed(given: Sequence[str]) -> Iterator[tuple[Compose, Path | None]]:
+    """A command line, checked and composed, and the folder of a person's own that it names."""
+    words, own = own_folder(given)
+    if flag := next((word for word in words if word.startswith("-")), None):
+        raise ConfigurationError(f"{flag}: is for the command line. Name settings alone: group=file, setting=value.")
+    words, spaces = split_space(with_new_keys(words))
+    check_choices(words, own)
+    search_path = hydra_search_path(own)
+    with composing():
+        compose = composer(hydra.compose("config", overrides=[*search_path, *words]), [*search_path, *words, *spaces])
+        check_axes_are_free(compose({}), [*words, *spaces])
+        check_resume(compose({}), [*words, *spaces])
+        yield compose, own
+
+
+def _median_seed(study: "Study") -> str:
+    """The run id of the median seed of what a study recommends."""
+    from analysis.questions.decision import seeds_to_show
+
+    found = {shown.env: shown.run_id for shown in seeds_to_show(study.runs)}  # the best, then the median where there are several
+    if len(found) != 1:
+        why = "recommends no configuration" if not found else f"has several environments ({', '.join(found)})"
+        raise ConfigurationError(f"study {study.name}: {why}. Name a run: load_policy(study.runs['run_id'][0], tracking_uri=...).")
+    return next(iter(found.values()))
