@@ -3,8 +3,10 @@
 from experiments.api import load_policy, run_study
 """
 
+import logging
 import shlex
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +36,10 @@ if TYPE_CHECKING:  # Ray and pandas are imported where they are needed: they tak
 __all__ = ["load_policy", "plan_study", "run_study"]
 
 TIMEOUT_S = 30.0
+
+# Said as Ray is imported in a notebook, by it and by tqdm, of widgets that nothing here shows.
+logging.getLogger("ray.widgets.util").setLevel(logging.ERROR)
+warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 def run_study(overrides: Sequence[str], *, quiet: bool = False) -> "Study":

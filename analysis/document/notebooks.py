@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+import PIL.Image
 from IPython.display import Image, Markdown, display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -36,6 +38,9 @@ from analysis.questions.labels import code, named, with_interval
 
 FOLDER = Path(__file__).resolve().parent.parent
 DPI = 110
+FRAME_WIDTH = 300
+"""Pixels, at least, of an animation; larger pictures are made smaller by a whole number."""
+MOST_FRAMES = 150
 TIMEOUT_S = 300
 PARAMETERS = "parameters"
 """Tag of the cell that says which study."""
@@ -64,6 +69,22 @@ def show(drawn: Axes | Sequence[Axes] | Figure, caption: str) -> None:
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=DPI, metadata={"Software": None})
     display(Image(data=picture.getvalue(), format="png", alt=caption))  # type: ignore[no-untyped-call]
+    say(f"*{caption}*")
+
+
+def show_frames(frames: Sequence[npt.NDArray[np.uint8]], frames_per_s: float, caption: str) -> None:
+    """Display pictures as an animation (PNG), and its caption.
+
+    Args:
+        frames: (height, width, 3) each, as Gymnasium's `rgb_array` gives them; of more than `MOST_FRAMES`, some are left out.
+        frames_per_s: At which they were drawn.
+        caption: What there is to see.
+    """
+    every = -(-len(frames) // MOST_FRAMES)
+    first, *others = (PIL.Image.fromarray(frame).reduce(max(1, frame.shape[1] // FRAME_WIDTH)) for frame in frames[::every])
+    animation = io.BytesIO()
+    first.save(animation, "PNG", save_all=True, append_images=others, duration=1000 * every / frames_per_s)
+    display(Image(data=animation.getvalue(), format="png", alt=caption))  # type: ignore[no-untyped-call]
     say(f"*{caption}*")
 
 

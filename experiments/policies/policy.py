@@ -18,6 +18,7 @@ from experiments.config.errors import ConfigurationError, first_line, reason_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.policies.checkpoint import Checkpoint
+from experiments.policies.headless import draw_without_screen
 from experiments.rllib.building import build_algorithm_config, environment_of, spaces
 from experiments.rllib.checkpoints import RLLIB
 from experiments.rllib.hooks import seed_process
@@ -110,6 +111,8 @@ class Policy:
         Args:
             render_mode: Gymnasium's: `rgb_array` for pictures, `human` for a window.
         """
+        if render_mode == "rgb_array":
+            draw_without_screen()
         drawn = {} if render_mode is None else {"render_mode": render_mode}
         trial = self.trial
         settings = environment_of(replace(trial, env=replace(trial.env, env_config={**trial.env.env_config, **drawn})))

@@ -5,7 +5,6 @@ All are played once to see how they end, and again to draw three of them: as the
 
 import functools
 import io
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from experiments.config.errors import ConfigurationError, reason_of
 from experiments.config.schema import EnvSettings
+from experiments.policies.headless import draw_without_screen
 from experiments.policies.policy import Policy
 
 ANIMATION_BYTES = 2 * 10**6 // 3
@@ -77,10 +77,7 @@ def record(policy: Policy, env_seeds: Sequence[int], folder: Path, limit_s: floa
     Raises:
         NoPicturesError: The environment draws none, or not within the limit.
     """
-    for kind in ("VIDEO", "AUDIO"):  # pygame: without a screen and without sound
-        os.environ.setdefault(f"SDL_{kind}DRIVER", "dummy")
-    if "DISPLAY" not in os.environ:
-        os.environ.setdefault("MUJOCO_GL", "egl")
+    draw_without_screen()
     env = replace(policy.trial.env, vectorize_mode="sync")
     frames_per_s = _frames_per_s(env)
     give_up = None if limit_s is None else monotonic() + limit_s

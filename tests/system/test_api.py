@@ -4,10 +4,13 @@ import os
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hydra
 import numpy as np
@@ -24,7 +27,7 @@ from experiments.policies.policy import Policy
 from experiments.study.driver import start_ray
 from tests.support.own_files import own_file
 from tests.support.policies import play, play_together
-from tests.support.suite import TINY, RunSuite
+from tests.support.suite import ROOT, TINY, RunSuite
 
 
 @pytest.fixture
@@ -217,6 +220,32 @@ def test_a_failed_trial_is_in_the_study_and_the_others_can_be_used(tmp_path: Pat
     assert list(study.incomplete["failure"]) == ["RuntimeError: the simulator crashed"]
     assert re.search(r"1 failed: RuntimeError: the simulator crashed", capsys.readouterr().out)
     assert load_policy(study).trial.env.env_config["at"] == 100000
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_instance")
+def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/policies.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert list(names["study"].runs["status"]) == ["finished"] * 4
+    policy = names["policy"]
+    assert names["episode_return"] == pytest.approx(policy.evaluate(policy.held_out_seeds()).returns[0])
+    assert (tmp_path / "outputs/mlflow.db").is_file()
+
+
+@pytest.mark.slow
+def test_whoever_checks_types_sees_them() -> None:
+    said = (
+        "from experiments.api import load_policy, plan_study, run_study\n"
+        "reveal_type(run_study([])); reveal_type(plan_study([])); reveal_type(load_policy('')); load_policy(1)"
+    )
+    done = subprocess.run([sys.executable, "-m", "mypy", "-c", said], cwd=ROOT, capture_output=True, text=True, check=False)
+    revealed = re.findall(r'Revealed type is "(.*?)"', done.stdout)
+    assert revealed == ["analysis.load.Study", "experiments.planning.plan.Plan", "experiments.policies.policy.Policy"]
+    assert 'Argument 1 to "load_policy" has incompatible type "int"' in done.stdout
 
 
 @pytest.mark.ray

@@ -16,7 +16,9 @@ from analysis.document import notebooks
 from analysis.load import Study, load_study
 from tests.support.suite import ROOT
 
-NAMES = ("convergence", "learning_rate_batch", "reproducibility", "throughput")
+ANALYSES = ("convergence", "learning_rate_batch", "reproducibility", "throughput")
+"""They show a study's frames, whatever became of it; the other one a policy, which is there once a trial has finished."""
+NAMES = (*ANALYSES, "policy")
 MOST_BYTES = 1_500_000
 
 
@@ -38,7 +40,7 @@ def texts_shown(cells: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def test_there_are_four() -> None:
+def test_there_are_five() -> None:
     assert sorted(path.stem for path in (ROOT / "analysis").glob("*.ipynb")) == sorted(NAMES)
 
 
@@ -89,6 +91,8 @@ def test_a_notebook_runs_on_a_real_study(name: str, store: str, tmp_path: Path) 
         assert any("4 of 4 repeats are the same to the bit" in text for text in texts_shown(cells))
     if name == "learning_rate_batch":
         assert any("does not search learning rate and train batch together" in text for text in texts_shown(cells))
+    if name == "policy":
+        assert any("0.0" in text and "difference" in text for text in texts_shown(cells))
 
 
 def lost(study: Study, rows: slice, status: str) -> Study:
@@ -136,8 +140,8 @@ VARIANTS = {
 }
 
 
-MATRIX = [(name, variant) for variant in VARIANTS for name in NAMES]
-EVERY_VARIANT = [(NAMES[i % len(NAMES)], variant) for i, variant in enumerate(VARIANTS)]
+MATRIX = [(name, variant) for variant in VARIANTS for name in ANALYSES]
+EVERY_VARIANT = [(ANALYSES[i % len(ANALYSES)], variant) for i, variant in enumerate(VARIANTS)]
 """Each once, the notebooks in turn."""
 
 
