@@ -4,6 +4,7 @@ from experiments.api import load_policy, run_study
 """
 
 import logging
+import os
 import shlex
 import threading
 import warnings
@@ -135,7 +136,7 @@ def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
     given = [str(word) for word in overrides]
     provenance.git_state.cache_clear()  # which may have changed since the last study of this process
     try:
-        with _composed([*given, *(["dry_run=true"] if dry_run else [])]) as (compose, own):
+        with _kept_environment(), _composed([*given, *(["dry_run=true"] if dry_run else [])]) as (compose, own):
             composed = compose({})
             own_modules.check_unchanged(composed["modules"])
             if composed["dry_run"] and not dry_run:
@@ -144,6 +145,18 @@ def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
             return execute(compose, own, command, quiet, use_running_ray=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigurationError(reason_for_refusal(error, given)) from None
+
+
+@contextmanager
+def _kept_environment() -> Iterator[None]:
+    """Whatever is set within it for Ray's processes, its threads and warnings, is not left to those that this process starts later."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in {*os.environ} - {*before}:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 @contextmanager

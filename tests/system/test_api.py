@@ -146,9 +146,10 @@ def two_envs(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) 
     """A study of two environments that was run from Python, in its output folder."""
     if not ray.is_initialized():
         start_ray(HardwareSettings("test", num_cpus=4, num_gpus=0))
-    out = tmp_path_factory.mktemp("api") / "out"
+    out, environment = tmp_path_factory.mktemp("api") / "out", dict(os.environ)
     study = run_study([*TINY, *EPISODES, "seeds=[0]", "study.space={env:[cartpole,pendulum]}", f"output_dir={out}"], quiet=True)
     assert ray.is_initialized()  # it ran before
+    assert dict(os.environ) == environment
     return study, out
 
 
