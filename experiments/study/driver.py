@@ -367,6 +367,7 @@ def _tuner(
             callbacks=callbacks,
             stop=stop,
             verbose=0,
+            progress_reporter=tune.CLIReporter(),  # else, in a notebook, one that clears what was printed
             log_to_file=True,
             # What raises within a trial, the trial sees to itself; Tune makes a new process where one died.
             failure_config=FailureConfig(max_failures=suite.faults.max_restarts),

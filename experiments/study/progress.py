@@ -164,11 +164,13 @@ class Progress:
 
 
 def console(quiet: bool = False) -> Console:
-    """The terminal; a log file gets lines of a fixed width.
+    """The terminal; a log file, and a notebook, gets lines of a fixed width.
 
     Args:
         quiet: Whether it prints nothing.
     """
+    if Console().is_jupyter:  # there sys.stdout says that it is a terminal, and cannot go back a line
+        return Console(width=LOG_WIDTH, quiet=quiet, force_jupyter=False, force_terminal=False)
     return Console(width=None if sys.stdout.isatty() else LOG_WIDTH, quiet=quiet)
 
 

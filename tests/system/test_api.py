@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import nbformat
 import numpy as np
 import pytest
 import ray
 from hydra.core.global_hydra import GlobalHydra
 
+from analysis.document.notebooks import PARAMETERS, execute
 from analysis.load import Study, load_study
 from experiments.api import load_policy, plan_study, run_study
 from experiments.config.compose import CONF
@@ -237,13 +239,32 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "outputs/mlflow.db").is_file()
 
 
+@pytest.mark.ray
 @pytest.mark.slow
-def test_whoever_checks_types_sees_them() -> None:
-    said = (
+def test_a_notebook_shows_what_a_log_file_would_and_can_go_on(tmp_path: Path) -> None:
+    words = [*TINY, *EPISODES, "seeds=[0]", "study.space={}"]
+    sources = ["", f"from experiments.api import load_policy, run_study\nstudy = run_study({words})", "load_policy(study)([0, 0, 0, 0])"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    notebook.cells[0].metadata["tags"] = [PARAMETERS]
+    nbformat.write(notebook, tmp_path / "own.ipynb")
+    _, ran, acted = execute(tmp_path / "own.ipynb", tmp_path).cells
+    assert {(output.output_type, output.name) for output in ran.outputs} == {("stream", "stdout")}
+    printed = "".join(output.text for output in ran.outputs)
+    assert printed.startswith("study       smoke: Does the suite work on this machine?")
+    assert "ppo-cartpole  " in printed and "study run   " in printed
+    assert "\x1b" not in printed
+    assert next(output.data["text/plain"] for output in acted.outputs) in ("np.int64(0)", "np.int64(1)")
+    assert (tmp_path / "outputs/mlflow.db").is_file()
+
+
+@pytest.mark.slow
+def test_whoever_checks_types_sees_them(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
         "from experiments.api import load_policy, plan_study, run_study\n"
         "reveal_type(run_study([])); reveal_type(plan_study([])); reveal_type(load_policy('')); load_policy(1)"
     )
-    done = subprocess.run([sys.executable, "-m", "mypy", "-c", said], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "mypy", str(program)], cwd=ROOT, capture_output=True, text=True, check=False)
     revealed = re.findall(r'Revealed type is "(.*?)"', done.stdout)
     assert revealed == ["analysis.load.Study", "experiments.planning.plan.Plan", "experiments.policies.policy.Policy"]
     assert 'Argument 1 to "load_policy" has incompatible type "int"' in done.stdout
