@@ -71,7 +71,7 @@ class Policy:
     _episodes: _Episodes | None = field(default=None, init=False, repr=False, compare=False)
 
     def __call__(self, observation: npt.ArrayLike) -> Any:
-        """The deterministic action for an observation, or for several, with the bits of the trial's final evaluation.
+        """The deterministic action for an observation, or for several, computed as the trial's final evaluation computes it.
 
         What a network rounds depends on the rows of its batch: it is filled up to those of the evaluation, with copies of the first. That
         costs little for vectors, and more for pictures; `experiments.policies.export` makes a file that computes single rows.
