@@ -171,9 +171,15 @@ def _shown(clips: Clips, several: bool) -> dict[str, Any]:
     }
 
 
-def default_path(study: Study, output_dir: Path) -> Path:
-    """Where a study's report goes unless one says otherwise."""
-    return output_dir / "reports" / f"{study.experiment.replace('/', '-')}-{study.run_id[:8]}.html"
+def default_path(experiment: str, study_run: str, output_dir: Path) -> Path:
+    """Where a study's report goes unless one says otherwise.
+
+    Args:
+        experiment: Of its trials.
+        study_run: The id of its run.
+        output_dir: Where its files are.
+    """
+    return output_dir / "reports" / f"{experiment.replace('/', '-')}-{study_run[:8]}.html"
 
 
 def publish(study: Study, path: Path) -> tuple[StudyReport, str]:
@@ -198,7 +204,7 @@ def main(arguments: Sequence[str]) -> int:
         if "studies" in given:
             return _side_by_side(given)
         study = load_study(given.get("study"), given.get("tracking_uri"))
-        path = Path(given["out"]) if "out" in given else default_path(study, _output_dir(study.tracking_uri))
+        path = Path(given["out"]) if "out" in given else default_path(study.experiment, study.run_id, _output_dir(study.tracking_uri))
         report, problem = publish(study, path)
     except AnalysisError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -232,7 +232,7 @@ def _report(outcome: Any, uri: str, output_dir: Path) -> str:
         return "report      none: MLflow does not have the whole study"
     try:
         study = load_study(outcome.study_run, uri)
-        path = default_path(study, output_dir)
+        path = default_path(study.experiment, study.run_id, output_dir)
         _, problem = publish(study, path)
     except AnalysisError as error:
         return f"report      none: {error}"

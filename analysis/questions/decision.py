@@ -83,6 +83,17 @@ def seeds_to_show(runs: pd.DataFrame) -> list[Shown]:
     return found
 
 
+def runs_of_chosen(runs: pd.DataFrame) -> set[str]:
+    """Run ids of all trials of the configurations that are chosen, one for each environment; none where no trial finished.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    chosen = {(decision.env, decision.chosen) for decision in decide(concluding(runs))}
+    own = [pair in chosen for pair in zip(runs["env"], runs["config"], strict=True)]
+    return {str(run_id) for run_id in runs.loc[own, "run_id"].dropna()}
+
+
 def decide(runs: pd.DataFrame) -> list[Decision]:
     """The decision of each environment.
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -92,6 +93,10 @@ class PointCache:
                 Path(name).replace(self._file(metric))  # complete or not at all, whoever else reads or writes it
             finally:
                 Path(name).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove what is kept of the study."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _file(self, metric: str) -> Path:
         return self._folder / f"{metric.replace('/', '.')}.parquet"

@@ -129,7 +129,7 @@ def _checkpoints(plan: Plan) -> str:
     total = sum(sizes) / len(sizes) * plan.num_trials * (policy.keep + policy.keep_best)
     return (
         f"every {spacing} env steps and at the end, {of_each}{' and the best' if policy.keep_best else ''} kept: "
-        f"about {_mib(max(sizes))} each, {_mib(total)} in all"
+        f"about {mib(max(sizes))} each, {mib(total)} in all"
     )
 
 
@@ -197,7 +197,8 @@ def _what_differs(plan: Plan, other: Plan) -> str:
     return f"A trial then {' and '.join(differs)}, so its curves are other ones: compare trials of one profile."
 
 
-def _mib(size: float) -> str:
+def mib(size: float) -> str:
+    """Bytes as they are shown: `0.8 MiB`, `1.2 GiB`."""
     return f"{size / 2**20:.1f} MiB" if size < 2**30 else f"{size / 2**30:.1f} GiB"
 
 

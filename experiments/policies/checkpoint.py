@@ -60,8 +60,8 @@ def newest(folder: Path, named: str) -> Path:
     found = TrialFolder(folder).checkpoints()
     if not found:
         raise ConfigurationError(
-            f"{named}: has no checkpoint in {folder}. A trial writes its first one after checkpoint.every_env_steps, and a measurement of "
-            "throughput none. Name another."
+            f"{named}: has no checkpoint in {folder}. A trial writes its first one after checkpoint.every_env_steps, a measurement of "
+            "throughput none, and delete.py keep=best leaves those of the recommended configuration alone. Name another."
         )
     return found[-1]
 

@@ -109,7 +109,7 @@ class StudyFolder:
         """
         self._lock = (self.path / "lock").open("w")
         if not locked(self._lock):
-            raise ConfigurationError(f"resume={self.path}: the study is still running, in another process. Interrupt that one first.")
+            raise ConfigurationError(f"{self.path}: the study is still running, in another process. Interrupt that one first.")
         for name in (_JOURNAL_FILE, _LATER_FILE):
             if (self.path / name).exists():
                 cut_torn_line(self.path / name)

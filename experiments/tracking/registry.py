@@ -18,7 +18,8 @@ CHAMPION = "champion"
 SCORES, TASK = "confirmed_scores", "task"
 """Tags of a version: the scores of all seeds of its configuration that confirmed it, and what they are scores of. A version without them,
 which a person chose, stays champion until a person chooses another."""
-_ABOUT = f"Trained policies, from observation to action. `{CHAMPION}` is the best of a confirmed recommendation, or what a person chose."
+ABOUT = f"Trained policies, from observation to action. `{CHAMPION}` is the best of a confirmed recommendation, or what a person chose."
+"""Description of a registered model."""
 MODEL_ID = "model_id"
 """Tag of a version: its logged model. MLflow's own field of this name is not kept by a database."""
 
@@ -152,7 +153,7 @@ def _new_version(client: Any, model: PolicyModel, run_id: str, logged: Any, embe
     from mlflow.exceptions import MlflowException
 
     try:
-        client.create_registered_model(model.registered, description=_ABOUT)
+        client.create_registered_model(model.registered, description=ABOUT)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise

@@ -37,7 +37,10 @@ def _main_of(module: str) -> Callable[[], object]:
     return lambda: importlib.import_module(module).main(sys.argv[1:])
 
 
-_OTHERS = ("experiments.reproduce", "experiments.autotune", "experiments.evaluate", "experiments.list", "analysis.report", "analysis.plan")
+_OTHERS = (
+    *(f"experiments.{name}" for name in ("reproduce", "autotune", "evaluate", "list", "delete")),
+    *(f"analysis.{name}" for name in ("report", "plan")),
+)
 _MAINS: dict[str, Callable[[], object]] = {
     "experiments/run.py": run.main,
     **{f"{module.replace('.', '/')}.py": _main_of(module) for module in _OTHERS},

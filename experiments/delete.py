@@ -1,0 +1,277 @@
+"""Removes a study, on disk and in MLflow: all of it, or what weighs of all but the recommended configuration.
+
+python experiments/delete.py study=<name, study run id or folder> [keep=best] [yes=true] [key=value ...]
+"""
+
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.document.command_line import help_asked
+from experiments.config.errors import INVALID, ConfigurationError, first_line
+from experiments.metrics import Tag
+from experiments.tracking.provenance import without_passwords
+from experiments.tracking.store import where_logged
+
+if TYPE_CHECKING:  # imported once the command line is understood: MLflow and pandas take seconds
+    from experiments.study.removal import Holdings, Removal
+    from experiments.tracking.study_archive import StudyArchive
+
+HELP = """\
+Removes a study, on disk and in MLflow. Shows what it would remove, and asks.
+
+  python experiments/delete.py study=<name, study run id or folder> [key=value ...]
+
+  study=        its name, where that has one execution; the run id of an execution (python experiments/list.py); or its folder,
+                outputs/studies/<study>, of which MLflow need not know
+  keep=best     remove no more than the checkpoints, exported policies, videos and models of all trials but those of the recommended
+                configuration: runs, metrics, events, plan and report stay, so that the analysis does
+  yes=true      do not ask
+  aliases=true  remove versions in MLflow's registry as well that have an alias, as champion; without it they are a reason to refuse
+  tracking_uri= the store that holds the study: sqlite:////absolute/mlflow.db or http(s)://host:port; default: mlflow.db in output_dir
+  output_dir=   where its files are; default: the folder of an embedded store, else outputs
+
+What runs is never removed. Of an embedded store runs are removed for good. A tracking server marks runs and models as deleted, and
+`mlflow gc` beside it removes them. Interrupted half way, the same command removes the rest.
+
+Exit codes: 0 removed, or there was nothing to remove. 1 not all of it: something went wrong, or you said no. 2 refused: nothing was
+removed. 130 SIGINT, 143 SIGTERM.
+"""
+
+TIMEOUT_S = 30.0
+
+_KEYS = ("study", "keep", "yes", "aliases", "tracking_uri", "output_dir")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command line asks for.
+
+    Attributes:
+        study: Name, run id or folder of the study.
+        keeps_best: Whether the recommended configuration stays.
+        yes: Whether nobody is asked.
+        aliases: Whether versions with an alias are removed as well.
+        tracking_uri: Of the store.
+        output_dir: Absolute.
+    """
+
+    study: str
+    keeps_best: bool
+    yes: bool
+    aliases: bool
+    tracking_uri: str
+    output_dir: Path
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; its exit code."""
+    if help_asked(arguments):
+        print(HELP, end="")
+        return 0
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    try:
+        return delete(settings(arguments))
+    except ConfigurationError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return INVALID
+    except KeyboardInterrupt:
+        print("interrupted: the same command removes the rest", file=sys.stderr)
+        return 130
+
+
+def settings(arguments: Sequence[str]) -> Asked:
+    """The command line's words, checked as far as they are about nothing but themselves.
+
+    Raises:
+        ConfigurationError: A word is of another form, its key is unknown, or `study` is missing.
+    """
+    given: dict[str, str] = {}
+    for word in arguments:
+        key, equals, value = word.partition("=")
+        if not equals or key not in _KEYS:
+            raise ConfigurationError(
+                f"{word!r} is not understood. Usage: python experiments/delete.py study=... {' '.join(f'[{k}=...]' for k in _KEYS[1:])}"
+            )
+        given[key] = value
+    if not given.get("study"):
+        raise ConfigurationError("study= is missing: name it, or its run id. python experiments/list.py lists what there is.")
+    if given.get("keep", "best") != "best":
+        raise ConfigurationError(f"keep={given['keep']}: must be best, the recommended configuration. Without it everything is removed.")
+    for key in ("yes", "aliases"):
+        if given.get(key, "false") not in ("true", "false"):
+            raise ConfigurationError(f"{key}={given[key]}: must be true or false.")
+    folder, output_dir = Path(given["study"]).expanduser().absolute(), given.get("output_dir")
+    if _is_folder(folder) and folder.parent.name == "studies" and not (output_dir or given.get("tracking_uri")):
+        output_dir = str(folder.parents[1])
+    tracking_uri, where = where_logged(given.get("tracking_uri"), output_dir)
+    return Asked(given["study"], "keep" in given, given.get("yes") == "true", given.get("aliases") == "true", tracking_uri, where)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether this is a study's folder."""
+    return (path / "study.json").is_file()
+
+
+def delete(asked: Asked) -> int:
+    """Remove what is asked for; the exit code.
+
+    Raises:
+        ConfigurationError: There is no such study, or it may not be removed; nothing was.
+    """
+    from experiments.study import progress
+    from experiments.study.driver import quiet
+    from experiments.study.removal import held_back, remove
+
+    quiet()
+    console = progress.console()
+    archive, found = _find(asked)
+    with held_back(found.folder, found.stored):
+        kept = _recommended(asked, found) if asked.keeps_best else None
+        removal = _removal(asked, found, kept)
+        for line in _what(found, removal, kept):
+            progress.say(console, line)
+        if removal.is_empty:
+            return 0
+        if not asked.yes and not _confirmed():
+            progress.say(console, "removed     nothing")
+            return 1
+        size = removal.size
+        try:
+            remove(removal, archive)
+        except Exception as error:  # noqa: BLE001  # whatever MLflow or the disk raises
+            what = f"{type(error).__name__}: {without_passwords(first_line(error))}"
+            print(f"error: not all of it is removed ({what}). The same command removes the rest.", file=sys.stderr)
+            return 1
+    for line in _afterwards(asked, removal, archive, size):
+        progress.say(console, line)
+    return 0
+
+
+def _find(asked: Asked) -> "tuple[StudyArchive | None, Holdings]":
+    """The store, if it knows the study, and where the study has what it has.
+
+    Raises:
+        ConfigurationError: There is no such study, or there are several.
+    """
+    from analysis import AnalysisError
+    from analysis.report import default_path
+    from analysis.stores.executions import only_execution
+    from experiments.study.removal import Holdings, holdings, locate
+    from experiments.tracking.study_archive import StudyArchive
+
+    named = Path(asked.study).expanduser().absolute()
+    folder = named if _is_folder(named) else None
+    if folder is not None and asked.tracking_uri.startswith("sqlite:///") and not Path(asked.tracking_uri[len("sqlite:///") :]).exists():
+        return None, Holdings(folder, asked.output_dir, None)
+    archive = StudyArchive(asked.tracking_uri, asked.output_dir, TIMEOUT_S)
+    if folder is not None:
+        run_id = archive.study_of_folder(folder.name)
+        if run_id is None:
+            return None, Holdings(folder, asked.output_dir, None)
+    else:
+        try:
+            run_id = only_execution(asked.study, asked.tracking_uri)
+        except AnalysisError as error:
+            if study_run := archive.tag_of(asked.study, Tag.STUDY_RUN):
+                raise ConfigurationError(f"study={asked.study}: is the run of a trial. Name its study's: study={study_run}.") from None
+            raise ConfigurationError(f"study={asked.study}: {error}") from None
+    stored = archive.stored(run_id)
+    folder = folder or locate(stored.study, asked.output_dir)
+    report = default_path(stored.study.name, run_id, asked.output_dir)
+    return archive, holdings(folder, asked.output_dir, stored, archive, report)
+
+
+def _recommended(asked: Asked, found: "Holdings") -> set[str]:
+    """Run ids of the trials of the configurations that a study recommends.
+
+    Raises:
+        ConfigurationError: It recommends none.
+    """
+    from analysis import AnalysisError
+    from analysis.load import load_study
+    from analysis.questions.decision import runs_of_chosen
+
+    try:
+        runs = load_study(found.stored.study.run_id, asked.tracking_uri, metrics=()).runs if found.stored else None
+    except AnalysisError as error:
+        raise ConfigurationError(f"keep=best: {error}") from None
+    kept = set() if runs is None else runs_of_chosen(runs)
+    if not kept:
+        why = "MLflow does not know the study" if runs is None else "no trial has finished with a score"
+        raise ConfigurationError(f"keep=best: no configuration is recommended, since {why}. Without keep=best everything is removed.")
+    return kept
+
+
+def _removal(asked: Asked, found: "Holdings", kept: set[str] | None) -> "Removal":
+    """What is to be removed.
+
+    Raises:
+        ConfigurationError: There is a version with an alias, and it was not said that those may go.
+    """
+    from experiments.study.removal import all_but, everything
+
+    removal = everything(found) if kept is None else all_but(found, kept)
+    if removal.aliased and not asked.aliases:
+        named = " and ".join(f"models:/{version.name}@{version.aliases[0]} (version {version.version})" for version in removal.aliased)
+        raise ConfigurationError(
+            f"study={asked.study}: {named} in MLflow's registry is a policy of this study, and may be in use. keep=best keeps it. "
+            "aliases=true removes it as well. Or give the alias to another version: MlflowClient().set_registered_model_alias(...)."
+        )
+    return removal
+
+
+def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[str]:
+    """What is removed, and what stays, for the terminal."""
+    lines = []
+    if stored := found.stored:
+        lines.append(f"study       {stored.study.name}, study run {stored.study.run_id}, {stored.study.status.lower()}")
+        if found.folder is None:
+            lines.append(f"folder      {stored.study.folder}: not on this machine")
+    if kept is not None and stored is not None:
+        names = [run.name for run in stored.trials if run.run_id in kept]
+        lines.append(f"keeps       {', '.join(names)} whole; of all trials runs, metrics and events; plan and report")
+        if stored.study.status == "KILLED" and removal.paths:
+            lines.append("resume      trials that did not finish would start from the beginning, without their checkpoints")
+    return [*lines, *(["removes     nothing: there is nothing to remove"] if removal.is_empty else removal.lines())]
+
+
+def _confirmed() -> bool:
+    """Whether the person says yes.
+
+    Raises:
+        ConfigurationError: Nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        raise ConfigurationError("nobody can be asked, since stdin is no terminal: nothing was removed. To remove it: yes=true.")
+    try:
+        return input("Remove this for good? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _afterwards(asked: Asked, removal: "Removal", archive: "StudyArchive | None", size: int) -> list[str]:
+    """What was removed, and what is left to do."""
+    from analysis.stores.cache import PointCache, default_folder
+    from experiments.planning.terminal import mib
+
+    lines = [f"removed     {mib(size)} of files"]
+    if archive is None:
+        return lines
+    if archive.embedded:
+        return [*lines, *([f"store       {said}"] if (said := archive.reclaim()) else [])]
+    if removal.study is not None:
+        PointCache(default_folder(), asked.tracking_uri, removal.study.run_id).remove()
+    uri = without_passwords(asked.tracking_uri)
+    return [
+        *lines,
+        "server      runs and models are marked as deleted there. Beside it, this removes all that is marked, of whomever:",
+        f"            mlflow gc --backend-store-uri <the server's database> --tracking-uri {uri}",
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
