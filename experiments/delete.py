@@ -4,6 +4,7 @@ python experiments/delete.py study=<name, study run id or folder> [keep=best] [y
 """
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -236,6 +237,9 @@ def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[
         lines.append(f"keeps       {', '.join(names)} whole; of all trials runs, metrics and events; plan and report")
         if stored.study.status == "KILLED" and removal.paths:
             lines.append("resume      trials that did not finish would start from the beginning, without their checkpoints")
+    if found.elsewhere and kept is None:
+        where = os.path.commonpath(found.elsewhere)
+        lines.append(f"stays       artifacts in {where}, outside of output_dir: they may be of another copy of the study")
     return [*lines, *(["removes     nothing: there is nothing to remove"] if removal.is_empty else removal.lines())]
 
 

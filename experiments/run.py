@@ -130,7 +130,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     from experiments.planning.plan import plan_study, with_auto
     from experiments.study import driver, lookup, progress
     from experiments.study.driver import cluster_of, resume_study, run_study, start_ray
-    from experiments.study.ending import resume_command, where_lines
+    from experiments.study.ending import resume_command, room_lines, where_lines
     from experiments.study.folder import StudyFolder
     from experiments.study.starting import Starting
 
@@ -192,7 +192,8 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
         if suite.report.video and (line := _video(outcome, uri, output_dir, suite.tracking.timeout_s)):
             progress.say(console, line)
         progress.say(console, _report(outcome, uri, output_dir))
-    for line in where_lines(plan, outcome, uri, resume_command(suite, outcome, own)):
+    held = [] if quiet else room_lines(suite, outcome, uri, output_dir)
+    for line in where_lines(plan, outcome, uri, resume_command(suite, outcome, own), held):
         progress.say(console, line)
     return Executed(plan, outcome, uri)
 

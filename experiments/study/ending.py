@@ -1,15 +1,19 @@
 """What the terminal says at a study's end: where the results are, how to open them, and how to go on."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from conf import CONFIG_DIR
 from experiments.config.choices import files_of
+from experiments.config.errors import first_line
 from experiments.config.schema import SuiteConfig
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
+from experiments.study.removal import Holdings, holdings, room
 from experiments.tracking import views
 from experiments.tracking.provenance import ROOT, without_passwords
+from experiments.tracking.study_archive import StudyArchive
 
 
 def resume_command(suite: SuiteConfig, outcome: StudyOutcome, own: Path | None = None) -> str:
@@ -51,8 +55,40 @@ def in_mlflow(uri: str, page: str) -> list[str]:
     return [f"MLflow      {command}", f"            http://127.0.0.1:5000/{page}"]
 
 
-def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str) -> list[str]:
-    """Where the results are and how to open them."""
+def delete_command(suite: SuiteConfig, outcome: StudyOutcome) -> str:
+    """The command that removes a study, as one can type it; as `resume_command`."""
+    script = "experiments/delete.py" if _in_clone() else str(ROOT / "experiments/delete.py")
+    words, uri = [f"study={outcome.study_run or outcome.folder}"], suite.tracking.uri
+    if suite.output_dir != "outputs" or (uri or "").startswith("sqlite"):  # whose folder it would be
+        words.append(f"output_dir={suite.output_dir}")
+    if uri is not None:
+        words.append(f"tracking_uri={without_passwords(uri)}")
+    return shlex.join(["python", script, *words])
+
+
+def room_lines(suite: SuiteConfig, outcome: StudyOutcome, uri: str, output_dir: Path) -> list[str]:
+    """What a study holds on disk and in MLflow, and how to free it. A server is not asked: that takes a request for each folder."""
+    embedded, found = uri.startswith("sqlite:///"), Holdings(outcome.folder, output_dir, None)
+    try:
+        if embedded and outcome.study_run and not outcome.undelivered:
+            archive = StudyArchive(uri, output_dir, suite.tracking.timeout_s)
+            found = holdings(outcome.folder, output_dir, archive.stored(outcome.study_run), archive)
+        held = room(found, embedded)
+    except Exception as error:  # noqa: BLE001  # whatever MLflow or the disk raises: the study is safe
+        held = f"unknown: {first_line(error)}"
+    return [f"room        {held}; to free it:", f"            {delete_command(suite, outcome)}"]
+
+
+def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str, held: Sequence[str]) -> list[str]:
+    """Where the results are and how to open them.
+
+    Args:
+        plan: The study's.
+        outcome: What became of it.
+        uri: The store's.
+        resume: The command that goes on with it.
+        held: Lines on what it holds.
+    """
     lines = []
     if outcome.limit:
         lines.append(f"limit       {outcome.limit} ended the study after {len(outcome.outcomes)} trials, of which all results are kept")
@@ -71,6 +107,7 @@ def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str) -> lis
     lines.append(f"files       {outcome.folder}")
     if outcome.study_run:
         lines.append(f"study run   {outcome.study_run}")
+    lines += held
     if outcome.refused:
         lines.append(f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's files.")
     if outcome.undelivered:

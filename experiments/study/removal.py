@@ -29,6 +29,7 @@ class Holdings:
         stored: What MLflow has of it; None if it knows nothing of it.
         report: The file that its report is written to.
         artifacts: Run id or model id to the local folder of its artifacts.
+        elsewhere: Folders of artifacts that are not removed, since they may be of another copy of the study.
     """
 
     folder: Path | None
@@ -36,6 +37,7 @@ class Holdings:
     stored: Stored | None
     report: Path | None = None
     artifacts: Mapping[str, Path] = field(default_factory=dict)
+    elsewhere: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,7 @@ class Removal:
         if self.trials or self.study:
             lines.append(f"runs        {plural(len(self.trials), 'trial')} in MLflow{', and that of the study' if self.study else ''}")
         if self.models:
-            names = {run.run_id: run.name for run in self.trials}
-            lines.append(f"models      {_some(f'{model.name} of {names.get(model.run_id, model.run_id)}' for model in self.models)}")
+            lines.append(f"models      {_some(map(str, self.models))}")
         if self.versions:
             lines.append(f"versions    {_some(map(_described, self.versions))} in MLflow's registry")
         if self.artifacts:
@@ -106,9 +107,10 @@ def holdings(folder: Path | None, output_dir: Path, stored: Stored, archive: Stu
         archive: The store.
         report: The file that its report is written to, if it was.
     """
-    found = {run.run_id: archive.artifacts(run) for run in (stored.study, *stored.trials)}
-    found |= {model.model_id: archive.artifacts(model) for model in stored.models}
-    return Holdings(folder, output_dir, stored, report, {own: place for own, place in found.items() if place is not None})
+    owners = {run.run_id: run for run in (stored.study, *stored.trials)} | {model.model_id: model for model in stored.models}
+    found = {own: place for own, owner in owners.items() if (place := archive.artifacts(owner)) is not None}
+    others = tuple(place for owner in owners.values() if (place := archive.elsewhere(owner)) is not None)
+    return Holdings(folder, output_dir, stored, report, found, others)
 
 
 def everything(found: Holdings) -> Removal:

@@ -55,13 +55,18 @@ class StoredModel:
         model_id: MLflow's.
         name: Its name: `policy`.
         run_id: Of its trial.
+        trial: Name of that run.
         artifact_uri: Where its files are.
     """
 
     model_id: str
     name: str
     run_id: str
+    trial: str
     artifact_uri: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.trial}"
 
 
 @dataclass(frozen=True)
@@ -136,9 +141,8 @@ class StudyArchive(Archive):
         with self._readable_errors():
             experiments = [experiment.experiment_id for experiment in self._pages(self._client.search_experiments, view_type=self._view)]
             trials = [_stored_run(run) for run in self._runs(experiments, f"tags.{Tag.STUDY_RUN} = '{study_run}'")]
-            ids = [run.run_id for run in trials]
-            models = self._models(sorted({run.experiment_id for run in trials}), ids)
-            return Stored(_stored_run(own), tuple(trials), tuple(models), tuple(self._versions(ids)))
+            trials.sort(key=lambda run: run.name)
+            return Stored(_stored_run(own), tuple(trials), tuple(self._models(trials)), tuple(self._versions(trials)))
 
     @property
     def _view(self) -> int:
@@ -149,21 +153,22 @@ class StudyArchive(Archive):
     def _runs(self, experiments: Sequence[str], search: str) -> list[Any]:
         return self._pages(self._client.search_runs, experiments, search, self._view) if experiments else []
 
-    def _models(self, experiments: Sequence[str], run_ids: Sequence[str]) -> list[StoredModel]:
-        found = []
-        for some in _parts(run_ids):
-            found += self._pages(self._client.search_logged_models, list(experiments), f"source_run_id IN ({_quoted(some)})")
+    def _models(self, trials: Sequence[StoredRun]) -> list[StoredModel]:
+        found, experiments, names = [], sorted({run.experiment_id for run in trials}), {run.run_id: run.name for run in trials}
+        for some in _parts(trials):
+            found += self._pages(self._client.search_logged_models, experiments, f"source_run_id IN ({some})")
         if self.embedded:
             marked = [
                 self._database.get_logged_model(model_id, allow_deleted=True) for model_id in self._database._get_deleted_logged_models()
             ]
-            found += [model for model in marked if model.source_run_id in run_ids]
-        return [StoredModel(model.model_id, model.name, model.source_run_id, model.artifact_location) for model in found]
+            found += [model for model in marked if model.source_run_id in names]
+        models = [StoredModel(m.model_id, m.name, m.source_run_id, names[m.source_run_id], m.artifact_location) for m in found]
+        return sorted(models, key=str)
 
-    def _versions(self, run_ids: Sequence[str]) -> list[StoredVersion]:
+    def _versions(self, trials: Sequence[StoredRun]) -> list[StoredVersion]:
         found: list[Any] = []
-        for some in _parts(run_ids):
-            found += self._pages(self._client.search_model_versions, f"run_id IN ({_quoted(some)})")
+        for some in _parts(trials):
+            found += self._pages(self._client.search_model_versions, f"run_id IN ({some})")
         aliases = {name: self._client.get_registered_model(name).aliases for name in {version.name for version in found}}
         versions = []
         for version in sorted(found, key=lambda version: (version.name, int(version.version))):
@@ -194,6 +199,14 @@ class StudyArchive(Archive):
         places = (root / given for root in (self._artifact_root, self._beside / _ROOT))
         # Named by the id, as MLflow names it: nothing else is ever removed.
         return next((place for place in places if place.name == own_id and ".." not in place.parts and place.is_dir()), None)
+
+    def elsewhere(self, of: StoredRun | StoredModel) -> Path | None:
+        """Where the artifacts of a run or a model of an embedded store are, if that is neither in the output folder nor beside the store.
+
+        They stay: of an output folder that was copied, they are the original's.
+        """
+        given = Path(url2pathname(urlparse(of.artifact_uri).path)).parent
+        return given if self.embedded and self.artifacts(of) is None and given.is_dir() else None
 
     def delete_version(self, version: StoredVersion) -> None:
         """Delete a version, and its registered model if that has no other, and nothing that a person wrote."""
@@ -304,12 +317,10 @@ def _remove_empty(folder: Path) -> None:
             folder = folder.parent
 
 
-def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + _IN_A_FILTER] for start in range(0, len(ids), _IN_A_FILTER))
-
-
-def _quoted(ids: Sequence[str]) -> str:
-    return ", ".join(f"'{one}'" for one in ids)
+def _parts(trials: Sequence[StoredRun]) -> Iterator[str]:
+    """The run ids as lists of a filter."""
+    ids = [f"'{run.run_id}'" for run in trials]
+    return (", ".join(ids[start : start + _IN_A_FILTER]) for start in range(0, len(ids), _IN_A_FILTER))
 
 
 @contextlib.contextmanager
