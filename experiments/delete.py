@@ -227,16 +227,20 @@ def _removal(asked: Asked, found: "Holdings", kept: set[str] | None) -> "Removal
 
 def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[str]:
     """What is removed, and what stays, for the terminal."""
+    from experiments.study.removal import some
+
     lines = []
     if stored := found.stored:
         lines.append(f"study       {stored.study.name}, study run {stored.study.run_id}, {stored.study.status.lower()}")
         if found.folder is None:
             lines.append(f"folder      {stored.study.folder}: not on this machine")
     if kept is not None and stored is not None:
-        names = [run.name for run in stored.trials if run.run_id in kept]
-        lines.append(f"keeps       {', '.join(names)} whole; of all trials runs, metrics and events; plan and report")
+        names = some(run.name for run in stored.trials if run.run_id in kept)
+        lines.append(f"keeps       {names} whole; of all trials runs, metrics and events; plan and report")
         if stored.study.status == "KILLED" and removal.paths:
             lines.append("resume      trials that did not finish would start from the beginning, without their checkpoints")
+    if found.on_server and (removal.models or removal.study):
+        lines.append("artifacts   those of the runs and models below, on the tracking server")
     if found.elsewhere and kept is None:
         where = os.path.commonpath(found.elsewhere)
         lines.append(f"stays       artifacts in {where}, outside of output_dir: they may be of another copy of the study")

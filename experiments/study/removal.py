@@ -30,6 +30,7 @@ class Holdings:
         report: The file that its report is written to.
         artifacts: Run id or model id to the local folder of its artifacts.
         elsewhere: Folders of artifacts that are not removed, since they may be of another copy of the study.
+        on_server: Whether artifacts are with a tracking server.
     """
 
     folder: Path | None
@@ -38,6 +39,7 @@ class Holdings:
     report: Path | None = None
     artifacts: Mapping[str, Path] = field(default_factory=dict)
     elsewhere: tuple[Path, ...] = ()
+    on_server: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,9 @@ class Removal:
         if self.trials or self.study:
             lines.append(f"runs        {plural(len(self.trials), 'trial')} in MLflow{', and that of the study' if self.study else ''}")
         if self.models:
-            lines.append(f"models      {_some(map(str, self.models))}")
+            lines.append(f"models      {some(map(str, self.models))}")
         if self.versions:
-            lines.append(f"versions    {_some(map(_described, self.versions))} in MLflow's registry")
+            lines.append(f"versions    {some(map(_described, self.versions))} in MLflow's registry")
         if self.artifacts:
             lines.append(f"artifacts   {mib(sum(map(size_of, self.artifacts.values())))} of runs and models in MLflow")
         return lines
@@ -110,7 +112,7 @@ def holdings(folder: Path | None, output_dir: Path, stored: Stored, archive: Stu
     owners = {run.run_id: run for run in (stored.study, *stored.trials)} | {model.model_id: model for model in stored.models}
     found = {own: place for own, owner in owners.items() if (place := archive.artifacts(owner)) is not None}
     others = tuple(place for owner in owners.values() if (place := archive.elsewhere(owner)) is not None)
-    return Holdings(folder, output_dir, stored, report, found, others)
+    return Holdings(folder, output_dir, stored, report, found, others, not archive.embedded)
 
 
 def everything(found: Holdings) -> Removal:
@@ -247,19 +249,18 @@ def held_back(folder: Path | None, stored: Stored | None) -> Iterator[None]:
         own.close()
 
 
-def room(found: Holdings, embedded: bool) -> str:
+def room(found: Holdings) -> str:
     """What a study holds, as a clause.
 
     Args:
         found: Where it has it.
-        embedded: Whether its artifacts are on this machine.
     """
     parts = []
     if found.folder is not None:
         parts.append(f"{mib(size_of(found.folder))} of files (checkpoints {mib(_of_checkpoints(found.folder))})")
     if found.artifacts:
         parts.append(f"{mib(sum(map(size_of, found.artifacts.values())))} of artifacts in MLflow")
-    elif not embedded:
+    if found.on_server:
         parts.append("artifacts on the tracking server")
     return ", ".join(parts)
 
@@ -298,7 +299,8 @@ def _described(version: StoredVersion) -> str:
     return f"{version} ({', '.join(f'@{alias}' for alias in version.aliases)})" if version.aliases else str(version)
 
 
-def _some(words: Iterable[str]) -> str:
+def some(words: Iterable[str]) -> str:
+    """The first few of them, and how many more."""
     named = list(words)
     more = f" and {len(named) - _NAMED_AT_MOST} more" if len(named) > _NAMED_AT_MOST else ""
     return f"{', '.join(named[:_NAMED_AT_MOST])}{more}"

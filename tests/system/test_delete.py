@@ -1,6 +1,9 @@
 """The command that removes studies, on studies as they are left: on disk and in an embedded store."""
 
+import contextlib
 import shutil
+import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,10 +12,12 @@ from unittest import mock
 import pytest
 
 from analysis.load import load_study
+from analysis.stores.cache import CACHE_DIR
 from experiments.study import removal
 from experiments.study.folder import StudyFolder
 from experiments.tracking.study_archive import StudyArchive
 from tests.support.commands import run_here
+from tests.support.mlflow_server import Server
 from tests.support.removable_studies import BEST, EXPERIMENT, OTHER, REGISTERED, Made, new_store
 
 
@@ -298,3 +303,37 @@ def test_without_a_finished_trial_there_is_no_best_to_keep(made: Made) -> None:
     before = made.left()
     assert "keep=best: no configuration is recommended" in deleted(made, study(made), "keep=best", "yes=true", code=2)
     assert made.left() == before
+
+
+@pytest.mark.slow
+def test_a_server_marks_runs_as_deleted_and_the_command_it_names_removes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE_DIR, str(tmp_path / "cache"))
+    server = Server(tmp_path)
+    try:
+        made = Made(tmp_path / "out", server.uri)
+        made.add("kept", "other/ppo-cartpole", models=False)
+        made.add("gone")
+        load_study(made.runs["gone"]["study"], server.uri)
+        load_study(made.runs["kept"]["study"], server.uri)
+        assert len(list((tmp_path / "cache").iterdir())) == 2
+        said = deleted(made, study(made), f"tracking_uri={server.uri}", "keep=best", "yes=true")
+        assert "removed 1.0 MiB of files" in said
+        said = deleted(made, study(made), f"tracking_uri={server.uri}", "yes=true")
+        assert "artifacts those of the runs and models below, on the tracking server" in said
+        command = f"mlflow gc --backend-store-uri <the server's database> --tracking-uri {server.uri}"
+        assert command in said
+        assert not made.folder("gone").exists() and made.folder("kept").exists()
+        assert made.models() == set()
+        assert made.client.search_registered_models() == []
+        (left,) = made.client.search_runs([made.client.get_experiment_by_name("studies").experiment_id])
+        assert left.info.run_id == made.runs["kept"]["study"]
+        assert not any(run in str(path) for run in made.runs["gone"].values() for path in server.artifacts.rglob("*") if path.is_file())
+        assert len(list((tmp_path / "cache").iterdir())) == 1
+        arguments = command.replace("<the server's database>", f"sqlite:///{server.database}").split()[1:]
+        subprocess.run([sys.executable, "-m", "mlflow", *arguments], check=True, capture_output=True, timeout=240)
+    finally:
+        server.kill()
+    with contextlib.closing(sqlite3.connect(server.database)) as connection:
+        runs = {run for (run,) in connection.execute("SELECT run_uuid FROM runs")}
+        models = connection.execute("SELECT model_id FROM logged_models").fetchall()
+    assert (runs, models) == (set(made.runs["kept"].values()), [])
