@@ -68,13 +68,13 @@ def delete_command(suite: SuiteConfig, outcome: StudyOutcome) -> str:
 
 def room_lines(suite: SuiteConfig, outcome: StudyOutcome, uri: str, output_dir: Path) -> list[str]:
     """What a study holds on disk and in MLflow, and how to free it. A server is not asked: that takes a request for each folder."""
-    embedded = uri.startswith("sqlite:///")
-    found = Holdings(outcome.folder, output_dir, None, on_server=not embedded)
+    database = Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+    found = Holdings(outcome.folder, output_dir, None)
     try:
-        if embedded and outcome.study_run and not outcome.undelivered:
+        if database and outcome.study_run and not outcome.undelivered:
             archive = StudyArchive(uri, output_dir, suite.tracking.timeout_s)
             found = holdings(outcome.folder, output_dir, archive.stored(outcome.study_run), archive)
-        held = room(found)
+        held = room(found, database)
     except Exception as error:  # noqa: BLE001  # whatever MLflow or the disk raises: the study is safe
         held = f"unknown: {first_line(error)}"
     return [f"room        {held}; to free it:", f"            {delete_command(suite, outcome)}"]

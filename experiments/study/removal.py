@@ -249,19 +249,22 @@ def held_back(folder: Path | None, stored: Stored | None) -> Iterator[None]:
         own.close()
 
 
-def room(found: Holdings) -> str:
+def room(found: Holdings, database: Path | None) -> str:
     """What a study holds, as a clause.
 
     Args:
         found: Where it has it.
+        database: The file of an embedded store, which all studies share; None of a server.
     """
     parts = []
     if found.folder is not None:
         parts.append(f"{mib(size_of(found.folder))} of files (checkpoints {mib(_of_checkpoints(found.folder))})")
     if found.artifacts:
         parts.append(f"{mib(sum(map(size_of, found.artifacts.values())))} of artifacts in MLflow")
-    if found.on_server:
+    if database is None:
         parts.append("artifacts on the tracking server")
+    else:
+        parts.append(f"{database.name} of all studies {mib(size_of(database))}")
     return ", ".join(parts)
 
 

@@ -16,6 +16,8 @@ from experiments.metrics import INDEX_EXPERIMENT, Tag
 from experiments.tracking.archive import Archive
 from experiments.tracking.registry import ABOUT, MODEL_ID
 
+WAIT_S = 10.0
+"""How long a study that writes may keep its database from being written anew."""
 RECLAIM_SHARE = 0.1
 """Of a database's pages: where fewer are free, writing it anew takes longer than the room is worth."""
 _ROOT = "mlartifacts"
@@ -274,7 +276,7 @@ class StudyArchive(Archive):
             return ""
         before = Path(self.place).stat().st_size
         try:
-            with contextlib.closing(sqlite3.connect(self.place, timeout=10, isolation_level=None)) as connection:
+            with contextlib.closing(sqlite3.connect(self.place, timeout=WAIT_S, isolation_level=None)) as connection:
                 ((free,), (pages,)) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count"))
                 if free < RECLAIM_SHARE * pages:
                     return ""

@@ -48,7 +48,8 @@ def test_a_study_says_what_it_holds_on_disk_and_in_mlflow(plan_of: PlanOf, tmp_p
     write(folder / "tune" / "curves", "x" * 2**20)
     outcome = SimpleNamespace(study_run=study_run, folder=folder, undelivered=0)
     command = f"            python experiments/delete.py study={study_run} output_dir={tmp_path}"
-    said = "3.0 MiB of files (checkpoints 2.0 MiB), 3.0 MiB of artifacts in MLflow"
+    database = f"mlflow.db of all studies {(tmp_path / 'mlflow.db').stat().st_size / 2**20:.1f} MiB"
+    said = f"3.0 MiB of files (checkpoints 2.0 MiB), 3.0 MiB of artifacts in MLflow, {database}"
     assert room_lines(suite, outcome, made.uri, tmp_path) == [f"room        {said}; to free it:", command]
     said = "3.0 MiB of files (checkpoints 2.0 MiB), artifacts on the tracking server"
     assert room_lines(suite, outcome, "http://127.0.0.1:1", tmp_path) == [f"room        {said}; to free it:", command]

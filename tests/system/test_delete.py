@@ -15,10 +15,12 @@ from analysis.load import load_study
 from analysis.stores.cache import CACHE_DIR
 from experiments.study import removal
 from experiments.study.folder import StudyFolder
-from experiments.tracking.study_archive import StudyArchive
+from experiments.tracking import study_archive
+from experiments.tracking.study_archive import StoredRun, StudyArchive
 from tests.support.commands import run_here
 from tests.support.mlflow_server import Server
 from tests.support.removable_studies import BEST, EXPERIMENT, OTHER, REGISTERED, Made, new_store
+from tests.support.stored_studies import insert_points
 
 
 @pytest.fixture(scope="module")
@@ -303,6 +305,32 @@ def test_without_a_finished_trial_there_is_no_best_to_keep(made: Made) -> None:
     before = made.left()
     assert "keep=best: no configuration is recommended" in deleted(made, study(made), "keep=best", "yes=true", code=2)
     assert made.left() == before
+
+
+def test_the_room_in_the_database_is_given_back_unless_another_study_writes(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_archive, "WAIT_S", 0.05)
+    database = made.out / "mlflow.db"
+    for name in ("kept", "gone"):
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            points = [(i / 7, i, i) for i in range(20_000)]
+            insert_points(connection, made.runs[name][f"{BEST} s=0"], "eval/return_mean", points)
+    before = database.stat().st_size
+    said = deleted(made, study(made), "yes=true")
+    less = before - database.stat().st_size
+    assert less > 2**20
+    assert f"store {database} has {less / 2**20:.1f} MiB less" in said
+
+    def delete_run(self: StudyArchive, run: StoredRun, own: Any = StudyArchive.delete_run) -> None:
+        own(self, run)
+        if run.folder:  # the last
+            writer.execute("BEGIN IMMEDIATE")
+
+    with contextlib.closing(sqlite3.connect(database)) as writer, monkeypatch.context() as patched:
+        patched.setattr(StudyArchive, "delete_run", delete_run)
+        assert f"store {database} keeps the room for later runs (database is locked)" in deleted(made, study(made, "kept"), "yes=true")
+    assert "runs" not in made.rows()
 
 
 @pytest.mark.slow
