@@ -19,7 +19,7 @@ from experiments.tracking.store import where_logged
 
 if TYPE_CHECKING:  # imported once the command line is understood: MLflow and pandas take seconds
     from experiments.study.removal import Holdings, Removal
-    from experiments.tracking.study_archive import StudyArchive
+    from experiments.tracking.study_archive import StoredRun, StudyArchive
 
 HELP = """\
 Removes a study, on disk and in MLflow. Shows what it would remove, and asks.
@@ -79,8 +79,11 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigurationError as error:
         print(f"error: {error}", file=sys.stderr)
         return INVALID
+    except OSError as error:
+        print(f"error: {error}: nothing was removed", file=sys.stderr)
+        return INVALID
     except KeyboardInterrupt:
-        print("interrupted: the same command removes the rest", file=sys.stderr)
+        print("interrupted: the same command removes what is left", file=sys.stderr)
         return 130
 
 
@@ -125,12 +128,13 @@ def delete(asked: Asked) -> int:
     """
     from experiments.study import progress
     from experiments.study.driver import quiet
-    from experiments.study.removal import held_back, remove
+    from experiments.study.removal import kept_from_running, remove
 
     quiet()
     console = progress.console()
-    archive, found = _find(asked)
-    with held_back(found.folder, found.stored):
+    archive, study, folder = _find(asked)
+    with kept_from_running(folder, study):
+        found = _holdings(asked, archive, study, folder)  # now that it does not change any more
         kept = _recommended(asked, found) if asked.keeps_best else None
         removal = _removal(asked, found, kept)
         for line in _what(found, removal, kept):
@@ -152,38 +156,43 @@ def delete(asked: Asked) -> int:
     return 0
 
 
-def _find(asked: Asked) -> "tuple[StudyArchive | None, Holdings]":
-    """The store, if it knows the study, and where the study has what it has.
+def _find(asked: Asked) -> "tuple[StudyArchive | None, StoredRun | None, Path | None]":
+    """The store and the study's run, if there are any, and its folder, if it is on this machine.
 
     Raises:
         ConfigurationError: There is no such study, or there are several.
     """
     from analysis import AnalysisError
-    from analysis.report import default_path
     from analysis.stores.executions import only_execution
-    from experiments.study.removal import Holdings, holdings, locate
+    from experiments.study.removal import locate
     from experiments.tracking.study_archive import StudyArchive
 
     named = Path(asked.study).expanduser().absolute()
     folder = named if _is_folder(named) else None
     if folder is not None and asked.tracking_uri.startswith("sqlite:///") and not Path(asked.tracking_uri[len("sqlite:///") :]).exists():
-        return None, Holdings(folder, asked.output_dir, None)
+        return None, None, folder
     archive = StudyArchive(asked.tracking_uri, asked.output_dir, TIMEOUT_S)
     if folder is not None:
         run_id = archive.study_of_folder(folder.name)
-        if run_id is None:
-            return None, Holdings(folder, asked.output_dir, None)
-    else:
-        try:
-            run_id = only_execution(asked.study, asked.tracking_uri)
-        except AnalysisError as error:
-            if study_run := archive.tag_of(asked.study, Tag.STUDY_RUN):
-                raise ConfigurationError(f"study={asked.study}: is the run of a trial. Name its study's: study={study_run}.") from None
-            raise ConfigurationError(f"study={asked.study}: {error}") from None
-    stored = archive.stored(run_id)
-    folder = folder or locate(stored.study, asked.output_dir)
-    report = default_path(stored.study.name, run_id, asked.output_dir)
-    return archive, holdings(folder, asked.output_dir, stored, archive, report)
+        return archive, None if run_id is None else archive.study(run_id), folder
+    try:
+        run_id = only_execution(asked.study, asked.tracking_uri)
+    except AnalysisError as error:
+        if study_run := archive.tag_of(asked.study, Tag.STUDY_RUN):
+            raise ConfigurationError(f"study={asked.study}: is the run of a trial. Name its study's: study={study_run}.") from None
+        raise ConfigurationError(f"study={asked.study}: {error}") from None
+    study = archive.study(run_id)
+    return archive, study, locate(study, asked.output_dir)
+
+
+def _holdings(asked: Asked, archive: "StudyArchive | None", study: "StoredRun | None", folder: Path | None) -> "Holdings":
+    """Where a study has what it has."""
+    from analysis.report import default_path
+    from experiments.study.removal import Holdings, holdings
+
+    if archive is None or study is None:
+        return Holdings(folder, asked.output_dir, None)
+    return holdings(folder, asked.output_dir, archive.stored(study), archive, default_path(study.name, study.run_id, asked.output_dir))
 
 
 def _recommended(asked: Asked, found: "Holdings") -> set[str]:
@@ -227,11 +236,12 @@ def _removal(asked: Asked, found: "Holdings", kept: set[str] | None) -> "Removal
 
 def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[str]:
     """What is removed, and what stays, for the terminal."""
+    from analysis.stores.records import STATUS
     from experiments.study.removal import some
 
     lines = []
     if stored := found.stored:
-        lines.append(f"study       {stored.study.name}, study run {stored.study.run_id}, {stored.study.status.lower()}")
+        lines.append(f"study       {stored.study.name}, study run {stored.study.run_id}, {STATUS[stored.study.status]}")
         if found.folder is None:
             lines.append(f"folder      {stored.study.folder}: not on this machine")
     if kept is not None and stored is not None:
@@ -243,7 +253,7 @@ def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[
         lines.append("artifacts   those of the runs and models below, on the tracking server")
     if found.elsewhere and kept is None:
         where = os.path.commonpath(found.elsewhere)
-        lines.append(f"stays       artifacts in {where}, outside of output_dir: they may be of another copy of the study")
+        lines.append(f"stays       artifacts in {where}, which may be of another copy of the study")
     return [*lines, *(["removes     nothing: there is nothing to remove"] if removal.is_empty else removal.lines())]
 
 
@@ -267,7 +277,7 @@ def _afterwards(asked: Asked, removal: "Removal", archive: "StudyArchive | None"
     from experiments.planning.terminal import mib
 
     lines = [f"removed     {mib(size)} of files"]
-    if archive is None:
+    if archive is None or not (removal.models or removal.study):
         return lines
     if archive.embedded:
         return [*lines, *([f"store       {said}"] if (said := archive.reclaim()) else [])]

@@ -73,7 +73,7 @@ def room_lines(suite: SuiteConfig, outcome: StudyOutcome, uri: str, output_dir: 
     try:
         if database and outcome.study_run and not outcome.undelivered:
             archive = StudyArchive(uri, output_dir, suite.tracking.timeout_s)
-            found = holdings(outcome.folder, output_dir, archive.stored(outcome.study_run), archive)
+            found = holdings(outcome.folder, output_dir, archive.stored(archive.study(outcome.study_run)), archive)
         held = room(found, database)
     except Exception as error:  # noqa: BLE001  # whatever MLflow or the disk raises: the study is safe
         held = f"unknown: {first_line(error)}"

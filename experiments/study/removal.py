@@ -217,21 +217,21 @@ def locate(study: StoredRun, output_dir: Path) -> Path | None:
 
 
 @contextmanager
-def held_back(folder: Path | None, stored: Stored | None) -> Iterator[None]:
+def kept_from_running(folder: Path | None, study: StoredRun | None) -> Iterator[None]:
     """Make sure that a study does not run, and that nobody takes it up in the meantime.
 
     Args:
         folder: Its own; None if it is not on this machine.
-        stored: What MLflow has of it.
+        study: Its run; None if MLflow knows nothing of it.
 
     Raises:
         ConfigurationError: It runs, or that is not known.
     """
     if folder is None:
-        if stored is not None and stored.study.status == "RUNNING":
-            run_id = stored.study.run_id
+        if study is not None and study.status == "RUNNING":
+            run_id = study.run_id
             raise ConfigurationError(
-                f"study={run_id}: is running, as MLflow has it. Its folder {stored.study.folder}, which would say whether it is, is not on "
+                f"study={run_id}: is running, as MLflow has it. Its folder {study.folder}, which would say whether it is, is not on "
                 "this machine: delete it where it is. If the folder was moved: output_dir=/path, where studies/ is. If it is lost, end the "
                 f"run first: MlflowClient().set_terminated('{run_id}', 'KILLED')."
             )

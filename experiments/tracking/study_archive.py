@@ -124,27 +124,38 @@ class StudyArchive(Archive):
             runs = [] if found is None else self._runs([found.experiment_id], f"tags.{Tag.KIND} = 'study'")
         return next((run.info.run_id for run in runs if PurePosixPath(run.data.tags.get(Tag.STUDY_FOLDER, "")).name == name), None)
 
-    def stored(self, study_run: str) -> Stored:
-        """What there is of a study.
+    def study(self, study_run: str) -> StoredRun:
+        """The run of a study.
 
         Args:
-            study_run: The id of its run.
+            study_run: Its id.
 
         Raises:
             ConfigurationError: There is no such run, it is no study's, or the store cannot be read.
         """
         missing = f"study={study_run}: there is no such run in {self._shown}. python experiments/list.py lists the studies."
         with self._readable_errors(missing):
-            own = self._client.get_run(study_run)
-        if own.data.tags.get(Tag.KIND) != "study":
-            of_trial = own.data.tags.get(Tag.STUDY_RUN)
+            run = self._client.get_run(study_run)
+        if run.data.tags.get(Tag.KIND) != "study":
+            of_trial = run.data.tags.get(Tag.STUDY_RUN)
             what = f"the run of a trial. Name its study's: study={of_trial}." if of_trial else "no run of this suite."
             raise ConfigurationError(f"study={study_run}: is {what}")
+        return _stored_run(run)
+
+    def stored(self, study: StoredRun) -> Stored:
+        """What there is of a study.
+
+        Args:
+            study: Its run.
+
+        Raises:
+            ConfigurationError: The store cannot be read.
+        """
         with self._readable_errors():
             experiments = [experiment.experiment_id for experiment in self._pages(self._client.search_experiments, view_type=self._view)]
-            trials = [_stored_run(run) for run in self._runs(experiments, f"tags.{Tag.STUDY_RUN} = '{study_run}'")]
+            trials = [_stored_run(run) for run in self._runs(experiments, f"tags.{Tag.STUDY_RUN} = '{study.run_id}'")]
             trials.sort(key=lambda run: run.name)
-            return Stored(_stored_run(own), tuple(trials), tuple(self._models(trials)), tuple(self._versions(trials)))
+            return Stored(study, tuple(trials), tuple(self._models(trials)), tuple(self._versions(trials)))
 
     @property
     def _view(self) -> int:
@@ -193,14 +204,12 @@ class StudyArchive(Archive):
 
         In the output folder or beside the store, and nowhere else: where both were copied or moved, the store still names the first place.
         """
-        own_id = of.run_id if isinstance(of, StoredRun) else of.model_id
-        if self._beside is None:
+        if self._beside is None or not _is_own(of):
             return None
         _, _, below = urlparse(of.artifact_uri).path.rpartition(f"/{_ROOT}/")
         given = PurePosixPath(url2pathname(below)).parent
         places = (root / given for root in (self._artifact_root, self._beside / _ROOT))
-        # Named by the id, as MLflow names it: nothing else is ever removed.
-        return next((place for place in places if place.name == own_id and ".." not in place.parts and place.is_dir()), None)
+        return next((place for place in places if ".." not in given.parts and place.is_dir()), None)
 
     def elsewhere(self, of: StoredRun | StoredModel) -> Path | None:
         """Where the artifacts of a run or a model of an embedded store are, if that is neither in the output folder nor beside the store.
@@ -241,7 +250,7 @@ class StudyArchive(Archive):
                 self._client.delete_run(run.run_id)
 
     def _delete_artifacts(self, of: StoredRun | StoredModel) -> None:
-        if not self.embedded:
+        if not self.embedded and _is_own(of):
             from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
             with _unless_missing():
@@ -258,13 +267,10 @@ class StudyArchive(Archive):
         experiment = self._client.get_experiment_by_name(study.name) if self.embedded else None
         if experiment is None:
             return
-        own, of_others = (
-            [experiment.experiment_id],
-            [run for run in self._runs([study.experiment_id], "") if run.info.run_id != study.run_id],
-        )
+        own, studies = [experiment.experiment_id], self._runs([study.experiment_id], "")
         if self._runs(own, "") or self._pages(self._client.search_logged_models, own):
             return
-        if any(run.info.run_name == study.name for run in of_others):
+        if any(run.info.run_name == study.name and run.info.run_id != study.run_id for run in studies):
             return
         if experiment.lifecycle_stage == "active":
             self._client.delete_experiment(*own)
@@ -303,6 +309,11 @@ def _stored_run(run: Any) -> StoredRun:
     tags, info = run.data.tags, run.info
     own = (tags.get(Tag.TRIAL_ID, ""), info.status, info.experiment_id, info.artifact_uri or "", tags.get(Tag.STUDY_FOLDER, ""))
     return StoredRun(info.run_id, info.run_name or "", *own)
+
+
+def _is_own(of: StoredRun | StoredModel) -> bool:
+    """Whether artifacts are in a folder with the id of the run or the model, as MLflow names it. A store may name any; no other goes."""
+    return PurePosixPath(urlparse(of.artifact_uri).path).parent.name == (of.run_id if isinstance(of, StoredRun) else of.model_id)
 
 
 def _model_of(version: Any) -> str:

@@ -245,6 +245,18 @@ def test_a_folder_that_the_store_names_elsewhere_is_not_removed(made: Made, tmp_
     assert (elsewhere / "study.json").is_file()
 
 
+def test_files_that_mlflow_would_not_have_named_so_are_not_removed(made: Made, tmp_path: Path) -> None:
+    precious = made.out / "mlartifacts" / "precious" / "artifacts" / "file"
+    precious.parent.mkdir(parents=True)
+    precious.touch()
+    with contextlib.closing(sqlite3.connect(made.out / "mlflow.db")) as connection:
+        connection.execute("UPDATE runs SET artifact_uri = ? WHERE run_uuid = ?", (str(precious.parent), made.runs["gone"][f"{BEST} s=0"]))
+        connection.commit()
+    said = deleted(made, study(made), "yes=true")
+    assert f"stays artifacts in {precious.parents[1]}, which may be of another copy of the study" in said
+    assert precious.exists()
+
+
 CALLS = [
     (StudyArchive, "delete_version"),
     (StudyArchive, "delete_model"),
