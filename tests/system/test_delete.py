@@ -161,6 +161,13 @@ def test_a_registered_model_that_others_use_stays(made: Made) -> None:
     assert version.run_id == made.runs["kept"][f"{BEST} s=0"]
 
 
+def test_a_registered_model_that_a_person_described_stays(made: Made) -> None:
+    made.client.update_registered_model(REGISTERED, "Ours.")
+    deleted(made, study(made), "yes=true")
+    (model,) = made.client.search_registered_models()
+    assert (model.description, model.latest_versions) == ("Ours.", [])
+
+
 def test_one_that_runs_is_never_removed(made: Made) -> None:
     before, at_work = made.left(), StudyFolder(made.folder("gone"))
     at_work.lock()
