@@ -21,6 +21,7 @@ from tests.support.commands import run_here
 from tests.support.mlflow_server import Server
 from tests.support.removable_studies import BEST, EXPERIMENT, OTHER, REGISTERED, Made, new_store
 from tests.support.stored_studies import insert_points
+from tests.support.suite import TINY
 
 
 @pytest.fixture(scope="module")
@@ -384,3 +385,21 @@ def test_a_server_marks_runs_as_deleted_and_the_command_it_names_removes_them(tm
         runs = {run for (run,) in connection.execute("SELECT run_uuid FROM runs")}
         models = connection.execute("SELECT model_id FROM logged_models").fetchall()
     assert (runs, models) == (set(made.runs["kept"].values()), [])
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_of_a_study_that_ran_nothing_is_left(ray_instance: None, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run_here("experiments/run.py", *TINY, "seeds=[0,1]", "registry.models=all", f"output_dir={out}", with_ray=True)
+    assert done.returncode == 0, done.stderr
+    (command,) = [line.strip() for line in done.stdout.splitlines() if "experiments/delete.py" in line]
+    assert run_here(*command.split()[1:], "keep=best", "yes=true").returncode == 0
+    assert "to the bit" in run_here("experiments/evaluate.py", "study=smoke", f"output_dir={out}").stdout
+    removed = run_here(*command.split()[1:], "yes=true")
+    assert removed.returncode == 0, removed.stderr
+    assert [path for path in out.rglob("*") if path.is_file() and path.name[:9] != "mlflow.db"] == []
+    with contextlib.closing(sqlite3.connect(out / "mlflow.db")) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        left = {table for table in tables if connection.execute(f"SELECT 1 FROM '{table}'").fetchone()}
+    assert left <= {"alembic_version", "experiments", "experiment_tags", "workspaces"}
