@@ -7,7 +7,9 @@ import functools
 import importlib
 import itertools
 import json
+import logging
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
@@ -385,6 +387,8 @@ def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, ext
             creator = spec.entry_point
             receiver = gym.envs.registration.load_env_creator(creator) if isinstance(creator, str) else creator
             rllib_settings.check_arguments("env.env_config", settings, receiver)
+        if (mujoco := sys.modules.get("mujoco")) is not None:  # else it writes its warnings into a file in the working directory
+            mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
         made: Any = gym.make(gym_id, max_episode_steps=max_episode_steps, **settings)
     except ConfigurationError:
         raise

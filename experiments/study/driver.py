@@ -200,7 +200,7 @@ def quiet() -> None:
     """Keep from the terminal what a user can do nothing about; errors still pass."""
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     warnings.filterwarnings("ignore", module="gymnasium")
-    for name in ("ray", "ray.rllib", "ray.tune", "ray.train", "gymnasium", "mlflow", "alembic"):
+    for name in ("ray", "ray.rllib", "ray.tune", "ray.train", "gymnasium", "mujoco", "mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # failed trials are reported by the suite, with their cause
     ray_logging.stdout_deduplicator.skip_re = re.compile("A worker died")  # and so is this; the raylet's lines know no other switch

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +12,7 @@ from gymnasium.utils import EzPickle
 from gymnasium.wrappers import FrameStackObservation, NormalizeObservation, RecordEpisodeStatistics
 
 from experiments.rllib.environments import _set_state, _state, why_reset
+from tests.support.suite import PlanOf
 
 _hidden = {"position": 0.0}
 
@@ -159,3 +161,12 @@ def test_one_that_cannot_be_saved_is_found_out(name: str, mode: str, reason: str
         assert reason in why_reset(env)
     finally:
         env.close()
+
+
+def test_mujocos_warnings_are_no_file_in_the_working_directory(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan_of("study=single", "env=halfcheetah", "env.env_config={ctrl_cost_weight: 0.2}")  # which no other test has made
+    assert not list(tmp_path.iterdir())
+    assert any("is deprecated" in record.message for record in caplog.records if record.name == "mujoco")
