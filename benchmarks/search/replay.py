@@ -1,7 +1,7 @@
-"""How often a search ends on a configuration that cannot be told from the best, and at what share of the full grid's env steps.
+"""How often a search ends on one of the best configurations, and at what share of the full grid's env steps.
 
-Searches are replayed over the results of full grids with ten seeds each (`data`): nothing trains, and each replay deals every
-configuration's seeds out anew.
+Searches are replayed over the results of full grids with ten seeds each (`benchmarks/search/data`): nothing trains, and each replay deals
+every configuration's seeds out anew.
 """
 
 import tempfile
@@ -56,7 +56,7 @@ class Grid:
         runs: As the analysis takes them.
         budget_env_steps: Of a trial.
         scores: Configuration to its mean score.
-        best_by_score: Configurations that cannot be told from the best by score.
+        best_by_score: Configurations that are not significantly different from the best by score.
         best: Likewise by the suite's own rule.
     """
 
@@ -205,7 +205,7 @@ class Found:
     """What the replays of a search came to.
 
     Attributes:
-        by_score: Of each, whether it ended on a configuration that cannot be told from the best by score.
+        by_score: Of each, whether it ended on a configuration that is not significantly different from the best by score.
         by_all: Likewise by the suite's own rule, which goes on to env steps to target where scores end at the target.
         short: Of each, how far the score of what it ended on, mean over all seeds, falls short of the best configuration's.
         searching: Of each, the share of the grid's env steps that it spent before it confirmed.
@@ -299,8 +299,8 @@ def measure(quick: bool) -> Report:
             f"{grid.name}: {len(grid.points)} configurations x 10 seeds x {grid.budget_env_steps:,} env steps",
             _COLUMNS,
             tuple(of_one.row(name) for name, of_one in found[grid.name].items()),
-            f"{len(grid.best_by_score)} of {len(grid.points)} configurations cannot be told from the best by score with ten seeds; "
-            f"{len(grid.best)} by the suite's rule, which goes on to env steps to target where scores end there. {replays} replays; "
+            f"{len(grid.best_by_score)} of {len(grid.points)} configurations are not significantly different from the best by score with ten "
+            f"seeds; {len(grid.best)} by the suite's rule, which goes on to env steps to target where scores end there. {replays} replays; "
             "95% intervals: Wilson. Env steps: mean share of the full grid's.",
         )
         for grid in grids
