@@ -299,9 +299,9 @@ def measure(quick: bool) -> Report:
             f"{grid.name}: {len(grid.points)} configurations x 10 seeds x {grid.budget_env_steps:,} env steps",
             _COLUMNS,
             tuple(of_one.row(name) for name, of_one in found[grid.name].items()),
-            f"{len(grid.best_by_score)} of {len(grid.points)} configurations are not significantly different from the best by score with ten "
-            f"seeds; {len(grid.best)} by the suite's rule, which goes on to env steps to target where scores end there. {replays} replays; "
-            "95% intervals: Wilson. Env steps: mean share of the full grid's.",
+            f"{len(grid.best_by_score)} of {len(grid.points)} configurations are not significantly different from the best by score with "
+            f"ten seeds; {len(grid.best)} by the suite's rule, which goes on to env steps to target where scores end there. "
+            f"{replays} replays; 95% intervals: Wilson. Env steps: mean share of the full grid's.",
         )
         for grid in grids
     )
