@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import hydra
 from hydra.errors import HydraException
@@ -22,7 +21,7 @@ from experiments.config.choices import check_choices, hydra_search_path, own_fol
 from experiments.config.compose import composer, composing, with_new_keys
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
-from experiments.config.output_dir import check_writable
+from experiments.config.output_dir import absolute, check_writable
 from experiments.config.schema import parse
 from experiments.config.usage import refuse
 from experiments.study.hardware_profile import command_with, profile, profile_path
@@ -136,7 +135,7 @@ def autotune(arguments: Sequence[str]) -> int:
     suite = parse(composed)
     name = given.name or f"tuned-{suite.algorithm['name']}-{suite.env.name}"
     path = profile_path(name, own)
-    output_dir = Path(suite.output_dir).expanduser().absolute()
+    output_dir = absolute(suite.output_dir)
     check_writable(output_dir)
 
     import ray  # now that the command line is known to be good: it takes seconds

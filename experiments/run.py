@@ -22,7 +22,7 @@ from conf import CONFIG_DIR, config_dirs
 from experiments.config.choices import check_choices, own_folder
 from experiments.config.compose import check_axes_are_free, check_resume, composer, split_space, with_new_keys
 from experiments.config.errors import ConfigurationError, first_line
-from experiments.config.output_dir import check_writable
+from experiments.config.output_dir import absolute, check_writable
 from experiments.config.schema import parse
 from experiments.config.space import points
 from experiments.config.trial_config import Compose
@@ -116,7 +116,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
         ConfigurationError: Anything is wrong; nothing was started.
     """
     suite = parse(compose({}))  # the suite's own settings first: it takes milliseconds, Ray's imports take seconds
-    output_dir = Path(suite.output_dir).expanduser().absolute()
+    output_dir = absolute(suite.output_dir)
     if suite.resume is None:
         points(suite.study.space, suite.search)
     check_writable(output_dir)

@@ -1,11 +1,29 @@
 """The folder that a study writes to."""
 
+import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
+
+
+def absolute(output_dir: str) -> Path:
+    """The folder that a person named.
+
+    Args:
+        output_dir: As it was written; relative ones are of the folder where the command was typed.
+
+    Raises:
+        ConfigurationError: It is the address of an object store, and no folder.
+    """
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", output_dir):
+        raise ConfigurationError(
+            f"output_dir={output_dir}: is an address, and results can be written to folders only. Mount the store as a file system, on a "
+            "cluster at the same path on all nodes, and name a folder on it: output_dir=/path."
+        )
+    return Path(output_dir).expanduser().absolute()
 
 
 def check_writable(folder: Path, setting: str = "", other: str = "output_dir=/path") -> None:

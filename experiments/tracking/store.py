@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlparse
 
 from experiments.config.errors import ConfigurationError, first_line
-from experiments.config.output_dir import check_writable
+from experiments.config.output_dir import absolute, check_writable
 from experiments.config.schema import TrackingSettings
 from experiments.metrics import Tag
 from experiments.tracking import registry, views
@@ -61,9 +61,12 @@ def where_logged(uri: str | None, output_dir: str | None) -> tuple[str, Path]:
 
     Returns:
         The store's URI, and the output folder, absolute.
+
+    Raises:
+        ConfigurationError: The output folder is none.
     """
     store = Path(uri.removeprefix("sqlite:///")).expanduser().absolute() if uri and uri.startswith("sqlite:///") else None
-    folder = Path(output_dir or (store.parent if store else "outputs")).expanduser().absolute()
+    folder = absolute(output_dir or str(store.parent if store else "outputs"))
     return f"sqlite:///{store or folder / 'mlflow.db'}" if store or not uri else uri, folder
 
 
