@@ -19,6 +19,7 @@ from experiments.config.output_dir import absolute, check_writable
 from experiments.config.schema import TrackingSettings
 from experiments.metrics import Tag
 from experiments.tracking import registry, views
+from experiments.tracking.file_systems import mounts, network_type
 from experiments.tracking.provenance import without_passwords
 
 FILES = frozenset({"log_texts", "log_table", "log_files", "log_model", "make_champion"})
@@ -118,6 +119,12 @@ def _problem_of_server(uri: str, timeout_s: float) -> str:
 def _check_sqlite(path: Path) -> None:
     if not path.is_absolute():
         raise ConfigurationError(f"tracking.uri=sqlite:///{path}: the path must be absolute. Try sqlite:///{path.absolute()}.")
+    if (kind := network_type(path, mounts())) is not None:
+        raise ConfigurationError(
+            f"tracking store {path}: is on a network file system ({kind}), where SQLite's locks do not hold and its file can be damaged. "
+            "Start a tracking server: mlflow server --backend-store-uri sqlite:////local/path.db, and name it: tracking=server "
+            "tracking.uri=http://host:port. Or keep the database on a disk of this machine: tracking.uri=sqlite:////local/path.db."
+        )
     if not path.exists():
         check_writable(path.parent, f"tracking.uri=sqlite:///{path}", "tracking.uri=sqlite:////path.db")
         return

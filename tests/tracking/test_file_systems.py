@@ -1,0 +1,62 @@
+"""SQLite's file is not kept where other machines write."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.config.errors import ConfigurationError
+from experiments.tracking import store
+from experiments.tracking.file_systems import Mount, mounts, network_type
+from experiments.tracking.store import check_store
+
+TABLE = [
+    Mount("/", "ext4"),
+    Mount("/proc", "proc"),
+    Mount("/home", "nfs4"),
+    Mount("/home/me/scratch", "xfs"),
+    Mount("/mnt/windows", "cifs"),
+    Mount("/mnt/remote", "fuse.sshfs"),
+    Mount("/mnt/image", "fuse.squashfuse"),
+    Mount("/mnt/twice", "nfs"),
+    Mount("/mnt/twice", "tmpfs"),
+    Mount("/lustre", "lustre"),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/data/mlflow.db", None),
+        ("/home/me/outputs/mlflow.db", "nfs4"),
+        ("/home/me/scratch/mlflow.db", None),
+        ("/homes/mlflow.db", None),  # another folder than /home
+        ("/mnt/windows/mlflow.db", "cifs"),
+        ("/mnt/remote/mlflow.db", "fuse.sshfs"),
+        ("/mnt/image/mlflow.db", None),
+        ("/mnt/twice/mlflow.db", None),
+        ("/lustre/mlflow.db", "lustre"),
+    ],
+)
+def test_the_innermost_and_latest_mount_says_what_a_path_is_on(path: str, kind: str | None) -> None:
+    assert network_type(Path(path), TABLE) == kind
+
+
+def test_a_link_is_followed_to_the_file_system_that_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    table = [Mount("/", "ext4"), Mount(str(tmp_path / "there"), "nfs")]
+    assert network_type(tmp_path / "link" / "mlflow.db", table) == "nfs"
+
+
+def test_a_path_in_no_known_mount_is_taken_as_local() -> None:
+    assert network_type(Path("/data/mlflow.db"), []) is None
+
+
+def test_this_machine_has_a_mount_table() -> None:
+    assert "/proc" in {mount.point for mount in mounts()}
+
+
+def test_a_database_on_a_network_file_system_is_refused_with_the_server_as_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "mounts", lambda: [Mount("/", "nfs4")])
+    with pytest.raises(ConfigurationError, match=r"network file system \(nfs4\).*tracking=server tracking.uri=http"):
+        check_store(f"sqlite:///{tmp_path / 'mlflow.db'}", 1.0)
+    assert not list(tmp_path.iterdir())
