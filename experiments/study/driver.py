@@ -43,6 +43,7 @@ from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress
 from experiments.study.registration import Registration
 from experiments.study.searcher import QueueSearcher
+from experiments.study.shared_storage import check_shared
 from experiments.study.tune import StreamCallback, StudyScheduler, config_of
 from experiments.study.watchdog import Watchdog
 from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
@@ -225,8 +226,9 @@ def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst) 
         How it went; failed trials don't raise.
 
     Raises:
-        ConfigurationError: The folder cannot be written; nothing was started.
+        ConfigurationError: The folder cannot be written, or not from all nodes of the cluster; nothing was started.
     """
+    check_shared(output_dir)
     name = f"{plan.study}-{plan.algorithms}-{plan.envs}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
     folder = StudyFolder(output_dir / "studies" / name)
     folder.create(plan)
@@ -245,7 +247,11 @@ def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Con
 
     Returns:
         As `run_study`, over all executions.
+
+    Raises:
+        ConfigurationError: The folder cannot be written from all nodes of the cluster; nothing was changed.
     """
+    check_shared(folder.path, "resume")
     now = provenance_of(plan)
     if changed := changes(folder.began_with(now), now):
         told = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")

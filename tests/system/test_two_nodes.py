@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.outputs import SMALL, assert_same, left_in
-from tests.support.two_nodes import two_nodes
+from tests.support.two_nodes import SECOND, SECOND_ADDRESS, two_nodes
 
 pytestmark = [pytest.mark.ray]
 
@@ -18,3 +18,16 @@ def test_a_study_trains_on_both_nodes_to_the_same_bits_as_on_one(tmp_path: Path,
         study = nodes.study(out, *small).until(lambda: nodes.head.trains() and nodes.second.trains())
         assert study.end() == 0
     assert_same(left_in(out / "mlflow.db"), left_in(reference / "mlflow.db"))
+
+
+@pytest.mark.slow
+def test_a_folder_that_the_second_node_does_not_share_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with two_nodes(tmp_path, shared=False) as nodes:
+        study = nodes.study(out, "study=smoke")
+        assert study.end() == 2
+        in_second = Path(f"/proc/{nodes.second.pid}/root{tmp_path}")
+        assert not list(in_second.iterdir())
+    assert f"output_dir={out}: is not shared by all nodes" in study.stderr
+    assert f"({SECOND}, {SECOND_ADDRESS}: what the driver writes is not there)" in study.stderr
+    assert not out.exists()

@@ -1,0 +1,121 @@
+"""Makes sure that all nodes of a cluster have the study's files: trials write theirs where they run."""
+
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from experiments.config.errors import ConfigurationError, first_line
+
+_WAIT_S = 120.0
+"""For the answer of a node: it may have to start a process, and to unpack the suite's modules first."""
+_MARK = "driver"
+
+
+def check_shared(folder: Path, setting: str = "output_dir") -> None:
+    """Make sure that every node of the cluster that can run a trial sees the driver's files in a folder, and the driver the node's.
+
+    Costs nothing on a single node.
+
+    Args:
+        folder: Absolute; made if need be.
+        setting: What chose it.
+
+    Raises:
+        ConfigurationError: Some do not; names each of them. Nothing is left behind.
+    """
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    if len(alive) < 2:
+        return
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    mark = folder / f".shared-{secrets.token_hex(8)}"  # a new name: a network file system may remember that an old one was not there
+    shared = False
+    try:
+        problems = _problems([node for node in alive if node["Resources"].get("CPU")], mark)
+        shared = not problems
+    except OSError as error:
+        raise ConfigurationError(f"{setting}={folder}: {error.filename} cannot be written ({error.strerror}).") from None
+    finally:
+        shutil.rmtree(mark, ignore_errors=True)
+        for path in () if shared else made:
+            with suppress(OSError):
+                path.rmdir()
+    if problems:
+        raise ConfigurationError(refusal(f"{setting}={folder}", problems))
+
+
+def refusal(where: str, problems: Mapping[str, str]) -> str:
+    """What is said of a folder that is not shared.
+
+    Args:
+        where: The setting and the folder, as in a command line.
+        problems: Node, by name and address, to what is wrong there.
+    """
+    nodes = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
+    return (
+        f"{where}: is not shared by all nodes of the cluster ({nodes}). A trial writes its checkpoints where it runs. Mount one file "
+        "system at the same path on all nodes, and choose a folder on it: output_dir=/path. Or run on this machine alone: leave "
+        "hardware.address out."
+    )
+
+
+def write_back(mark: str, token: str, node: str) -> str:
+    """On a node: read the driver's mark and leave one beside it.
+
+    Args:
+        mark: Folder of the marks.
+        token: What the driver's says.
+        node: File name of the node's.
+
+    Returns:
+        What is wrong; "" if nothing is.
+    """
+    try:
+        if (Path(mark) / _MARK).read_text() != token:
+            return "another file is there"
+    except FileNotFoundError:
+        return "what the driver writes is not there"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    try:
+        (Path(mark) / node).write_text(token)
+    except OSError as error:
+        return f"cannot be written ({error.strerror})"
+    return ""
+
+
+def _problems(nodes: Sequence[Mapping[str, Any]], mark: Path) -> dict[str, str]:
+    """Node to what is wrong there; of nodes where nothing is, nothing."""
+    token = secrets.token_hex(16)
+    mark.mkdir(parents=True)
+    (mark / _MARK).write_text(token)
+    task = ray.remote(num_cpus=0, max_retries=0)(write_back)
+    asked = {}
+    for node in nodes:
+        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        asked[task.options(scheduling_strategy=there).remote(str(mark), token, node["NodeID"])] = node
+    ray.wait(list(asked), num_returns=len(asked), timeout=_WAIT_S)
+    problems = {}
+    for answer, node in asked.items():
+        problem = _answer(answer)
+        if not problem and not (mark / node["NodeID"]).exists():
+            problem = "what it writes does not reach the driver"
+        if problem:
+            problems[f"{node['NodeManagerHostname']}, {node['NodeManagerAddress']}"] = problem
+    return problems
+
+
+def _answer(answer: Any) -> str:
+    try:
+        return str(ray.get(answer, timeout=0))
+    except GetTimeoutError:
+        ray.cancel(answer, force=True)
+        return f"gives no answer within {_WAIT_S:g} s"
+    except RayError as error:
+        return f"gives no answer ({first_line(error)})"
