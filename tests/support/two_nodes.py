@@ -87,14 +87,14 @@ class TwoNodes:
             "RAY_AUTH_TOKEN": secrets.token_hex(16),
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         }
-        subprocess.run(
-            ["ip", "link", "add", "link0", "netns", str(head.pid), "type", "veth", "peer", "name", "link0", "netns", str(second.pid)],
-            check=True,
-            capture_output=True,
-        )
-        for machine, address in ((head, HEAD_ADDRESS), (second, SECOND_ADDRESS)):
-            machine.run("ip", "address", "add", f"{address}/24", "dev", "link0")
-            machine.run("ip", "link", "set", "link0", "up")
+        # The head node's address is on a bridge, which stays when the second node goes, and the link with it.
+        head.run("ip", "link", "add", "bridge0", "type", "bridge")
+        port = ["link", "add", "port0", "netns", str(head.pid), "type", "veth", "peer", "name", "link0", "netns", str(second.pid)]
+        subprocess.run(["ip", *port], check=True, capture_output=True)
+        head.run("ip", "link", "set", "port0", "up", "master", "bridge0")
+        for machine, address, device in ((head, HEAD_ADDRESS, "bridge0"), (second, SECOND_ADDRESS, "link0")):
+            machine.run("ip", "address", "add", f"{address}/24", "dev", device)
+            machine.run("ip", "link", "set", device, "up")
 
     def start(self, num_cpus: int) -> None:
         """Start Ray on both nodes, with so many CPUs on each."""
