@@ -15,7 +15,7 @@ from experiments.config.errors import INVALID, ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.config.own_modules import take_recorded
 from experiments.tracking.archive import Archive, LoggedTrial
-from experiments.tracking.store import where_logged
+from experiments.tracking.store import check_local, where_logged
 
 if TYPE_CHECKING:  # Ray and scipy are imported once there is a run to go by: they take seconds
     from experiments.planning.plan import Plan
@@ -103,6 +103,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
     """
     check_writable(output_dir)
     archive = Archive(tracking_uri, output_dir, TIMEOUT_S)
+    check_local(tracking_uri, "tracking_uri")
     first = archive.trial(run_id)
     other_scores = archive.scores_of_other_seeds(first)
 

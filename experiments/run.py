@@ -28,7 +28,7 @@ from experiments.config.space import points
 from experiments.config.trial_config import Compose
 from experiments.config.usage import help_text, refuse
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import check_store, store_uri
+from experiments.tracking.store import check_local, check_store, store_uri
 
 if TYPE_CHECKING:  # Ray is imported once the command line is understood: it takes seconds
     from experiments.planning.plan import Plan
@@ -122,6 +122,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     check_writable(output_dir)
     uri = store_uri(suite.tracking, output_dir)
     check_store(uri, suite.tracking.timeout_s)
+    check_local(uri)
 
     import ray
 

@@ -96,6 +96,27 @@ def check_store(uri: str, timeout_s: float) -> None:
         )
 
 
+def check_local(uri: str, setting: str = "tracking.uri") -> None:
+    """Make sure that a study may write to the store, if it is a file: SQLite's locks do not hold on network file systems.
+
+    Args:
+        uri: Of the store.
+        setting: What chooses another.
+
+    Raises:
+        ConfigurationError: It is on one.
+    """
+    if not uri.startswith("sqlite:///"):
+        return
+    path = Path(uri.removeprefix("sqlite:///"))
+    if (kind := network_type(path, mounts())) is not None:
+        raise ConfigurationError(
+            f"tracking store {path}: is on a network file system ({kind}), where SQLite's locks do not hold and its file can be damaged. "
+            "Start a tracking server, mlflow server --backend-store-uri sqlite:////local/path.db, and name it: "
+            f"{setting}=http://host:port. Or keep the database on a disk of this machine: {setting}=sqlite:////local/path.db."
+        )
+
+
 def _problem_of_server(uri: str, timeout_s: float) -> str:
     """Why a study could not write to a server; empty if it could."""
     parsed = urlparse(uri)
@@ -119,12 +140,6 @@ def _problem_of_server(uri: str, timeout_s: float) -> str:
 def _check_sqlite(path: Path) -> None:
     if not path.is_absolute():
         raise ConfigurationError(f"tracking.uri=sqlite:///{path}: the path must be absolute. Try sqlite:///{path.absolute()}.")
-    if (kind := network_type(path, mounts())) is not None:
-        raise ConfigurationError(
-            f"tracking store {path}: is on a network file system ({kind}), where SQLite's locks do not hold and its file can be damaged. "
-            "Start a tracking server: mlflow server --backend-store-uri sqlite:////local/path.db, and name it: tracking=server "
-            "tracking.uri=http://host:port. Or keep the database on a disk of this machine: tracking.uri=sqlite:////local/path.db."
-        )
     if not path.exists():
         check_writable(path.parent, f"tracking.uri=sqlite:///{path}", "tracking.uri=sqlite:////path.db")
         return

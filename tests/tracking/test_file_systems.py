@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config.errors import ConfigurationError
 from experiments.tracking import store
 from experiments.tracking.file_systems import Mount, mounts, network_type
-from experiments.tracking.store import check_store
+from experiments.tracking.store import check_local, check_store
+from tests.support.suite import RunSuite
 
 TABLE = [
     Mount("/", "ext4"),
@@ -55,8 +55,22 @@ def test_this_machine_has_a_mount_table() -> None:
     assert "/proc" in {mount.point for mount in mounts()}
 
 
-def test_a_database_on_a_network_file_system_is_refused_with_the_server_as_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def all_nfs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "mounts", lambda: [Mount("/", "nfs4")])
-    with pytest.raises(ConfigurationError, match=r"network file system \(nfs4\).*tracking=server tracking.uri=http"):
-        check_store(f"sqlite:///{tmp_path / 'mlflow.db'}", 1.0)
-    assert not list(tmp_path.iterdir())
+
+
+def test_a_study_does_not_write_to_a_database_on_a_network_file_system(all_nfs: None, suite_here: RunSuite, tmp_path: Path) -> None:
+    refused = suite_here("study=smoke")
+    assert refused.returncode == 2
+    assert f"tracking store {tmp_path / 'out/mlflow.db'}: is on a network file system (nfs4)" in refused.stderr
+    assert "tracking.uri=http://host:port" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_database_that_a_study_left_on_a_network_file_system_is_still_read(all_nfs: None, tmp_path: Path) -> None:
+    check_store(f"sqlite:///{tmp_path / 'mlflow.db'}", 1.0)
+
+
+def test_a_server_may_be_anywhere(all_nfs: None) -> None:
+    check_local("http://127.0.0.1:5000")
