@@ -30,14 +30,14 @@ def check_shared(folder: Path, setting: str = "output_dir") -> None:
     Raises:
         ConfigurationError: Some do not; names each of them. Nothing is left behind.
     """
-    alive = [node for node in ray.nodes() if node["Alive"]]
+    alive = _alive()
     if len(alive) < 2:
         return
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     mark = folder / f".shared-{secrets.token_hex(8)}"  # a new name: a network file system may remember that an old one was not there
     shared = False
     try:
-        problems = _problems([node for node in alive if node["Resources"].get("CPU")], mark)
+        problems = _problems([node for node in alive.values() if node["Resources"].get("CPU")], mark)
         shared = not problems
     except OSError as error:
         raise ConfigurationError(f"{setting}={folder}: {error.filename} cannot be written ({error.strerror}).") from None
@@ -90,6 +90,10 @@ def write_back(mark: str, token: str, node: str) -> str:
     return ""
 
 
+def _alive() -> dict[str, Mapping[str, Any]]:
+    return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+
+
 def _problems(nodes: Sequence[Mapping[str, Any]], mark: Path) -> dict[str, str]:
     """Node to what is wrong there; of nodes where nothing is, nothing."""
     token = secrets.token_hex(16)
@@ -106,7 +110,7 @@ def _problems(nodes: Sequence[Mapping[str, Any]], mark: Path) -> dict[str, str]:
         problem = _answer(answer)
         if not problem and not (mark / node["NodeID"]).exists():
             problem = "what it writes does not reach the driver"
-        if problem:
+        if problem and node["NodeID"] in _alive():  # one that is lost meanwhile runs no trial
             problems[f"{node['NodeManagerHostname']}, {node['NodeManagerAddress']}"] = problem
     return problems
 
