@@ -133,6 +133,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     from experiments.study.driver import cluster_of, resume_study, run_study, start_ray
     from experiments.study.ending import resume_command, room_lines, where_lines
     from experiments.study.folder import StudyFolder
+    from experiments.study.key import StudyKey
     from experiments.study.starting import Starting
 
     driver.quiet()
@@ -143,6 +144,9 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     folder = None if suite.resume is None else StudyFolder(lookup.folder_of(suite.resume, uri, output_dir))
     if folder is not None:
         folder.take_modules(None if lookup.named_folder(str(suite.resume)) else output_dir)
+    key = StudyKey.of(suite, compose, output_dir)
+    if key is not None:
+        folder = key.begun()
     starting = None
     if folder is None and isinstance(suite.study.start, str):
         starting = Starting.of(suite.study.start, uri, output_dir, suite.tracking.timeout_s)
@@ -152,7 +156,10 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     outcome = None
     try:
         cluster = resources.joined_cluster() if joined else cluster_of(hardware)
-        if folder is not None:
+        at_work = ""
+        if folder is not None and suite.dry_run:
+            at_work = folder.at_work()
+        elif folder is not None:
             folder.lock()  # before its trials' files are looked at
         plan = plan_study(suite, compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)
         plan = replace(plan, command=command)
@@ -160,8 +167,12 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
             starting.check(plan)
         for line in terminal.plan_lines(plan):
             progress.say(console, line)
+        if key is not None:
+            progress.say(console, key.line(plan))
         if folder is not None:
-            progress.say(console, folder.standing(plan))
+            progress.say(console, folder.standing(plan, checked=not at_work))
+            if at_work:
+                progress.say(console, f"at work     {at_work}")
         elif faster := terminal.faster_line(plan, with_auto(plan, compose)):
             progress.say(console, faster)
         if suite.dry_run:
@@ -170,10 +181,10 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
                 past_speed = lookup.past_speed(uri, output_dir, suite.tracking.timeout_s)
                 progress.say(console, terminal.time_line(plan, past_speed))
             return Executed(plan, None, uri)
-        if not ray.is_initialized():
+        if not ray.is_initialized() and not (folder is not None and folder.is_finished(plan)):
             start_ray(hardware)
         outcome = (
-            run_study(plan, output_dir, console, conclusions)
+            run_study(plan, output_dir, console, conclusions, key)
             if folder is None
             else resume_study(plan, folder, output_dir, console, conclusions)
         )

@@ -19,8 +19,8 @@ FRESH_SEEDS = 5
 """Seeds, at least, of the command that tries the answer again."""
 MOST_FRESH_SEEDS = 20
 """More than these are not advised: a difference that takes them is small beside the spread of seeds."""
-_REPLACED = ("seeds", "dry_run", "resume", "study.space", "study.name")
-"""Settings of a study's command line that the recommended one sets itself."""
+_REPLACED = ("seeds", "dry_run", "resume", "study.space", "study.name", "study.key")
+"""Settings of a study's command line that the recommended one sets itself, or does without."""
 _SEARCHING = ("search", "scheduler", "confirmation", "max_env_steps", "max_minutes")
 """Settings, and groups of them, that say how a study chooses its trials: where all is run, there is nothing to choose."""
 

@@ -256,6 +256,7 @@ class StudySettings:
         common_budget: Whether all configurations sample as many env steps as the one with the largest budget of its own.
         start: A trained policy that all trials start from: the run id of its trial, or a checkpoint's folder, and once that was looked up
             (`study.starting`) what was found; None: each trial starts from weights of its seed's own.
+        key: A name by which the same command finds the study again, and goes on with it; None: each command starts a study.
     """
 
     name: Name
@@ -264,6 +265,7 @@ class StudySettings:
     at_most: dict[Annotated[StrictStr, Field(pattern=r"^algorithm\.")], Annotated[Number, Field(gt=0)]] = field(default_factory=dict)
     common_budget: StrictBool = False
     start: StartingPolicy | StrictStr | None = None
+    key: Name | None = None
 
 
 @dataclass(frozen=True, config=STRICT)

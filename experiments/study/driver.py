@@ -39,6 +39,7 @@ from experiments.study.early_stopping import EarlyStopping, rule_of
 from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
 from experiments.study.interruption import Interruption, StopOnRequest
+from experiments.study.key import StudyKey
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress
 from experiments.study.registration import Registration
@@ -213,7 +214,7 @@ def quiet() -> None:
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # Tune's tables; the old output is silent at verbosity 0
 
 
-def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst) -> StudyOutcome:
+def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst, key: StudyKey | None = None) -> StudyOutcome:
     """Run every trial of a plan, in a new folder under `output_dir/studies`. Ray must be running.
 
     Args:
@@ -221,6 +222,7 @@ def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst) 
         output_dir: Absolute.
         console: Where progress is shown.
         analyst: Draws the conclusions.
+        key: By which the study is found again.
 
     Returns:
         How it went; failed trials don't raise.
@@ -230,8 +232,8 @@ def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst) 
     """
     check_shared(output_dir)
     name = f"{plan.study}-{plan.algorithms}-{plan.envs}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-    folder = StudyFolder(output_dir / "studies" / name)
-    folder.create(plan)
+    folder = StudyFolder(output_dir / "studies" / name) if key is None else key.folder
+    folder.create(plan, None if key is None else key.given)
     return _run(plan, folder, output_dir, console, analyst, resumed=False)
 
 
@@ -253,7 +255,7 @@ def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Con
     """
     check_shared(folder.path, "resume")
     now = provenance_of(plan)
-    if changed := changes(folder.began_with(now), now):
+    if not folder.is_finished(plan) and (changed := changes(folder.began_with(now), now)):
         told = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
         console.print(f"changed     since the study began: {told}. What goes on may not be the same to the bit.", highlight=False)
     return _run(plan, folder, output_dir, console, analyst, resumed=True)

@@ -4,11 +4,14 @@ import copy
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import socket
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
@@ -25,7 +28,7 @@ from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
 from experiments.rllib import starting_weights
 from experiments.trial.event_log import DamagedFileError
-from experiments.trial.events import Ended
+from experiments.trial.events import Ended, Event
 from experiments.trial.folder import TrialFolder, began_with, check_checkpoint, locked
 from experiments.trial.json_lines import add_line, cut_torn_line, read_lines
 
@@ -34,7 +37,12 @@ _JOURNAL_FILE = "search.jsonl"
 """What a search did, in order."""
 _LATER_FILE = "configurations.jsonl"
 """Configurations that came up in a search."""
+_LOCK_FILE = "lock"
+"""Locked by the driver that is at work, which says in it who it is."""
 _FORMAT = 3
+
+Given = Sequence[tuple[Mapping[str, str], Mapping[str, Any]]]
+"""What a command line asked for: group choices, and the configuration that was composed with them."""
 
 
 class StudyFolder:
@@ -45,9 +53,16 @@ class StudyFolder:
     what it does in `search.jsonl`, and Optuna has its study in `optuna.db`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, named: str = "") -> None:
+        """A folder, which need not be there.
+
+        Args:
+            path: Absolute.
+            named: What named it, as in a command line; "": the path.
+        """
         self.path = path
-        self._lock: IO[str] | None = None
+        self.named = named or str(path)
+        self._lock: FileIO | None = None
         self._unwritten: list[tuple[str, Mapping[str, Any]]] = []
         self._kept: set[str] = set()
 
@@ -55,11 +70,20 @@ class StudyFolder:
         """A trial's own folder; it need not exist."""
         return TrialFolder(self.path / "trials" / trial.folder_name)
 
-    def create(self, plan: Plan) -> None:
-        """Make the folder, with everything that a resume needs.
+    @property
+    def is_begun(self) -> bool:
+        """Whether a study was begun in it: a driver that is killed on the way to that leaves a folder without trials, or none."""
+        return (self.path / STATE_FILE).exists() or (self.path / "trials").exists()
+
+    def create(self, plan: Plan, given: Given | None = None) -> None:
+        """Make the folder, with everything that a resume needs, and keep other drivers away.
+
+        Args:
+            plan: The study.
+            given: What its command line asked for, if the same command is to find the study again. The folder may be there then.
 
         Raises:
-            ConfigurationError: The disk does not take it.
+            ConfigurationError: The disk does not take it, or another driver has begun a study in it.
         """
         state: dict[str, Any] = {
             "format": _FORMAT,
@@ -75,9 +99,20 @@ class StudyFolder:
             }
         for suite in (state["suite"], state["composed"], *(composed for _, composed in state.get("search", {}).get("composed", []))):
             suite["tracking"] = {**suite["tracking"], "uri": None}  # it may hold a password; a resume is given it again
+        if given is not None:
+            state["given"] = given
         partial = self.path / f"{STATE_FILE}.partial"
         try:
-            self.path.mkdir(parents=True)
+            self.path.mkdir(parents=True, exist_ok=given is not None)
+            self.lock()
+        except OSError as error:
+            with suppress(OSError):
+                self.path.rmdir()
+            raise _unwritable(error, partial) from None
+        if self.is_begun:
+            self.close()
+            raise ConfigurationError(f"{self.named}: another process has begun the study meanwhile. Give the command again.")
+        try:
             own_modules.keep(plan.suite.modules, self.path / KEPT_IN)
             if isinstance(start := plan.suite.study.start, StartingPolicy):
                 starting_weights.keep(start, self.path / starting_weights.FILE)
@@ -86,16 +121,22 @@ class StudyFolder:
                 file.flush()
                 os.fsync(file.fileno())
             partial.rename(self.path / STATE_FILE)
-        except ConfigurationError:
+        except (ConfigurationError, OSError) as error:
             shutil.rmtree(self.path, ignore_errors=True)
+            self.close()
+            if isinstance(error, OSError):
+                raise _unwritable(error, partial) from None
             raise
-        except OSError as error:
-            shutil.rmtree(self.path, ignore_errors=True)
-            raise ConfigurationError(
-                f"output_dir: {error.filename or partial} cannot be written ({error.strerror}). Free some space, or choose another: "
-                "output_dir=/path."
-            ) from None
-        self.lock()
+
+    def given(self) -> Given:
+        """What the command line asked for that began the study.
+
+        Raises:
+            ConfigurationError: The state is missing, damaged or of another version, or has nothing of it.
+        """
+        if "given" not in (state := self._state()):
+            raise ConfigurationError(f"{self.path}: is not the folder of a study with a key. Choose another study.key.")
+        return [(choice, composed) for choice, composed in state["given"]]
 
     def began_with(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
         """The provenance that the study began with; `now`, if it begins now."""
@@ -107,9 +148,14 @@ class StudyFolder:
         Raises:
             ConfigurationError: One is at work on it.
         """
-        self._lock = (self.path / "lock").open("w")
-        if not locked(self._lock):
-            raise ConfigurationError(f"{self.path}: the study is still running, in another process. Interrupt that one first.")
+        lock = (self.path / _LOCK_FILE).open("a+b", buffering=0)
+        if not locked(lock):
+            with lock:
+                raise ConfigurationError(f"{self.named}: the study is still running, in {_said_in(lock)}. Interrupt that one first.")
+        self._lock = lock
+        with suppress(OSError):  # a full disk, on which a study that is finished can still be resumed
+            self._lock.truncate(0)
+            self._lock.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}".encode())
         for name in (_JOURNAL_FILE, _LATER_FILE):
             if (self.path / name).exists():
                 cut_torn_line(self.path / name)
@@ -117,8 +163,18 @@ class StudyFolder:
     def close(self) -> None:
         """Let other drivers take up the study."""
         if self._lock is not None:
+            with suppress(OSError):
+                self._lock.truncate(0)
             self._lock.close()
             self._lock = None
+
+    def at_work(self) -> str:
+        """Which driver is at work on the study: its process and host; "" if none is."""
+        try:
+            with (self.path / _LOCK_FILE).open("r+b", buffering=0) as file:
+                return "" if locked(file) else _said_in(file)
+        except OSError:
+            return ""
 
     def hardware(self, address: str | None) -> HardwareSettings:
         """The study's hardware profile, at another cluster if an address is given.
@@ -228,8 +284,16 @@ class StudyFolder:
                 add_line(self.path / name, line)
                 self._unwritten.pop(0)
 
-    def standing(self, plan: Plan) -> str:
+    def is_finished(self, plan: Plan) -> bool:
+        """Whether there is no trial to run any more; of a study that chooses its trials, that is known only as it goes on."""
+        return not plan.search and all(_has_finished(self.trial(trial).log.all()) for trial in plan.trials)
+
+    def standing(self, plan: Plan, checked: bool = True) -> str:
         """How far the trials are, in a line.
+
+        Args:
+            plan: The study.
+            checked: Whether what unfinished trials go on from is checked: not while a driver is at work on it.
 
         Raises:
             ConfigurationError: Something that an unfinished trial would go on from is damaged; the message names the file and the fix.
@@ -239,11 +303,12 @@ class StudyFolder:
             folder = self.trial(trial)
             try:
                 events = folder.log.all()
-                if any(isinstance(event, Ended) and event.status == FINISHED for event in events):
+                if _has_finished(events):
                     finished += 1
                 elif checkpoints := folder.checkpoints():
-                    check_checkpoint(checkpoints[-1])
-                    folder.check_reports(events, range(trial.first_env_steps + grid, int(checkpoints[-1].name), grid))
+                    if checked:
+                        check_checkpoint(checkpoints[-1])
+                        folder.check_reports(events, range(trial.first_env_steps + grid, int(checkpoints[-1].name), grid))
                     going_on += 1
             except DamagedFileError as error:
                 raise ConfigurationError(str(error)) from None
@@ -252,15 +317,31 @@ class StudyFolder:
 
     def _state(self) -> Mapping[str, Any]:
         path = self.path / STATE_FILE
+        fix = "Start it again." if self.named == str(self.path) else f"Start it again: remove {self.path}, or choose another study.key."
         try:
             state = json.loads(path.read_text())
         except FileNotFoundError:
-            raise ConfigurationError(f"{path}: is missing, so the study cannot be resumed. Start it again.") from None
+            raise ConfigurationError(f"{path}: is missing, so the study cannot be resumed. {fix}") from None
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"{path}: cannot be read ({error}), so the study cannot be resumed. Start it again.") from None
+            raise ConfigurationError(f"{path}: cannot be read ({error}), so the study cannot be resumed. {fix}") from None
         if not isinstance(state, dict) or state.get("format") != _FORMAT:
             raise ConfigurationError(f"{path}: is not of this version of the suite. Resume with the version that began the study.")
         return state
+
+
+def _has_finished(events: Sequence[Event]) -> bool:
+    return any(isinstance(event, Ended) and event.status == FINISHED for event in events)
+
+
+def _said_in(lock: FileIO) -> str:
+    lock.seek(0)
+    return lock.read().decode(errors="replace") or "another process"
+
+
+def _unwritable(error: OSError, path: Path) -> ConfigurationError:
+    return ConfigurationError(
+        f"output_dir: {error.filename or path} cannot be written ({error.strerror}). Free some space, or choose another: output_dir=/path."
+    )
 
 
 def _saved(configuration: Configuration) -> dict[str, Any]:

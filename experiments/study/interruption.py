@@ -120,7 +120,9 @@ class Interruption:
 
 
 def _addresses() -> tuple[tuple[str, int], ...]:
-    """Where Ray listens: its control store, and this node's raylet."""
+    """Where Ray listens: its control store, and this node's raylet; nowhere if it was not started, for a study that is finished."""
+    if not ray.is_initialized():
+        return ()
     context = ray.get_runtime_context()
     host, _, port = context.gcs_address.rpartition(":")
     own = [node for node in ray.nodes() if node["NodeID"] == context.get_node_id()]

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -175,7 +176,7 @@ def damage_of(checkpoint: Path) -> str:
     return ""
 
 
-def locked(file: IO[str]) -> bool:
+def locked(file: IO[Any] | FileIO) -> bool:
     """Take the lock on an open file, until it is closed or its process ends; False if another process has it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,7 +13,7 @@ from experiments.planning.trials import StudyTrials
 from tests.support.study_frames import Values, make_runs
 from tests.support.suite import PlanOf
 
-COMMAND = "python experiments/run.py hardware=laptop study.space={} seeds=[0,1,2] algorithm.training.lr=1 dry_run=true"
+COMMAND = "python experiments/run.py hardware=laptop study.space={} seeds=[0,1,2] algorithm.training.lr=1 dry_run=true study.key=night"
 LR, BATCH = "algorithm.training.lr", "algorithm.training.train_batch_size_per_learner"
 POINTS = {"a": {LR: 1e-3, BATCH: 512}, "b": {LR: 1e-2, BATCH: 512}, "c": {LR: 1e-3, BATCH: 2000}, "d": {LR: 1e-2, BATCH: 2000}}
 ORIGIN = Origin("lr_batch", COMMAND, POINTS, [0, 1, 2], at_once=2)

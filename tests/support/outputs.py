@@ -110,8 +110,9 @@ def standing(stdout: str) -> tuple[int, int, int]:
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """All files, and the rows of the store: its own files change when it is read."""
-    found = {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file() and not p.name.startswith("mlflow.db")}
+    """All files but locks, and the rows of the store: its own files change when it is read."""
+    files = [p for p in out.rglob("*") if p.is_file() and not p.name.startswith("mlflow.db") and p.name != "lock"]
+    found = {str(p.relative_to(out)): p.read_bytes() for p in files}
     with contextlib.closing(sqlite3.connect(out / "mlflow.db")) as connection:
         return {**found, "rows": "\n".join(connection.iterdump()).encode()}
 

@@ -1,6 +1,7 @@
 """The command that removes studies, on studies as they are left: on disk and in an embedded store."""
 
 import contextlib
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -173,7 +174,7 @@ def test_one_that_runs_is_never_removed(made: Made) -> None:
     before, at_work = made.left(), StudyFolder(made.folder("gone"))
     at_work.lock()
     said = deleted(made, study(made), "yes=true", code=2)
-    assert "the study is still running, in another process. Interrupt that one first." in said
+    assert f"the study is still running, in process {os.getpid()} on " in said
     at_work.close()
     assert made.left() == before
     with (made.trial("gone", f"{OTHER} s=1") / "lock").open("w") as file:  # its driver is dead, it is not

@@ -5,6 +5,7 @@ import io
 import os
 import random
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -165,7 +166,7 @@ def test_a_study_that_still_runs_is_not_resumed(tmp_path: Path, killed: Killed) 
     at_work.lock()
     refused = Driver(out, f"resume={folder_of(out)}")  # the lock is between processes
     assert refused.end() == 2
-    assert "the study is still running, in another process" in refused.stderr
+    assert f"the study is still running, in process {os.getpid()} on {socket.gethostname()}, since " in refused.stderr
     at_work.close()
 
 

@@ -1,0 +1,64 @@
+"""The same command again, by `study.key`: after a kill, and when the study is finished."""
+
+import contextlib
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import run_here
+from tests.support.driver import Driver
+from tests.support.outputs import SMALL, assert_same, contents, folder_of, is_halfway, left_in, standing
+from tests.system.conftest import made_once
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
+
+COMMAND = (*SMALL, "study.key=night")
+
+
+@pytest.fixture(scope="session")
+def given_twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Output of a study whose driver was killed, and then started again by the same command."""
+
+    def make(folder: Path) -> None:
+        out = folder / "out"
+        Driver(out, *COMMAND).until(lambda: is_halfway(out)).kill()
+        again = Driver(out, *COMMAND)
+        assert again.end() == 0
+        (folder / "printed").write_text(again.stdout)
+
+    return made_once(tmp_path_factory, "given-twice", make)
+
+
+def test_a_command_given_again_after_a_kill_ends_with_one_study_and_the_same_bits(given_twice: Path, reference: Path) -> None:
+    printed = (given_twice / "printed").read_text()
+    finished, going_on, _ = standing(printed)
+    assert "key         the study night was begun and goes on" in printed
+    assert finished >= 1
+    assert going_on >= 1
+    assert folder_of(given_twice / "out").name == "key-night"
+    assert_same(left_in(given_twice / "out" / "mlflow.db"), left_in(reference / "mlflow.db"))
+    with contextlib.closing(sqlite3.connect(given_twice / "out" / "mlflow.db")) as connection:
+        kinds = [kind for (kind,) in connection.execute("SELECT value FROM tags WHERE key = 'kind' ORDER BY value")]
+    assert kinds == ["study", *["trial"] * 4]
+
+
+def test_a_command_given_again_after_the_end_says_where_the_results_are_and_runs_nothing(given_twice: Path) -> None:
+    out = given_twice / "out"
+    before, trained = left_in(out / "mlflow.db"), {p: p.stat().st_mtime_ns for p in out.glob("studies/*/trials/**/*")}
+    again = run_here("experiments/run.py", *COMMAND, f"output_dir={out}", "report=false")  # fails if Ray is started
+    assert again.returncode == 0, again.stderr
+    assert "key         the study night is finished: nothing is run again" in again.stdout
+    assert f"files       {folder_of(out)}" in again.stdout
+    assert left_in(out / "mlflow.db") == before
+    assert {p: p.stat().st_mtime_ns for p in out.glob("studies/*/trials/**/*")} == trained
+
+
+def test_another_command_with_the_key_of_a_finished_study_is_refused_and_changes_nothing(tmp_path: Path, given_twice: Path) -> None:
+    out = Path(shutil.copytree(given_twice / "out", tmp_path / "out"))
+    before = contents(out)
+    refused = run_here("experiments/run.py", *COMMAND, "seeds=[0,1,2]", f"output_dir={out}", "report=false")
+    assert refused.returncode == 2
+    assert "  seeds: [0, 1] then, [0, 1, 2] now" in refused.stderr
+    assert contents(out) == before
