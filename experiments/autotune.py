@@ -131,8 +131,8 @@ def autotune(arguments: Sequence[str]) -> int:
     with composing():
         overrides = ["+measurement=throughput", "study.space={}", *hydra_search_path(own), *with_new_keys(given.overrides)]
         # Composed within: Hydra forgets where its files are.
-        composed = composer(hydra.compose("config", overrides=overrides), overrides)({})
-    suite = parse(composed)
+        composed_here = composer(hydra.compose("config", overrides=overrides), overrides)({})
+    suite = parse(composed_here)
     name = given.name or f"tuned-{suite.algorithm['name']}-{suite.env.name}"
     path = profile_path(name, own)
     output_dir = absolute(suite.output_dir)
@@ -140,13 +140,18 @@ def autotune(arguments: Sequence[str]) -> int:
 
     import ray  # now that the command line is known to be good: it takes seconds
 
-    from experiments.study import progress
+    from experiments.study import address, progress
     from experiments.study.driver import cluster_of, quiet, start_ray
     from experiments.study.tuning import Tuner
 
     quiet()
     console = progress.console()
     deadline = start + 60 * given.minutes
+    place = address.address_now(suite.hardware.address)
+    if cluster_line := address.joined_line(suite.hardware.address, place):
+        console.print(cluster_line, highlight=False)
+    composed = address.composed_at(lambda _: composed_here, place)({})
+    suite = parse(composed)
     try:
         cluster = cluster_of(suite.hardware)
         tuner = Tuner(suite, composed, cluster, given.max_total_envs, deadline, lambda line: console.print(line, highlight=False))

@@ -31,7 +31,7 @@ Runs a logged trial again, from what its run in MLflow recorded, and says whethe
   tracking_uri=     the store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default: mlflow.db in output_dir
   output_dir=       where the second run's files go; default: the folder of an embedded store, else outputs
   modules=          files of your own that the trial imported, [my_env.py], as they were then: none is run from a store
-  hardware.address= a running Ray cluster to run it on, auto or host:port; default: this machine
+  hardware.address= a running Ray cluster to run it on, auto or host:port, or local; default: RAY_ADDRESS, or this machine
 
 Curves are compared at every report, bit by bit, and the final weights, but nothing that depends on the clock. IMPALA and APPO sample
 while they learn and promise no bits: their new score must be one that the other seeds of the study let expect.
@@ -96,7 +96,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
         tracking_uri: Of the store that holds it, and takes the second run.
         output_dir: Absolute; for the second run's files.
         modules: Paths of a person's own, which the trial imports.
-        address: Of a Ray cluster to run it on; None: this machine.
+        address: Of a Ray cluster to run it on, or `local`; None: the one at RAY_ADDRESS, or this machine.
 
     Raises:
         ConfigurationError: It cannot be run again here; nothing was started.
@@ -114,6 +114,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
     from experiments.planning.terminal import plan_lines
     from experiments.rllib.building import promises_bits
     from experiments.study import progress
+    from experiments.study.address import address_now, at, joined_line
     from experiments.study.driver import cluster_of, quiet, run_study, start_ray
     from experiments.study.reproduction import plan_again, recorded_trial, starting_again
     from experiments.study.verdict import EXIT_CODES, conclude
@@ -122,7 +123,10 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
     take_recorded(f"run={run_id}", trial.modules, modules)
     quiet()
     console = progress.console()
-    hardware = HardwareSettings(first.tags.get("hardware", "recorded"), address, threads_per_process=trial.threads_per_process)
+    place = address_now(address)
+    if cluster_line := joined_line(address, place):
+        progress.say(console, cluster_line)
+    hardware = at(HardwareSettings(first.tags.get("hardware", "recorded"), threads_per_process=trial.threads_per_process), place)
     try:
         start = starting_again(trial, archive.tag_of(first.tags["study_run"], "study_folder"))
         plan = plan_again(trial, first, hardware, cluster_of(hardware), tracking_uri, output_dir, start)

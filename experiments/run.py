@@ -22,7 +22,7 @@ from conf import CONFIG_DIR, config_dirs
 from experiments.config.choices import check_choices, own_folder
 from experiments.config.compose import check_axes_are_free, check_resume, composer, split_space, with_new_keys
 from experiments.config.errors import ConfigurationError, first_line
-from experiments.config.output_dir import absolute, check_writable
+from experiments.config.output_dir import absolute, check_stays, check_writable
 from experiments.config.schema import parse
 from experiments.config.space import points
 from experiments.config.trial_config import Compose
@@ -117,6 +117,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     """
     suite = parse(compose({}))  # the suite's own settings first: it takes milliseconds, Ray's imports take seconds
     output_dir = absolute(suite.output_dir)
+    check_stays(suite.output_dir)
     if suite.resume is None:
         points(suite.study.space, suite.search)
     check_writable(output_dir)
@@ -129,7 +130,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     from analysis.document import conclusions
     from experiments.planning import resources, terminal
     from experiments.planning.plan import plan_study, with_auto
-    from experiments.study import driver, lookup, progress
+    from experiments.study import address, driver, lookup, progress
     from experiments.study.driver import cluster_of, resume_study, run_study, start_ray
     from experiments.study.ending import resume_command, room_lines, where_lines
     from experiments.study.folder import StudyFolder
@@ -147,12 +148,18 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     key = StudyKey.of(suite, compose, output_dir)
     if key is not None:
         folder = key.begun()
+    place = None if joined else address.address_now(suite.hardware.address)
+    if cluster_line := address.joined_line(suite.hardware.address, place):
+        progress.say(console, cluster_line)
+    if folder is None:
+        compose = address.composed_at(compose, place)
+        suite = parse(compose({}))
     starting = None
     if folder is None and isinstance(suite.study.start, str):
         starting = Starting.of(suite.study.start, uri, output_dir, suite.tracking.timeout_s)
         compose = starting.in_place(compose)
         suite = parse(compose({}))
-    hardware = suite.hardware if folder is None else folder.hardware(suite.hardware.address)
+    hardware = suite.hardware if folder is None else folder.hardware(place)
     outcome = None
     try:
         cluster = resources.joined_cluster() if joined else cluster_of(hardware)

@@ -18,10 +18,32 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 """What goes into run names, experiment names, folders and MLflow's filters."""
 
 
-def _check_address(address: str) -> str:
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if address != "auto" and not (host and not re.search(r"\s", host) and port.isdecimal() and 0 < int(port) < 2**16):
-        raise ValueError("must be auto or host:port, with a port of at most 65535; null starts Ray on this machine")
+AUTO_ADDRESS = "auto"
+"""Of the cluster that runs on this machine."""
+LOCAL_ADDRESS = "local"
+"""Ray is started on this machine, whatever the environment says."""
+
+
+def check_address(address: str) -> str:
+    """An address that a study can be run at, as it is.
+
+    Raises:
+        ValueError: It is none; says why, and what is.
+    """
+    if address.startswith("ray://"):
+        raise ValueError(
+            "ray:// is Ray's client, whose driver is not in the cluster: a study would train and report nothing. Give the command on the "
+            "cluster's head node, with hardware.address=auto, or submit it as a job: ray job submit --address http://HEAD:8265 -- python "
+            "experiments/run.py ..."
+        )
+    if "://" in address:
+        raise ValueError(
+            "is the address of a web page, such as Ray's dashboard, and not of a cluster, which is host:port (mostly port 6379)"
+        )
+    host, _, port = address.rpartition(":")
+    named = address in (AUTO_ADDRESS, LOCAL_ADDRESS)
+    if not named and not (host and not re.search(r"\s", host) and port.isdecimal() and 0 < int(port) < 2**16):
+        raise ValueError("must be auto, local or host:port, with a port of at most 65535; null takes RAY_ADDRESS, or starts Ray here")
     return address
 
 
@@ -54,7 +76,7 @@ Count = Annotated[StrictInt, BeforeValidator(whole), Field(ge=0)]
 Positive = Annotated[StrictInt, BeforeValidator(whole), Field(ge=1)]
 """1e5 is one: it is read as a number with a fraction of zero."""
 Seeds = Annotated[tuple[Count, ...], BeforeValidator(_listed)]
-Address = Annotated[StrictStr, AfterValidator(_check_address)]
+Address = Annotated[StrictStr, AfterValidator(check_address)]
 Uri = Annotated[StrictStr, AfterValidator(_check_uri)]
 
 

@@ -1,12 +1,30 @@
 """The folder that a study writes to."""
 
+import os
 import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
+
+_RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Set by Ray, to the job's settings, in the driver of a job: `ray._private.runtime_env.constants`, without the seconds of its import."""
+
+
+def check_stays(output_dir: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Make sure that what a study writes outlives the Ray job in which it runs, if it runs in one (`ray job submit`).
+
+    Raises:
+        ConfigurationError: The folder is relative to the job's working directory, a copy that Ray removes.
+    """
+    if _RAY_JOB in environment and not Path(output_dir).expanduser().is_absolute():
+        raise ConfigurationError(
+            f"output_dir={output_dir}: is relative to the working directory of a Ray job, which is a temporary copy. Name a folder that "
+            "stays, and that all nodes share: output_dir=/path."
+        )
 
 
 def absolute(output_dir: str) -> Path:

@@ -76,7 +76,8 @@ class HardwareSettings:
 
     Attributes:
         name: The profile.
-        address: A running Ray cluster to join (`auto` or `host:port`); `None` starts Ray on this machine.
+        address: A running Ray cluster to join (`auto` or `host:port`); `local` starts Ray on this machine; `None` joins the cluster at the
+            environment variable RAY_ADDRESS, and starts Ray on this machine without one (`study.address`).
         num_cpus: CPUs to schedule on; `None` takes what is there. A larger number declares logical CPUs.
         num_gpus: GPUs to schedule on; `None` takes what is there. 0 puts every learner on the CPU.
         oversubscribe: Logical CPUs for each one that is there, where `num_cpus` is `None` and Ray is started here.

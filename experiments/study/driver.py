@@ -22,6 +22,7 @@ import ray
 from ray import tune
 from ray._private import ray_logging
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+from ray.exceptions import AuthenticationError
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from ray.tune.schedulers import TrialScheduler
 from rich.console import Console
@@ -35,6 +36,7 @@ from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning import resources
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
+from experiments.study.address import why_not_joined
 from experiments.study.early_stopping import EarlyStopping, rule_of
 from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
@@ -176,8 +178,8 @@ def _start_ray(hardware: HardwareSettings) -> None:
         modules = [str(path) for path in (package, package.parent / "analysis", *own_modules.copies())]
         with where:
             ray.init(address=hardware.address, runtime_env={"env_vars": environment, "py_modules": modules}, **common)
-    except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
-        raise ConfigurationError(f"hardware.address={hardware.address}: no Ray cluster answers there ({error}).") from None
+    except (ConnectionError, TimeoutError, RuntimeError, ValueError, AuthenticationError) as error:
+        raise ConfigurationError(f"hardware.address={hardware.address}: {why_not_joined(error)}") from None
 
 
 def _check_address(address: str) -> None:
@@ -186,15 +188,15 @@ def _check_address(address: str) -> None:
     Raises:
         ConfigurationError: Nothing does.
     """
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not port.isdigit():  # auto, local
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():  # auto
         return
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except OSError as error:
         raise ConfigurationError(
             f"hardware.address={address}: no Ray cluster answers there ({error}). Start one with `ray start --head`, "
-            "or leave hardware.address out to run on this machine."
+            "or run on this machine: hardware.address=local."
         ) from None
 
 

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from experiments.planning.resources import Cluster
 from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
 from experiments.rllib import starting_weights
+from experiments.study.address import at
 from experiments.trial.event_log import DamagedFileError
 from experiments.trial.events import Ended, Event
 from experiments.trial.folder import TrialFolder, began_with, check_checkpoint, locked
@@ -177,13 +178,12 @@ class StudyFolder:
             return ""
 
     def hardware(self, address: str | None) -> HardwareSettings:
-        """The study's hardware profile, at another cluster if an address is given.
+        """The study's hardware profile, at another address if one is given.
 
         Raises:
             ConfigurationError: The state is missing, damaged or of another version.
         """
-        hardware = self._suite(self._state()["suite"]).hardware
-        return hardware if address is None else replace(hardware, address=address)
+        return at(self._suite(self._state()["suite"]).hardware, address)
 
     def take_modules(self, within: Path | None = None) -> None:
         """Import the modules of a person's own that the study was begun with, from what it kept of them.

@@ -202,7 +202,7 @@ KINDS: Mapping[str, Kind] = {
         _WORDS | _FLAGS | _LISTS | _MAPPINGS | _NAN | _INFINITE | st.floats(-100, 0, exclude_max=True) | st.sampled_from([1.5, 2.25]),
     ),
     **dict.fromkeys(("total_envs", "threads_per_process"), whole(1, 32)),
-    "address": text("", "nowhere", "host:", ":6379", "host:port", "host:70000", "host:0", "two words:6379", null=True),
+    "address": text("", "nowhere", "ray://host:10001", "host:", ":6379", "host:port", "host:70000", "host:0", "two words:6379", null=True),
     "oversubscribe": whole(1, 8),
     "hardware.vectorize_mode": word("sync", "async", "vector_entry_point", null=True),
     # How throughput is measured.
