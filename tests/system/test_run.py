@@ -1,12 +1,8 @@
 """The command line, end to end."""
 
-import contextlib
 import re
-import socket
 import sqlite3
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +10,7 @@ import pytest
 from analysis.document.answer import closing_table
 from analysis.load import load_study
 from analysis.questions.labels import with_interval
+from tests.support.head import ray_head
 from tests.support.suite import PAIRS, TINY, RunSuite
 
 
@@ -172,23 +169,20 @@ def test_declared_logical_cpus_run_a_large_profile_on_a_small_machine(run_suite:
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_study_joins_a_running_cluster(run_suite: RunSuite, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    ray_command = str(Path(sys.executable).with_name("ray"))
-    start = [ray_command, "start", "--head", f"--port={port}", "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"]
-    head = subprocess.Popen([*start, "--block"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(150):
-            time.sleep(0.2)
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-        time.sleep(2)  # the head listens before its node has joined
-        done = run_suite(*TINY, f"hardware.address=127.0.0.1:{port}", "seeds=[0]", "study.space={}")
-    finally:
-        head.terminate()  # with --block, Ray's processes end with it
-        head.wait(timeout=60)
+def test_a_study_joins_the_cluster_that_the_environment_names_with_its_token_alone(
+    run_suite: RunSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (*TINY, "seeds=[0]", "study.space={}")
+    token, other = "0123456789abcdef" * 4, "fedcba9876543210" * 4
+    with ray_head({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}) as address:
+        monkeypatch.setenv("RAY_AUTH_TOKEN", other)
+        assert_refused(run_suite(*words, f"hardware.address={address}"), "perhaps the one that was found here is not the cluster's")
+        assert not (tmp_path / "out").exists()
+        # As Ray sets it for a job.
+        monkeypatch.setenv("RAY_AUTH_TOKEN", token)
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"runtime_env": {}, "metadata": {}}')
+        done = run_suite(*words)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert f"cluster     at RAY_ADDRESS={address}, joined" in done.stdout
     assert runs(tmp_path / "out", "trial") == [("ppo-cartpole s=0", "FINISHED")]
