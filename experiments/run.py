@@ -174,10 +174,12 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
             starting.check(plan)
         for line in terminal.plan_lines(plan):
             progress.say(console, line)
+        standing = "" if folder is None else folder.standing(plan, checked=not at_work)  # damaged files are said first
+        finished = folder is not None and folder.is_finished(plan)
         if key is not None:
-            progress.say(console, key.line(plan))
+            progress.say(console, key.line(finished))
         if folder is not None:
-            progress.say(console, folder.standing(plan, checked=not at_work))
+            progress.say(console, standing)
             if at_work:
                 progress.say(console, f"at work     {at_work}")
         elif faster := terminal.faster_line(plan, with_auto(plan, compose)):
@@ -188,7 +190,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
                 past_speed = lookup.past_speed(uri, output_dir, suite.tracking.timeout_s)
                 progress.say(console, terminal.time_line(plan, past_speed))
             return Executed(plan, None, uri)
-        if not ray.is_initialized() and not (folder is not None and folder.is_finished(plan)):
+        if not ray.is_initialized() and not finished:
             start_ray(hardware)
         outcome = (
             run_study(plan, output_dir, console, conclusions, key)

@@ -11,7 +11,6 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.schema import SuiteConfig
 from experiments.config.space import group_choices, leaves
 from experiments.config.trial_config import Compose
-from experiments.planning.plan import Plan
 from experiments.study.folder import Given, StudyFolder
 
 _MAY_DIFFER = re.compile(r"(output_dir|resume|dry_run|report(\..*)?|tracking\.(name|uri|timeout_s)|hardware\.address|study\.key)")
@@ -66,11 +65,15 @@ class StudyKey:
             )
         return self.folder
 
-    def line(self, plan: Plan) -> str:
-        """What becomes of the study, in a line."""
+    def line(self, finished: bool) -> str:
+        """What becomes of the study, in a line.
+
+        Args:
+            finished: Whether there is no trial of it to run any more.
+        """
         if not self.folder.is_begun:
             return f"key         {self.name} begins a study in {self.folder.path}"
-        done = "is finished: nothing is run again" if self.folder.is_finished(plan) else "was begun and goes on"
+        done = "is finished: nothing is run again" if finished else "was begun and goes on"
         return f"key         the study {self.name} {done}"
 
 

@@ -166,6 +166,23 @@ def test_a_damaged_state_is_refused_with_the_fix(tmp_path: Path, damage: str) ->
     assert "study.key" in said
 
 
+def test_a_damaged_log_of_a_trial_is_refused_with_the_fix(tmp_path: Path) -> None:
+    folder = begin(tmp_path).folder
+    log = folder.trial(composed_for(*WORDS)[0].trials[0]).path / "events.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"\xff\n")
+    code, _, said = command(tmp_path)
+    assert code == 2
+    assert f"error: {log}: " in said
+    assert f"Remove the folder {log.parent} to run its trial again" in said
+
+
+def test_a_key_that_cannot_be_the_name_of_a_folder_is_refused(tmp_path: Path) -> None:
+    code, _, said = command(tmp_path, "study.key=../night")
+    assert code == 2
+    assert "study.key='../night'" in said
+
+
 def test_a_password_of_the_store_is_not_kept(tmp_path: Path) -> None:
     folder = begin(tmp_path, "tracking.uri=http://who:secret@127.0.0.1:5000").folder.path
     assert not [path for path in folder.rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
