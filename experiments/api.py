@@ -51,7 +51,8 @@ def run_study(overrides: Sequence[str], *, quiet: bool = False) -> "Study":
 
     Args:
         overrides: The words of the command line: `["study=smoke", "algorithm=dqn", "seeds=[0,1,2]"]`. Relative paths are of the working
-            directory. `["--config-dir", "my"]` names a folder of files of your own, `["resume=<study run id>"]` goes on with a study.
+            directory. `["--config-dir", "my"]` names a folder of files of your own, `["resume=<study run id>"]` goes on with a study,
+            and `study.key=NAME` begins the study of that name or goes on with it.
         quiet: Whether the plan, the progress and the conclusions are not printed.
 
     Returns:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.api import plan_study
 from experiments.config.errors import ConfigurationError
 from experiments.study.folder import StudyFolder
 from experiments.study.key import StudyKey
@@ -164,6 +165,14 @@ def test_a_damaged_state_is_refused_with_the_fix(tmp_path: Path, damage: str) ->
     assert code == 2
     assert str(state) in said if damage != "another" else "is not the folder of a study with a key" in said
     assert "study.key" in said
+
+
+def test_python_finds_the_study_that_a_command_began_and_is_refused_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begin(tmp_path)
+    assert plan_study([*WORDS, f"output_dir={tmp_path}"]).suite.study.key == "night"
+    assert "key         the study night was begun and goes on" in capsys.readouterr().out
+    with pytest.raises(ConfigurationError, match=r"seeds: \[0\] then, \[7\] now"):
+        plan_study([*WORDS, f"output_dir={tmp_path}", "seeds=[7]"])
 
 
 def test_a_damaged_log_of_a_trial_is_refused_with_the_fix(tmp_path: Path) -> None:
