@@ -255,9 +255,11 @@ def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Con
     Raises:
         ConfigurationError: The folder cannot be written from all nodes of the cluster; nothing was changed.
     """
-    check_shared(folder.path, "resume")
+    finished = folder.is_finished(plan)
+    if not finished:  # else Ray need not run
+        check_shared(folder.path, "resume")
     now = provenance_of(plan)
-    if not folder.is_finished(plan) and (changed := changes(folder.began_with(now), now)):
+    if not finished and (changed := changes(folder.began_with(now), now)):
         told = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
         console.print(f"changed     since the study began: {told}. What goes on may not be the same to the bit.", highlight=False)
     return _run(plan, folder, output_dir, console, analyst, resumed=True)
