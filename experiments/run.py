@@ -151,7 +151,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     place = None if joined else address.address_now(suite.hardware.address)
     if cluster_line := address.joined_line(suite.hardware.address, place):
         progress.say(console, cluster_line)
-    if folder is None:
+    if folder is None and place is not None:
         compose = address.composed_at(compose, place)
         suite = parse(compose({}))
     starting = None

@@ -40,7 +40,8 @@ TRAINED = {
     "impala normalised": (*ASYNC, "algorithm=impala", "preprocessing=normalize", REMOTE),
 }
 EXPORTED = ("ppo", "dqn", "sac", "appo", "impala")
-SLOW = {name for name in TRAINED if " " in name} - {"ppo normalised, stacked", "ppo with connectors of one's own"}
+ASYNCHRONOUS = {"appo", "impala"}
+SLOW = ASYNCHRONOUS | {name for name in TRAINED if " " in name} - {"ppo normalised, stacked", "ppo with connectors of one's own"}
 
 
 def trained(plan_of: PlanOf, make: Make, folder: Path, *overrides: str) -> float:

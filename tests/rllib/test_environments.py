@@ -167,6 +167,7 @@ def test_mujocos_warnings_are_no_file_in_the_working_directory(
     plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    caplog.set_level("WARNING", "mujoco")
     plan_of("study=single", "env=halfcheetah", "env.env_config={ctrl_cost_weight: 0.2}")  # which no other test has made
     assert not list(tmp_path.iterdir())
     assert any("is deprecated" in record.message for record in caplog.records if record.name == "mujoco")

@@ -16,6 +16,7 @@ SMALL = ("study=single", "seeds=[0]", "budget_env_steps=4096", "report_every_env
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_a_file_in_an_empty_folder_is_trained_evaluated_and_reported_on_by_one_command(tmp_path: Path) -> None:
     file = tmp_path / "my_env.py"
     file.write_text(SOURCE.replace('"ID"', '"MyEnv-v0"'))
