@@ -14,7 +14,7 @@ import yaml
 
 import conf
 from analysis import AnalysisError
-from analysis.document.command_line import help_asked, settings_of
+from analysis.document.command_line import exit_code_of, settings_of
 from analysis.load import Study, load_study
 from analysis.questions.convergence import is_measured
 from analysis.questions.prediction import OWN_PROCESS, Beside, Prediction, Target, beside_training, predict
@@ -212,18 +212,15 @@ def _beside(runs: pd.DataFrame, given: Mapping[str, str]) -> Beside | None:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    if help_asked(arguments):
-        print(HELP, end="")
-        return 0
-    try:
-        words, config_dirs = conf.config_dirs(arguments)
-        given = settings_of(words, _KEYS, USAGE)
-        target = target_of(given, config_dirs)
-        runs, measured_by, found = _predicted(given, target)
-        beside = _beside(runs, given)
-    except AnalysisError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return exit_code_of(arguments, HELP, lambda: _plan(arguments))
+
+
+def _plan(arguments: Sequence[str]) -> int:
+    words, config_dirs = conf.config_dirs(arguments)
+    given = settings_of(words, _KEYS, USAGE)
+    target = target_of(given, config_dirs)
+    runs, measured_by, found = _predicted(given, target)
+    beside = _beside(runs, given)
     what = f"{runs['algorithm'].iloc[0]} on {runs['env'].iloc[0]}, "
     what += plural(target.num_env_runners, "env runner") if target.num_env_runners else f"sampling {OWN_PROCESS}"
     what += f" x {target.num_envs_per_env_runner} envs" if target.num_envs_per_env_runner else ""

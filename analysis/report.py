@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, caveats, closing_table, without_episodes
-from analysis.document.command_line import help_asked, settings_of, words_of
+from analysis.document.command_line import exit_code_of, settings_of, words_of
 from analysis.document.next_step import NextStep, next_step, origin_of
 from analysis.document.page import address, environment, svg
 from analysis.document.search import seeds_named
@@ -196,21 +196,18 @@ def publish(study: Study, path: Path) -> tuple[StudyReport, str]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    if help_asked(arguments):
-        print(HELP, end="")
-        return 0
-    try:
-        given = settings_of(arguments, ("study", "studies", "tracking_uri", "out"), _USAGE)
-        if "studies" in given:
-            return _side_by_side(given)
-        study = load_study(given.get("study"), given.get("tracking_uri"))
-        path = Path(given["out"]) if "out" in given else default_path(study.experiment, study.run_id, _output_dir(study.tracking_uri))
-        report, problem = publish(study, path)
-    except AnalysisError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    for answer, step in zip(report.answers, report.steps, strict=True):
-        print("\n".join([*answer.lines(), *([step.sentence.replace("`", ""), step.command] if step else [])]))
+    return exit_code_of(arguments, HELP, lambda: _report(arguments))
+
+
+def _report(arguments: Sequence[str]) -> int:
+    given = settings_of(arguments, ("study", "studies", "tracking_uri", "out"), _USAGE)
+    if "studies" in given:
+        return _side_by_side(given)
+    study = load_study(given.get("study"), given.get("tracking_uri"))
+    path = Path(given["out"]) if "out" in given else default_path(study.experiment, study.run_id, _output_dir(study.tracking_uri))
+    report, problem = publish(study, path)
+    for found, step in zip(report.answers, report.steps, strict=True):
+        print("\n".join([*found.lines(), *([step.sentence.replace("`", ""), step.command] if step else [])]))
     print(path.resolve())
     if problem:
         print(f"warning: the report is not in MLflow: {problem}", file=sys.stderr)

@@ -3,7 +3,6 @@
 python experiments/delete.py study=<name, study run id or folder> [keep=best] [yes=true] [key=value ...]
 """
 
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -11,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.document.command_line import help_asked
-from experiments.config.errors import INVALID, ConfigurationError, first_line
+from analysis.document.command_line import exit_code_of, settings_of
+from experiments.config.errors import ConfigurationError, first_line
 from experiments.metrics import Tag
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import where_logged
@@ -70,21 +69,15 @@ class Asked:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    if help_asked(arguments):
-        print(HELP, end="")
-        return 0
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    left = "interrupted: the same command removes what is left"
+    return exit_code_of(arguments, HELP, lambda: _deleted(arguments), ConfigurationError, interrupted=left)
+
+
+def _deleted(arguments: Sequence[str]) -> int:
     try:
         return delete(settings(arguments))
-    except ConfigurationError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return INVALID
     except OSError as error:
-        print(f"error: {error}: nothing was removed", file=sys.stderr)
-        return INVALID
-    except KeyboardInterrupt:
-        print("interrupted: the same command removes what is left", file=sys.stderr)
-        return 130
+        raise ConfigurationError(f"{error}: nothing was removed") from error
 
 
 def settings(arguments: Sequence[str]) -> Asked:
@@ -93,14 +86,8 @@ def settings(arguments: Sequence[str]) -> Asked:
     Raises:
         ConfigurationError: A word is of another form, its key is unknown, or `study` is missing.
     """
-    given: dict[str, str] = {}
-    for word in arguments:
-        key, equals, value = word.partition("=")
-        if not equals or key not in _KEYS:
-            raise ConfigurationError(
-                f"{word!r} is not understood. Usage: python experiments/delete.py study=... {' '.join(f'[{k}=...]' for k in _KEYS[1:])}"
-            )
-        given[key] = value
+    usage = f"python experiments/delete.py study=... {' '.join(f'[{k}=...]' for k in _KEYS[1:])}"
+    given = settings_of(arguments, _KEYS, usage)
     if not given.get("study"):
         raise ConfigurationError("study= is missing: name it, or its run id. python experiments/list.py lists what there is.")
     if given.get("keep", "best") != "best":

@@ -3,15 +3,14 @@
 python experiments/evaluate.py run=<trial run id> | study=<name or study run id> | checkpoint=<folder> [episodes=...] [key=value ...]
 """
 
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.document.command_line import help_asked, words_of
-from experiments.config.errors import INVALID, ConfigurationError
+from analysis.document.command_line import exit_code_of, words_of
+from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import check_writable
 from experiments.tracking.store import where_logged
 
@@ -91,17 +90,7 @@ class Asked:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    if help_asked(arguments):
-        print(HELP, end="")
-        return 0
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    try:
-        return evaluate(settings(arguments))
-    except ConfigurationError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return INVALID
-    except KeyboardInterrupt:
-        return 130
+    return exit_code_of(arguments, HELP, lambda: evaluate(settings(arguments)), ConfigurationError)
 
 
 def settings(arguments: Sequence[str]) -> Asked:

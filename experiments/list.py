@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.padding import Padding
 
-from analysis import AnalysisError
-from analysis.document.command_line import help_asked, settings_of
+from analysis.document.command_line import exit_code_of, settings_of
 from analysis.stores.executions import Execution, executions
-from experiments.config.errors import INVALID
 from experiments.study.progress import console as terminal
 
 HELP = """\
@@ -28,15 +26,12 @@ Exit codes: 0 listed. 2 the store cannot be read, or holds no such study.
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    if help_asked(arguments):
-        print(HELP, end="")
-        return 0
-    try:
-        given = settings_of(arguments, ("study", "tracking_uri"), "python experiments/list.py [study=...] [tracking_uri=...]")
-        found = executions(given.get("study"), given.get("tracking_uri"))
-    except AnalysisError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return INVALID
+    return exit_code_of(arguments, HELP, lambda: _list(arguments))
+
+
+def _list(arguments: Sequence[str]) -> int:
+    given = settings_of(arguments, ("study", "tracking_uri"), "python experiments/list.py [study=...] [tracking_uri=...]")
+    found = executions(given.get("study"), given.get("tracking_uri"))
     console = terminal()
     for execution in found:
         _show(execution, console)

@@ -4,14 +4,13 @@ python experiments/reproduce.py run=<MLflow run id> [tracking_uri=...] [output_d
 """
 
 import json
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.document.command_line import help_asked, words_of
-from experiments.config.errors import INVALID, ConfigurationError, first_line
+from analysis.document.command_line import exit_code_of, settings_of, words_of
+from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_writable
 from experiments.config.own_modules import take_recorded
 from experiments.tracking.archive import Archive, LoggedTrial
@@ -49,17 +48,7 @@ _KEYS = ("run", "tracking_uri", "output_dir", "modules", "hardware.address")
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    if help_asked(arguments):
-        print(HELP, end="")
-        return 0
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    try:
-        return reproduce(**settings(arguments))
-    except ConfigurationError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return INVALID
-    except KeyboardInterrupt:
-        return 130
+    return exit_code_of(arguments, HELP, lambda: reproduce(**settings(arguments)), ConfigurationError)
 
 
 def settings(arguments: Sequence[str]) -> dict[str, Any]:
@@ -68,14 +57,8 @@ def settings(arguments: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigurationError: A word is of another form, its key is unknown, or `run` is missing.
     """
-    given: dict[str, str] = {}
-    for word in arguments:
-        key, equals, value = word.partition("=")
-        if not equals or key not in _KEYS:
-            raise ConfigurationError(
-                f"{word!r} is not understood. Usage: python experiments/reproduce.py run=... {' '.join(f'[{k}=...]' for k in _KEYS[1:])}"
-            )
-        given[key] = value
+    usage = f"python experiments/reproduce.py run=... {' '.join(f'[{k}=...]' for k in _KEYS[1:])}"
+    given = settings_of(arguments, _KEYS, usage)
     if not given.get("run"):
         raise ConfigurationError("run= is missing: name the trial by its MLflow run id, for example run=0123456789abcdef0123456789abcdef.")
     tracking_uri, output_dir = where_logged(given.get("tracking_uri"), given.get("output_dir"))

@@ -1,8 +1,41 @@
 """Command lines of words of the form key=value."""
 
-from collections.abc import Sequence
+import logging
+import sys
+from collections.abc import Callable, Sequence
 
 from analysis import AnalysisError
+
+REFUSED, INTERRUPTED = 2, 130
+"""Exit codes."""
+
+
+def exit_code_of(
+    arguments: Sequence[str], help_text: str, act: Callable[[], int], *refusals: type[Exception], interrupted: str = ""
+) -> int:
+    """Do what a command line asks for, and give its exit code.
+
+    Args:
+        arguments: The command line's.
+        help_text: Printed if it asks what the command does; nothing is done then.
+        act: Does it, and gives the exit code.
+        *refusals: Exceptions beside `AnalysisError` by which it refuses: their message is the error.
+        interrupted: Said at SIGINT.
+    """
+    if help_asked(arguments):
+        print(help_text, end="")
+        return 0
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    refused: tuple[type[Exception], ...] = (AnalysisError, *refusals)
+    try:
+        return act()
+    except refused as error:
+        print(f"error: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        if interrupted:
+            print(interrupted, file=sys.stderr)
+        return INTERRUPTED
 
 
 def help_asked(arguments: Sequence[str]) -> bool:
