@@ -260,8 +260,8 @@ def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Con
         check_shared(folder.path, "resume")
     now = provenance_of(plan)
     if not finished and (changed := changes(folder.began_with(now), now)):
-        told = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
-        console.print(f"changed     since the study began: {told}. What goes on may not be the same to the bit.", highlight=False)
+        listed = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        console.print(f"changed     since the study began: {listed}. What goes on may not be the same to the bit.", highlight=False)
     return _run(plan, folder, output_dir, console, analyst, resumed=True)
 
 
@@ -277,12 +277,13 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
         writer = Writer(connect, num_writers(uri))
         to_mlflow = TrackingListener(trials, folder, writer, analyst, resumed, delivered)
         to_mlflow.begin()
+        models = Registration(trials, outcomes, folder, writer, lambda: bool(interruption.signals))
         try:
             if plan.search:
                 warn = functools.partial(console.print, style="yellow", highlight=False, soft_wrap=True)
                 searcher = QueueSearcher(trials, plan.search, folder, warn)
             stopping = _early_stopping(plan)
-            stream = EventStream(folder, filter(None, (outcomes, progress, to_mlflow, stopping, searcher)))
+            stream = EventStream(folder, filter(None, (outcomes, progress, to_mlflow, stopping, searcher, models)))
             if resumed:
                 _replay(trials, folder, stream, stopping)
             if tracking.tensorboard:
@@ -302,7 +303,6 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
             failed = any(o.status == FAILED for o in ended)
             limit = searcher.queue.closed if searcher else ""
             status = "KILLED" if unfinished else "FAILED" if failed else "FINISHED"
-            models = Registration(trials, outcomes, folder, writer, lambda: bool(interruption.signals))
             record = to_mlflow.end(status, ended, limit, (lambda recommended: None) if unfinished else models)
             interruption.run(writer.close)
             writer.close(wait_s=0)  # counts what is left, where that was cut short

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
@@ -16,17 +17,24 @@ from experiments.planning.trials import StudyTrials
 from experiments.policies import checkpoint, policy
 from experiments.policies.export import Origin, export_policy
 from experiments.policies.mlflow_model import save_model
+from experiments.policies.onnx_graph import load_exporter
 from experiments.study.folder import StudyFolder
-from experiments.study.outcomes import Outcomes
+from experiments.study.outcomes import INTERRUPTED, Outcomes
 from experiments.tracking.listener import STUDY_KEY
 from experiments.tracking.registry import SCORES, TASK, PolicyModel
 from experiments.tracking.writer import Writer
+from experiments.trial.events import Ended, Event
 
 SCORE = "final/score"
 ONNX = "policy.onnx"
 CONFIRM = "confirm"
 
 logger = logging.getLogger(__name__)
+
+
+def _load_exporter() -> None:
+    with suppress(Exception):  # what is wrong is said when a policy is exported
+        load_exporter()
 
 
 @dataclass
@@ -49,12 +57,33 @@ class Registration:
     interrupted: Callable[[], bool]
     registered: dict[str, int] = field(default_factory=dict)
     _traced: dict[str, Any] = field(default_factory=dict)
+    _loading: Thread | None = None
+
+    def on_event(self, trial: TrialConfig, event: Event) -> None:
+        """Load the exporter once fewer trials are left than run side by side, so that a core is free for it."""
+        plan = self.trials.plan
+        if not isinstance(event, Ended) or self._loading or not self._wanted or plan.search:
+            return
+        if sum(self.outcomes.of(other).status == INTERRUPTED for other in self.trials.trials) < plan.concurrency:
+            self._loading = Thread(target=_load_exporter, name="exporter", daemon=True)
+            self._loading.start()
+
+    def wait(self) -> None:
+        """Until the exporter is loaded, if it is about to be."""
+        if self._loading:
+            self._loading.join()
+
+    @property
+    def _wanted(self) -> bool:
+        """Whether a policy may become a model."""
+        return self.trials.plan.suite.registry.models != "none" and not self.trials.plan.is_measured
 
     def __call__(self, recommended: Sequence[str]) -> None:
         """Export the policies that `registry.models` asks for, and put them. One that cannot be exported is said, and left out."""
-        models = self.trials.plan.suite.registry.models
-        if models == "none" or self.trials.plan.is_measured:
+        if not self._wanted:
             return
+        self.wait()
+        models = self.trials.plan.suite.registry.models
         for trial in self.trials.trials:
             of_recommended = trial.label in recommended and not trial.exploratory
             if self.outcomes.of(trial).status != FINISHED or trial.repeat or not (of_recommended or models != "recommended"):
