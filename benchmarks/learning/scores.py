@@ -112,8 +112,8 @@ def _finished(study: Study) -> pd.DataFrame:
 
 
 def _report(rows: pd.DataFrame) -> Report:
-    present = {pair: trial_of(pair.algorithm, pair.env, SEEDS[0]).config_id for pair in pairs() if pair.of(rows).any()}
-    judged = {pair: _judged(pair, rows, present.get(pair, "")) for pair in pairs()}
+    present = {pair: trial_of(pair.algorithm, pair.env, SEEDS[0]).config_id if pair.of(rows).any() else "" for pair in pairs()}
+    judged = {pair: _judged(pair, rows, config_id) for pair, config_id in present.items()}
     worse = [str(pair) for pair, found in judged.items() if found[-1].startswith("worse") and not pair.reason]
     missing = sum(found[-1] in (UNKNOWN, EARLIER) for found in judged.values())
     verdict = f"{len(judged) - missing} of {len(judged)} pairs are measured; worse than published: {', '.join(worse) or 'none'}."

@@ -1,11 +1,13 @@
 """The table of what every algorithm learns: its pairs can be run, its rows are kept, its verdicts are right."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.learning import scores
 from benchmarks.learning.pairs import COLUMNS, Pair, keep, measured, pairs
 from benchmarks.learning.scores import EARLIER, README, against_sb3, into_readme, verdict
 from benchmarks.support.harness import DOCS, Table
@@ -44,6 +46,13 @@ def test_worse_is_an_interval_below_the_published_score_less_its_deviation(high:
 def test_a_known_reason_is_named_and_nothing_published_is_no_verdict() -> None:
     assert verdict(0.0, Pair("ppo", "hopper", 240.0, 30.0, "", "gSDE")) == "worse: see the notes"
     assert verdict(0.0, Pair("appo", "cartpole", float("nan"), float("nan"), "", "")) == ""
+
+
+def test_a_pair_of_which_nothing_is_published_is_measured_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "trial_of", lambda *asked: SimpleNamespace(config_id="abc"))
+    (table,) = scores._report(rows(0, 500.0).assign(algorithm="impala")).tables
+    (found,) = (row for row in table.rows if row[0] == "impala on cartpole")
+    assert found[-1] == ""
 
 
 @pytest.mark.parametrize(
