@@ -1,8 +1,9 @@
 """A policy on held-out env seeds: deterministic, or as it explores."""
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -17,6 +18,8 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from experiments.config.schema import EnvSettings
+from experiments.fast.actions import step_function
+from experiments.fast.networks.inference import deterministic_actions, inference_function
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.rllib.pipelines import PipelinePolicy
 from experiments.rllib.results import NonFiniteError
@@ -131,6 +134,7 @@ def _run(
     spaces = envs.single_observation_space, envs.single_action_space
     own = PipelinePolicy(module, *pipelines, *spaces, explore_at) if pipelines else None
     act = own or acting(module, envs.single_action_space, normalize_actions, clip_actions, count, explore_at)
+    step, _ = step_function(envs)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
     was_training = module.training
     module.eval()
@@ -143,7 +147,7 @@ def _run(
             actions = act(observations)
             if on_actions is not None:
                 on_actions(observations, actions)
-            observations, rewards, terminated, truncated, _ = envs.step(actions)
+            observations, rewards, terminated, truncated, _ = step(actions)
             if own is not None:
                 own.on_step(observations, rewards, terminated, truncated)
             returns[running] += rewards[running]
@@ -178,31 +182,30 @@ def acting(
     entry = "forward_exploration" if explores else "forward_inference"
     # The hook behind forward_inference(), which walks the whole module twice a step to switch modes: two thirds of the time.
     own = isinstance(module, TorchRLModule) and is_overridden(module, TorchRLModule, entry)
-    forward = getattr(module, entry if own else f"_{entry}")
-    forward = partial(forward, t=explore_at) if explores else forward
+    forward = getattr(module, entry if own else f"_{entry}") if own or explores or recurrent else inference_function(module)
+    options = {"t": explore_at} if explores else {}
+    of_action = "get_exploration_action_dist_cls" if explores else "get_inference_action_dist_cls"
+    distribution = functools.cache(lambda: getattr(module, of_action)())  # a module that puts out actions may have none
+    device = next(module.parameters()).device
 
     @torch.inference_mode()
     def act(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
         nonlocal state
-        device = next(module.parameters()).device
         # CartPole's vector environment returns float64 outside its float32 space.
         batch = torch.as_tensor(observations, dtype=torch.float32 if observations.dtype.kind == "f" else None, device=device)
         if recurrent:
-            out = forward({Columns.OBS: batch.unsqueeze(1), Columns.STATE_IN: state})
+            out = forward({Columns.OBS: batch.unsqueeze(1), Columns.STATE_IN: state}, **options)
             state = out.pop(Columns.STATE_OUT)
             out = {name: values.squeeze(1) for name, values in out.items()}
         else:
-            out = forward({Columns.OBS: batch})
+            out = forward({Columns.OBS: batch}, **options)
         if Columns.ACTIONS in out:
             actions = out[Columns.ACTIONS]
         else:
             inputs = out[Columns.ACTION_DIST_INPUTS]
-            if not inputs.isfinite().all():
+            if not math.isfinite(inputs.sum().item()) and not inputs.isfinite().all():
                 raise NonFiniteError("non-finite outputs of the policy in an evaluation")
-            if explores:
-                actions = module.get_exploration_action_dist_cls().from_logits(inputs).sample()
-            else:
-                actions = module.get_inference_action_dist_cls().from_logits(inputs).to_deterministic().sample()
+            actions = distribution().from_logits(inputs).sample() if explores else deterministic_actions(distribution(), inputs)
         actions = actions.detach().cpu().numpy()
         if continuous and normalize_actions:
             return np.asarray(unsquash_action(actions, action_space))

@@ -66,6 +66,10 @@ class QNetworks:
         chosen = torch.where(torch.rand(len(q_values), device=random.device) < epsilon, random, torch.argmax(q_values, dim=-1))
         return {Columns.ACTIONS: chosen}
 
+    def exploit(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """As the module's `_forward_inference`: the greedy actions [N]."""
+        return {Columns.ACTIONS: self._q_values(self._seen(batch[Columns.OBS])).argmax(dim=-1)}
+
     def check_explored(self) -> None:
         """Check the Q values of all calls of `explore` since the last check.
 

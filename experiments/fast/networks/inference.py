@@ -1,0 +1,76 @@
+"""The deterministic policy of RLlib's default modules, on the observations of many environments at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
+from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical, TorchDiagGaussian, TorchSquashedGaussian
+from ray.rllib.core.models.torch.encoder import TorchMLPEncoder
+from ray.rllib.core.models.torch.heads import TorchMLPHead
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+
+from experiments.fast.networks.perceptrons import forward_function, has_hooks, is_overridden, layers_of
+from experiments.fast.networks.ppo import LogStds, plain_policy
+from experiments.fast.networks.q import QNetworks
+from experiments.preprocessing.modules import base_of, observations_function
+
+Forward = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def inference_function(module: TorchRLModule) -> Forward:
+    """A module's `_forward_inference`, without the calls of its parts and the distribution where it is a default one of perceptrons.
+
+    Args:
+        module: Its weights may change; parameters that replace others are not used.
+
+    Returns:
+        From a batch with observations [N, ...] to one with actions [N] or with the inputs of the action distribution: the module's, to the
+        bit.
+    """
+    return _greedy_policy(module) or plain_policy(module) or _plain_sac_policy(module) or module._forward_inference
+
+
+def _greedy_policy(module: TorchRLModule) -> Forward | None:
+    """As `plain_policy`, of DQN's."""
+    networks = QNetworks.of(module)
+    if networks is None or is_overridden(
+        module, base_of(module, DefaultDQNTorchRLModule), "_forward_inference", "get_exploration_action_dist_cls"
+    ):
+        return None
+    return networks.exploit
+
+
+def _plain_sac_policy(module: TorchRLModule) -> Forward | None:
+    """As `plain_policy`, of SAC's (algorithms/sac/torch/default_sac_torch_rl_module.py)."""
+    stock = (
+        isinstance(module, DefaultSACTorchRLModule)
+        and not is_overridden(module, base_of(module, DefaultSACTorchRLModule), "_forward_inference")
+        and type(module.pi_encoder) is TorchMLPEncoder
+        and type(module.pi) is TorchMLPHead
+    )
+    layers = layers_of(module.pi_encoder.net, module.pi.net) if stock and not has_hooks(module) else None
+    if layers is None:
+        return None
+    actor, seen, log_stds = forward_function(layers), observations_function(module), LogStds(module.pi)
+    return lambda batch: {Columns.ACTION_DIST_INPUTS: log_stds.complete(actor(seen(batch[Columns.OBS])))}
+
+
+def deterministic_actions(distribution: Any, inputs: torch.Tensor) -> torch.Tensor:
+    """What RLlib's `distribution.from_logits(inputs).to_deterministic().sample()` gives, without making the distributions.
+
+    Args:
+        distribution: A class of RLlib's.
+        inputs: [N, ...].
+
+    Returns:
+        [N, ...].
+    """
+    if distribution is TorchCategorical:
+        return inputs.argmax(dim=-1)
+    if distribution in (TorchDiagGaussian, TorchSquashedGaussian):
+        return inputs.chunk(2, dim=-1)[0]
+    actions: torch.Tensor = distribution.from_logits(inputs).to_deterministic().sample()
+    return actions
