@@ -1,0 +1,1 @@
+"""Folders in object stores: S3, Google Cloud Storage, Azure."""
