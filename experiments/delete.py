@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from analysis.document.command_line import exit_code_of, settings_of
 from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.output_dir import absolute, stored_at
 from experiments.metrics import Tag
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import where_logged
@@ -26,7 +27,7 @@ Removes a study, on disk and in MLflow. Shows what it would remove, and asks.
   python experiments/delete.py study=<name, study run id or folder> [key=value ...]
 
   study=        its name, where that has one execution; the run id of an execution (python experiments/list.py); or its folder,
-                outputs/studies/<study>, of which MLflow need not know
+                outputs/studies/<study> or s3://bucket/folder/studies/<study>, of which MLflow need not know
   keep=best     remove no more than the checkpoints, exported policies, videos and models of all trials but those of the recommended
                 configuration: runs, metrics, events, plan and report stay, so that the analysis does
   yes=true      do not ask
@@ -95,7 +96,7 @@ def settings(arguments: Sequence[str]) -> Asked:
     for key in ("yes", "aliases"):
         if given.get(key, "false") not in ("true", "false"):
             raise ConfigurationError(f"{key}={given[key]}: must be true or false.")
-    folder, output_dir = Path(given["study"]).expanduser().absolute(), given.get("output_dir")
+    folder, output_dir = absolute(given["study"]), given.get("output_dir")
     if _is_folder(folder) and folder.parent.name == "studies" and not (output_dir or given.get("tracking_uri")):
         output_dir = str(folder.parents[1])
     tracking_uri, where = where_logged(given.get("tracking_uri"), output_dir)
@@ -103,8 +104,8 @@ def settings(arguments: Sequence[str]) -> Asked:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether this is a study's folder."""
-    return (path / "study.json").is_file()
+    """Whether this is a study's folder, or a copy of one that is kept in an object store."""
+    return (path / "study.json").is_file() or (stored_at(path) is not None and path.parent.name == "studies")
 
 
 def delete(asked: Asked) -> int:
@@ -151,11 +152,14 @@ def _find(asked: Asked) -> "tuple[StudyArchive | None, StoredRun | None, Path | 
     """
     from analysis import AnalysisError
     from analysis.stores.executions import only_execution
+    from experiments.study.folder import StudyFolder
     from experiments.study.removal import locate
     from experiments.tracking.study_archive import StudyArchive
 
-    named = Path(asked.study).expanduser().absolute()
+    named = absolute(asked.study)
     folder = named if _is_folder(named) else None
+    if folder is not None and not StudyFolder(folder).is_begun:
+        raise ConfigurationError(f"study={asked.study}: there is no study.")
     if folder is not None and asked.tracking_uri.startswith("sqlite:///") and not Path(asked.tracking_uri[len("sqlite:///") :]).exists():
         return None, None, folder
     archive = StudyArchive(asked.tracking_uri, asked.output_dir, TIMEOUT_S)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from analysis.document.command_line import exit_code_of, words_of
 from experiments.config.errors import ConfigurationError
-from experiments.config.output_dir import check_writable
+from experiments.config.output_dir import absolute, check_writable
 from experiments.tracking.store import where_logged
 
 if TYPE_CHECKING:  # Ray and pandas are imported once the command line is understood: they take seconds
@@ -174,7 +174,7 @@ def evaluate(asked: Asked) -> int:
     from experiments.tracking.archive import Archive
 
     if asked.subject == "checkpoint":
-        return _evaluate_one(of_folder(Path(asked.name).expanduser(), asked.output_dir, asked.trust), None, "", asked, console)
+        return _evaluate_one(of_folder(absolute(asked.name), asked.output_dir, asked.trust), None, "", asked, console)
     archive = Archive(asked.tracking_uri, asked.output_dir, TIMEOUT_S)
     runs = [(asked.name, "")] if asked.subject == "run" else _recommended(asked)
     found = [(of_run(archive, run_id, asked.output_dir, asked.trust), seed) for run_id, seed in runs]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.document.command_line import exit_code_of, settings_of, words_of
 from experiments.config.errors import ConfigurationError, first_line
-from experiments.config.output_dir import check_writable
+from experiments.config.output_dir import check_kept, check_writable
 from experiments.config.own_modules import take_recorded
 from experiments.tracking.archive import Archive, LoggedTrial
 from experiments.tracking.store import check_local, where_logged
@@ -85,6 +85,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
         ConfigurationError: It cannot be run again here; nothing was started.
     """
     check_writable(output_dir)
+    check_kept(output_dir)
     archive = Archive(tracking_uri, output_dir, TIMEOUT_S)
     check_local(tracking_uri, "tracking_uri")
     first = archive.trial(run_id)

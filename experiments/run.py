@@ -22,7 +22,7 @@ from conf import CONFIG_DIR, config_dirs
 from experiments.config.choices import check_choices, own_folder
 from experiments.config.compose import check_axes_are_free, check_resume, composer, split_space, with_new_keys
 from experiments.config.errors import ConfigurationError, first_line
-from experiments.config.output_dir import absolute, check_stays, check_writable
+from experiments.config.output_dir import absolute, check_kept, check_stays, check_writable, stored_at
 from experiments.config.schema import parse
 from experiments.config.space import points
 from experiments.config.trial_config import Compose
@@ -117,10 +117,11 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     """
     suite = parse(compose({}))  # the suite's own settings first: it takes milliseconds, Ray's imports take seconds
     output_dir = absolute(suite.output_dir)
-    check_stays(suite.output_dir)
+    check_stays(suite.output_dir, suite.tracking.uri)
     if suite.resume is None:
         points(suite.study.space, suite.search)
     check_writable(output_dir)
+    check_kept(output_dir)
     uri = store_uri(suite.tracking, output_dir)
     check_store(uri, suite.tracking.timeout_s)
     check_local(uri)
@@ -174,6 +175,10 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
             starting.check(plan)
         for line in terminal.plan_lines(plan):
             progress.say(console, line)
+        if kept := stored_at(output_dir):
+            progress.say(
+                console, f"kept in     {kept}; here a copy: {output_dir}{'' if suite.tracking.uri else ', with the store of MLflow'}"
+            )
         standing = "" if folder is None else folder.standing(plan, checked=not at_work)  # damaged files are said first
         finished = folder is not None and folder.is_finished(plan)
         if key is not None:

@@ -23,6 +23,7 @@ from experiments.config import own_modules
 from experiments.config.choices import check_choices, hydra_search_path, own_folder
 from experiments.config.compose import check_axes_are_free, check_resume, composer, composing, split_space, with_new_keys
 from experiments.config.errors import ConfigurationError
+from experiments.config.output_dir import absolute
 from experiments.config.trial_config import Compose
 from experiments.config.usage import reason_for_refusal
 from experiments.run import Executed, execute
@@ -123,7 +124,7 @@ def load_policy(
     if fullmatch("[0-9a-f]{32}", named):
         trained = of_run(Archive(uri, folder, TIMEOUT_S), named, folder, trust)
     else:
-        trained = of_folder(Path(named).expanduser(), folder, trust)
+        trained = of_folder(absolute(named), folder, trust)
     own_modules.take_recorded(trained.named, trained.checkpoint.trial.modules, modules)
     return load(trained.checkpoint, trained.named)
 

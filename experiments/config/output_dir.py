@@ -1,26 +1,49 @@
-"""The folder that a study writes to."""
+"""The folder that a study writes to, or the address in an object store that it is kept at."""
 
 import os
 import re
+import secrets
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
+from experiments.storage.objects import SCHEMES, Objects
 
 _RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Set by Ray, to the job's settings, in the driver of a job: `ray._private.runtime_env.constants`, without the seconds of its import."""
 
 
-def check_stays(output_dir: str, environment: Mapping[str, str] = os.environ) -> None:
+_PATIENCE_S = 4.0
+"""For the answer of an object store before a study starts."""
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the role of a machine or pod; AWS_REGION; AWS_ENDPOINT_URL of another store",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or the service account of a machine or pod",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or the identity of a machine or pod",
+}
+"""Where each takes them from."""
+_COPY = "copy-of"
+"""Folder of the copies of what is in object stores."""
+
+
+def check_stays(output_dir: str, tracking_uri: str | None, environment: Mapping[str, str] = os.environ) -> None:
     """Make sure that what a study writes outlives the Ray job in which it runs, if it runs in one (`ray job submit`).
 
     Raises:
-        ConfigurationError: The folder is relative to the job's working directory, a copy that Ray removes.
+        ConfigurationError: The folder, or MLflow's default store, is in the job's working directory, a copy that Ray removes.
     """
-    if _RAY_JOB in environment and not Path(output_dir).expanduser().is_absolute():
+    if _RAY_JOB not in environment:
+        return
+    if _address(output_dir) is not None:
+        if tracking_uri is None:
+            raise ConfigurationError(
+                f"output_dir={output_dir}: MLflow's own store would be in the working directory of a Ray job, which is a temporary copy. "
+                "Name one that stays: tracking.uri=http://host:port."
+            )
+    elif not Path(output_dir).expanduser().is_absolute():
         raise ConfigurationError(
             f"output_dir={output_dir}: is relative to the working directory of a Ray job, which is a temporary copy. Name a folder that "
             "stays, and that all nodes share: output_dir=/path."
@@ -28,20 +51,51 @@ def check_stays(output_dir: str, environment: Mapping[str, str] = os.environ) ->
 
 
 def absolute(output_dir: str) -> Path:
-    """The folder that a person named.
+    """The folder that a person named; of an address, the one with this machine's copy of what is there.
 
     Args:
         output_dir: As it was written; relative ones are of the folder where the command was typed.
 
     Raises:
-        ConfigurationError: It is the address of an object store, and no folder.
+        ConfigurationError: It is an address that nothing can be kept at.
     """
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", output_dir):
+    found = _address(output_dir)
+    if found is None:
+        return Path(output_dir).expanduser().absolute()
+    scheme, _, rest = found.partition("://")
+    parts = rest.strip("/").split("/")
+    if scheme == "file" and rest.startswith("/"):
+        return Path("/", *parts)
+    if scheme not in SCHEMES:
         raise ConfigurationError(
-            f"output_dir={output_dir}: is an address, and results can be written to folders only. Mount the store as a file system, on a "
-            "cluster at the same path on all nodes, and name a folder on it: output_dir=/path."
+            f"output_dir={output_dir}: {scheme}:// is none of the addresses that results can be kept at, which are "
+            f"{', '.join(f'{known}://' for known in SCHEMES)}. Mount the store as a file system, on a cluster at the same path on all "
+            "nodes, and name a folder on it: output_dir=/path."
         )
-    return Path(output_dir).expanduser().absolute()
+    if "@" in rest:  # it would be shown, and logged with the settings
+        raise ConfigurationError(f"output_dir={scheme}://...@...: credentials are those of the environment ({_CREDENTIALS[scheme]}).")
+    if "" in parts or {".", ".."} & {*parts} or "?" in rest or "#" in rest:
+        raise ConfigurationError(f"output_dir={output_dir}: must be {scheme}://bucket/folder.")
+    return Path("outputs", _COPY, scheme, *parts).absolute()
+
+
+def stored_at(path: Path) -> str | None:
+    """The address in an object store of what is at a path; None if it is kept on this machine's file systems alone.
+
+    Args:
+        path: Absolute; `absolute` gave it, or it is below.
+    """
+    parts = path.parts
+    for at, (name, scheme) in enumerate(pairwise(parts)):
+        if name == _COPY and scheme in SCHEMES and len(parts) > at + 2:
+            return f"{scheme}://{'/'.join(parts[at + 2 :])}"
+    return None
+
+
+def _address(output_dir: str) -> str | None:
+    """With a scheme in small letters; None of a path."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", output_dir)
+    return None if found is None else found[1].lower() + output_dir[found.end(1) :]
 
 
 def check_writable(folder: Path, setting: str = "", other: str = "output_dir=/path") -> None:
@@ -68,3 +122,26 @@ def check_writable(folder: Path, setting: str = "", other: str = "output_dir=/pa
     free_gib = shutil.disk_usage(existing).free / 2**30
     if free_gib < 0.1:
         print(f"{setting}: only {free_gib * 1024:.0f} MiB of disk are left.", file=sys.stderr)
+
+
+def check_kept(folder: Path) -> None:
+    """Make sure that objects can be written, read and removed at the address that a folder is a copy of, if it is one.
+
+    Raises:
+        ConfigurationError: They cannot.
+    """
+    if (uri := stored_at(folder)) is None:
+        return
+    mark = f".check-{secrets.token_hex(8)}"
+    try:
+        objects = Objects(uri, patience_s=_PATIENCE_S)
+        version = objects.create(mark, mark.encode())
+        objects.replace(mark, mark.encode() * 2, version)
+        objects.names()
+        objects.remove([mark])
+    except OSError as error:
+        raise ConfigurationError(
+            f"output_dir={uri}: cannot be written ({error.strerror}). Make sure that the bucket is there, that the environment of this "
+            f"command and of all nodes has the credentials ({_CREDENTIALS[uri.partition('://')[0]]}), and that they may list, read, write "
+            "and remove objects there."
+        ) from None

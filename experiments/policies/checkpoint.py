@@ -15,7 +15,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED
 from experiments.rllib.checkpoints import RLLIB
 from experiments.trial.events import Ended, event_of
-from experiments.trial.folder import STATE_FILE, TRIAL_FILE, TrialFolder, damage_of
+from experiments.trial.folder import PROVENANCE_FILE, STATE_FILE, TRIAL_FILE, TrialFolder, damage_of
 
 SCORE = "final/score"
 _RAY_WROTE = Path(RLLIB) / "rllib_checkpoint.json"
@@ -126,7 +126,7 @@ def read(folder: Path, named: str) -> Checkpoint:
 
 
 def _provenance(path: Path) -> Mapping[str, Any]:
-    file = path.parent.parent / "provenance.json"
+    file = path.parent.parent / PROVENANCE_FILE
     return dict(json.loads(file.read_text())) if file.is_file() else {}
 
 

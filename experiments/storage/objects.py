@@ -109,8 +109,11 @@ class Objects:
         with self._errors(name):
             try:
                 return str(obstore.put(self._store, self._prefix + name, content, mode=mode)["e_tag"])
-            except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+            except (AlreadyExistsError, PreconditionError):
                 pass
+            except FileNotFoundError:
+                if mode == "create":  # not even a bucket is there
+                    raise
         try:
             there, version = self.versioned(name)
         except FileNotFoundError:
@@ -121,23 +124,25 @@ class Objects:
 
     def names(self) -> list[str]:
         """Of all objects, sorted."""
-        return sorted(path for path, _ in self._listed())
+        return sorted(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """Name to bytes, of all objects."""
+        with self._errors(""):
+            pages = list(obstore.list(self._store, self._prefix))
+        return {str(each["path"]).removeprefix(self._prefix): int(each["size"]) for page in pages for each in page}
 
     def files(self) -> list[str]:
         """Names of the objects that are in no folder below, sorted."""
-        with self._errors(""):
-            found = obstore.list_with_delimiter(self._store, self._prefix)["objects"]
-        return sorted(str(each["path"]).removeprefix(self._prefix) for each in found)
+        return sorted(str(each["path"]).removeprefix(self._prefix) for each in self._children()["objects"])
 
-    def size(self) -> int:
-        """Bytes of all objects."""
-        return sum(size for _, size in self._listed())
+    def folders(self) -> list[str]:
+        """Names of the folders directly below, sorted."""
+        return sorted(str(path).removeprefix(self._prefix) for path in self._children()["common_prefixes"])
 
-    def _listed(self) -> Iterator[tuple[str, int]]:
+    def _children(self) -> Any:
         with self._errors(""):
-            for page in obstore.list(self._store, self._prefix):
-                for each in page:
-                    yield str(each["path"]).removeprefix(self._prefix), int(each["size"])
+            return obstore.list_with_delimiter(self._store, self._prefix)
 
     def exists(self, name: str) -> bool:
         """Whether there is an object.

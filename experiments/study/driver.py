@@ -327,7 +327,7 @@ def _replay(trials: StudyTrials, folder: StudyFolder, stream: EventStream, stopp
 
 def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyFolder) -> frozenset[str]:
     try:
-        return frozenset(connect().finished_trials(INDEX_EXPERIMENT, {Tag.STUDY_FOLDER: str(folder.path)}, plan.experiment))
+        return frozenset(connect().finished_trials(INDEX_EXPERIMENT, {Tag.STUDY_FOLDER: folder.place}, plan.experiment))
     except Exception:  # noqa: BLE001  # whatever MLflow raises: all is delivered then, which changes nothing where it was before
         return frozenset()
 
@@ -351,7 +351,7 @@ def _tuner(
     """Tune's, of trials that are known, or of what a search asks for."""
     suite = plan.suite
     searching = isinstance(source, QueueSearcher)
-    listed = {} if searching else {TRIAL: tune.grid_search([{**t.to_mapping(), FOLDER: str(folder.trial(t).path)} for t in source])}
+    listed = {} if searching else {TRIAL: tune.grid_search([{**t.to_mapping(), FOLDER: folder.trial_place(t)} for t in source])}
     # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.
     limit = None if searching and not suite.hardware.max_concurrent_trials else plan.concurrency
     return tune.Tuner(

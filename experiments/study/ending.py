@@ -7,6 +7,7 @@ from pathlib import Path
 from conf import CONFIG_DIR
 from experiments.config.choices import files_of
 from experiments.config.errors import first_line
+from experiments.config.output_dir import stored_at
 from experiments.config.schema import SuiteConfig
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
@@ -26,7 +27,7 @@ def resume_command(suite: SuiteConfig, outcome: StudyOutcome, own: Path | None =
     """
     script = "experiments/run.py" if _in_clone() else str(ROOT / "experiments/run.py")
     words = [CONFIG_DIR, str(own)] if own is not None and suite.tracking.name not in files_of("tracking") else []
-    words.append(f"resume={outcome.study_run or outcome.folder}")
+    words.append(f"resume={outcome.study_run or stored_at(outcome.folder) or outcome.folder}")
     if suite.output_dir != "outputs":
         words.append(f"output_dir={suite.output_dir}")
     if suite.tracking.name != "sqlite":
@@ -105,7 +106,7 @@ def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str, held: 
     for name, count in outcome.registered.items():
         versions = "1 version" if count == 1 else f"{count} versions"
         lines.append(f"policies    {versions} of models:/{name} in MLflow's registry, which need no Ray")
-    lines.append(f"files       {outcome.folder}")
+    lines.append(f"files       {stored_at(outcome.folder) or outcome.folder}")
     if outcome.study_run:
         lines.append(f"study run   {outcome.study_run}")
     lines += held

@@ -6,8 +6,8 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from io import FileIO
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.named_axes import Settings
+from experiments.config.output_dir import stored_at
 from experiments.config.own_modules import KEPT_IN
 from experiments.config.schema import HardwareSettings, StartingPolicy, SuiteConfig, parse
 from experiments.config.trial_config import TrialConfig
@@ -28,18 +29,18 @@ from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
 from experiments.rllib import starting_weights
 from experiments.study.address import at
+from experiments.study.stored_study import LOCK_FILE, StoredStudy
 from experiments.trial.event_log import DamagedFileError
 from experiments.trial.events import Ended, Event
-from experiments.trial.folder import TrialFolder, began_with, check_checkpoint, locked
-from experiments.trial.json_lines import add_line, cut_torn_line, read_lines
+from experiments.trial.folder import PROVENANCE_FILE, TrialFolder, began_with, locked
+from experiments.trial.json_lines import add_line, cut_torn_line, lines_of
+from experiments.trial.stored_folder import StoredTrialFolder
 
 STATE_FILE = "study.json"
 _JOURNAL_FILE = "search.jsonl"
 """What a search did, in order."""
 _LATER_FILE = "configurations.jsonl"
 """Configurations that came up in a search."""
-_LOCK_FILE = "lock"
-"""Locked by the driver that is at work, which says in it who it is."""
 _FORMAT = 3
 
 Given = Sequence[tuple[Mapping[str, str], Mapping[str, Any]]]
@@ -52,6 +53,13 @@ class StudyFolder:
     `study.json` has the plan; `modules/` the modules of a person's own; `start.npz` the weights that trials start from, if these are not
     their seeds' own; `trials/<name>/` what each trial keeps; `tune/` what Tune and TensorBoard write. A search notes
     what it does in `search.jsonl`, and Optuna has its study in `optuna.db`.
+
+    All of it but `tune/` may be in an object store, of which the folder is a copy then.
+
+    Attributes:
+        path: Absolute.
+        place: Where it is kept: `path`, or its address in an object store.
+        named: What named it, as in a command line.
     """
 
     def __init__(self, path: Path, named: str = "") -> None:
@@ -62,18 +70,31 @@ class StudyFolder:
             named: What named it, as in a command line; "": the path.
         """
         self.path = path
-        self.named = named or str(path)
+        uri = stored_at(path)
+        self.place = uri or str(path)
+        self.named = named or self.place
+        self._stored = StoredStudy(uri, path) if uri else None
         self._lock: FileIO | None = None
         self._unwritten: list[tuple[str, Mapping[str, Any]]] = []
+        self._unkept: set[str] = set()
+        """Files with lines that an object store does not have yet."""
         self._kept: set[str] = set()
 
     def trial(self, trial: TrialConfig) -> TrialFolder:
         """A trial's own folder; it need not exist."""
-        return TrialFolder(self.path / "trials" / trial.folder_name)
+        path = self.path / "trials" / trial.folder_name
+        return TrialFolder(path) if self._stored is None else StoredTrialFolder(self._stored.objects, trial.folder_name, path)
+
+    def trial_place(self, trial: TrialConfig) -> str:
+        """Where a trial's own folder is kept, for the process that trains it."""
+        return f"{self.place}/trials/{trial.folder_name}"
 
     @property
     def is_begun(self) -> bool:
         """Whether a study was begun in it: a driver that is killed on the way to that leaves a folder without trials, or none."""
+        if self._stored is not None:
+            with self._answering():
+                return self._stored.objects.exists(STATE_FILE) or bool(self._stored.objects.below("trials").names())
         return (self.path / STATE_FILE).exists() or (self.path / "trials").exists()
 
     def create(self, plan: Plan, given: Given | None = None) -> None:
@@ -104,7 +125,7 @@ class StudyFolder:
             state["given"] = given
         partial = self.path / f"{STATE_FILE}.partial"
         try:
-            self.path.mkdir(parents=True, exist_ok=given is not None)
+            self.path.mkdir(parents=True, exist_ok=given is not None or self._stored is not None)
             self.lock()
         except OSError as error:
             with suppress(OSError):
@@ -114,6 +135,9 @@ class StudyFolder:
             self.close()
             raise ConfigurationError(f"{self.named}: another process has begun the study meanwhile. Give the command again.")
         try:
+            if self._stored is not None:  # what may be left of another one, which was removed
+                self._stored.discard()
+                self.path.mkdir(parents=True)
             own_modules.keep(plan.suite.modules, self.path / KEPT_IN)
             if isinstance(start := plan.suite.study.start, StartingPolicy):
                 starting_weights.keep(start, self.path / starting_weights.FILE)
@@ -122,8 +146,13 @@ class StudyFolder:
                 file.flush()
                 os.fsync(file.fileno())
             partial.rename(self.path / STATE_FILE)
+            if self._stored is not None:
+                self._stored.keep(KEPT_IN, starting_weights.FILE, STATE_FILE)  # by the last one the study is known
         except (ConfigurationError, OSError) as error:
             shutil.rmtree(self.path, ignore_errors=True)
+            if self._stored is not None:
+                with suppress(OSError):
+                    self._stored.discard()
             self.close()
             if isinstance(error, OSError):
                 raise _unwritable(error, partial) from None
@@ -141,7 +170,11 @@ class StudyFolder:
 
     def began_with(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
         """The provenance that the study began with; `now`, if it begins now."""
-        return began_with(self.path, now)
+        found = began_with(self.path, now)
+        if self._stored is not None:
+            with suppress(OSError):  # as of a disk: no more than a record is lost
+                self._stored.keep(PROVENANCE_FILE)
+        return found
 
     def lock(self) -> None:
         """Keep other drivers away from the study, until this process ends or `close` is called.
@@ -149,20 +182,31 @@ class StudyFolder:
         Raises:
             ConfigurationError: One is at work on it.
         """
-        lock = (self.path / _LOCK_FILE).open("a+b", buffering=0)
-        if not locked(lock):
-            with lock:
-                raise ConfigurationError(f"{self.named}: the study is still running, in {_said_in(lock)}. Interrupt that one first.")
-        self._lock = lock
-        with suppress(OSError):  # a full disk, on which a study that is finished can still be resumed
-            self._lock.truncate(0)
-            self._lock.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}".encode())
+        driver = f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}"
+        if self._stored is not None:
+            with self._answering():
+                if said := self._stored.take(driver):
+                    raise self._still_running(said)
+        else:
+            lock = (self.path / LOCK_FILE).open("a+b", buffering=0)
+            if not locked(lock):
+                with lock:
+                    raise self._still_running(_said_in(lock))
+            self._lock = lock
+            with suppress(OSError):  # a full disk, on which a study that is finished can still be resumed
+                self._lock.truncate(0)
+                self._lock.write(driver.encode())
         for name in (_JOURNAL_FILE, _LATER_FILE):
             if (self.path / name).exists():
                 cut_torn_line(self.path / name)
 
+    def _still_running(self, driver: str) -> ConfigurationError:
+        return ConfigurationError(f"{self.named}: the study is still running, in {driver}. Interrupt that one first.")
+
     def close(self) -> None:
         """Let other drivers take up the study."""
+        if self._stored is not None:
+            self._stored.release()
         if self._lock is not None:
             with suppress(OSError):
                 self._lock.truncate(0)
@@ -171,8 +215,11 @@ class StudyFolder:
 
     def at_work(self) -> str:
         """Which driver is at work on the study: its process and host; "" if none is."""
+        if self._stored is not None:
+            with self._answering():
+                return self._stored.driver()
         try:
-            with (self.path / _LOCK_FILE).open("r+b", buffering=0) as file:
+            with (self.path / LOCK_FILE).open("r+b", buffering=0) as file:
                 return "" if locked(file) else _said_in(file)
         except OSError:
             return ""
@@ -201,6 +248,9 @@ class StudyFolder:
                 f"its own, which would be run. If it is yours, name it: resume={self.path}."
             )
         if recorded:
+            if self._stored is not None:
+                with self._answering():
+                    self._stored.fetch_modules()
             own_modules.take(own_modules.kept(recorded, self.path / KEPT_IN), recorded)
 
     def _suite(self, saved: Mapping[str, Any]) -> SuiteConfig:
@@ -257,11 +307,30 @@ class StudyFolder:
 
     def _lines(self, name: str) -> list[Mapping[str, Any]]:
         try:
-            return read_lines(self.path / name)
+            return lines_of(self._read(name))[0]
+        except FileNotFoundError:
+            return []
         except ValueError as error:
             raise ConfigurationError(
                 f"{self.path / name}: cannot be read ({error}), so the search cannot be resumed. Start it again."
             ) from None
+
+    def _read(self, name: str) -> bytes:
+        """A file's content; of a study in an object store the copy's is up to date while this process is its driver."""
+        if self._stored is None or self._stored.is_taken:
+            return (self.path / name).read_bytes()
+        return self._stored.objects.read(name)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Say which object store does not answer."""
+        try:
+            yield
+        except OSError as error:
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: OSError) -> ConfigurationError:
+        return ConfigurationError(f"{self.named}: {error.filename} cannot be read ({error.strerror}). Try again later.")
 
     def note(self, step: Mapping[str, Any]) -> None:
         """Note what a search does. What a full disk does not take is kept in mind until it does."""
@@ -283,10 +352,16 @@ class StudyFolder:
                 name, line = self._unwritten[0]
                 add_line(self.path / name, line)
                 self._unwritten.pop(0)
+                self._unkept.add(name)
+            if self._stored is not None and self._unkept:
+                self._stored.keep_database(self.optuna_storage)  # which knows what is noted by then
+                self._stored.keep(*self._unkept)
+                self._unkept.clear()
 
     def is_finished(self, plan: Plan) -> bool:
         """Whether there is no trial to run any more; of a study that chooses its trials, that is known only as it goes on."""
-        return not plan.search and all(_has_finished(self.trial(trial).log.all()) for trial in plan.trials)
+        with self._answering():
+            return not plan.search and all(_has_finished(self.trial(trial).log.all()) for trial in plan.trials)
 
     def standing(self, plan: Plan, checked: bool = True) -> str:
         """How far the trials are, in a line.
@@ -305,21 +380,23 @@ class StudyFolder:
                 events = folder.log.all()
                 if _has_finished(events):
                     finished += 1
-                elif checkpoints := folder.checkpoints():
+                elif saved := folder.saved():
                     if checked:
-                        check_checkpoint(checkpoints[-1])
-                        folder.check_reports(events, range(trial.first_env_steps + grid, int(checkpoints[-1].name), grid))
+                        folder.check_saved(saved[-1])
+                        folder.check_reports(events, range(trial.first_env_steps + grid, saved[-1], grid))
                     going_on += 1
             except DamagedFileError as error:
                 raise ConfigurationError(str(error)) from None
+            except OSError as error:
+                raise self._unreachable(error) from None
         anew = len(plan.trials) - finished - going_on
         return f"resume      {finished} trials are finished, {going_on} go on from a checkpoint, {anew} start from the beginning"
 
     def _state(self) -> Mapping[str, Any]:
-        path = self.path / STATE_FILE
-        fix = "Start it again." if self.named == str(self.path) else f"Start it again: remove {self.path}, or choose another study.key."
+        path = f"{self.place}/{STATE_FILE}"
+        fix = "Start it again." if self.named == self.place else f"Start it again: remove {self.place}, or choose another study.key."
         try:
-            state = json.loads(path.read_text())
+            state = json.loads(self._read(STATE_FILE))
         except FileNotFoundError:
             raise ConfigurationError(f"{path}: is missing, so the study cannot be resumed. {fix}") from None
         except (OSError, ValueError) as error:

@@ -61,7 +61,7 @@ class StudyKey:
                 lines[_MOST_DIFFERENCES:] = [f"  and {len(lines) - _MOST_DIFFERENCES} more"]
             raise ConfigurationError(
                 f"study.key={self.name}: the study was begun with other settings. Choose another key, or go on with it as it was begun: "
-                f"resume={self.folder.path}.\n" + "\n".join(lines)
+                f"resume={self.folder.place}.\n" + "\n".join(lines)
             )
         return self.folder
 
@@ -72,7 +72,7 @@ class StudyKey:
             finished: Whether there is no trial of it to run any more.
         """
         if not self.folder.is_begun:
-            return f"key         {self.name} begins a study in {self.folder.path}"
+            return f"key         {self.name} begins a study in {self.folder.place}"
         done = "is finished: nothing is run again" if finished else "was begun and goes on"
         return f"key         the study {self.name} {done}"
 

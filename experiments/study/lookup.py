@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.output_dir import stored_at
 from experiments.metrics import Tag
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import Store
@@ -16,7 +17,7 @@ def folder_of(resume: str, uri: str, output_dir: Path) -> Path:
     """The folder of the study to resume.
 
     Args:
-        resume: Its run id, or the folder itself.
+        resume: Its run id, or the folder itself, or its address.
         uri: Of the store that has the run.
         output_dir: Of the study.
 
@@ -25,6 +26,8 @@ def folder_of(resume: str, uri: str, output_dir: Path) -> Path:
     """
     if (given := named_folder(resume)) is not None:
         return given
+    if "://" in resume:
+        return _copy_of(resume, output_dir, resume)
     if (database := _missing_database(uri)) is not None:
         raise ConfigurationError(f"resume={resume}: there is no store {database}. Name the study's: output_dir=/path, or tracking.uri=...")
     store = Store(uri, output_dir / "mlartifacts", STORE_WAIT_S)
@@ -36,9 +39,20 @@ def folder_of(resume: str, uri: str, output_dir: Path) -> Path:
             f"resume={resume}: {without_passwords(uri)} has no study with this run id. It is printed when a study ends, and is the id of "
             "its run in the experiment studies; the study's folder does as well."
         )
+    if "://" in found:
+        return _copy_of(found, output_dir, resume)
     if not Path(found).is_dir():
         raise ConfigurationError(f"resume={resume}: the study's folder {found} is not on this machine any more, so it cannot be resumed.")
     return Path(found)
+
+
+def _copy_of(address: str, output_dir: Path, resume: str) -> Path:
+    """This machine's copy of a study in an object store, which need not be there yet."""
+    copy = output_dir / "studies" / address.rpartition("/")[2]
+    if stored_at(copy) != address:
+        kept = address.rpartition("/studies/")[0]
+        raise ConfigurationError(f"resume={resume}: the study is in {address}. Say that it is yours: output_dir={kept}.")
+    return copy
 
 
 def named_folder(resume: str) -> Path | None:

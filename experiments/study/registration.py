@@ -100,6 +100,7 @@ class Registration:
 
     def _put(self, trial: TrialConfig, of_recommended: bool, every_checkpoint: bool) -> None:
         own = self.folder.trial(trial)
+        own.fetch()
         kept = own.checkpoints()
         for path in kept if every_checkpoint else kept[-1:]:
             found = checkpoint.read(path, trial.name)
@@ -161,7 +162,7 @@ class Registration:
             return
         best = max(confirmed, key=lambda trial: self.outcomes.of(trial).final[SCORE])
         with suppress(IndexError):  # its checkpoint is gone, as was said
-            path = self.folder.trial(best).checkpoints()[-1]
-            model = self._model(best, int(path.name), last=True, registers=True)
+            env_steps = self.folder.trial(best).saved()[-1]
+            model = self._model(best, env_steps, last=True, registers=True)
             if (model.folder / "MLmodel").is_file():
                 self.writer.put("make_champion", STUDY_KEY, self.trials.plan.experiment, model)

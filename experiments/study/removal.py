@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.output_dir import stored_at
 from experiments.planning.resources import plural
 from experiments.planning.terminal import mib
+from experiments.storage.objects import Objects
 from experiments.study.folder import STATE_FILE, StudyFolder
+from experiments.study.stored_study import LOCK_FILE
 from experiments.tracking.study_archive import Stored, StoredModel, StoredRun, StoredVersion, StudyArchive
 from experiments.trial.events import now_ms
 from experiments.trial.folder import locked
@@ -78,16 +81,17 @@ class Removal:
     def size(self) -> int:
         """Bytes of all files."""
         folders = [self.folder] if self.folder else []
-        return sum(map(size_of, (*folders, *self.artifacts.values(), *(path for paths in self.paths.values() for path in paths))))
+        return sum(map(held_in, (*folders, *self.artifacts.values(), *(path for paths in self.paths.values() for path in paths))))
 
     def lines(self) -> list[str]:
         """What is removed, by kind, with its size."""
         lines = []
         if self.folder:
-            lines.append(f"folder      {self.folder}: {mib(size_of(self.folder))}, {mib(_of_checkpoints(self.folder))} of it checkpoints")
+            where = stored_at(self.folder) or self.folder
+            lines.append(f"folder      {where}: {mib(held_in(self.folder))}, {mib(_of_checkpoints(self.folder))} of it checkpoints")
         for word, paths in self.paths.items():
             where = str(paths[0]) if len(paths) == 1 else f"{len(paths)} folders in {os.path.commonpath(paths)}"
-            lines.append(f"{word:<12}{where}: {mib(sum(map(size_of, paths)))}")
+            lines.append(f"{word:<12}{where}: {mib(sum(map(held_in, paths)))}")
         if self.trials or self.study:
             lines.append(f"runs        {plural(len(self.trials), 'trial')} in MLflow{', and that of the study' if self.study else ''}")
         if self.models:
@@ -175,6 +179,7 @@ def remove(removal: Removal, archive: StudyArchive | None) -> None:
         for model in removal.models:
             archive.delete_model(model)
     for path in (path for paths in removal.paths.values() for path in paths):  # which the trials' runs name
+        _remove_stored(path)
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     if archive is not None:
         for run in removal.trials:
@@ -188,10 +193,20 @@ def remove(removal: Removal, archive: StudyArchive | None) -> None:
 
 def _remove_folder(folder: Path) -> None:
     """By its `study.json` a folder is known: it goes last."""
+    _remove_stored(folder, STATE_FILE)
     for path in _inside(folder):
         if path.name != STATE_FILE:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     shutil.rmtree(folder)
+
+
+def _remove_stored(path: Path, last: str = "") -> None:
+    """What an object store has of a folder, with an object that goes last. The lock is its driver's."""
+    if (uri := stored_at(path)) is not None:
+        objects = Objects(uri)
+        names = [name for name in objects.names() if name != LOCK_FILE]
+        objects.remove(name for name in names if name != last)
+        objects.remove(name for name in names if name == last)
 
 
 def locate(study: StoredRun, output_dir: Path) -> Path | None:
@@ -206,6 +221,11 @@ def locate(study: StoredRun, output_dir: Path) -> Path | None:
     """
     recorded = Path(study.folder)
     here = output_dir / "studies" / recorded.name
+    if "://" in study.folder:
+        if stored_at(here) == study.folder:
+            return here if StudyFolder(here).is_begun else None
+        kept = study.folder.rpartition("/studies/")[0]
+        raise ConfigurationError(f"study={study.run_id}: its folder is {study.folder}. If it is yours, name it: output_dir={kept}.")
     if (here / STATE_FILE).is_file():
         return here
     if (recorded / STATE_FILE).is_file():
@@ -258,7 +278,7 @@ def room(found: Holdings, database: Path | None) -> str:
     """
     parts = []
     if found.folder is not None:
-        parts.append(f"{mib(size_of(found.folder))} of files (checkpoints {mib(_of_checkpoints(found.folder))})")
+        parts.append(f"{mib(held_in(found.folder))} of files (checkpoints {mib(_of_checkpoints(found.folder))})")
     if found.artifacts:
         parts.append(f"{mib(sum(map(size_of, found.artifacts.values())))} of artifacts in MLflow")
     if database is None:
@@ -282,16 +302,28 @@ def size_of(path: Path) -> int:
         return 0
 
 
+def held_in(path: Path) -> int:
+    """Bytes of a file or folder on this machine, and in the object store that it is a copy of."""
+    return size_of(path) + sum(_stored_sizes(path).values())
+
+
+def _stored_sizes(path: Path) -> dict[str, int]:
+    return {} if (uri := stored_at(path)) is None else Objects(uri).sizes()
+
+
 def _of_checkpoints(folder: Path) -> int:
-    return sum(map(size_of, folder.glob("trials/*/checkpoints")))
+    stored = sum(size for name, size in _stored_sizes(folder).items() if "/checkpoints/" in name)
+    return stored + sum(map(size_of, folder.glob("trials/*/checkpoints")))
 
 
 def _inside(folder: Path) -> Iterator[Path]:
-    return iter(sorted(folder.iterdir()) if folder.is_dir() else ())
+    here = set(folder.iterdir()) if folder.is_dir() else set()
+    uri = stored_at(folder)
+    return iter(sorted(here if uri is None else here | {folder / name for name in Objects(uri).folders()}))
 
 
 def _existing(paths: Iterable[Path]) -> tuple[Path, ...]:
-    return tuple(path for path in paths if path.exists())
+    return tuple(path for path in paths if path.exists() or _stored_sizes(path))
 
 
 def _with_any(paths: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[Path, ...]]:

@@ -1,16 +1,19 @@
 """A logged trial, planned again from what its run in MLflow recorded."""
 
 import math
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.output_dir import absolute
 from experiments.config.schema import HardwareSettings, StartingPolicy, parse
 from experiments.config.trial_config import SHARED, TrialConfig
 from experiments.planning.plan import Plan, plan_study
 from experiments.planning.resources import Cluster, local_machine
 from experiments.rllib import starting_weights
 from experiments.rllib.building import build_algorithm_config, is_asynchronous, request_for
+from experiments.study.stored_study import StoredStudy
 from experiments.tracking.archive import LoggedTrial
 
 STUDY = "reproduce"
@@ -66,6 +69,10 @@ def starting_again(trial: TrialConfig, study_folder: str | None) -> StartingPoli
     """What a recorded trial started from, by preference as its study kept it."""
     start = trial.starts_from
     kept = Path(study_folder or "") / starting_weights.FILE
+    if start is not None and study_folder and "://" in study_folder:
+        kept = absolute(study_folder) / starting_weights.FILE
+        with suppress(OSError):  # what it was taken from may be there
+            StoredStudy(study_folder, kept.parent).fetch([starting_weights.FILE])
     return replace(start, source=str(kept)) if start is not None and study_folder and kept.is_file() else start
 
 

@@ -65,7 +65,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             except ConfigurationError as error:
                 self.queue.tell(index, Outcome(FAILED, reason=str(error)))
                 continue
-            return {TRIAL: {**trial.to_mapping(), FOLDER: str(self._folder.trial(trial).path)}}
+            return {TRIAL: {**trial.to_mapping(), FOLDER: self._folder.trial_place(trial)}}
 
     def _trial(self, index: int, ask: Ask) -> TrialConfig:
         if index not in self._trials:

@@ -2,7 +2,7 @@
 
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.output_dir import stored_at
+from experiments.storage.objects import Objects
 
 _WAIT_S = 120.0
 """For the answer of a node: it may have to start a process, and to unpack the suite's modules first."""
@@ -33,11 +35,18 @@ def check_shared(folder: Path, setting: str = "output_dir") -> None:
     alive = _alive()
     if len(alive) < 2:
         return
+    nodes = [node for node in alive.values() if node["Resources"].get("CPU")]
+    if (uri := stored_at(folder)) is not None:
+        _check_reached(uri, nodes, setting)
+        return
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     mark = folder / f".shared-{secrets.token_hex(8)}"  # a new name: a network file system may remember that an old one was not there
     shared = False
     try:
-        problems = _problems([node for node in alive.values() if node["Resources"].get("CPU")], mark)
+        token = secrets.token_hex(16)
+        mark.mkdir(parents=True)
+        (mark / _MARK).write_text(token)
+        problems = _problems(nodes, write_back, (str(mark), token), lambda node: (mark / node).exists())
         shared = not problems
     except OSError as error:
         raise ConfigurationError(f"{setting}={folder}: {error.filename} cannot be written ({error.strerror}).") from None
@@ -48,6 +57,23 @@ def check_shared(folder: Path, setting: str = "output_dir") -> None:
                 path.rmdir()
     if problems:
         raise ConfigurationError(refusal(f"{setting}={folder}", problems))
+
+
+def _check_reached(uri: str, nodes: Sequence[Mapping[str, Any]], setting: str) -> None:
+    """Make sure that nodes can use an object store; raises as `check_shared`."""
+    objects, token = Objects(f"{uri}/.shared-{secrets.token_hex(8)}"), secrets.token_hex(16)
+    try:
+        objects.write(_MARK, token.encode())
+        problems = _problems(nodes, write_object_back, (objects.uri, token), objects.exists)
+        objects.remove(objects.names())
+    except OSError as error:
+        raise ConfigurationError(f"{setting}={uri}: {error.filename} cannot be written ({error.strerror}).") from None
+    if problems:
+        said = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
+        raise ConfigurationError(
+            f"{setting}={uri}: cannot be used from all nodes of the cluster ({said}). Trials write there from where they run: the "
+            "environment of `ray start` on each node needs the credentials, or its machine a role that has them."
+        )
 
 
 def refusal(where: str, problems: Mapping[str, str]) -> str:
@@ -90,25 +116,43 @@ def write_back(mark: str, token: str, node: str) -> str:
     return ""
 
 
+def write_object_back(mark: str, token: str, node: str) -> str:
+    """As `write_back`, in a folder of an object store."""
+    try:
+        objects = Objects(mark, patience_s=10.0)
+        if objects.read(_MARK) != token.encode():
+            return "another object is there"
+        objects.write(node, token.encode())
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return ""
+
+
 def _alive() -> dict[str, Mapping[str, Any]]:
     return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
 
 
-def _problems(nodes: Sequence[Mapping[str, Any]], mark: Path) -> dict[str, str]:
-    """Node to what is wrong there; of nodes where nothing is, nothing."""
-    token = secrets.token_hex(16)
-    mark.mkdir(parents=True)
-    (mark / _MARK).write_text(token)
-    task = ray.remote(num_cpus=0, max_retries=0)(write_back)
+def _problems(
+    nodes: Sequence[Mapping[str, Any]], answer: Callable[..., str], words: tuple[str, ...], arrived: Callable[[str], bool]
+) -> dict[str, str]:
+    """Node to what is wrong there; of nodes where nothing is, nothing.
+
+    Args:
+        nodes: That are asked.
+        answer: What each is asked to do, with `words` and the file name of its mark.
+        words: Where the marks are, and what the driver's says.
+        arrived: Whether the driver sees the mark of a file name.
+    """
+    task = ray.remote(num_cpus=0, max_retries=0)(answer)
     asked = {}
     for node in nodes:
         there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        asked[task.options(scheduling_strategy=there).remote(str(mark), token, node["NodeID"])] = node
+        asked[task.options(scheduling_strategy=there).remote(*words, node["NodeID"])] = node
     ray.wait(list(asked), num_returns=len(asked), timeout=_WAIT_S)
     problems = {}
-    for answer, node in asked.items():
-        problem = _answer(answer)
-        if not problem and not (mark / node["NodeID"]).exists():
+    for answered, node in asked.items():
+        problem = _answer(answered)
+        if not problem and not arrived(node["NodeID"]):
             problem = "what it writes does not reach the driver"
         if problem and node["NodeID"] in _alive():  # one that is lost meanwhile runs no trial
             problems[f"{node['NodeManagerHostname']}, {node['NodeManagerAddress']}"] = problem

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.config.output_dir import absolute, stored_at
 from experiments.config.schema import StartingPolicy
 from experiments.config.trial_config import Compose
 from experiments.planning.plan import Plan
@@ -43,8 +44,8 @@ class Starting:
         """
         named = f"study.start={given}"
         vouch = f"copy its study's folder into {output_dir / 'studies'}"
-        folder = Path(given).expanduser()
-        if folder.is_dir():
+        folder = absolute(given)
+        if folder.is_dir() or stored_at(folder):
             found = of_folder(folder, output_dir, trust=False, named=named, vouch=vouch)
         else:
             found = of_run(Archive(uri, output_dir, timeout_s), given, output_dir, trust=False, named=named, vouch=vouch)

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.output_dir import stored_at
 from experiments.metrics import Tag
 from experiments.policies import checkpoint
 from experiments.policies.checkpoint import SCORE, Checkpoint
+from experiments.storage.objects import Objects
 from experiments.study.reproduction import trial_of
 from experiments.tracking.archive import Archive, LoggedTrial
+from experiments.trial.stored_folder import StoredTrialFolder
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool, named: 
         raise ConfigurationError(f"{named} ({first.name}): the trial failed: {reason}. Name a run that finished.")
     trial = trial_of(first)
     folder = _study_folder(archive, first, output_dir) / "trials" / trial.folder_name
+    fetch(folder, f"{named} ({first.name})")
     if not folder.is_dir():
         raise ConfigurationError(
             f"{named} ({first.name}): its folder {folder} is not on this machine. Name the folder of its study: output_dir=/path, where "
@@ -80,7 +84,7 @@ def of_folder(folder: Path, output_dir: Path, trust: bool, named: str = "", vouc
     """A checkpoint by its folder, or the newest one of a trial's folder.
 
     Args:
-        folder: The one or the other.
+        folder: The one or the other, absolute.
         output_dir: Where studies of the person's own are.
         trust: Whether pickles from elsewhere may be opened.
         named: What the person named, for messages; by default `checkpoint=`.
@@ -90,10 +94,30 @@ def of_folder(folder: Path, output_dir: Path, trust: bool, named: str = "", vouc
         ConfigurationError: There is none, or it cannot be used.
     """
     named = named or f"checkpoint={folder}"
+    for trial in (path for path in (folder, *folder.parents) if path.parent.name == "trials"):
+        fetch(trial, named)
     found = checkpoint.read(folder, named)
     checkpoint.check_origin(found.path, output_dir, trust, named, vouch)
     why = "" if found.score is not None else "the trial did not end with this checkpoint"
     return Trained(named, found, None, None, found.score, why, dict(found.provenance))
+
+
+def fetch(folder: Path, named: str) -> None:
+    """Bring a trial's folder to this machine, if it is kept in an object store.
+
+    Args:
+        folder: Where it is on this machine, or will be.
+        named: What the person named, for messages.
+
+    Raises:
+        ConfigurationError: The store does not give it.
+    """
+    if (uri := stored_at(folder)) is None:
+        return
+    try:
+        StoredTrialFolder(Objects(uri.rpartition("/trials/")[0]), folder.name, folder).fetch()
+    except OSError as error:
+        raise ConfigurationError(f"{named}: {error.filename} cannot be read ({error.strerror}).") from None
 
 
 def _study_folder(archive: Archive, first: LoggedTrial, output_dir: Path) -> Path:
@@ -105,7 +129,10 @@ def _study_folder(archive: Archive, first: LoggedTrial, output_dir: Path) -> Pat
             "itself: checkpoint=outputs/studies/<study>/trials/<trial>."
         )
     here = output_dir / "studies" / Path(named).name
-    return here if here.is_dir() else Path(named)
+    if "://" in named and stored_at(here) != named:
+        kept = named.rpartition("/studies/")[0]
+        raise ConfigurationError(f"run={first.run_id} ({first.name}): its study is in {named}. Say that it is yours: output_dir={kept}.")
+    return here if here.is_dir() or "://" in named else Path(named)
 
 
 def _why_no_score(first: LoggedTrial, found: Checkpoint) -> str:

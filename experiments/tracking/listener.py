@@ -34,9 +34,15 @@ logger = logging.getLogger(__name__)
 
 
 class Folder(Protocol):
-    """Where a study keeps what it does, as far as it is told to MLflow."""
+    """Where a study keeps what it does, as far as it is told to MLflow.
+
+    Attributes:
+        path: On this machine.
+        place: Where it is kept: `path`, or an address in an object store.
+    """
 
     path: Path
+    place: str
 
     def began_with(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
         """The provenance that the study began with; `now`, if it begins now."""
@@ -130,7 +136,7 @@ class TrackingListener:
             Tag.ENV: plan.envs,
             Tag.HARDWARE: plan.hardware,
             **here,
-            Tag.STUDY_FOLDER: str(self.folder.path),
+            Tag.STUDY_FOLDER: self.folder.place,
             Tag.NOTE: f"**Question.** {plan.question}\n\n**Trials.** {summary(plan)}",
             **_source_tags(plan),
         }

@@ -168,7 +168,7 @@ class EventLog:
 
     def _events(self, after: int) -> list[Event]:
         place = self._storage.place
-        fix = f"Remove the folder {Path(place).parent} to run its trial again."
+        fix = f"Remove the folder {place.rpartition('/')[0]} to run its trial again."
         try:
             events = [event_of(record) for record in self._storage.records(after)]
         except (ValueError, TypeError, KeyError) as error:  # no JSON; not what a record holds

@@ -22,6 +22,11 @@ STATE_FILE = "trial_state.json"
 TRIAL_FILE = "trial.json"
 """File of a checkpoint: the TrialConfig."""
 LOG_FILE = "events.jsonl"
+PROVENANCE_FILE = "provenance.json"
+ERROR_FILE = "error.txt"
+"""What was raised."""
+PRINTED_FILES = ("stdout", "stderr")
+"""What its process printed; as Tune names the files."""
 _SIZES_FILE = "complete.json"
 _LOCK_WAIT_S = 90.0
 
@@ -50,8 +55,17 @@ class TrialFolder:
             time.sleep(0.1)
         self.heartbeat()
 
-    def close(self) -> None:
-        """Let go of the folder."""
+    def close(self, logs: Path | None = None) -> None:
+        """Let go of the folder.
+
+        Args:
+            logs: A folder with what the process printed, which is added to the trial's files; None: there is none.
+        """
+        for name in PRINTED_FILES:
+            with suppress(OSError):  # there is none, or a full disk: words for a person
+                if logs is not None and (printed := (logs / name).read_bytes()):
+                    with (self.path / name).open("ab") as file:
+                        file.write(printed)
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -97,8 +111,27 @@ class TrialFolder:
         """Where the checkpoint of a place on the report grid is, if there is one."""
         return self.path / "checkpoints" / f"{env_steps:012d}"
 
+    def take(self, env_steps: int) -> Path:
+        """Where a checkpoint is on this machine, which it is brought to if need be."""
+        return self.checkpoint(env_steps)
+
+    def fetch(self) -> None:
+        """Bring all checkpoints to this machine, if they are elsewhere."""
+
+    def saved(self) -> list[int]:
+        """Env steps of the complete checkpoints, the oldest first, wherever they are."""
+        return [int(path.name) for path in self.checkpoints()]
+
+    def check_saved(self, env_steps: int) -> None:
+        """Make sure that a checkpoint is whole.
+
+        Raises:
+            DamagedFileError: It is not.
+        """
+        check_checkpoint(self.checkpoint(env_steps))
+
     def checkpoints(self) -> list[Path]:
-        """The complete checkpoints, the oldest first."""
+        """The complete checkpoints on this machine, the oldest first."""
         return sorted(p for p in self.path.glob("checkpoints/*") if p.name.isdigit())
 
     def add_checkpoint(self, env_steps: int, write: Callable[[Path], None], keep: int, keep_best: bool) -> Path:
@@ -141,7 +174,7 @@ class TrialFolder:
 
 def began_with(folder: Path, now: Mapping[str, Any]) -> Mapping[str, Any]:
     """The provenance in a folder: what is there, else `now`, which is then put there."""
-    path = folder / "provenance.json"
+    path = folder / PROVENANCE_FILE
     try:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError):

@@ -8,18 +8,6 @@ from pathlib import Path
 from typing import Any
 
 
-def read_lines(path: Path) -> list[Mapping[str, Any]]:
-    """The lines of a JSON Lines file; none if there is no file. A line that a kill cut short is none.
-
-    Raises:
-        ValueError: A line is not JSON.
-    """
-    try:
-        return lines_of(path.read_bytes())[0]
-    except FileNotFoundError:
-        return []
-
-
 def lines_of(content: bytes) -> tuple[list[Mapping[str, Any]], int]:
     """The whole lines in the content of a file, and their size in bytes.
 

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,8 +25,9 @@ from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.results import NonFiniteError
 from experiments.trial.event_log import RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
-from experiments.trial.folder import TrialFolder, check_checkpoint
+from experiments.trial.folder import ERROR_FILE, check_checkpoint
 from experiments.trial.resource_usage import Address, own_memory_bytes
+from experiments.trial.stored_folder import folder_at
 from experiments.trial.training import Training
 
 EVENTS = "events"
@@ -36,7 +38,7 @@ RECYCLE_PROCESS = "recycle_process"
 TRIAL = "trial"
 """Key of Tune's config: the TrialConfig as a mapping."""
 FOLDER = "folder"
-"""Key beside the TrialConfig's own in that mapping: the trial's own folder."""
+"""Key beside the TrialConfig's own in that mapping: the trial's own folder, by its path or its address in an object store."""
 RESUMED = "resumed"
 """Key of Tune's config: whether an earlier execution of the study was interrupted."""
 MEASURE_SYSTEM = "measure_system"
@@ -87,7 +89,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._unwritten: list[Event] = []
         self._unsaved: list[str] = []
         self._faults: list[tuple[str, int]] = []  # reason, and the last report before it
-        self._folder = TrialFolder(Path(config[TRIAL][FOLDER]))
+        self._folder = folder_at(config[TRIAL][FOLDER])
+        self._logs = Path(self.logdir)  # which is another trial's when this one is let go of
         self._resumed = bool(config.get(RESUMED))
         self._has_folder = False
 
@@ -144,7 +147,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             except Exception as error:  # noqa: BLE001  # whatever an environment or a library raises
                 self._abandon()
                 reason = reason_for(error)
-                with suppress(OSError), (self._folder.path / "error.txt").open("a") as file:
+                with suppress(OSError), (self._folder.path / ERROR_FILE).open("a") as file:
                     file.write(traceback.format_exc() + "\n")
                 if not self._may_go_on(error, reason):
                     self._tell(Ended(status=FAILED, env_steps=self._furthest(), reason=reason))
@@ -179,7 +182,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             saved = training.restore(checkpoints[-1])
             self._pending = [e for e in saved if not isinstance(e, Reported) or e.env_steps not in self._reported]
         elif (start := self._trial.start) is not None:
-            parents = self._folder.beside(start.trial).checkpoint(start.env_steps)
+            parents = self._folder.beside(start.trial).take(start.env_steps)
             check_checkpoint(parents)
             training.take_over(parents)
         elif self._trial.starts_from is not None:
@@ -309,7 +312,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._training.close()
             self._training = None
             self._collect_garbage()
-        self._folder.close()
+        sys.stdout.flush()
+        self._folder.close(self._logs if self._has_folder else None)
 
     def _collect_garbage(self) -> None:
         """Free what an algorithm left behind."""

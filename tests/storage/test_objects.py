@@ -40,7 +40,8 @@ def test_names_are_those_below_and_files_those_beside_the_folders(objects: Objec
     assert trial.files() == ["provenance.json"]
     assert trial.below("events").names() == ["10", "2"]
     assert trial.read_all(["events/10", "events/2"]) == [b"events/10", b"events/2"]
-    assert trial.size() == 32
+    assert trial.folders() == ["events"]
+    assert trial.sizes() == {"events/10": 9, "events/2": 8, "provenance.json": 15}
     trial.remove(trial.names())
     assert objects.names() == ["trials/gamma=0.9 s=01/events/1"]
     assert not trial.exists("provenance.json")

@@ -94,3 +94,13 @@ def test_signs_of_life_are_seen_from_outside(folder: TrialFolder) -> None:
     (folder.path / "heartbeat").unlink()
     folder.heartbeat()
     assert folder.last_heartbeat() is not None
+
+
+def test_what_a_process_printed_is_added_to_the_trials_files(folder: TrialFolder, tmp_path: Path) -> None:
+    (tmp_path / "stdout").write_text("first\n")
+    (tmp_path / "stderr").touch()
+    folder.close(logs=tmp_path)
+    (tmp_path / "stdout").write_text("second\n")
+    folder.close(logs=tmp_path)
+    assert (folder.path / "stdout").read_text() == "first\nsecond\n"
+    assert not (folder.path / "stderr").exists()
