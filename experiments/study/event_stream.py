@@ -6,6 +6,7 @@ earlier execution of the study.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,9 +77,10 @@ class EventStream:
             self._pass(trial, event)
 
     def catch_up(self, trial: TrialConfig) -> None:
-        """Tell what is in a trial's log and was not told."""
-        for event in self._of(trial).log.new():
-            self._pass(trial, event)
+        """Tell what is in a trial's log and was not told; if the log cannot be read now, when it is read next."""
+        with suppress(OSError):
+            for event in self._of(trial).log.new():
+                self._pass(trial, event)
 
     def start(self, trial: TrialConfig) -> None:
         """A process takes a trial up: what one of an earlier attempt still writes is refused from now on. A trial that is over stays so."""

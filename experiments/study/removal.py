@@ -197,7 +197,8 @@ def _remove_folder(folder: Path) -> None:
     for path in _inside(folder):
         if path.name != STATE_FILE:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    shutil.rmtree(folder)
+    if folder.exists():  # of what is in an object store there need be no copy
+        shutil.rmtree(folder)
 
 
 def _remove_stored(path: Path, last: str = "") -> None:

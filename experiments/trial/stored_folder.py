@@ -16,10 +16,16 @@ from experiments.trial.folder import ERROR_FILE, PRINTED_FILES, PROVENANCE_FILE,
 _OPENED = "opened"
 """Object that is there once a process has taken the trial up."""
 _CHECKPOINTS = "checkpoints"
+_BLOCK = 16
+"""Events of a log that are read with one request."""
 
 
 class EventObjects:
-    """Records as objects of a store, one each, of which nobody can write the same number twice."""
+    """Records as objects of a store, of which nobody can write the same number twice.
+
+    Each is an object of its own, so that it can be added to a log that nothing can be added to. Every `_BLOCK`-th has the ones since the
+    last such one as well, a line each: who reads a log reads these, and the few after them.
+    """
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -31,11 +37,17 @@ class EventObjects:
 
     def records(self, after: int) -> Sequence[Mapping[str, Any]]:
         """As `Storage` says."""
-        return [json.loads(content) for content in self._objects.read_all(self._objects.names()[after:])]
+        there = [int(name.removesuffix(".jsonl")) for name in self._objects.names()]
+        blocks = {number for number in there if number % _BLOCK == 0}
+        needed = {block if (block := -(-number // _BLOCK) * _BLOCK) in blocks else number for number in there[after:]}
+        contents = self._objects.read_all([_event(number) for number in sorted(needed)])
+        found = [json.loads(line) for content in contents for line in content.splitlines()]
+        return [record for record in found if record["number"] > after]
 
     def add(self, number: int, record: Mapping[str, Any]) -> None:
         """As `Storage` says."""
-        self._objects.create(f"{number:06d}.json", json.dumps(record).encode())
+        block = [] if number % _BLOCK else self.records(number - _BLOCK)[: _BLOCK - 1]
+        self._objects.create(_event(number), "\n".join(map(json.dumps, [*block, record])).encode())
 
 
 class StoredTrialFolder(TrialFolder):
@@ -143,6 +155,10 @@ def folder_at(place: str) -> TrialFolder:
         return TrialFolder(Path(place))
     study, _, name = place.rpartition("/trials/")
     return StoredTrialFolder(Objects(study), name, Path(tempfile.mkdtemp(prefix="rl-study-")) / "trials" / name, temporary=True)
+
+
+def _event(number: int) -> str:
+    return f"{number:06d}.jsonl"
 
 
 def _object(env_steps: int) -> str:

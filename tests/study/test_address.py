@@ -92,9 +92,12 @@ def test_every_choice_of_a_space_is_composed_at_the_address(address: str | None,
 
 
 def test_a_relative_output_dir_is_refused_in_a_ray_job_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_stays("outputs", {})
+    check_stays("outputs", None, {})
     for kept in ("/shared/outputs", "~/outputs"):
-        check_stays(kept, {JOB: "{}"})
+        check_stays(kept, None, {JOB: "{}"})
+    check_stays("s3://bucket", "http://127.0.0.1:5000", {JOB: "{}"})
+    with pytest.raises(ConfigurationError, match=r"temporary copy.*tracking.uri=http"):
+        check_stays("s3://bucket", None, {JOB: "{}"})
     monkeypatch.setenv(JOB, "{}")
     refused = run_here("experiments/run.py", "study=smoke", "output_dir=outputs")
     assert refused.returncode == 2

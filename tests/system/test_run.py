@@ -95,7 +95,10 @@ def test_dry_run_prints_the_plan_and_starts_nothing(suite_here: RunSuite, tmp_pa
         (["seeds=5"], "seeds=[5] for that one, seeds=[0,1,2,3,4] for 5 of them"),
         (["tuned=null"], "write '~tuned'"),
         (["output_dir=/proc/none"], "cannot be written"),
-        (["output_dir=s3://bucket/studies"], "output_dir=s3://bucket/studies: is an address, and results can be written to folders only"),
+        (
+            ["output_dir=hdfs://host/studies"],
+            "output_dir=hdfs://host/studies: hdfs:// is none of the addresses that results can be kept at",
+        ),
         (["hardware.address=127.0.0.1:9"], "hardware.address=127.0.0.1:9"),
         (["study.space=5"], "study.space"),
         (["--no-such-flag"], "--no-such-flag"),

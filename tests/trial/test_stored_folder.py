@@ -55,9 +55,24 @@ def test_a_log_that_lacks_an_event_names_the_folder_to_remove(study: Objects, tm
     folder = on_machine(study, tmp_path)
     for _ in range(3):
         folder.log.add(Started())
-    study.remove([f"trials/{NAME}/events/000002.json"])
+    study.remove([f"trials/{NAME}/events/000002.jsonl"])
     with pytest.raises(DamagedFileError, match=f"lacks the event 2. Remove the folder s3://bucket/study/trials/{NAME} to run"):
         on_machine(study, tmp_path / "b").log.all()
+
+
+def test_a_log_is_read_with_a_request_for_every_16_events(study: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, other, read = on_machine(study, tmp_path).log, on_machine(study, tmp_path / "b").log, []
+    for _ in range(20):
+        log.add(Started())
+        other.add(Started())
+    versioned = Objects.versioned
+    monkeypatch.setattr(Objects, "versioned", lambda self, name: read.append(name) or versioned(self, name))  # type: ignore[func-returns-value]
+    assert [event.number for event in on_machine(study, tmp_path / "c").log.all()] == list(range(1, 41))
+    assert sorted(read) == [f"{number:06d}.jsonl" for number in (16, 32, *range(33, 41))]
+    read.clear()
+    assert [event.number for event in other.new()] == []
+    assert [event.number for event in log.new()] == [40]
+    assert read == ["000040.jsonl"]
 
 
 def test_a_checkpoint_comes_to_another_machine_and_goes_where_the_policy_does_not_keep_it(study: Objects, tmp_path: Path) -> None:
