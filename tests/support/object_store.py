@@ -11,6 +11,12 @@ from moto.server import ThreadedMotoServer
 BUCKET = "bucket"
 
 
+def environment(server: str) -> dict[str, str]:
+    """Of processes that use the store of a server, `host:port`."""
+    credentials = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+    return {"AWS_ENDPOINT_URL": f"http://{server}", "AWS_DEFAULT_REGION": "us-east-1", **credentials}
+
+
 @contextlib.contextmanager
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of an empty bucket; this process, and those that it starts, find its server by their environment."""
@@ -19,10 +25,9 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.start()
     try:
         host, port = server.get_host_and_port()
-        environment = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
-        for name, value in {**environment, "AWS_REGION": "us-east-1"}.items():
+        for name, value in environment(f"{host}:{port}").items():
             monkeypatch.setenv(name, value)
-        boto3.client("s3", region_name="us-east-1").create_bucket(Bucket=BUCKET)
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
         yield f"s3://{BUCKET}"
     finally:
         server.stop()

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -156,8 +156,9 @@ def linked_machines(folder: Path, shared: bool) -> Iterator[TwoNodes]:
 
 
 @contextlib.contextmanager
-def two_nodes(folder: Path, shared: bool, num_cpus: int = 1) -> Iterator[TwoNodes]:
-    """Two nodes with Ray, of `num_cpus` each; otherwise as `linked_machines`."""
+def two_nodes(folder: Path, shared: bool, num_cpus: int = 1, environment: Mapping[str, str] | None = None) -> Iterator[TwoNodes]:
+    """Two nodes with Ray, of `num_cpus` each, whose processes have an environment beside their own; otherwise as `linked_machines`."""
     with linked_machines(folder, shared) as nodes:
+        nodes._environment.update(environment or {})
         nodes.start(num_cpus)
         yield nodes

@@ -2,6 +2,7 @@
 
 import contextlib
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,14 @@ from experiments.config.output_dir import check_kept
 from experiments.storage.objects import Objects
 from tests.support.commands import run_here
 from tests.support.driver import Driver
-from tests.support.object_store import s3
+from tests.support.object_store import environment, s3
 from tests.support.outputs import SMALL, assert_same, left_in, run_id, standing
 from tests.support.suite import ROOT
+from tests.support.two_nodes import CLUSTER, HEAD_ADDRESS, two_nodes
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+
+SMALL_THERE = [word for word in SMALL if not word.startswith("hardware.")]
 
 
 @pytest.fixture
@@ -48,6 +52,7 @@ def is_led_by(address: str, driver: Driver) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_killed_study_goes_on_from_its_address_alone_to_the_same_bits_and_is_removed_by_it(
     bucket: str, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +83,31 @@ def test_a_killed_study_goes_on_from_its_address_alone_to_the_same_bits_and_is_r
     assert Objects(bucket).names() == []
 
 
+@pytest.mark.nightly
+def test_a_study_on_nodes_that_share_nothing_but_a_store_loses_one_and_ends_to_the_same_bits(tmp_path: Path, reference: Path) -> None:
+    server = f"{HEAD_ADDRESS}:5678"
+    with two_nodes(tmp_path, shared=False, environment=environment(server)) as nodes, contextlib.ExitStack() as ended:
+        store = subprocess.Popen(nodes.on_head("moto_server", "-H", HEAD_ADDRESS, "-p", "5678"), stderr=subprocess.DEVNULL)
+        ended.callback(store.wait)
+        ended.callback(store.kill)
+
+        def on_head(code: str) -> str:
+            return subprocess.check_output(nodes.on_head("python", "-c", code), text=True)
+
+        on_head("import boto3; boto3.client('s3').create_bucket(Bucket='bucket')")  # tries again until the server listens
+        words = [*SMALL_THERE, "output_dir=s3://bucket/kept", f"tracking.uri=sqlite:///{tmp_path / 'mlflow.db'}", "report=false"]
+        command = ["env", f"--chdir={tmp_path}", sys.executable, str(ROOT / "experiments/run.py"), *words, f"hardware.address={CLUSTER}"]
+        study = Driver.typed(shlex.join(nodes.on_head(*command)), tmp_path / "driver")
+        names = "from experiments.storage.objects import Objects; print(Objects('s3://bucket/kept').names())"
+        study.until(lambda: nodes.head.trains() and nodes.second.trains() and on_head(names).count(".tar") >= 2)
+        nodes.second.kill()
+        assert study.end() == 0
+    found = left_in(tmp_path / "mlflow.db")
+    assert_same(found, left_in(reference / "mlflow.db"))
+    assert sum(found.restarts.values()) == 1
+
+
+@pytest.mark.slow
 def test_a_bucket_that_is_not_there_is_refused_before_anything_is_begun(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
