@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from experiments.config.own_modules import KEPT_IN
-from experiments.storage.lease import Lease
+from experiments.storage.lease import SILENT_S, Lease
 from experiments.storage.objects import Objects
 
 LOCK_FILE = "lock"
@@ -53,15 +53,21 @@ class StoredStudy:
         Raises:
             OSError: The store or the disk refuses.
         """
+        if self.objects.exists(LOCK_FILE):
+            print(f"{self.objects.uri}: looking for a sign of life of the driver before, for {SILENT_S:g} s at most", file=sys.stderr)
         lease = Lease(self.objects, LOCK_FILE, _interrupt)
         if said := lease.take(driver):
             return said
         self._lease = lease
-        for file in self._copy.glob("*"):
-            if file.is_file():
-                file.unlink()
-        self.fetch(name for name in self.objects.files() if name != LOCK_FILE)
-        self.fetch_modules()
+        try:
+            for file in self._copy.glob("*"):
+                if file.is_file():
+                    file.unlink()
+            self.fetch(name for name in self.objects.files() if name != LOCK_FILE)
+            self.fetch_modules()
+        except OSError:
+            self.release()
+            raise
         return ""
 
     def driver(self) -> str:
