@@ -94,7 +94,8 @@ def test_a_study_on_nodes_that_share_nothing_but_a_store_loses_one_and_ends_to_t
         def on_head(code: str) -> str:
             return subprocess.check_output(nodes.on_head("python", "-c", code), text=True)
 
-        on_head("import boto3; boto3.client('s3').create_bucket(Bucket='bucket')")  # tries again until the server listens
+        patient = "botocore.config.Config(retries={'mode': 'standard', 'max_attempts': 10})"  # until the server listens
+        on_head(f"import boto3, botocore; boto3.client('s3', config={patient}).create_bucket(Bucket='bucket')")
         words = [*SMALL_THERE, "output_dir=s3://bucket/kept", f"tracking.uri=sqlite:///{tmp_path / 'mlflow.db'}", "report=false"]
         command = ["env", f"--chdir={tmp_path}", sys.executable, str(ROOT / "experiments/run.py"), *words, f"hardware.address={CLUSTER}"]
         study = Driver.typed(shlex.join(nodes.on_head(*command)), tmp_path / "driver")
