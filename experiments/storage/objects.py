@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
 from obstore.store import ObjectStore, from_url
 
 SCHEMES = ("s3", "gs", "az")
@@ -197,7 +197,8 @@ class Objects:
         except FileNotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), place) from error
         except (BaseError, ValueError) as error:
-            raise OSError(errno.EIO, str(error).strip().partition("\n")[0], place) from error
+            number = errno.EACCES if isinstance(error, PermissionDeniedError | UnauthenticatedError) else errno.EIO
+            raise OSError(number, str(error).strip().partition("\n")[0], place) from error
 
 
 def _connected(uri: str, patience_s: float) -> ObjectStore:
