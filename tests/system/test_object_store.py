@@ -17,6 +17,8 @@ from tests.support.object_store import environment, s3
 from tests.support.outputs import SMALL, assert_same, left_in, run_id, standing
 from tests.support.suite import ROOT
 from tests.support.two_nodes import CLUSTER, HEAD_ADDRESS, two_nodes
+from tests.system.test_search_study import SEARCHES, asked
+from tests.system.test_search_study import SMALL as SEARCHED
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -29,10 +31,11 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield address
 
 
-def typed_in(folder: Path, address: str) -> Driver:
+def typed_in(folder: Path, address: str, *arguments: str) -> Driver:
     """A study's command, typed on a machine of which only a folder is known: the working directory."""
     folder.mkdir(exist_ok=True)
-    words = [sys.executable, str(ROOT / "experiments/run.py"), *SMALL, "study.key=night", f"output_dir={address}", "report=false"]
+    words = [sys.executable, str(ROOT / "experiments/run.py"), *(arguments or SMALL)]
+    words += ["study.key=night", f"output_dir={address}", "report=false"]
     return Driver.typed(shlex.join(["env", f"--chdir={folder}", *words]), folder / "driver")
 
 
@@ -81,6 +84,27 @@ def test_a_killed_study_goes_on_from_its_address_alone_to_the_same_bits_and_is_r
     removed = run_here("experiments/delete.py", f"study={run_id(out, 'study')}", store, f"output_dir={kept}", "yes=true")
     assert removed.returncode == 0, removed.stderr
     assert Objects(bucket).names() == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["optuna", "pbt"])
+def test_a_search_that_is_killed_goes_on_from_its_address_alone_with_the_same_trials(bucket: str, name: str, tmp_path: Path) -> None:
+    words = (*SEARCHED, *SEARCHES[name])
+
+    def is_under_way() -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return Objects(bucket).read("studies/key-night/search.jsonl").count(b'"ended": ') >= 2
+        return False
+
+    typed_in(tmp_path / "first", bucket, *words).until(is_under_way).kill()
+    assert typed_in(tmp_path / "second", bucket, *words).end() == 0
+    assert Driver(tmp_path / "whole", *words).end() == 0
+    out = copy_in(tmp_path / "second", bucket)
+    found, whole = left_in(out / "mlflow.db"), left_in(tmp_path / "whole" / "mlflow.db")
+    assert asked(out) == asked(tmp_path / "whole")
+    assert found.learned == whole.learned
+    assert found.weights == whole.weights
+    assert set(found.statuses.values()) == {"FINISHED"}
 
 
 @pytest.mark.nightly
