@@ -176,9 +176,8 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
         for line in terminal.plan_lines(plan):
             progress.say(console, line)
         if kept := stored_at(output_dir):
-            progress.say(
-                console, f"kept in     {kept}; here a copy: {output_dir}{'' if suite.tracking.uri else ', with the store of MLflow'}"
-            )
+            store = "" if suite.tracking.uri else ", with the store of MLflow"
+            progress.say(console, f"kept in     {kept}; here a copy: {output_dir}{store}")
         standing = "" if folder is None else folder.standing(plan, checked=not at_work)  # damaged files are said first
         finished = folder is not None and folder.is_finished(plan)
         if key is not None:

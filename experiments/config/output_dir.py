@@ -92,6 +92,12 @@ def stored_at(path: Path) -> str | None:
     return None
 
 
+def is_within(path: Path, output_dir: Path) -> bool:
+    """Whether what is at a path belongs to an output folder. The copies in it of what is in object stores do not: anyone may own these."""
+    real, own = path.resolve(), output_dir.resolve()
+    return real.is_relative_to(own) and (stored_at(real) is None or stored_at(own) is not None)
+
+
 def _address(output_dir: str) -> str | None:
     """With a scheme in small letters; None of a path."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", output_dir)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.output_dir import is_within
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED
 from experiments.rllib.checkpoints import RLLIB
@@ -79,7 +80,7 @@ def check_origin(path: Path, own: Path, trust: bool, named: str, vouch: str = "t
     Raises:
         ConfigurationError: They may come from anywhere.
     """
-    if not (trust or path.resolve().is_relative_to(own.resolve())):
+    if not (trust or is_within(path, own)):
         raise ConfigurationError(
             f"{named}: {path} is not in {own}, where your own studies are. A checkpoint holds pickles, which run whatever code is in them "
             f"when they are opened. If you know who wrote it: {vouch}. If it is your own: output_dir= of its study."

@@ -16,7 +16,7 @@ from typing import Any
 from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.named_axes import Settings
-from experiments.config.output_dir import stored_at
+from experiments.config.output_dir import is_within, stored_at
 from experiments.config.own_modules import KEPT_IN
 from experiments.config.schema import HardwareSettings, StartingPolicy, SuiteConfig, parse
 from experiments.config.trial_config import TrialConfig
@@ -242,7 +242,7 @@ class StudyFolder:
             ConfigurationError: It is elsewhere; or they are not what they were, or cannot be imported.
         """
         recorded = self._state()["suite"].get("modules") or {}
-        if recorded and within is not None and not self.path.resolve().is_relative_to(within.resolve()):
+        if recorded and within is not None and not is_within(self.path, within):
             raise ConfigurationError(
                 f"resume=: the store says that the study is in {self.path}, outside of output_dir={within}, and the study has modules of "
                 f"its own, which would be run. If it is yours, name it: resume={self.path}."

@@ -1,6 +1,7 @@
 """What a study keeps in an object store beside its trials' folders, and the copy of it that its driver works with."""
 
 import _thread
+import errno
 import shutil
 import signal
 import sqlite3
@@ -107,8 +108,12 @@ class StoredStudy:
     def keep_database(self, path: Path) -> None:
         """Put a SQLite database of the copy into the store, with what is in its log of writes; raises as `keep`."""
         if path.exists():
-            with closing(sqlite3.connect(path)) as database:
-                self.objects.write(path.name, database.serialize())
+            try:
+                with closing(sqlite3.connect(path)) as database:
+                    content = database.serialize()
+            except sqlite3.Error as error:
+                raise OSError(errno.EIO, str(error), str(path)) from None
+            self.objects.write(path.name, content)
 
     def discard(self) -> None:
         """Remove the copy, and what there is in the store but the lock."""

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.config import output_dir
 from experiments.config.errors import ConfigurationError
-from experiments.config.output_dir import absolute, check_kept, check_writable, stored_at
+from experiments.config.output_dir import absolute, check_kept, check_writable, is_within, stored_at
 
 
 def test_an_address_has_a_copy_on_this_machine_whose_paths_lead_back_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,6 +31,18 @@ def test_a_folder_is_kept_nowhere_else(tmp_path: Path, monkeypatch: pytest.Monke
     assert stored_at(tmp_path / "outputs" / "copy-of" / "s3") is None
     check_kept(tmp_path)
     check_writable(tmp_path)
+
+
+def test_a_copy_of_anyones_bucket_does_not_belong_to_the_output_folder_that_it_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trial = absolute("s3://bucket/a/studies/b/trials/c")
+    assert is_within(trial, absolute("s3://bucket/a"))
+    assert not is_within(trial, absolute("s3://bucket/b"))
+    assert not is_within(trial, absolute("outputs"))
+    assert is_within(absolute("outputs/studies/b"), absolute("outputs"))
+    assert not is_within(absolute("elsewhere/studies/b"), absolute("outputs"))
 
 
 @pytest.mark.parametrize(
