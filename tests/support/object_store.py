@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import urllib.request
 from collections.abc import Iterator
 
 import boto3
@@ -27,6 +28,8 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         host, port = server.get_host_and_port()
         for name, value in environment(f"{host}:{port}").items():
             monkeypatch.setenv(name, value)
+        with urllib.request.urlopen(f"http://{host}:{port}/moto-api/reset", data=b""):  # what an earlier server of this process held
+            pass
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         yield f"s3://{BUCKET}"
     finally:
