@@ -20,7 +20,7 @@ from tests.support.two_nodes import CLUSTER, HEAD_ADDRESS, two_nodes
 from tests.system.test_search_study import SEARCHES, asked
 from tests.system.test_search_study import SMALL as SEARCHED
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(1800)]
 
 SMALL_THERE = [word for word in SMALL if not word.startswith("hardware.")]
 
