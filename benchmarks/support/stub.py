@@ -10,7 +10,7 @@ from ray.tune import Trainable
 from experiments.metrics import FINISHED, METRICS
 from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.folder import TrialFolder
-from experiments.trial.trainable import EVENTS, FOLDER, TRIAL
+from experiments.trial.trainable import EVENTS, FOLDER, TRIAL, Attempt
 
 
 class StubTrial(Trainable):  # type: ignore[misc]  # Tune ships no type information
@@ -20,6 +20,9 @@ class StubTrial(Trainable):  # type: ignore[misc]  # Tune ships no type informat
         """Start anew."""
         self._trial, self._at = config[TRIAL], 0
         self._log = TrialFolder(Path(self._trial[FOLDER])).log
+
+    def begin(self, attempt: Attempt) -> None:
+        """Whatever the attempt."""
 
     def step(self) -> dict[str, Any]:
         """A report."""

@@ -55,7 +55,7 @@ from experiments.tracking.store import Store, num_writers, store_uri
 from experiments.tracking.writer import Writer
 from experiments.trial.measured import BUNDLES, MeasuredTrial
 from experiments.trial.resource_usage import this_process
-from experiments.trial.trainable import DRIVER, FOLDER, MEASURE_SYSTEM, RESUMED, TRIAL, Trial
+from experiments.trial.trainable import DRIVER, FOLDER, MEASURE_SYSTEM, TRIAL, Trial
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
                 if left and not interruption.signals:
                     callbacks = [StreamCallback(stream), Watchdog(folder, stream)]
                     scheduler, stop = StudyScheduler(stream, stopping), StopOnRequest()
-                    tuner = _tuner(plan, left, folder, callbacks, scheduler, stop, resumed)
+                    tuner = _tuner(plan, left, folder, callbacks, scheduler, stop)
                     tune_ended = interruption.run(tuner.fit, stop.asked.set)
         finally:
             ended = tuple(outcomes.of(trial) for trial in trials.trials)
@@ -346,7 +346,6 @@ def _tuner(
     callbacks: list[Any],
     scheduler: TrialScheduler,
     stop: tune.Stopper,
-    resumed: bool,
 ) -> tune.Tuner:
     """Tune's, of trials that are known, or of what a search asks for."""
     suite = plan.suite
@@ -358,7 +357,6 @@ def _tuner(
         MeasuredTrial if plan.is_measured else Trial,
         param_space={
             **listed,
-            RESUMED: resumed,
             # A measurement must know what else runs on the machine.
             MEASURE_SYSTEM: suite.tracking.system_metrics or plan.is_measured,
             DRIVER: this_process(),

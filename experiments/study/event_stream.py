@@ -80,9 +80,15 @@ class EventStream:
         for event in self._of(trial).log.new():
             self._pass(trial, event)
 
-    def start(self, trial: TrialConfig) -> None:
-        """A process takes a trial up: what one of an earlier attempt still writes is refused from now on. A trial that is over stays so."""
+    def start(self, trial: TrialConfig) -> int:
+        """A process takes a trial up: what one of an earlier attempt still writes is refused from now on. A trial that is over stays so.
+
+        Returns:
+            The attempt's number; 0 if the disk did not take it.
+        """
+        newest = self._of(trial).log.attempt
         self._add(trial, Started())
+        return attempt if (attempt := self._of(trial).log.attempt) > newest else 0
 
     def end(self, trial: TrialConfig, status: str, reason: str = "") -> None:
         """End a trial from outside, unless it has ended by itself.

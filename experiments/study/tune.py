@@ -1,7 +1,9 @@
 """Between Tune and the stream of events: Tune drives, and what it notices becomes events."""
 
+from pathlib import Path
 from typing import Any
 
+from ray import cloudpickle
 from ray.tune import Callback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
@@ -9,7 +11,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, PRUNED
 from experiments.study.early_stopping import EarlyStopping
 from experiments.study.event_stream import EventStream
-from experiments.trial.trainable import EVENTS, RECYCLE_PROCESS, TRIAL, reason_for
+from experiments.trial.trainable import EVENTS, RECYCLE_PROCESS, TRIAL, Attempt, reason_for
 
 
 def config_of(trial: Any) -> TrialConfig:
@@ -33,10 +35,17 @@ class StreamCallback(DriverCallback):
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
         self._failing: list[Any] = []
+        self._lost: dict[Any, tuple[str, str]] = {}  # trials that wait for another process, and why and of what cause
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Begin an attempt; Tune calls this before the trial's first step."""
-        self._stream.start(config_of(trial))
+        number = self._stream.start(config_of(trial))
+        reason, cause = self._lost.pop(trial, ("the study was interrupted", "study"))
+        trial.temporary_state.ray_actor.begin.remote(Attempt(number, reason, cause))
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Note why the trial needs another process."""
+        self._lost[trial] = reason_for(_newest_error(trial)), "process"
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
         """Tell what the trial did."""
@@ -97,6 +106,13 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         """
         tune_controller._reuse_actors = not result.get(RECYCLE_PROCESS)
         super().on_trial_complete(tune_controller, trial, result)
+
+
+def _newest_error(trial: Any) -> BaseException:
+    """What a Tune trial failed with: it is on the driver's disk at once, and in the study's folder when Tune next saves itself."""
+    with Path(trial.pickled_error_file).open("rb") as file:
+        error: BaseException = cloudpickle.load(file)
+    return error
 
 
 def _reason(trial: Any) -> str:

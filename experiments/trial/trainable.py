@@ -5,7 +5,7 @@ import logging
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -37,8 +37,6 @@ TRIAL = "trial"
 """Key of Tune's config: the TrialConfig as a mapping."""
 FOLDER = "folder"
 """Key beside the TrialConfig's own in that mapping: the trial's own folder."""
-RESUMED = "resumed"
-"""Key of Tune's config: whether an earlier execution of the study was interrupted."""
 MEASURE_SYSTEM = "measure_system"
 """Key of Tune's config: whether CPU, memory and GPU use are measured."""
 DRIVER = "driver"
@@ -51,6 +49,21 @@ _PROCESSES = {EnvRunner.__name__: "runner", FastRunner.__name__: "runner", "_Wra
 """Class of an RLlib actor to what it is."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A process' turn at a trial, as the driver gives it.
+
+    Attributes:
+        number: As the log has it: what a process with an earlier one still writes is refused. 0: the process begins one by itself.
+        reason: Why the attempt before it, if there was one, did not end the trial.
+        cause: The same, as `Restarted` has it.
+    """
+
+    number: int = 0
+    reason: str = "a process of the trial died"
+    cause: str = "process"
 
 
 class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
@@ -88,28 +101,31 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._unsaved: list[str] = []
         self._faults: list[tuple[str, int]] = []  # reason, and the last report before it
         self._folder = TrialFolder(Path(config[TRIAL][FOLDER]))
-        self._resumed = bool(config.get(RESUMED))
         self._has_folder = False
+        self._attempt = Attempt()
+
+    def begin(self, attempt: Attempt) -> None:
+        """Take on an attempt: the driver calls it between `setup` and the first `step()`."""
+        self._attempt = attempt
 
     def _take_folder(self) -> None:
         """Take the trial's folder, once, with what happened before."""
         if self._has_folder:
             return
-        taken_up_before = self._folder.last_heartbeat() is not None
         self._folder.open()
         self._has_folder = True
         log, events = self._folder.log, self._folder.log.all()
         log.new()
-        if log.end is None and not log.is_fresh:  # else the driver has begun this attempt
+        if log.end is None and not self._attempt.number:
             self._keep(lambda: self._said.extend(log.add(Started())))
-        self._attempt = log.attempt
+            self._attempt = replace(self._attempt, number=log.attempt)
         self._reported = {report.env_steps: report for report in reports(events)}
         restarts = [event for event in events if isinstance(event, Restarted)]
         self._restarts = len(restarts)
         said = [event.reproducible for event in events if isinstance(event, Reported | Restarted)]
         self._reproducible = promises_bits(self._trial) and all(said[-1:])
-        if log.end is None and taken_up_before:
-            self._add_restart(*(("the study was interrupted", "study") if self._resumed else ("a process of the trial died", "process")))
+        if log.end is None and any(event.attempt < self._attempt.number for event in events):
+            self._add_restart(self._attempt.reason, self._attempt.cause)
 
     def step(self) -> dict[str, Any]:
         """Train to the next grid point and report.
@@ -232,8 +248,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """A checkpoint, with the events in it: whoever goes on from it makes those that a kill prevented."""
         training, policy = self._training, self._trial.checkpoint
         assert training is not None
-        at = training.counters.grid_env_steps
-        self._folder.add_checkpoint(at, lambda folder: training.save(folder, events), policy.keep, policy.keep_best)
+        at, attempt = training.counters.grid_env_steps, self._attempt.number
+        self._folder.add_checkpoint(at, attempt, lambda folder: training.save(folder, events), policy.keep, policy.keep_best)
 
     def _tell(self, event: Event) -> None:
         """Add an event to the log, and then to the next result. Of a stretch that is trained again the first reports stand."""
@@ -254,7 +270,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     def _write_events(self) -> None:
         while self._unwritten:
-            self._said += self._folder.log.add(self._unwritten[0], self._attempt)
+            self._said += self._folder.log.add(self._unwritten[0], self._attempt.number)
             self._unwritten.pop(0)
 
     def _take_unsaved(self) -> str:
