@@ -8,9 +8,10 @@ from typing import Any
 from ray.tune import Trainable
 
 from experiments.metrics import FINISHED, METRICS
+from experiments.trial.attempt import Attempt, own_nodes
 from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.folder import TrialFolder
-from experiments.trial.trainable import EVENTS, FOLDER, TRIAL, Attempt
+from experiments.trial.trainable import EVENTS, FOLDER, TRIAL
 
 
 class StubTrial(Trainable):  # type: ignore[misc]  # Tune ships no type information
@@ -21,8 +22,9 @@ class StubTrial(Trainable):  # type: ignore[misc]  # Tune ships no type informat
         self._trial, self._at = config[TRIAL], 0
         self._log = TrialFolder(Path(self._trial[FOLDER])).log
 
-    def begin(self, attempt: Attempt) -> None:
+    def begin(self, attempt: Attempt) -> tuple[str, ...]:
         """Whatever the attempt."""
+        return own_nodes()
 
     def step(self) -> dict[str, Any]:
         """A report."""

@@ -145,11 +145,13 @@ class FaultSettings:
 
     Attributes:
         max_restarts: How often a trial is taken up again from its last checkpoint, after an exception or a killed process.
+        max_node_losses: How often it is taken up again likewise, after a node with one of its processes was lost or cut off.
         stall_after_s: A trial without a sign of life for so long is ended; `None` waits for ever. A trial gives one at every training
             iteration and every evaluation.
     """
 
     max_restarts: Count = 3
+    max_node_losses: Count = 10
     stall_after_s: Annotated[Number, Field(gt=0)] | None = 600.0
 
 

@@ -62,7 +62,7 @@ class Cluster:
 
     def __str__(self) -> str:
         there = self.present
-        where = "this machine" if len(self.nodes) == 1 else f"this cluster of {plural(len(there.nodes), 'node')}"
+        where = f"this cluster of {plural(len(there.nodes), 'node')}" if self.is_joined or len(self.nodes) > 1 else "this machine"
         has = "is declared to have" if self.is_declared else "has"
         grows = f", and may grow to {_amount(self.num_cpus, self.num_gpus)}" if self.num_coming else ""
         return f"{where} {has} {_amount(there.num_cpus, there.num_gpus)}{grows}"

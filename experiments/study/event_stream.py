@@ -103,6 +103,10 @@ class EventStream:
         if not heard.over:
             self._add(trial, Ended(status=status, env_steps=heard.env_steps, reason=reason, reproducible=heard.reproducible))
 
+    def has_ended(self, trial: TrialConfig) -> bool:
+        """Whether a trial's end was told."""
+        return self._of(trial).over
+
     def _add(self, trial: TrialConfig, event: Event) -> None:
         self.catch_up(trial)
         try:

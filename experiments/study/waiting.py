@@ -42,7 +42,7 @@ def planned(make: Callable[[Cluster], Plan], cluster: Cluster, look: Look, wait_
         if time.monotonic() >= give_up:
             said = str(problem) if problem else f"A trial needs {needs(request)}; {cluster}."
             raise DoesNotFitError(f"{said} No such node joined within {wait_s:g} s (hardware.wait_for_nodes_s).", request)
-        say(f"waiting     for {needs(request)}, at most {max(0.0, give_up - time.monotonic()):.0f} s (hardware.wait_for_nodes_s)")
+        say(f"waiting     for {needs(request)}, at most {wait_s:g} s in all (hardware.wait_for_nodes_s)")
         cluster = _changed(cluster, request, look, give_up)
 
 

@@ -1,13 +1,12 @@
 """A trial's own folder: what survives its process. Standard library only.
 
-`events.jsonl` is the log of its events, `checkpoints/<env steps>/` has its checkpoints, the time of `heartbeat` is its last sign of life.
-Each is written whole or not at all, so that whoever comes after a kill finds nothing half done.
+`events.jsonl` is the log of its events, `checkpoints/<env steps>/` has its checkpoints. Each is written whole or not at all, so that
+whoever comes after a kill finds nothing half done.
 """
 
 import fcntl
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
@@ -33,7 +32,6 @@ class TrialFolder:
         self.path = path
         self.log = EventLog(JsonLines(path / LOG_FILE))
         self._lock: IO[str] | None = None
-        self._next_heartbeat = 0.0
 
     def open(self) -> None:
         """Make the folder, and keep it from being deleted.
@@ -43,26 +41,12 @@ class TrialFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = (self.path / "lock").open("a+")
         locked(self._lock, shared=True)
-        self.heartbeat()
 
     def close(self) -> None:
         """Let go of the folder."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def heartbeat(self) -> None:
-        """Leave a sign of life; at most one a second, so that it can be done often."""
-        if time.monotonic() >= self._next_heartbeat:
-            self._next_heartbeat = time.monotonic() + 1.0
-            (self.path / "heartbeat").touch()
-
-    def last_heartbeat(self) -> float | None:
-        """When the last sign of life was left, as `time.time()`; None without any."""
-        try:
-            return (self.path / "heartbeat").stat().st_mtime
-        except FileNotFoundError:
-            return None
 
     def check_reports(self, events: Sequence[Event], expected: Iterable[int]) -> None:
         """Make sure that the reports at some env steps are among the events of the log.

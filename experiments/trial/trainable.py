@@ -1,13 +1,14 @@
 """The Tune Trainable: train, report on the env-step grid, checkpoint, go on after a fault, stop at the budget."""
 
+import errno
 import gc
 import logging
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import torch
@@ -22,9 +23,11 @@ from experiments.rllib import starting_weights
 from experiments.rllib.building import build_algorithm_config, promises_bits, request_for
 from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.results import NonFiniteError
+from experiments.trial.attempt import Attempt, LostNodeError, UnfitNodeError, lost_node, own_nodes
 from experiments.trial.event_log import RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
 from experiments.trial.folder import TrialFolder, check_checkpoint
+from experiments.trial.heartbeat import Heartbeat
 from experiments.trial.resource_usage import Address, own_memory_bytes
 from experiments.trial.training import Training
 
@@ -48,22 +51,10 @@ _MOST_GROWTH = 512 * 2**20
 _PROCESSES = {EnvRunner.__name__: "runner", FastRunner.__name__: "runner", "_WrappedExecutable": "learner"}
 """Class of an RLlib actor to what it is."""
 
+_SHARED_WITHIN_S = 10.0
+"""Until what the driver wrote must be seen on every node: a network file system may take seconds."""
+
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A process' turn at a trial, as the driver gives it.
-
-    Attributes:
-        number: As the log has it: what a process with an earlier one still writes is refused. 0: the process begins one by itself.
-        reason: Why the attempt before it, if there was one, did not end the trial.
-        cause: The same, as `Restarted` has it.
-    """
-
-    number: int = 0
-    reason: str = "a process of the trial died"
-    cause: str = "process"
 
 
 class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
@@ -103,19 +94,29 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._folder = TrialFolder(Path(config[TRIAL][FOLDER]))
         self._has_folder = False
         self._attempt = Attempt()
+        self._heartbeat = Heartbeat(self._send_heartbeat)
 
-    def begin(self, attempt: Attempt) -> None:
-        """Take on an attempt: the driver calls it between `setup` and the first `step()`."""
+    def begin(self, attempt: Attempt) -> tuple[str, ...]:
+        """Take on an attempt: the driver calls it between `setup` and the first `step()`.
+
+        Returns:
+            As `own_nodes`.
+        """
         self._attempt = attempt
+        return own_nodes()
+
+    def _send_heartbeat(self) -> None:
+        if self._attempt.heartbeats is not None:
+            self._attempt.heartbeats.add.remote(self._trial.folder_name, self._attempt.number)
 
     def _take_folder(self) -> None:
         """Take the trial's folder, once, with what happened before."""
         if self._has_folder:
             return
-        self._folder.open()
+        log = self._folder.log
+        self._enter_folder()
         self._has_folder = True
-        log, events = self._folder.log, self._folder.log.all()
-        log.new()
+        events = log.all()
         if log.end is None and not self._attempt.number:
             self._keep(lambda: self._said.extend(log.add(Started())))
             self._attempt = replace(self._attempt, number=log.attempt)
@@ -127,6 +128,26 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if log.end is None and any(event.attempt < self._attempt.number for event in events):
             self._add_restart(self._attempt.reason, self._attempt.cause)
 
+    def _enter_folder(self) -> None:
+        """Make sure that the trial's folder is the driver's, who has begun the attempt in its log: a node that joined later was not asked.
+
+        Raises:
+            UnfitNodeError: It is not, or it cannot be written.
+        """
+        log, give_up = self._folder.log, perf_counter() + _SHARED_WITHIN_S
+        log.new()
+        while log.attempt < self._attempt.number:
+            if perf_counter() >= give_up:
+                raise UnfitNodeError(f"what the driver writes in {self._folder.path} is not there")
+            sleep(0.5)
+            log.new()
+        try:
+            self._folder.open()
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # a full disk is no fault of the node's
+                raise
+            raise UnfitNodeError(f"{self._folder.path} cannot be written ({error.strerror})") from None
+
     def step(self) -> dict[str, Any]:
         """Train to the next grid point and report.
 
@@ -135,6 +156,10 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
         Returns:
             `events`, and whether the trial is `done`.
+
+        Raises:
+            UnfitNodeError: This node cannot run the trial.
+            LostNodeError: A node with one of its processes is gone.
         """
         try:
             self._take_folder()
@@ -159,6 +184,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
                 raise
             except Exception as error:  # noqa: BLE001  # whatever an environment or a library raises
                 self._abandon()
+                if node := lost_node(error):  # the driver finds room elsewhere for all of the trial's processes
+                    raise LostNodeError(f"its node has died. Node Id: {node}") from None
                 reason = reason_for(error)
                 with suppress(OSError), (self._folder.path / "error.txt").open("a") as file:
                     file.write(traceback.format_exc() + "\n")
@@ -187,7 +214,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """Build the algorithm, and go on from the newest checkpoint if there is one."""
         self._take_folder()
         own_modules.check_imported(self._trial.modules)
-        self._training = training = Training(self._trial, self._folder, self._storage, self._measure_system, self._driver)
+        self._training = training = Training(self._trial, self._heartbeat, self._storage, self._measure_system, self._driver)
         self._first_bytes = self._first_bytes or own_memory_bytes()
         self._pending: list[Event] = []
         if checkpoints := self._folder.checkpoints():

@@ -114,13 +114,3 @@ def test_a_killed_process_lets_go_of_its_folder(tmp_path: Path) -> None:
         process.wait()
     with (tmp_path / "trial" / "lock").open("a+") as file:
         assert locked(file)
-
-
-def test_signs_of_life_are_seen_from_outside(folder: TrialFolder) -> None:
-    assert TrialFolder(folder.path.parent / "none").last_heartbeat() is None
-    first = folder.last_heartbeat()
-    assert first is not None
-    folder._next_heartbeat = 0.0
-    (folder.path / "heartbeat").unlink()
-    folder.heartbeat()
-    assert folder.last_heartbeat() is not None
