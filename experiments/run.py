@@ -3,6 +3,7 @@
 python experiments/run.py [study=] [algorithm=] [env=] [hardware=] [search=] [scheduler=] [tracking=] [key=value ...]
 """
 
+import functools
 import logging
 import os
 import signal
@@ -137,6 +138,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     from experiments.study.folder import StudyFolder
     from experiments.study.key import StudyKey
     from experiments.study.starting import Starting
+    from experiments.study.waiting import planned
 
     driver.quiet()
     console = progress.console(quiet)
@@ -169,7 +171,9 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
             at_work = folder.at_work()
         elif folder is not None:
             folder.lock()  # before its trials' files are looked at
-        plan = plan_study(suite, compose, cluster) if folder is None else folder.plan(cluster, suite.tracking)
+        on = functools.partial(plan_study, suite, compose) if folder is None else functools.partial(folder.plan, tracking=suite.tracking)
+        wait_s = 0.0 if suite.dry_run or joined else hardware.wait_for_nodes_s
+        plan = planned(on, cluster, resources.joined_cluster, wait_s, functools.partial(progress.say, console))
         plan = replace(plan, command=command)
         if starting is not None:
             starting.check(plan)

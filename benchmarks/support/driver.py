@@ -21,6 +21,7 @@ from ray.tune import TuneConfig
 from experiments import run
 from experiments.planning import plan as planning
 from experiments.study import driver as study
+from experiments.study import execution
 from experiments.study.tune import DriverCallback
 from experiments.tracking.store import Store
 from experiments.tracking.writer import Operation, Writer
@@ -95,18 +96,18 @@ def main() -> None:
     for module, name in ((planning, "plan_study"), (study, "start_ray"), (study, "run_study")):
         _put(module, name, _marked(name, getattr(module, name)))
     if "reuse_actors" in arguments.without:
-        _put(study, "TuneConfig", _without_reuse)
+        _put(execution, "TuneConfig", _without_reuse)
     if "tracking" in arguments.without:
         _put(study, "Store", NullStore)
     if "safety" in arguments.without:
         from benchmarks.support.unsafe import UnsafeTrial
 
-        _put(study, "Trial", UnsafeTrial)
-        _put(study, "Watchdog", lambda folder, stream: DriverCallback())
+        _put(execution, "Trial", UnsafeTrial)
+        _put(execution, "Watchdog", lambda *given: DriverCallback())
     if arguments.stub:
         from benchmarks.support.stub import StubTrial
 
-        _put(study, "Trial", StubTrial)
+        _put(execution, "Trial", StubTrial)
     sys.argv = ["experiments/run.py", *arguments.overrides]
     try:
         run.main()

@@ -8,6 +8,7 @@ from typing import Any
 from ray.tune import Trainable
 
 from experiments.metrics import FINISHED, METRICS
+from experiments.trial.attempt import Attempt, own_nodes
 from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.folder import TrialFolder
 from experiments.trial.trainable import EVENTS, FOLDER, TRIAL
@@ -20,6 +21,10 @@ class StubTrial(Trainable):  # type: ignore[misc]  # Tune ships no type informat
         """Start anew."""
         self._trial, self._at = config[TRIAL], 0
         self._log = TrialFolder(Path(self._trial[FOLDER])).log
+
+    def begin(self, attempt: Attempt) -> tuple[str, ...]:
+        """Whatever the attempt."""
+        return own_nodes()
 
     def step(self) -> dict[str, Any]:
         """A report."""

@@ -89,6 +89,7 @@ class HardwareSettings:
         num_gpus_per_learner: GPUs of a learner, fractions allowed; `None` lets the suite choose.
         threads_per_process: Torch and BLAS threads of each process of a trial. Part of what a result depends on.
         max_concurrent_trials: Trials side by side; `None` takes as many as fit.
+        wait_for_nodes_s: How long a study in a cluster waits for a node with room for a trial, where none has it.
     """
 
     name: Name
@@ -104,6 +105,7 @@ class HardwareSettings:
     num_gpus_per_learner: Annotated[Number, Field(ge=0)] | None = None
     threads_per_process: Positive = 1
     max_concurrent_trials: Positive | None = None
+    wait_for_nodes_s: Annotated[Number, Field(ge=0)] = 600.0
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -143,11 +145,13 @@ class FaultSettings:
 
     Attributes:
         max_restarts: How often a trial is taken up again from its last checkpoint, after an exception or a killed process.
+        max_node_losses: How often it is taken up again likewise, after a node with one of its processes was lost or cut off.
         stall_after_s: A trial without a sign of life for so long is ended; `None` waits for ever. A trial gives one at every training
             iteration and every evaluation.
     """
 
     max_restarts: Count = 3
+    max_node_losses: Count = 10
     stall_after_s: Annotated[Number, Field(gt=0)] | None = 600.0
 
 

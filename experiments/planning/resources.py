@@ -3,12 +3,14 @@
 import functools
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import ray
 import torch
+import yaml
 from ray.tune import PlacementGroupFactory
 
 from experiments.config.errors import ConfigurationError
@@ -20,6 +22,10 @@ from experiments.config.update_to_data import check_update_to_data, with_intensi
 from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous, replays, suits_gpu, train_batch
 
 logger = logging.getLogger(__name__)
+
+_AUTOSCALER_FILE = Path("~/ray_bootstrap_config.yaml").expanduser()
+"""What `ray up` leaves on the head node. Other autoscalers, as KubeRay's, tell nobody in the cluster what they may add."""
+_MOST_COMING = 1000
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,13 @@ class Cluster:
 
     nodes: tuple[Node, ...]
     is_declared: bool = False  # what it has was said, and not counted
+    is_joined: bool = False  # nodes may come and go
+    num_coming: int = 0  # of the nodes, the last are not there yet: an autoscaler may add them
+
+    @property
+    def present(self) -> "Cluster":
+        """The nodes that are there."""
+        return replace(self, nodes=self.nodes[: len(self.nodes) - self.num_coming], num_coming=0)
 
     @property
     def num_cpus(self) -> float:
@@ -48,9 +61,11 @@ class Cluster:
         return sum(node.num_gpus for node in self.nodes)
 
     def __str__(self) -> str:
-        where = "this machine" if len(self.nodes) == 1 else f"this cluster of {len(self.nodes)} nodes"
+        there = self.present
+        where = f"this cluster of {plural(len(there.nodes), 'node')}" if self.is_joined or len(self.nodes) > 1 else "this machine"
         has = "is declared to have" if self.is_declared else "has"
-        return f"{where} {has} {plural(self.num_cpus, 'CPU')} and {plural(self.num_gpus, 'GPU')}"
+        grows = f", and may grow to {_amount(self.num_cpus, self.num_gpus)}" if self.num_coming else ""
+        return f"{where} {has} {_amount(there.num_cpus, there.num_gpus)}{grows}"
 
 
 def local_machine(hardware: HardwareSettings) -> Cluster:
@@ -62,9 +77,38 @@ def local_machine(hardware: HardwareSettings) -> Cluster:
 
 
 def joined_cluster() -> Cluster:
-    """The nodes of the Ray cluster that this process has joined."""
+    """The nodes of the Ray cluster that this process has joined, and those that its autoscaler may add, where that is known here."""
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return Cluster(tuple(Node(resources.get("CPU", 0), resources.get("GPU", 0)) for resources in alive))
+    return grown(Node(resources.get("CPU", 0), resources.get("GPU", 0)) for resources in alive)
+
+
+def grown(present: Iterable[Node]) -> Cluster:
+    """A joined cluster of nodes that are there and those that may come."""
+    there = tuple(present)
+    coming = may_come(yaml.safe_load(_AUTOSCALER_FILE.read_text()), len(there)) if _AUTOSCALER_FILE.exists() else ()
+    return Cluster((*there, *coming), is_joined=True, num_coming=len(coming))
+
+
+def may_come(settings: Mapping[str, Any], num_present: int) -> tuple[Node, ...]:
+    """The nodes that an autoscaler may add to those that are there.
+
+    Args:
+        settings: What `ray up` was given, completed by it: its file of a cluster.
+        num_present: Nodes that are there, with the head.
+
+    Returns:
+        The largest first; each kind as often as it may be there at most.
+    """
+    head, kinds = settings.get("head_node_type"), settings.get("available_node_types", {})
+    most = min(settings.get("max_workers", 0) + 1 - num_present, _MOST_COMING)
+    found = [
+        node
+        for name, kind in kinds.items()
+        for node in [Node(kind.get("resources", {}).get("CPU", 0), kind.get("resources", {}).get("GPU", 0))]
+        for _ in range(min(kind.get("max_workers", settings.get("max_workers", 0)), _MOST_COMING))
+        if name != head
+    ]
+    return tuple(sorted(found, key=lambda node: (node.num_gpus, node.num_cpus), reverse=True)[: max(0, most)])
 
 
 def usable_gpus() -> int:
@@ -206,6 +250,29 @@ def _largest_divisor(number: int, limit: int) -> int:
     return next(d for d in range(min(number, max(1, limit)), 0, -1) if number % d == 0)
 
 
+class DoesNotFitError(ConfigurationError):
+    """No node or nodes can hold a trial.
+
+    Attributes:
+        request: The trial's.
+    """
+
+    def __init__(self, message: str, request: PlacementGroupFactory) -> None:
+        super().__init__(message)
+        self.request = request
+
+
+def needs(request: PlacementGroupFactory) -> str:
+    """What a trial needs, in words; of several bundles also the largest."""
+    total, widest = request.required_resources, max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
+    split = f" in parts of up to {_amount(*widest)}" if len(request.bundles) > 1 else ""
+    return f"{_amount(total.get('CPU', 0), total.get('GPU', 0))}{split}"
+
+
+def _amount(cpus: float, gpus: float) -> str:
+    return f"{plural(cpus, 'CPU')} and {plural(gpus, 'GPU')}"
+
+
 def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: str, num_env_runners: int = 0) -> None:
     """Make sure that a trial can ever start: Ray would wait for ever.
 
@@ -216,23 +283,24 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
         num_env_runners: How many of the request's bundles are runners'.
 
     Raises:
-        ConfigurationError: The bundles cannot be placed, even on the empty cluster.
+        DoesNotFitError: The bundles cannot be placed, even on the empty cluster.
     """
     if trials_at_once(request, cluster, limit=1):
         return
     cpus, gpus = request.required_resources.get("CPU", 0), request.required_resources.get("GPU", 0)
     widest = max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
-    split = "" if len(cluster.nodes) == 1 else f" in parts of up to {plural(widest[0], 'CPU')} and {plural(widest[1], 'GPU')}"
+    split = "" if len(cluster.nodes) == 1 else f" in parts of up to {_amount(*widest)}"
     main, runners, others = request.bundles[:1], request.bundles[1 : 1 + num_env_runners], request.bundles[1 + num_env_runners :]
     fewer = (PlacementGroupFactory([*main, *runners[:n], *others]) for n in range(num_env_runners - 1, 0, -1))
     largest = next((len(r.bundles) - len(main) - len(others) for r in fewer if trials_at_once(r, cluster, limit=1)), 0)
     hint = f" The largest number of env runners that fits is {largest}: num_env_runners={largest}." if largest else ""
-    raise ConfigurationError(
-        f"hardware={hardware_name} needs {plural(cpus, 'CPU')} and {plural(gpus, 'GPU')} per trial{split}; {cluster}.{hint} "
-        f"Try hardware=auto. To declare logical CPUs beyond the real ones: hardware.num_cpus={int(max(cpus, cluster.num_cpus))}"
-        + (" hardware.num_gpus=0" if gpus > cluster.num_gpus else "")
-        + "."
+    declared = f"hardware.num_cpus={int(max(cpus, cluster.num_cpus))}" + (" hardware.num_gpus=0" if gpus > cluster.num_gpus else "")
+    fix = (
+        "Start a node that has them (`ray start --address=...`), or try hardware=auto."
+        if cluster.is_joined  # where nothing can be declared
+        else f"Try hardware=auto. To declare logical CPUs beyond the real ones: {declared}."
     )
+    raise DoesNotFitError(f"hardware={hardware_name} needs {_amount(cpus, gpus)} per trial{split}; {cluster}.{hint} {fix}", request)
 
 
 def trials_at_once(request: PlacementGroupFactory, cluster: Cluster, limit: int) -> int:

@@ -11,7 +11,7 @@ import sys
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -19,19 +19,15 @@ from typing import Any
 
 import psutil
 import ray
-from ray import tune
 from ray._private import ray_logging
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray.exceptions import AuthenticationError
-from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
-from ray.tune.schedulers import TrialScheduler
 from rich.console import Console
 
 from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.config.search_settings import Asha, Median
-from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning import resources
 from experiments.planning.plan import Plan
@@ -39,23 +35,22 @@ from experiments.planning.trials import StudyTrials
 from experiments.study.address import why_not_joined
 from experiments.study.early_stopping import EarlyStopping, rule_of
 from experiments.study.event_stream import EventStream
+from experiments.study.execution import run_trials
 from experiments.study.folder import StudyFolder
-from experiments.study.interruption import Interruption, StopOnRequest
+from experiments.study.interruption import Interruption
 from experiments.study.key import StudyKey
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
-from experiments.study.progress import Progress
+from experiments.study.progress import Progress, say
 from experiments.study.registration import Registration
 from experiments.study.searcher import QueueSearcher
 from experiments.study.shared_storage import check_shared
-from experiments.study.tune import StreamCallback, StudyScheduler, config_of
-from experiments.study.watchdog import Watchdog
 from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
 from experiments.tracking.provenance_changes import changes
 from experiments.tracking.store import Store, num_writers, store_uri
 from experiments.tracking.writer import Writer
-from experiments.trial.measured import BUNDLES, MeasuredTrial
-from experiments.trial.resource_usage import this_process
-from experiments.trial.trainable import DRIVER, FOLDER, MEASURE_SYSTEM, RESUMED, TRIAL, Trial
+
+_OF_LOSSES = re.compile("A worker died|has been marked dead|Raylet is terminated")
+"""What nodes and processes that are lost make Ray say, in up to forty lines each: the suite says it in one."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +202,7 @@ def quiet() -> None:
     for name in ("ray", "ray.rllib", "ray.tune", "ray.train", "gymnasium", "mujoco", "mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # failed trials are reported by the suite, with their cause
-    ray_logging.stdout_deduplicator.skip_re = re.compile("A worker died")  # and so is this; the raylet's lines know no other switch
+    ray_logging.stdout_deduplicator.skip_re = _OF_LOSSES  # and so is this; the raylet's lines know no other switch
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -293,10 +288,7 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
             with progress:
                 left = searcher or [trial for trial in trials.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)]
                 if left and not interruption.signals:
-                    callbacks = [StreamCallback(stream), Watchdog(folder, stream)]
-                    scheduler, stop = StudyScheduler(stream, stopping), StopOnRequest()
-                    tuner = _tuner(plan, left, folder, callbacks, scheduler, stop, resumed)
-                    tune_ended = interruption.run(tuner.fit, stop.asked.set)
+                    tune_ended = run_trials(plan, left, folder, stream, stopping, functools.partial(say, console), interruption)
         finally:
             ended = tuple(outcomes.of(trial) for trial in trials.trials)
             unfinished = any(o.status == INTERRUPTED for o in ended)
@@ -337,56 +329,3 @@ def _early_stopping(plan: Plan) -> EarlyStopping | None:
     if not isinstance(settings, Asha | Median):
         return None
     return EarlyStopping(rule_of(settings, max(c.suite.budget_env_steps for c in plan.configurations)))
-
-
-def _tuner(
-    plan: Plan,
-    source: Sequence[TrialConfig] | QueueSearcher,
-    folder: StudyFolder,
-    callbacks: list[Any],
-    scheduler: TrialScheduler,
-    stop: tune.Stopper,
-    resumed: bool,
-) -> tune.Tuner:
-    """Tune's, of trials that are known, or of what a search asks for."""
-    suite = plan.suite
-    searching = isinstance(source, QueueSearcher)
-    listed = {} if searching else {TRIAL: tune.grid_search([{**t.to_mapping(), FOLDER: folder.trial_place(t)} for t in source])}
-    # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.
-    limit = None if searching and not suite.hardware.max_concurrent_trials else plan.concurrency
-    return tune.Tuner(
-        MeasuredTrial if plan.is_measured else Trial,
-        param_space={
-            **listed,
-            RESUMED: resumed,
-            # A measurement must know what else runs on the machine.
-            MEASURE_SYSTEM: suite.tracking.system_metrics or plan.is_measured,
-            DRIVER: this_process(),
-            BUNDLES: plan.bundles,
-        },
-        tune_config=TuneConfig(
-            reuse_actors=True,
-            scheduler=scheduler,
-            max_concurrent_trials=limit,
-            search_alg=source if searching else None,
-            num_samples=-1 if searching else 1,
-            trial_name_creator=_trial_name,
-            trial_dirname_creator=_trial_name,
-        ),
-        run_config=RunConfig(
-            name="tune",
-            storage_path=str(folder.path),
-            callbacks=callbacks,
-            stop=stop,
-            verbose=0,
-            progress_reporter=tune.CLIReporter(),  # else, in a notebook, one that clears what was printed
-            log_to_file=True,
-            # What raises within a trial, the trial sees to itself; Tune makes a new process where one died.
-            failure_config=FailureConfig(max_failures=suite.faults.max_restarts),
-            checkpoint_config=CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-        ),
-    )
-
-
-def _trial_name(trial: Any) -> str:
-    return config_of(trial).folder_name

@@ -82,9 +82,15 @@ class EventStream:
             for event in self._of(trial).log.new():
                 self._pass(trial, event)
 
-    def start(self, trial: TrialConfig) -> None:
-        """A process takes a trial up: what one of an earlier attempt still writes is refused from now on. A trial that is over stays so."""
+    def start(self, trial: TrialConfig) -> int:
+        """A process takes a trial up: what one of an earlier attempt still writes is refused from now on. A trial that is over stays so.
+
+        Returns:
+            The attempt's number; 0 if the disk did not take it.
+        """
+        newest = self._of(trial).log.attempt
         self._add(trial, Started())
+        return attempt if (attempt := self._of(trial).log.attempt) > newest else 0
 
     def end(self, trial: TrialConfig, status: str, reason: str = "") -> None:
         """End a trial from outside, unless it has ended by itself.
@@ -98,6 +104,10 @@ class EventStream:
         heard = self._of(trial)
         if not heard.over:
             self._add(trial, Ended(status=status, env_steps=heard.env_steps, reason=reason, reproducible=heard.reproducible))
+
+    def has_ended(self, trial: TrialConfig) -> bool:
+        """Whether a trial's end was told."""
+        return self._of(trial).over
 
     def _add(self, trial: TrialConfig, event: Event) -> None:
         self.catch_up(trial)

@@ -46,11 +46,13 @@ class Interruption:
     Attributes:
         signals: Those that came, in order.
         ray_lost: Whether Ray's processes are gone.
+        gave_up: For want of what, if for want of something.
     """
 
     def __init__(self) -> None:
         self.signals: list[signal.Signals] = []
         self.ray_lost = False
+        self.gave_up = ""
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interruption":
@@ -68,10 +70,10 @@ class Interruption:
 
     @property
     def reason(self) -> str | None:
-        """The first signal's name, or that Ray is gone; None without either."""
+        """The first signal's name, that Ray is gone, or what was waited for in vain; None without any."""
         if self.signals:
             return self.signals[0].name
-        return "the end of Ray's processes" if self.ray_lost else None
+        return "the end of Ray's processes" if self.ray_lost else self.gave_up or None
 
     def run(self, work: Callable[[], Any], ask_to_end: Callable[[], Any] | None = None) -> bool:
         """Run `work` in a thread, and wait for its end, but leave it at a second signal or `GRACE_S` after a first one.

@@ -1,23 +1,17 @@
 """Between Tune and the stream of events: Tune drives, and what it notices becomes events."""
 
+from collections.abc import Callable, Set
 from typing import Any
 
 from ray.tune import Callback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, PRUNED
+from experiments.study.attempts import Attempts, config_of
 from experiments.study.early_stopping import EarlyStopping
 from experiments.study.event_stream import EventStream
-from experiments.trial.trainable import EVENTS, RECYCLE_PROCESS, TRIAL, reason_for
-
-
-def config_of(trial: Any) -> TrialConfig:
-    """The TrialConfig of one of Tune's trials."""
-    if not hasattr(trial, "_suite_config"):
-        trial._suite_config = TrialConfig.from_mapping(trial.config[TRIAL])
-    config: TrialConfig = trial._suite_config
-    return config
+from experiments.study.placement import StudyPlacement
+from experiments.trial.trainable import EVENTS, RECYCLE_PROCESS, reason_for
 
 
 class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type information
@@ -30,13 +24,13 @@ class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type info
 class StreamCallback(DriverCallback):
     """Tells the stream what Tune notices. Whether a trial finished, its own events say: Tune calls one complete that a signal stopped."""
 
-    def __init__(self, stream: EventStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: EventStream, attempts: Attempts) -> None:
+        self._stream, self._attempts = stream, attempts
         self._failing: list[Any] = []
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Begin an attempt; Tune calls this before the trial's first step."""
-        self._stream.start(config_of(trial))
+        self._attempts.begin(trial)
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
         """Tell what the trial did."""
@@ -64,20 +58,41 @@ class StreamCallback(DriverCallback):
 
 
 class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type information
-    """Tune's default order, with a rule that stops trials early, and each trial's say in what becomes of its process."""
+    """Tune's default order, with a rule that stops trials early, a limit to how often each is taken up, and its say in what becomes of its
+    process.
+    """
 
-    def __init__(self, stream: EventStream, stopping: EarlyStopping | None = None) -> None:
+    def __init__(
+        self,
+        stream: EventStream,
+        attempts: Attempts,
+        stopping: EarlyStopping | None = None,
+        unused: Callable[[], Set[str]] | None = None,
+    ) -> None:
         """Schedule trials.
 
         Args:
             stream: Of the study's events.
+            attempts: At the trials.
             stopping: One of the listeners, if trials are stopped early.
+            unused: Gives the ids of the nodes that the study does not use; None: it uses all that there ever are.
         """
         super().__init__()
-        self._stream, self._stopping = stream, stopping
+        self._stream, self._attempts, self._stopping, self._unused = stream, attempts, stopping, unused
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return FIFOScheduler, ()
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        """Tune will start a trial, or start it again: unless it has ended, by itself or by `on_trial_error`."""
+        if self._unused is not None and not isinstance(trial.placement_group_factory, StudyPlacement):
+            trial.placement_group_factory = StudyPlacement(trial.placement_group_factory, self._unused)
+        if self._attempts.has_ended(trial):
+            tune_controller.stop_trial(trial)
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
+        """Tune has lost a trial's process, and will start the trial again."""
+        self._attempts.lost(trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Whether the trial goes on. Tune asks before it tells the callbacks."""

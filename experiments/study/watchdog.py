@@ -1,53 +1,92 @@
 """Ends trials that give no sign of life."""
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments.metrics import FAILED
+from experiments.study.attempts import Attempts, config_of
 from experiments.study.event_stream import EventStream
-from experiments.study.folder import StudyFolder
-from experiments.study.tune import DriverCallback, config_of
+from experiments.study.heartbeats import Heartbeats, Key
+from experiments.study.tune import DriverCallback
 
 _LOOK_EVERY_S = 1.0
+
+
+class SignsOfLife:
+    """When each attempt gave its last sign of life, by this process' clock."""
+
+    def __init__(self) -> None:
+        self._last: dict[Key, float] = {}
+
+    def silent_s(self, attempt: Key, ages: Mapping[Key, float], now: float) -> float:
+        """For how long an attempt has given none.
+
+        Args:
+            attempt: Which.
+            ages: As `Heartbeats` gives them; an attempt that it does not know has given none since this was first asked.
+            now: On the monotonic clock.
+        """
+        seen = now - ages[attempt] if attempt in ages else now
+        last = self._last[attempt] = max(seen, self._last.get(attempt, seen)) if attempt in ages else self._last.get(attempt, seen)
+        return now - last
+
+
+def receiver() -> Any:
+    """The actor that takes the trials' signs of life, on this node."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(num_cpus=0, max_restarts=-1)(Heartbeats).options(scheduling_strategy=here).remote()
 
 
 class Watchdog(DriverCallback):
     """Ends trials that give no sign of life for `faults.stall_after_s`.
 
-    A trial leaves its signs in its folder, since an environment that never returns from a step may hold every thread of its process. They
-    are timed by this process' clock: a cluster's may differ.
+    An environment that never returns from a step may hold every thread of its process: a trial sends its signs from between the steps, and
+    is asked for nothing. Neither a clock nor a disk of another machine matters.
     """
 
-    def __init__(self, folder: StudyFolder, stream: EventStream) -> None:
-        self._folder, self._stream = folder, stream
-        self._seen: dict[Any, tuple[float | None, float]] = {}  # trial: its last sign, and when that was first seen
+    def __init__(self, stream: EventStream, attempts: Attempts, heartbeats: Any, is_reached: Callable[[Sequence[str]], bool]) -> None:
+        """Watch trials.
+
+        Args:
+            stream: Of the study's events.
+            attempts: At the trials.
+            heartbeats: The actor that takes the signs.
+            is_reached: Whether nodes answer, by their ids: that one is cut off is no fault of the trial.
+        """
+        self._stream, self._attempts, self._heartbeats, self._is_reached = stream, attempts, heartbeats, is_reached
+        self._signs = SignsOfLife()
+        self._answer: Any = None
         self._next_look = 0.0
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Look at the trials that run."""
+        """Look at the trials that run, whenever the signs that were asked for have come: without them nothing is known."""
         now = time.monotonic()
-        if now < self._next_look:
+        if self._answer is None and now >= self._next_look:
+            self._answer = self._heartbeats.ages.remote([self._attempt(trial) for trial in trials if trial.status == "RUNNING"])
+        if self._answer is None or not ray.wait([self._answer], timeout=0)[0]:
             return
-        self._next_look = now + _LOOK_EVERY_S
+        answer, self._answer, self._next_look = self._answer, None, now + _LOOK_EVERY_S
+        try:
+            ages = ray.get(answer)
+        except RayError:  # it is being restarted
+            return
         for trial in trials:
-            if trial.status != "RUNNING":
-                self._seen.pop(trial, None)
-                continue
-            config = config_of(trial)
-            heartbeat = self._folder.trial(config).last_heartbeat()
-            if trial not in self._seen or self._seen[trial][0] != heartbeat:
-                self._seen[trial] = heartbeat, now
-                continue
-            limit = config.faults.stall_after_s
-            if limit is not None and now - self._seen[trial][1] > limit:
-                self._end(trial, limit)
+            if trial.status == "RUNNING":
+                self._look(trial, ages, now)
 
-    def _end(self, trial: Any, limit: float) -> None:
-        self._stream.end(config_of(trial), FAILED, f"stalled: no sign of life for {limit:g} s (faults.stall_after_s)")
-        trial.max_failures = 0  # it would only hang again
-        self._seen.pop(trial)
-        actor = trial.temporary_state.ray_actor
-        if actor is not None:
-            ray.kill(actor)  # Ray ends the runners and learners of a trial with it
+    def _attempt(self, trial: Any) -> Key:
+        return config_of(trial).folder_name, self._attempts.number(trial)
+
+    def _look(self, trial: Any, ages: Mapping[Key, float], now: float) -> None:
+        config = config_of(trial)
+        silent_s = self._signs.silent_s(self._attempt(trial), ages, now)
+        limit = config.faults.stall_after_s
+        if limit is not None and silent_s > limit and self._is_reached(self._attempts.nodes(trial)):
+            self._stream.end(config, FAILED, f"stalled: no sign of life for {limit:g} s (faults.stall_after_s)")
+            if (actor := trial.temporary_state.ray_actor) is not None:
+                ray.kill(actor)  # Ray ends the runners and learners of a trial with it

@@ -100,12 +100,6 @@ class EventLog:
         self.count = 0
         self.attempt = 0
         self.end: Ended | None = None
-        self._fresh = True  # the newest attempt has done nothing yet
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the newest attempt has done nothing yet."""
-        return self.attempt > 0 and self._fresh
 
     def new(self) -> list[Event]:
         """The events that were added since this was last called, or `add` was.
@@ -148,7 +142,7 @@ class EventLog:
             if self.end is not None and not (isinstance(event, Started) and self.end.status == FAILED):
                 raise RefusedEventError(f"{self._storage.place}: the trial has {self.end.status}")
             if attempt is not None and attempt != self.attempt:
-                raise RefusedEventError(f"{self._storage.place}: attempt {attempt} is over, attempt {self.attempt} has begun")
+                raise self._over(attempt, self.attempt)
             mine = self.attempt + 1 if isinstance(event, Started) else self.attempt
             kept = replace(event, number=self.count + 1, attempt=mine)
             try:
@@ -156,6 +150,17 @@ class EventLog:
             except FileExistsError:
                 continue
             return [*found, *self.new()]
+
+    def check(self, attempt: int) -> None:
+        """Make sure that an attempt is the newest, for what a process writes beside its events.
+
+        Raises:
+            RefusedEventError: A later one has begun.
+            DamagedFileError: A record cannot be read.
+        """
+        newest = max((event.attempt for event in self._events(self.count)), default=self.attempt)
+        if attempt != newest:
+            raise self._over(attempt, newest)
 
     def start_again(self) -> bool:
         """Begin another attempt at a trial that failed; whether it had. A disk that takes no more leaves it for later."""
@@ -165,6 +170,9 @@ class EventLog:
             with suppress(OSError):
                 self.add(Started())
         return failed
+
+    def _over(self, attempt: int, newest: int) -> RefusedEventError:
+        return RefusedEventError(f"{self._storage.place}: attempt {attempt} is over, attempt {newest} has begun")
 
     def _events(self, after: int) -> list[Event]:
         place = self._storage.place
@@ -180,5 +188,4 @@ class EventLog:
 
     def _follow(self, event: Event) -> None:
         self.count, self.attempt = event.number, event.attempt
-        self._fresh = isinstance(event, Started)
         self.end = event if isinstance(event, Ended) else None if isinstance(event, Started) else self.end

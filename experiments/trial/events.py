@@ -62,7 +62,8 @@ class Restarted(Event):
     Attributes:
         env_steps: The last report before it.
         reason: In words.
-        cause: `fault` (something raised), `process` (a process died) or `study` (the study was interrupted and resumed).
+        cause: `fault` (something raised), `process` (a process died), `node` (a node was lost) or `study` (the study was interrupted and
+            resumed).
         count: Restarts so far, with this one.
         reproducible: As in `Reported`.
     """

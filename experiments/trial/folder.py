@@ -1,13 +1,12 @@
 """A trial's own folder: what survives its process. Standard library only.
 
-`events.jsonl` is the log of its events, `checkpoints/<env steps>/` has its checkpoints, the time of `heartbeat` is its last sign of life.
-Each is written whole or not at all, so that whoever comes after a kill finds nothing half done.
+`events.jsonl` is the log of its events, `checkpoints/<env steps>/` has its checkpoints. Each is written whole or not at all, so that
+whoever comes after a kill finds nothing half done.
 """
 
 import fcntl
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
@@ -28,7 +27,7 @@ ERROR_FILE = "error.txt"
 PRINTED_FILES = ("stdout", "stderr")
 """What its process printed; as Tune names the files."""
 _SIZES_FILE = "complete.json"
-_LOCK_WAIT_S = 90.0
+_PARTIAL = ".partial"
 
 
 class TrialFolder:
@@ -38,22 +37,15 @@ class TrialFolder:
         self.path = path
         self.log = EventLog(JsonLines(path / LOG_FILE))
         self._lock: IO[str] | None = None
-        self._next_heartbeat = 0.0
 
     def open(self) -> None:
-        """Make the folder, and wait until no other process writes in it: one that lost its driver may live for some seconds.
+        """Make the folder, and keep it from being deleted.
 
-        Raises:
-            RuntimeError: Another process still does.
+        Nobody waits for a process of an earlier attempt that lives on, perhaps on a node that is cut off: what it writes is refused.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / "lock").open("w")
-        give_up = time.monotonic() + _LOCK_WAIT_S
-        while not locked(self._lock):
-            if time.monotonic() >= give_up:
-                raise RuntimeError(f"{self.path} is in use by another process")
-            time.sleep(0.1)
-        self.heartbeat()
+        self._lock = (self.path / "lock").open("a+")
+        locked(self._lock, shared=True)
 
     def close(self, logs: Path | None = None) -> None:
         """Let go of the folder.
@@ -69,19 +61,6 @@ class TrialFolder:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def heartbeat(self) -> None:
-        """Leave a sign of life; at most one a second, so that it can be done often."""
-        if time.monotonic() >= self._next_heartbeat:
-            self._next_heartbeat = time.monotonic() + 1.0
-            (self.path / "heartbeat").touch()
-
-    def last_heartbeat(self) -> float | None:
-        """When the last sign of life was left, as `time.time()`; None without any."""
-        try:
-            return (self.path / "heartbeat").stat().st_mtime
-        except FileNotFoundError:
-            return None
 
     def check_reports(self, events: Sequence[Event], expected: Iterable[int]) -> None:
         """Make sure that the reports at some env steps are among the events of the log.
@@ -134,26 +113,32 @@ class TrialFolder:
         """The complete checkpoints on this machine, the oldest first."""
         return sorted(p for p in self.path.glob("checkpoints/*") if p.name.isdigit())
 
-    def add_checkpoint(self, env_steps: int, write: Callable[[Path], None], keep: int, keep_best: bool) -> Path:
+    def add_checkpoint(self, env_steps: int, attempt: int, write: Callable[[Path], None], keep: int, keep_best: bool) -> Path:
         """Write a checkpoint, and then remove what the policy does not keep.
 
         Args:
             env_steps: Its place on the report grid.
+            attempt: That writes it.
             write: Writes its files into the folder that it is given.
             keep: How many of the newest are kept.
             keep_best: Whether the one with the highest evaluation return is kept as well.
 
         Raises:
             OSError: The disk takes no more; the earlier checkpoints are as before.
+            RefusedEventError: A later attempt has begun; they are as before.
         """
         final = self.checkpoint(env_steps)
-        partial = final.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
+        partial = final.with_suffix(f".{attempt}{_PARTIAL}")  # an earlier attempt may be writing at the same place
+        for left in final.parent.glob(f"*{_PARTIAL}"):
+            number = left.suffixes[0][1:]
+            if not number.isdigit() or int(number) <= attempt:
+                shutil.rmtree(left, ignore_errors=True)
         try:
             partial.mkdir(parents=True)
             write(partial)
             sizes = {str(p.relative_to(partial)): p.stat().st_size for p in sorted(partial.rglob("*")) if p.is_file()}
             (partial / _SIZES_FILE).write_text(json.dumps(sizes))
+            self.log.check(attempt)
             if final.exists():  # the same stretch, trained again after a fault
                 shutil.rmtree(final)
             partial.rename(final)
@@ -209,10 +194,15 @@ def damage_of(checkpoint: Path) -> str:
     return ""
 
 
-def locked(file: IO[Any] | FileIO) -> bool:
-    """Take the lock on an open file, until it is closed or its process ends; False if another process has it."""
+def locked(file: IO[Any] | FileIO, shared: bool = False) -> bool:
+    """Take the lock on an open file, until it is closed or its process ends; False if another process has it.
+
+    Args:
+        file: Open for reading and writing.
+        shared: Whether others may have it as well that share it.
+    """
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks

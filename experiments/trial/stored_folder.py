@@ -3,7 +3,6 @@
 import json
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +12,6 @@ from experiments.storage.objects import Objects
 from experiments.trial.event_log import EventLog
 from experiments.trial.folder import ERROR_FILE, PRINTED_FILES, PROVENANCE_FILE, TrialFolder
 
-_OPENED = "opened"
-"""Object that is there once a process has taken the trial up."""
 _CHECKPOINTS = "checkpoints"
 _BLOCK = 16
 """Events of a log that are read with one request."""
@@ -73,7 +70,6 @@ class StoredTrialFolder(TrialFolder):
     def open(self) -> None:
         """Bring what there is to this machine. A process of an earlier attempt may live elsewhere: what it adds to the log is refused."""
         self.fetch()
-        self._objects.write(_OPENED, b"")
 
     def close(self, logs: Path | None = None) -> None:
         """As of a local folder; what the trial's processes printed goes to the store."""
@@ -85,10 +81,6 @@ class StoredTrialFolder(TrialFolder):
         if self._temporary:
             shutil.rmtree(self.path.parent.parent, ignore_errors=True)
 
-    def last_heartbeat(self) -> float | None:
-        """Now, of a trial that was taken up: its signs of life are on its own machine."""
-        return time.time() if self._objects.exists(_OPENED) else None
-
     def fetch(self) -> None:
         """Bring the checkpoints and the trial's files to this machine, in the place of what is there."""
         shutil.rmtree(self.path / _CHECKPOINTS, ignore_errors=True)
@@ -96,8 +88,7 @@ class StoredTrialFolder(TrialFolder):
         for env_steps in self.saved():
             self.take(env_steps)
         for name in self._objects.files():
-            if name != _OPENED:
-                (self.path / name).write_bytes(self._objects.read(name))
+            (self.path / name).write_bytes(self._objects.read(name))
 
     def began_with(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
         """The provenance that the trial began with; `now`, if it begins now."""
@@ -132,13 +123,14 @@ class StoredTrialFolder(TrialFolder):
         self._objects.read_folder(_object(env_steps), into)
         return into
 
-    def add_checkpoint(self, env_steps: int, write: Callable[[Path], None], keep: int, keep_best: bool) -> Path:
+    def add_checkpoint(self, env_steps: int, attempt: int, write: Callable[[Path], None], keep: int, keep_best: bool) -> Path:
         """As in a local folder; what the policy does not keep is removed when the store has the new one.
 
         Raises:
             OSError: The disk or the store takes no more; the earlier checkpoints in the store are as before.
+            RefusedEventError: A later attempt has begun; they are as before.
         """
-        final = super().add_checkpoint(env_steps, write, keep, keep_best)
+        final = super().add_checkpoint(env_steps, attempt, write, keep, keep_best)
         self._objects.write_folder(_object(env_steps), final)
         kept = {int(path.name) for path in self.checkpoints()}
         self._objects.remove(_object(each) for each in self.saved() if each not in kept)

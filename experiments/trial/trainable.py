@@ -1,5 +1,6 @@
 """The Tune Trainable: train, report on the env-step grid, checkpoint, go on after a fault, stop at the budget."""
 
+import errno
 import gc
 import logging
 import sys
@@ -8,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import torch
@@ -23,9 +24,11 @@ from experiments.rllib import starting_weights
 from experiments.rllib.building import build_algorithm_config, promises_bits, request_for
 from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.results import NonFiniteError
+from experiments.trial.attempt import Attempt, LostNodeError, UnfitNodeError, lost_node, own_nodes
 from experiments.trial.event_log import RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
 from experiments.trial.folder import ERROR_FILE, check_checkpoint
+from experiments.trial.heartbeat import Heartbeat
 from experiments.trial.resource_usage import Address, own_memory_bytes
 from experiments.trial.stored_folder import folder_at
 from experiments.trial.training import Training
@@ -39,8 +42,6 @@ TRIAL = "trial"
 """Key of Tune's config: the TrialConfig as a mapping."""
 FOLDER = "folder"
 """Key beside the TrialConfig's own in that mapping: the trial's own folder, by its path or its address in an object store."""
-RESUMED = "resumed"
-"""Key of Tune's config: whether an earlier execution of the study was interrupted."""
 MEASURE_SYSTEM = "measure_system"
 """Key of Tune's config: whether CPU, memory and GPU use are measured."""
 DRIVER = "driver"
@@ -51,6 +52,9 @@ _MOST_GROWTH = 512 * 2**20
 
 _PROCESSES = {EnvRunner.__name__: "runner", FastRunner.__name__: "runner", "_WrappedExecutable": "learner"}
 """Class of an RLlib actor to what it is."""
+
+_SHARED_WITHIN_S = 10.0
+"""Until what the driver wrote must be seen on every node: a network file system may take seconds."""
 
 logger = logging.getLogger(__name__)
 
@@ -91,28 +95,61 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._faults: list[tuple[str, int]] = []  # reason, and the last report before it
         self._folder = folder_at(config[TRIAL][FOLDER])
         self._logs = Path(self.logdir)  # which is another trial's when this one is let go of
-        self._resumed = bool(config.get(RESUMED))
         self._has_folder = False
+        self._attempt = Attempt()
+        self._heartbeat = Heartbeat(self._send_heartbeat)
+
+    def begin(self, attempt: Attempt) -> tuple[str, ...]:
+        """Take on an attempt: the driver calls it between `setup` and the first `step()`.
+
+        Returns:
+            As `own_nodes`.
+        """
+        self._attempt = attempt
+        return own_nodes()
+
+    def _send_heartbeat(self) -> None:
+        if self._attempt.heartbeats is not None:
+            self._attempt.heartbeats.add.remote(self._trial.folder_name, self._attempt.number)
 
     def _take_folder(self) -> None:
         """Take the trial's folder, once, with what happened before."""
         if self._has_folder:
             return
-        taken_up_before = self._folder.last_heartbeat() is not None
-        self._folder.open()
+        log = self._folder.log
+        self._enter_folder()
         self._has_folder = True
-        log, events = self._folder.log, self._folder.log.all()
-        log.new()
-        if log.end is None and not log.is_fresh:  # else the driver has begun this attempt
+        events = log.all()
+        if log.end is None and not self._attempt.number:
             self._keep(lambda: self._said.extend(log.add(Started())))
-        self._attempt = log.attempt
+            self._attempt = replace(self._attempt, number=log.attempt)
         self._reported = {report.env_steps: report for report in reports(events)}
         restarts = [event for event in events if isinstance(event, Restarted)]
         self._restarts = len(restarts)
         said = [event.reproducible for event in events if isinstance(event, Reported | Restarted)]
         self._reproducible = promises_bits(self._trial) and all(said[-1:])
-        if log.end is None and taken_up_before:
-            self._add_restart(*(("the study was interrupted", "study") if self._resumed else ("a process of the trial died", "process")))
+        if log.end is None and any(event.attempt < self._attempt.number for event in events):
+            self._add_restart(self._attempt.reason, self._attempt.cause)
+
+    def _enter_folder(self) -> None:
+        """Make sure that the trial's folder is the driver's, who has begun the attempt in its log: a node that joined later was not asked.
+
+        Raises:
+            UnfitNodeError: It is not, or it cannot be written.
+        """
+        log, give_up = self._folder.log, perf_counter() + _SHARED_WITHIN_S
+        try:
+            log.new()
+            while log.attempt < self._attempt.number:
+                if perf_counter() >= give_up:
+                    raise UnfitNodeError(f"what the driver writes in {self._folder.path} is not there")
+                sleep(0.5)
+                log.new()
+            self._folder.open()
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # a full disk is no fault of the node's
+                raise
+            raise UnfitNodeError(f"{self._folder.path} cannot be written ({error.strerror})") from None
 
     def step(self) -> dict[str, Any]:
         """Train to the next grid point and report.
@@ -122,6 +159,10 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
         Returns:
             `events`, and whether the trial is `done`.
+
+        Raises:
+            UnfitNodeError: This node cannot run the trial.
+            LostNodeError: A node with one of its processes is gone.
         """
         try:
             self._take_folder()
@@ -146,6 +187,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
                 raise
             except Exception as error:  # noqa: BLE001  # whatever an environment or a library raises
                 self._abandon()
+                if node := lost_node(error):  # the driver finds room elsewhere for all of the trial's processes
+                    raise LostNodeError(f"its node has died. Node Id: {node}") from None
                 reason = reason_for(error)
                 with suppress(OSError), (self._folder.path / ERROR_FILE).open("a") as file:
                     file.write(traceback.format_exc() + "\n")
@@ -174,7 +217,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """Build the algorithm, and go on from the newest checkpoint if there is one."""
         self._take_folder()
         own_modules.check_imported(self._trial.modules)
-        self._training = training = Training(self._trial, self._folder, self._storage, self._measure_system, self._driver)
+        self._training = training = Training(self._trial, self._heartbeat, self._storage, self._measure_system, self._driver)
         self._first_bytes = self._first_bytes or own_memory_bytes()
         self._pending: list[Event] = []
         if checkpoints := self._folder.checkpoints():
@@ -235,8 +278,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """A checkpoint, with the events in it: whoever goes on from it makes those that a kill prevented."""
         training, policy = self._training, self._trial.checkpoint
         assert training is not None
-        at = training.counters.grid_env_steps
-        self._folder.add_checkpoint(at, lambda folder: training.save(folder, events), policy.keep, policy.keep_best)
+        at, attempt = training.counters.grid_env_steps, self._attempt.number
+        self._folder.add_checkpoint(at, attempt, lambda folder: training.save(folder, events), policy.keep, policy.keep_best)
 
     def _tell(self, event: Event) -> None:
         """Add an event to the log, and then to the next result. Of a stretch that is trained again the first reports stand."""
@@ -257,7 +300,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     def _write_events(self) -> None:
         while self._unwritten:
-            self._said += self._folder.log.add(self._unwritten[0], self._attempt)
+            self._said += self._folder.log.add(self._unwritten[0], self._attempt.number)
             self._unwritten.pop(0)
 
     def _take_unsaved(self) -> str:

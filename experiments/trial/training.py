@@ -25,7 +25,7 @@ from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial import resource_usage
 from experiments.trial.evaluation import Evaluation, evaluate
 from experiments.trial.events import Event, event_of, record_of
-from experiments.trial.folder import STATE_FILE, TRIAL_FILE, TrialFolder
+from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.resource_usage import Address, ProcessMonitor, this_process
 from experiments.trial.target import TargetWatch, area_under_curve
 from experiments.trial.time_use import TimeUse
@@ -74,19 +74,24 @@ class Training:
     """
 
     def __init__(
-        self, trial: TrialConfig, folder: TrialFolder, storage: Any = None, measure_system: bool = False, driver: Address | None = None
+        self,
+        trial: TrialConfig,
+        heartbeat: Callable[[], None],
+        storage: Any = None,
+        measure_system: bool = False,
+        driver: Address | None = None,
     ) -> None:
         """Build the algorithm, untrained.
 
         Args:
             trial: What to train.
-            folder: The trial's own.
+            heartbeat: Leaves a sign of life; called at every iteration and episode.
             storage: Tune's: RLlib keeps its own log folder within the study's, instead of one in the home directory.
             measure_system: Whether CPU, memory and GPU use are measured.
             driver: Host and process of the study's driver.
         """
         leave_out_compiler()
-        self._trial, self._folder = trial, folder
+        self._trial, self._heartbeat = trial, heartbeat
         self._wall_start = perf_counter()
         config = build_algorithm_config(trial)
         self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
@@ -133,7 +138,7 @@ class Training:
         learner: dict[str, float] = {}
         while True:
             before = now.env_steps
-            self._folder.heartbeat()
+            self._heartbeat()
             start = perf_counter()
             result = self.algorithm.train()
             now.train_s += perf_counter() - start
@@ -239,7 +244,7 @@ class Training:
                 seeds,
                 config.normalize_actions,
                 config.clip_actions,
-                self._folder.heartbeat,
+                self._heartbeat,
                 most,
                 own_pipelines(self.algorithm),
             )

@@ -260,6 +260,7 @@ KINDS: Mapping[str, Kind] = {
     "max_env_steps": Kind(st.sampled_from([None, 10**6]), whole(1, null=True).wrong),
     "max_minutes": real(0, above=True, null=True, tried=(0.5, 60.0)),
     "resume": text("", "no_such_study", null=True),
+    "wait_for_nodes_s": real(0, tried=(0.0, 60.0)),
     "stall_after_s": real(0, above=True, null=True, tried=(60.0, 600.0)),
     "tracking.uri": text(
         "", "outputs", "ftp://host", "http://127.0.0.1:port", "http://127.0.0.1:70000", "http://", "sqlite:///relative.db", null=True

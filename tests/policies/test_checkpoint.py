@@ -32,7 +32,7 @@ def trial(plan_of: PlanOf, tmp_path: Path) -> Path:
             (into / "trial_state.json").write_text(json.dumps(state))
             (into / "trial.json").write_text(json.dumps(config.to_mapping()))
 
-        folder.add_checkpoint(env_steps, write, keep=2, keep_best=False)
+        folder.add_checkpoint(env_steps, 0, write, keep=2, keep_best=False)
     return folder.path
 
 

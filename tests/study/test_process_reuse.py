@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ class Short(Trainable):
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_a_process_that_is_to_be_recycled_gets_no_other_trial(tmp_path: Path) -> None:
-    scheduler = StudyScheduler(EventStream(StudyFolder(tmp_path), []))
+    attempts = SimpleNamespace(has_ended=lambda trial: False)
+    scheduler = StudyScheduler(EventStream(StudyFolder(tmp_path), []), attempts)  # type: ignore[arg-type]
     tuner = tune.Tuner(
         Short,
         param_space={"number": tune.grid_search([0, 1, 2])},

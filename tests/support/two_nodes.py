@@ -96,13 +96,12 @@ class TwoNodes:
             machine.run("ip", "address", "add", f"{address}/24", "dev", device)
             machine.run("ip", "link", "set", device, "up")
 
-    def start(self, num_cpus: int) -> None:
-        """Start Ray on both nodes, with so many CPUs on each."""
+    def start_head(self, num_cpus: int = 1) -> None:
+        """Start Ray on the head node, with so many CPUs."""
         self._ray_start(self.head, HEAD_ADDRESS, num_cpus, "--head", "--port=6379", "--temp-dir=/mnt/ray", "--include-dashboard=false")
-        self.start_second(num_cpus)
 
-    def start_second(self, num_cpus: int) -> None:
-        """Start Ray on the second node."""
+    def start_second(self, num_cpus: int = 1) -> None:
+        """Start Ray on the second node, which joins the first."""
         self._ray_start(self.second, SECOND_ADDRESS, num_cpus, f"--address={CLUSTER}")
 
     def _ray_start(self, machine: Machine, address: str, num_cpus: int, *arguments: str) -> None:
@@ -160,5 +159,6 @@ def two_nodes(folder: Path, shared: bool, num_cpus: int = 1, environment: Mappin
     """Two nodes with Ray, of `num_cpus` each, whose processes have an environment beside their own; otherwise as `linked_machines`."""
     with linked_machines(folder, shared) as nodes:
         nodes._environment.update(environment or {})
-        nodes.start(num_cpus)
+        nodes.start_head(num_cpus)
+        nodes.start_second(num_cpus)
         yield nodes

@@ -1,16 +1,47 @@
 """Studies on a cluster of two nodes, each with its own network, processes, host name and /tmp."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.outputs import SMALL, assert_same, checkpoints, left_in
-from tests.support.two_nodes import SECOND, SECOND_ADDRESS, two_nodes
+from experiments.trial.folder import TrialFolder
+from tests.support.driver import Driver
+from tests.support.outputs import SMALL, Left, assert_same, checkpoints, left_in
+from tests.support.two_nodes import SECOND, SECOND_ADDRESS, TwoNodes, linked_machines, two_nodes
 
-pytestmark = [pytest.mark.ray]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 
 SMALL_THERE = [word for word in SMALL if not word.startswith("hardware.")]
+SECOND_NODE = f"{SECOND} ({SECOND_ADDRESS})"
+
+
+LONGER = "budget_env_steps=40960"
+"""Of a study that lasts until a node has started, or is back."""
+
+
+@pytest.fixture(scope="module")
+def longer_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `reference`, of the longer study."""
+    out = tmp_path_factory.mktemp("longer") / "out"
+    assert Driver(out, *SMALL, LONGER).end() == 0
+    return out
+
+
+def said_of_nodes(study: Driver) -> list[str]:
+    """What the terminal says of nodes; Ray itself says nothing of them there."""
+    lines = (study.stdout + study.stderr).splitlines()
+    assert not [line for line in lines if "raylet" in line]
+    return [line.partition(" ")[2].strip() for line in lines if line.startswith(("node ", "waiting "))]
+
+
+def ended_as(reference: Path, out: Path) -> Left:
+    """What a study left that must have come to the same as one that was left alone."""
+    found = left_in(out / "mlflow.db")
+    assert_same(found, left_in(reference / "mlflow.db"))
+    return found
 
 
 @pytest.mark.nightly
@@ -19,21 +50,105 @@ def test_a_study_trains_on_both_nodes_to_the_same_bits_as_on_one(tmp_path: Path,
     with two_nodes(tmp_path, shared=True) as nodes:
         study = nodes.study(out, *SMALL_THERE).until(lambda: nodes.head.trains() and nodes.second.trains())
         assert study.end() == 0
-    assert_same(left_in(out / "mlflow.db"), left_in(reference / "mlflow.db"))
+    assert sum(ended_as(reference, out).restarts.values()) == 0
+    assert said_of_nodes(study) == []
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("lost", ["killed", "link down"])
-def test_a_study_that_loses_a_node_ends_to_the_same_bits_on_the_other(lost: str, tmp_path: Path, reference: Path) -> None:
+def lose_second(tmp_path: Path, lose: Callable[[TwoNodes], None]) -> tuple[Path, Driver]:
+    """A study whose second node is lost in the midst of a trial there."""
     out = tmp_path / "out"
     with two_nodes(tmp_path, shared=True) as nodes:
         study = nodes.study(out, *SMALL_THERE).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
-        nodes.second.kill() if lost == "killed" else nodes.set_link(up=False)
+        lose(nodes)
         assert study.end() == 0
-    found = left_in(out / "mlflow.db")
-    assert_same(found, left_in(reference / "mlflow.db"))
-    assert sum(found.restarts.values()) == 1
+    return out, study
+
+
+@pytest.mark.parametrize(
+    "turn", [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 6))]
+)
+def test_a_study_whose_node_is_killed_ends_to_the_same_bits_on_the_other(turn: int, tmp_path: Path, reference: Path) -> None:
+    out, study = lose_second(tmp_path, lambda nodes: nodes.second.kill())
+    assert sum(ended_as(reference, out).restarts.values()) == 1
+    assert said_of_nodes(study) == [f"{SECOND_NODE} is gone: what ran there goes on elsewhere, from its last checkpoint"]
+
+
+@pytest.mark.nightly
+def test_a_study_whose_node_is_cut_off_ends_to_the_same_bits_on_the_other(tmp_path: Path, reference: Path) -> None:
+    out, study = lose_second(tmp_path, lambda nodes: nodes.set_link(up=False))
+    assert sum(ended_as(reference, out).restarts.values()) == 1
+    assert said_of_nodes(study)[0] == f"{SECOND_NODE} does not answer: what ran there goes on elsewhere, from its last checkpoint"
+
+
+@pytest.mark.nightly
+def test_a_study_whose_node_is_cut_off_for_a_minute_ends_to_the_same_bits(tmp_path: Path, longer_reference: Path) -> None:
+    out = tmp_path / "out"
+    with two_nodes(tmp_path, shared=True) as nodes:
+        study = nodes.study(out, *SMALL_THERE, LONGER).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
+        nodes.set_link(up=False)
+        time.sleep(60)
+        assert study.process.poll() is None
+        nodes.set_link(up=True)
+        assert study.end() == 0
+    assert sum(ended_as(longer_reference, out).restarts.values()) >= 1
+    assert said_of_nodes(study)[0].startswith(f"{SECOND_NODE} does not answer")
+    for path in out.glob("studies/*/trials/*/events.jsonl"):  # what the process there wrote on was refused
+        attempts = [event.attempt for event in TrialFolder(path.parent).log.all()]
+        assert attempts == sorted(attempts)
+
+
+@pytest.mark.nightly
+def test_a_node_that_joins_a_running_study_is_used_to_the_same_bits(tmp_path: Path, longer_reference: Path) -> None:
+    out = tmp_path / "out"
+    with linked_machines(tmp_path, shared=True) as nodes:
+        nodes.start_head()
+        study = nodes.study(out, *SMALL_THERE, LONGER).until(nodes.head.trains)
+        time.sleep(10)
+        nodes.start_second()
+        study.until(nodes.second.trains)
+        assert study.end() == 0
+    assert sum(ended_as(longer_reference, out).restarts.values()) == 0
+    assert said_of_nodes(study) == [f"{SECOND_NODE}, 1 CPU and 0 GPUs joined: up to 2 trials at once"]
+
+
+@pytest.mark.nightly
+def test_a_head_without_cpus_waits_for_a_node_that_comes(tmp_path: Path, reference: Path) -> None:
+    out = tmp_path / "out"
+    with linked_machines(tmp_path, shared=True) as nodes:
+        nodes.start_head(num_cpus=0)
+        study = nodes.study(out, *SMALL_THERE)
+        study.until(lambda: "waiting" in study.stdout)
+        assert not list(out.glob("studies/*"))
+        nodes.start_second()
+        assert study.end() == 0
+    assert sum(ended_as(reference, out).restarts.values()) == 0
+    assert said_of_nodes(study) == ["for 1 CPU and 0 GPUs, at most 600 s in all (hardware.wait_for_nodes_s)"]
+
+
+@pytest.mark.nightly
+def test_a_node_that_joins_without_the_studys_files_is_not_used(tmp_path: Path, longer_reference: Path) -> None:
+    out = tmp_path / "out"
+    with linked_machines(tmp_path, shared=False) as nodes:
+        nodes.start_head()
+        study = nodes.study(out, *SMALL_THERE, LONGER).until(nodes.head.trains)
+        nodes.start_second()
+        assert study.end() == 0
+        assert not list(Path(f"/proc/{nodes.second.pid}/root{tmp_path}").iterdir())
+    ended_as(longer_reference, out)
+    joined, refused = said_of_nodes(study)
+    assert joined == f"{SECOND_NODE}, 1 CPU and 0 GPUs joined: up to 2 trials at once"
+    assert refused.startswith(f"{SECOND_NODE} is not used from now on: what the driver writes in {out}")
+
+
+@pytest.mark.nightly
+def test_a_study_that_no_node_has_room_for_is_refused_when_its_time_is_over(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with linked_machines(tmp_path, shared=True) as nodes:
+        nodes.start_head(num_cpus=0)
+        study = nodes.study(out, "study=smoke", "hardware.wait_for_nodes_s=5")
+        assert study.end() == 2
+    assert "No such node joined within 5 s (hardware.wait_for_nodes_s)" in study.stderr
+    assert not out.exists()
 
 
 @pytest.mark.slow

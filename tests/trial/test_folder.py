@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.trial.event_log import DamagedFileError
-from experiments.trial.folder import STATE_FILE, TrialFolder, check_checkpoint
+from experiments.trial.event_log import DamagedFileError, RefusedEventError
+from experiments.trial.events import Started
+from experiments.trial.folder import STATE_FILE, TrialFolder, check_checkpoint, locked
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def folder(tmp_path: Path) -> TrialFolder:
 
 def save(folder: TrialFolder, env_steps: int, return_mean: float | None = None, keep: int = 2, keep_best: bool = False) -> Path:
     content = json.dumps({"return_mean": return_mean})
-    return folder.add_checkpoint(env_steps, lambda path: (path / STATE_FILE).write_text(content), keep, keep_best)  # type: ignore[arg-type,return-value]
+    return folder.add_checkpoint(env_steps, folder.log.attempt, lambda path: (path / STATE_FILE).write_text(content), keep, keep_best)  # type: ignore[arg-type,return-value]
 
 
 def test_the_newest_checkpoints_are_kept_and_the_best_if_asked(folder: TrialFolder) -> None:
@@ -39,7 +40,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_earlier_ones(folder: Tri
         raise OSError(28, "No space left on device", str(path))
 
     with pytest.raises(OSError, match="No space left"):
-        folder.add_checkpoint(2000, fail, 1, keep_best=False)
+        folder.add_checkpoint(2000, 0, fail, 1, keep_best=False)
     assert folder.checkpoints() == [kept]
     assert [p.name for p in kept.parent.iterdir()] == [kept.name]
 
@@ -63,12 +64,40 @@ def test_a_damaged_checkpoint_is_found_and_named(folder: TrialFolder, damage: st
         check_checkpoint(path)
 
 
-def test_only_one_process_writes_in_a_folder(folder: TrialFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.trial.folder._LOCK_WAIT_S", 0.2)
-    with pytest.raises(RuntimeError, match="in use by another process"):
-        TrialFolder(folder.path).open()
+def test_a_checkpoint_of_an_earlier_attempt_is_refused_and_changes_nothing(folder: TrialFolder) -> None:
+    late = TrialFolder(folder.path)
+    folder.log.add(Started())
+    late.log.new()
+    late.log.add(Started())
+    kept = save(late, 1000, 2.0)
+
+    def write(path: Path) -> None:
+        (path / STATE_FILE).write_text(json.dumps({"return_mean": 1.0}))
+
+    for env_steps in (1000, 2000):
+        with pytest.raises(RefusedEventError, match="attempt 1 is over, attempt 2 has begun"):
+            folder.add_checkpoint(env_steps, 1, write, 1, keep_best=False)
+    assert list(kept.parent.iterdir()) == [kept]
+    assert json.loads((kept / STATE_FILE).read_text()) == {"return_mean": 2.0}
+
+
+def test_what_a_killed_attempt_left_of_a_checkpoint_is_removed_by_the_next(folder: TrialFolder) -> None:
+    for left in ("000000001000.partial", "000000002000.1.partial"):
+        (folder.path / "checkpoints" / left).mkdir(parents=True)
+    folder.log.add(Started())
+    folder.log.add(Started())
+    kept = save(folder, 3000)
+    assert list(kept.parent.iterdir()) == [kept]
+
+
+def test_a_process_at_work_keeps_its_folder_from_being_deleted_and_others_from_nothing(folder: TrialFolder) -> None:
+    other = TrialFolder(folder.path)
+    other.open()
     folder.close()
-    TrialFolder(folder.path).open()
+    with (folder.path / "lock").open("a+") as file:
+        assert not locked(file)
+        other.close()
+        assert locked(file)
 
 
 def test_a_killed_process_lets_go_of_its_folder(tmp_path: Path) -> None:
@@ -83,17 +112,8 @@ def test_a_killed_process_lets_go_of_its_folder(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    TrialFolder(tmp_path / "trial").open()
-
-
-def test_signs_of_life_are_seen_from_outside(folder: TrialFolder) -> None:
-    assert TrialFolder(folder.path.parent / "none").last_heartbeat() is None
-    first = folder.last_heartbeat()
-    assert first is not None
-    folder._next_heartbeat = 0.0
-    (folder.path / "heartbeat").unlink()
-    folder.heartbeat()
-    assert folder.last_heartbeat() is not None
+    with (tmp_path / "trial" / "lock").open("a+") as file:
+        assert locked(file)
 
 
 def test_what_a_process_printed_is_added_to_the_trials_files(folder: TrialFolder, tmp_path: Path) -> None:

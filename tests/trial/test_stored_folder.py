@@ -29,7 +29,7 @@ def on_machine(study: Objects, machine: Path, name: str = NAME) -> StoredTrialFo
 
 def save(folder: TrialFolder, env_steps: int, return_mean: float = 0.0, keep: int = 2, keep_best: bool = False) -> Path:
     content = json.dumps({"return_mean": return_mean})
-    return folder.add_checkpoint(env_steps, lambda path: (path / STATE_FILE).write_text(content), keep, keep_best)  # type: ignore[arg-type,return-value]
+    return folder.add_checkpoint(env_steps, folder.log.attempt, lambda path: (path / STATE_FILE).write_text(content), keep, keep_best)  # type: ignore[arg-type,return-value]
 
 
 def test_events_are_in_the_store_and_those_of_an_earlier_attempt_are_refused(study: Objects, tmp_path: Path) -> None:
@@ -117,12 +117,10 @@ def test_what_a_trial_began_with_and_said_comes_with_its_folder(study: Objects, 
     driver = StoredTrialFolder(study, NAME, tmp_path / "driver" / "trials" / NAME)
     assert driver.began_with({"commit": "one"}) == {"commit": "one"}
     assert driver.began_with({"commit": "another"}) == {"commit": "one"}
-    assert driver.last_heartbeat() is None
     folder = on_machine(study, tmp_path / "a")
     (folder.path / ERROR_FILE).write_text("Traceback")
     (tmp_path / "stdout").write_text("what an environment printed")
     folder.close(logs=tmp_path)
-    assert driver.last_heartbeat() is not None
     driver.fetch()
     found = {file.name: file.read_text() for file in driver.path.iterdir() if file.is_file()}
     assert found == {"provenance.json": '{"commit": "one"}', ERROR_FILE: "Traceback", "stdout": "what an environment printed"}

@@ -3,11 +3,13 @@
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from experiments.metrics import METRICS
-from experiments.trial.events import Ended, Started
+from experiments.trial.attempt import Attempt, UnfitNodeError
+from experiments.trial.events import Ended, Restarted, Started
 from experiments.trial.folder import TrialFolder
 from experiments.trial.trainable import EVENTS, MEASURE_SYSTEM, RECYCLE_PROCESS, TRIAL
 from tests.support.suite import PlanOf
@@ -151,3 +153,28 @@ def test_a_process_whose_trial_another_one_has_taken_up_gives_it_up(plan_of: Pla
     log.add(Started())
     assert step(trial)["done"]
     assert [event.attempt for event in TrialFolder(folder).log.all()] == [1, 1, 2]
+
+
+def test_a_process_that_does_not_find_what_the_driver_wrote_leaves_no_trace_on_its_node(
+    plan_of: PlanOf, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.trial.trainable._SHARED_WITHIN_S", 0.0)
+    trial = make(tiny(plan_of), folder=tmp_path / "folder")
+    trial.begin(Attempt(number=1))
+    with pytest.raises(UnfitNodeError, match=f"what the driver writes in {tmp_path / 'folder'} is not there"):
+        trial.train()
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_process_has_the_drivers_attempt_and_sends_it_its_signs_of_life(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+    config, folder, signs = tiny(plan_of), TrialFolder(tmp_path / "folder"), list[tuple[str, int]]()
+    folder.log.add(Started())
+    folder.log.add(Started())
+    trial = make(config, folder=folder.path)
+    heartbeats = SimpleNamespace(add=SimpleNamespace(remote=lambda *sign: signs.append(sign)))
+    trial.begin(Attempt(2, "second was lost", "node", heartbeats))
+    step(trial)
+    restart = folder.log.all()[2]
+    assert isinstance(restart, Restarted)
+    assert (restart.attempt, restart.reason, restart.cause) == (2, "second was lost", "node")
+    assert set(signs) == {(config.folder_name, 2)}

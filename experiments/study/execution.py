@@ -1,0 +1,129 @@
+"""A study's trials under Tune: what watches over them, and what Tune is told."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ray import tune
+from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
+from ray.tune.schedulers import TrialScheduler
+from ray.tune.search import BasicVariantGenerator
+
+from experiments.config.trial_config import TrialConfig
+from experiments.planning.plan import Plan, concurrency_of
+from experiments.planning.resources import Node, grown
+from experiments.study.attempts import Attempts, config_of
+from experiments.study.early_stopping import EarlyStopping
+from experiments.study.event_stream import EventStream
+from experiments.study.folder import StudyFolder
+from experiments.study.interruption import Interruption, StopOnRequest
+from experiments.study.nodes import NodeWatch
+from experiments.study.searcher import QueueSearcher
+from experiments.study.tune import StreamCallback, StudyScheduler
+from experiments.study.watchdog import Watchdog, receiver
+from experiments.trial.measured import BUNDLES, MeasuredTrial
+from experiments.trial.resource_usage import this_process
+from experiments.trial.trainable import DRIVER, FOLDER, MEASURE_SYSTEM, TRIAL, Trial
+
+
+def run_trials(
+    plan: Plan,
+    left: Sequence[TrialConfig] | QueueSearcher,
+    folder: StudyFolder,
+    stream: EventStream,
+    stopping: EarlyStopping | None,
+    say: Callable[[str], None],
+    interruption: Interruption,
+) -> bool:
+    """Run what is left of a study, on as many nodes as there ever are.
+
+    Args:
+        plan: The study.
+        left: The trials that have not ended, or what chooses them.
+        folder: The study's.
+        stream: Of its events.
+        stopping: The rule that stops trials early, if there is one.
+        say: Takes a line for the terminal.
+        interruption: What ends a study before its time.
+
+    Returns:
+        Whether Tune came to its end.
+    """
+    stop, heartbeats = StopOnRequest(), receiver()
+    # How many trials of a search may be under way is part of what it comes to: it keeps what it began with.
+    listed = None if isinstance(left, QueueSearcher) else BasicVariantGenerator(max_concurrent=plan.concurrency)
+    nodes: NodeWatch | None = None
+    if plan.cluster.is_joined:
+
+        def resize(present: Iterable[Node]) -> int:
+            at_once = max(1, concurrency_of(plan.suite, plan.configurations, grown(present)))
+            if listed is None:
+                return min(at_once, plan.ahead)
+            listed.max_concurrent = at_once
+            return at_once
+
+        nodes = NodeWatch(plan.suite.hardware.wait_for_nodes_s, say, resize, stop.asked.set)
+    attempts = Attempts(stream, heartbeats, nodes)
+    is_reached = nodes.states.answers if nodes else (lambda ids: True)
+    callbacks: list[Any] = [StreamCallback(stream, attempts), Watchdog(stream, attempts, heartbeats, is_reached)]
+    if nodes:
+        nodes.watch(attempts)
+        callbacks.append(nodes)
+    scheduler = StudyScheduler(stream, attempts, stopping, (lambda: nodes.states.unused) if nodes else None)
+    try:
+        return interruption.run(_tuner(plan, left, listed, folder, callbacks, scheduler, stop).fit, stop.asked.set)
+    finally:
+        if nodes:
+            nodes.close()
+            interruption.gave_up = nodes.gave_up
+
+
+def _tuner(
+    plan: Plan,
+    source: Sequence[TrialConfig] | QueueSearcher,
+    generator: BasicVariantGenerator | None,
+    folder: StudyFolder,
+    callbacks: list[Any],
+    scheduler: TrialScheduler,
+    stop: tune.Stopper,
+) -> tune.Tuner:
+    """Tune's, of trials that are known, or of what a search asks for."""
+    suite = plan.suite
+    searching = isinstance(source, QueueSearcher)
+    listed = {} if searching else {TRIAL: tune.grid_search([{**t.to_mapping(), FOLDER: folder.trial_place(t)} for t in source])}
+    # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.
+    limit = plan.concurrency if searching and suite.hardware.max_concurrent_trials else None
+    return tune.Tuner(
+        MeasuredTrial if plan.is_measured else Trial,
+        param_space={
+            **listed,
+            # A measurement must know what else runs on the machine.
+            MEASURE_SYSTEM: suite.tracking.system_metrics or plan.is_measured,
+            DRIVER: this_process(),
+            BUNDLES: plan.bundles,
+        },
+        tune_config=TuneConfig(
+            reuse_actors=True,
+            scheduler=scheduler,
+            max_concurrent_trials=limit,
+            search_alg=source if searching else generator,
+            num_samples=-1 if searching else 1,
+            trial_name_creator=_trial_name,
+            trial_dirname_creator=_trial_name,
+        ),
+        run_config=RunConfig(
+            name="tune",
+            storage_path=str(folder.path),
+            callbacks=callbacks,
+            stop=stop,
+            verbose=0,
+            progress_reporter=tune.CLIReporter(),  # else, in a notebook, one that clears what was printed
+            log_to_file=True,
+            # What raises within a trial, the trial sees to itself; Tune makes a new process where one died, as often as `Attempts` lets it.
+            failure_config=FailureConfig(max_failures=-1),
+            checkpoint_config=CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+        ),
+    )
+
+
+def _trial_name(trial: Any) -> str:
+    return config_of(trial).folder_name

@@ -1,0 +1,24 @@
+"""Receives the trials' signs of life, in a process of its own on the driver's node. Standard library only: it starts quickly."""
+
+import time
+from collections.abc import Collection
+
+Key = tuple[str, int]
+"""A trial's folder, and the number of its attempt."""
+
+
+class Heartbeats:
+    """An actor of Ray's that trials send their signs of life to. They are timed here, by one clock: those of a cluster's nodes differ."""
+
+    def __init__(self) -> None:
+        self._last: dict[Key, float] = {}
+
+    def add(self, trial: str, attempt: int) -> None:
+        """A sign of life."""
+        self._last[trial, attempt] = time.monotonic()
+
+    def ages(self, attempts: Collection[Key]) -> dict[Key, float]:
+        """Seconds since the last sign of each of the attempts that are under way; those of others are forgotten."""
+        now = time.monotonic()
+        self._last = {key: self._last[key] for key in attempts if key in self._last}
+        return {key: now - last for key, last in self._last.items()}

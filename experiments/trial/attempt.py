@@ -1,0 +1,50 @@
+"""An attempt at a trial: what the driver gives the process that makes it, and what ends it through no fault of the trial."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.util import get_current_placement_group, placement_group_table
+
+_NODE_DIED = re.compile(r"its node has died\. Node Id: (\w+)")
+"""What Ray says of an actor whose node is gone."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A process' turn at a trial, as the driver gives it.
+
+    Attributes:
+        number: As the log has it: what a process with an earlier one still writes is refused. 0: the process begins one by itself.
+        reason: Why the attempt before it, if there was one, did not end the trial.
+        cause: The same, as `Restarted` has it.
+        heartbeats: The actor that takes the process' signs of life; None: nobody does.
+    """
+
+    number: int = 0
+    reason: str = "a process of the trial died"
+    cause: str = "process"
+    heartbeats: Any = None
+
+
+class UnfitNodeError(RuntimeError):
+    """The node that this process is on cannot run the study's trials; the message says why, as a clause."""
+
+
+class LostNodeError(RuntimeError):
+    """A node that had a process of the trial is gone."""
+
+
+def lost_node(error: BaseException) -> str:
+    """The id of the node whose end an error tells of, in whatever process; "" if it tells of none."""
+    found = _NODE_DIED.search(str(error))
+    return found[1] if found else ""
+
+
+def own_nodes() -> tuple[str, ...]:
+    """Ids of the nodes that hold the calling trial's processes, its own first."""
+    own = ray.get_runtime_context().get_node_id()
+    group = get_current_placement_group()
+    placed = placement_group_table(group)["bundles_to_node_id"].values() if group else ()
+    return tuple(dict.fromkeys((own, *placed)))
