@@ -42,11 +42,11 @@ from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
 from experiments.study.interruption import Interruption, StopOnRequest
 from experiments.study.key import StudyKey
+from experiments.study.node_check import check_nodes
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
-from experiments.study.progress import Progress
+from experiments.study.progress import Progress, say
 from experiments.study.registration import Registration
 from experiments.study.searcher import QueueSearcher
-from experiments.study.shared_storage import check_shared
 from experiments.study.tune import StreamCallback, StudyScheduler, config_of
 from experiments.study.watchdog import Watchdog
 from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
@@ -230,9 +230,10 @@ def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst, 
         How it went; failed trials don't raise.
 
     Raises:
-        ConfigurationError: The folder cannot be written, or not from all nodes of the cluster; nothing was started.
+        ConfigurationError: The folder cannot be written, or a node of the cluster cannot run the study; nothing was started.
     """
-    check_shared(output_dir)
+    for line in check_nodes(plan, output_dir):
+        say(console, line)
     name = f"{plan.study}-{plan.algorithms}-{plan.envs}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
     folder = StudyFolder(output_dir / "studies" / name) if key is None else key.folder
     folder.create(plan, None if key is None else key.given)
@@ -253,11 +254,12 @@ def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Con
         As `run_study`, over all executions.
 
     Raises:
-        ConfigurationError: The folder cannot be written from all nodes of the cluster; nothing was changed.
+        ConfigurationError: A node of the cluster cannot run the study; nothing was changed.
     """
     finished = folder.is_finished(plan)
     if not finished:  # else Ray need not run
-        check_shared(folder.path, "resume")
+        for line in check_nodes(plan, folder.path, "resume"):
+            say(console, line)
     now = provenance_of(plan)
     if not finished and (changed := changes(folder.began_with(now), now)):
         listed = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")

@@ -2,52 +2,63 @@
 
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import ray
-from ray.exceptions import GetTimeoutError, RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from experiments.config.errors import ConfigurationError
 
-from experiments.config.errors import ConfigurationError, first_line
-
-_WAIT_S = 120.0
-"""For the answer of a node: it may have to start a process, and to unpack the suite's modules first."""
 _MARK = "driver"
 
 
-def check_shared(folder: Path, setting: str = "output_dir") -> None:
-    """Make sure that every node of the cluster that can run a trial sees the driver's files in a folder, and the driver the node's.
+@dataclass(frozen=True)
+class Mark:
+    """What the driver has left in a folder, for the nodes to find.
 
-    Costs nothing on a single node.
+    Attributes:
+        write_back: What each node is asked to do, with `words` and the name of its own mark; says what is wrong there.
+        words: As a task takes them.
+        arrived: Whether the driver sees the mark of a name.
+    """
+
+    write_back: Callable[..., str]
+    words: tuple[str, ...]
+    arrived: Callable[[str], bool]
+
+    def problem(self, name: str, said: str) -> str:
+        """What is wrong with the folder on the node with the mark of a name; "" if nothing is."""
+        return said or ("" if self.arrived(name) else "what it writes does not reach the driver")
+
+
+@contextmanager
+def marked(folder: Path, setting: str = "output_dir") -> Iterator[Mark]:
+    """A folder with the driver's mark in it; made if need be. With an exception nothing is left behind.
 
     Args:
-        folder: Absolute; made if need be.
+        folder: Absolute.
         setting: What chose it.
 
     Raises:
-        ConfigurationError: Some do not; names each of them. Nothing is left behind.
+        ConfigurationError: It cannot be written here.
     """
-    alive = _alive()
-    if len(alive) < 2:
-        return
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     mark = folder / f".shared-{secrets.token_hex(8)}"  # a new name: a network file system may remember that an old one was not there
     shared = False
     try:
-        problems = _problems([node for node in alive.values() if node["Resources"].get("CPU")], mark)
-        shared = not problems
-    except OSError as error:
-        raise ConfigurationError(f"{setting}={folder}: {error.filename} cannot be written ({error.strerror}).") from None
+        try:
+            token = secrets.token_hex(16)
+            mark.mkdir(parents=True)
+            (mark / _MARK).write_text(token)
+        except OSError as error:
+            raise ConfigurationError(f"{setting}={folder}: {error.filename} cannot be written ({error.strerror}).") from None
+        yield Mark(write_back, (str(mark), token), lambda name: (mark / name).exists())
+        shared = True
     finally:
         shutil.rmtree(mark, ignore_errors=True)
         for path in () if shared else made:
             with suppress(OSError):
                 path.rmdir()
-    if problems:
-        raise ConfigurationError(refusal(f"{setting}={folder}", problems))
 
 
 def refusal(where: str, problems: Mapping[str, str]) -> str:
@@ -60,8 +71,8 @@ def refusal(where: str, problems: Mapping[str, str]) -> str:
     nodes = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
     return (
         f"{where}: is not shared by all nodes of the cluster ({nodes}). A trial writes its checkpoints where it runs. Mount one file "
-        "system at the same path on all nodes, and choose a folder on it: output_dir=/path. Or run on this machine alone: leave "
-        "hardware.address out."
+        "system at the same path on all nodes, and choose a folder on it: output_dir=/path. Or run on this machine alone: "
+        "hardware.address=local."
     )
 
 
@@ -88,38 +99,3 @@ def write_back(mark: str, token: str, node: str) -> str:
     except OSError as error:
         return f"cannot be written ({error.strerror})"
     return ""
-
-
-def _alive() -> dict[str, Mapping[str, Any]]:
-    return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
-
-
-def _problems(nodes: Sequence[Mapping[str, Any]], mark: Path) -> dict[str, str]:
-    """Node to what is wrong there; of nodes where nothing is, nothing."""
-    token = secrets.token_hex(16)
-    mark.mkdir(parents=True)
-    (mark / _MARK).write_text(token)
-    task = ray.remote(num_cpus=0, max_retries=0)(write_back)
-    asked = {}
-    for node in nodes:
-        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        asked[task.options(scheduling_strategy=there).remote(str(mark), token, node["NodeID"])] = node
-    ray.wait(list(asked), num_returns=len(asked), timeout=_WAIT_S)
-    problems = {}
-    for answer, node in asked.items():
-        problem = _answer(answer)
-        if not problem and not (mark / node["NodeID"]).exists():
-            problem = "what it writes does not reach the driver"
-        if problem and node["NodeID"] in _alive():  # one that is lost meanwhile runs no trial
-            problems[f"{node['NodeManagerHostname']}, {node['NodeManagerAddress']}"] = problem
-    return problems
-
-
-def _answer(answer: Any) -> str:
-    try:
-        return str(ray.get(answer, timeout=0))
-    except GetTimeoutError:
-        ray.cancel(answer, force=True)
-        return f"gives no answer within {_WAIT_S:g} s"
-    except RayError as error:
-        return f"gives no answer ({first_line(error)})"

@@ -86,6 +86,15 @@ def packages() -> dict[str, str]:
     return {name.lower(): found[name] for name in sorted(found, key=str.lower)}
 
 
+def code_digest(package: Path) -> str:
+    """The hash of a package's Python files and their names, 16 hexadecimal digits."""
+    content = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        data = file.read_bytes()
+        content.update(f"{file.relative_to(package).as_posix()}\0{len(data)}\0".encode() + data)
+    return content.hexdigest()[:16]
+
+
 @cache
 def host() -> dict[str, Any]:
     """The machine that the driver runs on."""

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.outputs import SMALL, assert_same, checkpoints, left_in
-from tests.support.two_nodes import SECOND, SECOND_ADDRESS, two_nodes
+from tests.support.own_files import own_file
+from tests.support.two_nodes import SECOND, SECOND_ADDRESS, linked_machines, two_nodes
 
 pytestmark = [pytest.mark.ray]
 
@@ -47,3 +48,38 @@ def test_a_folder_that_the_second_node_does_not_share_is_refused_before_anything
     assert f"output_dir={out}: is not shared by all nodes" in study.stderr
     assert f"({SECOND}, {SECOND_ADDRESS}: what the driver writes is not there)" in study.stderr
     assert not out.exists()
+
+
+@pytest.mark.nightly
+def test_a_module_of_ones_own_travels_to_a_node_that_does_not_have_the_file(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    out, own = tmp_path / "out", tmp_path_factory.mktemp("own")
+    words = own_file(own, "travels")
+    with two_nodes(tmp_path, shared=True) as nodes:
+        assert not Path(f"/proc/{nodes.second.pid}/root{own}").exists()
+        study = nodes.study(out, *SMALL_THERE, "env=gym", *words).until(lambda: nodes.head.trains() and nodes.second.trains())
+        assert study.end() == 0
+
+
+@pytest.mark.nightly
+def test_a_node_that_lacks_a_package_or_has_another_numpy_is_refused_by_name_before_anything_is_started(tmp_path: Path) -> None:
+    import Box2D
+    import numpy as np
+
+    out, box2d = tmp_path / "out", Path(Box2D.__file__).parent
+    numpy_metadata = box2d.parent / f"numpy-{np.__version__}.dist-info" / "METADATA"
+    another = tmp_path / "METADATA"
+    another.write_text(numpy_metadata.read_text().replace(f"Version: {np.__version__}", "Version: 1.99.0", 1))
+    with linked_machines(tmp_path, shared=True) as nodes:
+        nodes.second.run("mount", "-t", "tmpfs", "tmpfs", str(box2d))
+        nodes.start(num_cpus=1)
+        study = nodes.study(out, "study=smoke", "env=lunarlander")
+        assert study.end() == 2
+        assert f"{SECOND}, {SECOND_ADDRESS}: env=lunarlander" in study.stderr and "pip install" in study.stderr
+        assert not (out / "studies").exists()
+        nodes.second.run("mount", "--bind", str(another), str(numpy_metadata))
+        study = nodes.study(out, "study=smoke")
+        assert study.end() == 2
+    assert f"({SECOND}, {SECOND_ADDRESS}: numpy 1.99.0, and {np.__version__} here)" in study.stderr
+    assert not (out / "studies").exists()
