@@ -89,6 +89,9 @@ class HardwareSettings:
         num_gpus_per_learner: GPUs of a learner, fractions allowed; `None` lets the suite choose.
         threads_per_process: Torch and BLAS threads of each process of a trial. Part of what a result depends on.
         max_concurrent_trials: Trials side by side; `None` takes as many as fit.
+        accelerator_type: Kind of the GPUs that trials use, by Ray's names (`ray.util.accelerators`); `None` takes any.
+        placement: How Ray spreads a trial's processes over nodes; `None`: those of a synchronous algorithm on one node, if one has room for
+            them, others close together.
     """
 
     name: Name
@@ -104,6 +107,8 @@ class HardwareSettings:
     num_gpus_per_learner: Annotated[Number, Field(ge=0)] | None = None
     threads_per_process: Positive = 1
     max_concurrent_trials: Positive | None = None
+    accelerator_type: Name | None = None
+    placement: Literal["STRICT_PACK", "PACK", "SPREAD"] | None = None
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -42,20 +42,21 @@ from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
 from experiments.study.interruption import Interruption, StopOnRequest
 from experiments.study.key import StudyKey
+from experiments.study.listed_trials import ListedTrials
 from experiments.study.node_check import check_nodes
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress, say
 from experiments.study.registration import Registration
 from experiments.study.searcher import QueueSearcher
-from experiments.study.tune import StreamCallback, StudyScheduler, config_of
+from experiments.study.tune import StreamCallback, StudyScheduler, config_of, described
 from experiments.study.watchdog import Watchdog
 from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
 from experiments.tracking.provenance_changes import changes
 from experiments.tracking.store import Store, num_writers, store_uri
 from experiments.tracking.writer import Writer
-from experiments.trial.measured import BUNDLES, MeasuredTrial
+from experiments.trial.measured import MeasuredTrial
 from experiments.trial.resource_usage import this_process
-from experiments.trial.trainable import DRIVER, FOLDER, MEASURE_SYSTEM, RESUMED, TRIAL, Trial
+from experiments.trial.trainable import DRIVER, MEASURE_SYSTEM, RESUMED, Trial
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,7 @@ def quiet() -> None:
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")
+    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")  # Tune's own snapshots, of all trials every time: a resume has their logs
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # Tune's tables; the old output is silent at verbosity 0
 
 
@@ -297,7 +299,7 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
                 if left and not interruption.signals:
                     callbacks = [StreamCallback(stream), Watchdog(folder, stream)]
                     scheduler, stop = StudyScheduler(stream, stopping), StopOnRequest()
-                    tuner = _tuner(plan, left, folder, callbacks, scheduler, stop, resumed)
+                    tuner = _tuner(trials, left, folder, callbacks, scheduler, stop, resumed)
                     tune_ended = interruption.run(tuner.fit, stop.asked.set)
         finally:
             ended = tuple(outcomes.of(trial) for trial in trials.trials)
@@ -342,7 +344,7 @@ def _early_stopping(plan: Plan) -> EarlyStopping | None:
 
 
 def _tuner(
-    plan: Plan,
+    trials: StudyTrials,
     source: Sequence[TrialConfig] | QueueSearcher,
     folder: StudyFolder,
     callbacks: list[Any],
@@ -351,27 +353,27 @@ def _tuner(
     resumed: bool,
 ) -> tune.Tuner:
     """Tune's, of trials that are known, or of what a search asks for."""
-    suite = plan.suite
-    searching = isinstance(source, QueueSearcher)
-    listed = {} if searching else {TRIAL: tune.grid_search([{**t.to_mapping(), FOLDER: str(folder.trial(t).path)} for t in source])}
-    # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.
-    limit = None if searching and not suite.hardware.max_concurrent_trials else plan.concurrency
+    plan, suite = trials.plan, trials.plan.suite
+    if isinstance(source, QueueSearcher):
+        # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.
+        search, limit = source, plan.concurrency if suite.hardware.max_concurrent_trials else None
+    else:
+        listed = [described(trial, str(folder.trial(trial).path), trials.request_of(trial)) for trial in source]
+        search, limit = ListedTrials(listed, plan.concurrency), None
     return tune.Tuner(
         MeasuredTrial if plan.is_measured else Trial,
         param_space={
-            **listed,
             RESUMED: resumed,
             # A measurement must know what else runs on the machine.
             MEASURE_SYSTEM: suite.tracking.system_metrics or plan.is_measured,
             DRIVER: this_process(),
-            BUNDLES: plan.bundles,
         },
         tune_config=TuneConfig(
             reuse_actors=True,
             scheduler=scheduler,
             max_concurrent_trials=limit,
-            search_alg=source if searching else None,
-            num_samples=-1 if searching else 1,
+            search_alg=search,
+            num_samples=-1,
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),

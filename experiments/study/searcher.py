@@ -14,8 +14,9 @@ from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import SEARCH, TO_TARGET, Ask, Outcome, Signal
 from experiments.search.trial_queue import TrialQueue
 from experiments.study.folder import StudyFolder
+from experiments.study.tune import described
 from experiments.trial.events import Ended, Event, Reported
-from experiments.trial.trainable import FOLDER, TRIAL
+from experiments.trial.trainable import TRIAL
 
 _LAST = ("eval/return_mean", "progress/wall_s")
 """Metrics of which the last values count, however the trial ends."""
@@ -65,7 +66,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             except ConfigurationError as error:
                 self.queue.tell(index, Outcome(FAILED, reason=str(error)))
                 continue
-            return {TRIAL: {**trial.to_mapping(), FOLDER: str(self._folder.trial(trial).path)}}
+            return {TRIAL: described(trial, str(self._folder.trial(trial).path), self._of_study.request_of(trial))}
 
     def _trial(self, index: int, ask: Ask) -> TrialConfig:
         if index not in self._trials:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from ray.tune import Callback
+from ray.tune import Callback, PlacementGroupFactory
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, PRUNED
 from experiments.study.early_stopping import EarlyStopping
 from experiments.study.event_stream import EventStream
-from experiments.trial.trainable import EVENTS, RECYCLE_PROCESS, TRIAL, reason_for
+from experiments.trial.trainable import EVENTS, FOLDER, RECYCLE_PROCESS, REQUEST, TRIAL, reason_for
 
 
 def config_of(trial: Any) -> TrialConfig:
@@ -18,6 +18,18 @@ def config_of(trial: Any) -> TrialConfig:
         trial._suite_config = TrialConfig.from_mapping(trial.config[TRIAL])
     config: TrialConfig = trial._suite_config
     return config
+
+
+def described(trial: TrialConfig, folder: str, request: PlacementGroupFactory) -> dict[str, Any]:
+    """A trial as its process and Tune take it.
+
+    Args:
+        trial: The trial.
+        folder: Its own.
+        request: What it reserves.
+    """
+    reserved = {"bundles": [dict(bundle) for bundle in request.bundles], "strategy": request.strategy}
+    return {**trial.to_mapping(), FOLDER: folder, REQUEST: reserved}
 
 
 class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type information

@@ -150,4 +150,9 @@ def test_a_process_whose_trial_another_one_has_taken_up_gives_it_up(plan_of: Pla
     log.new()
     log.add(Started())
     assert step(trial)["done"]
-    assert [event.attempt for event in TrialFolder(folder).log.all()] == [1, 1, 2]
+    assert [(event.kind, event.attempt) for event in TrialFolder(folder).log.all()] == [
+        ("started", 1),
+        ("placed", 1),
+        ("reported", 1),
+        ("started", 2),
+    ]
