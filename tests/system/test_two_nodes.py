@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from analysis.load import load_study
+from experiments.trial.machine import cpu_model
 from tests.support.outputs import SMALL, assert_same, checkpoints, left_in
 from tests.support.own_files import own_file
-from tests.support.two_nodes import SECOND, SECOND_ADDRESS, linked_machines, two_nodes
+from tests.support.two_nodes import HEAD, SECOND, SECOND_ADDRESS, linked_machines, two_nodes
 
 pytestmark = [pytest.mark.ray]
 
@@ -83,3 +85,18 @@ def test_a_node_that_lacks_a_package_or_has_another_numpy_is_refused_by_name_bef
         assert study.end() == 2
     assert f"({SECOND}, {SECOND_ADDRESS}: numpy 1.99.0, and {np.__version__} here)" in study.stderr
     assert not (out / "studies").exists()
+
+
+@pytest.mark.nightly
+def test_a_trial_with_processes_on_both_nodes_tells_their_machines_and_what_they_use(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    spread = ("hardware.placement=SPREAD", "hardware.num_env_runners=1", "seeds=[0]", "study.space={}", "tracking.system_metrics=true")
+    with two_nodes(tmp_path, shared=True) as nodes:
+        assert nodes.study(out, *SMALL_THERE, *spread).end() == 0
+    study = load_study("smoke", f"sqlite:///{out / 'mlflow.db'}")
+    (trial,) = study.runs.to_dict("records")
+    assert sorted(trial["host"].split(", ")) == sorted([HEAD, SECOND])
+    assert trial["cpu"] == cpu_model() and trial["exclusive"]
+    used = study.curves.groupby("metric", observed=True)["value"].last()
+    assert used["system/runners_memory_mib"] > 50 and used["system/runners_cpu_percent"] > 0
+    assert used["system/memory_mib"] == pytest.approx(used["system/runners_memory_mib"] + used["system/driver_memory_mib"])
