@@ -88,6 +88,7 @@ def test_a_node_that_lacks_a_package_or_has_another_numpy_is_refused_by_name_bef
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(900)
 def test_a_trial_with_processes_on_both_nodes_tells_their_machines_and_what_they_use(tmp_path: Path) -> None:
     out = tmp_path / "out"
     spread = ("hardware.placement=SPREAD", "hardware.num_env_runners=1", "seeds=[0]", "study.space={}", "tracking.system_metrics=true")
