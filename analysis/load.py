@@ -26,6 +26,7 @@ MISSING = "missing"
 """A trial that was planned but has no run: it was never started, or its run was deleted."""
 
 _TEXTS = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
+_PLACES = (Tag.HOST, Tag.CPU, Tag.GPU, Tag.NODE_TYPE)
 _OLD_ASYNCHRONOUS, _OLD_REPLAYING = ("impala", "appo"), ("dqn", "sac")
 """The algorithms that there were before a study recorded what its own does."""
 
@@ -66,6 +67,8 @@ class Study:
             - status: str; finished, failed, running, interrupted, or missing: planned, but never started.
             - failure: str; the reason, or "".
             - exclusive: bool; whether it had the machine to itself, so that throughput is comparable.
+            - host, cpu, gpu, node_type: str; the machines that its processes ran on, models of their CPUs and of the GPUs that it had, and
+              node groups of an autoscaling cluster; each once, joined by commas. "" where there is none, or none was recorded.
             - exploratory: bool; whether other trials confirm what it found, so that conclusions rest on these: it was chosen by what came
               out before, may have been stopped early, or is of a design whose best were to be confirmed.
             - trial_id: str; its name within the study, "" if it has no run.
@@ -357,7 +360,7 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         values = [math.nan if run is None or metric not in run.latest else run.latest[metric].value for run in found]
         columns[column] = pd.Series(values, dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
-    texts = ("run_id", "status", "failure", "trial_id", "parent", "bottleneck", "health", "weights", "commit", *_TEXTS)
+    texts = ("run_id", "status", "failure", "trial_id", "parent", "bottleneck", "health", "weights", "commit", *_TEXTS, *_PLACES)
     numbers = dict.fromkeys(("target", "score_range_low", "score_range_high"), "float64")
     config = pd.CategoricalDtype(list(configurations), ordered=True)
     frame = frame.astype({"config": config, **dict.fromkeys(texts, "str"), "reproducible": "boolean", **numbers})
@@ -374,6 +377,7 @@ def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, ex
         "run_id": run.run_id if run is not None else None,
         "config": planned["config"],
         **{name: tags.get(name, planned.get(name, "")) for name in _TEXTS},
+        **{name: tags.get(name, "") for name in _PLACES},
         "seed": seed,
         "repeat": repeat,
         "status": STATUS[run.status] if run is not None else MISSING,

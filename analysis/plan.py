@@ -18,6 +18,7 @@ from analysis.document.command_line import exit_code_of, settings_of
 from analysis.load import Study, load_study
 from analysis.questions.convergence import is_measured
 from analysis.questions.prediction import OWN_PROCESS, Beside, Prediction, Target, beside_training, predict
+from analysis.questions.throughput import check_comparable
 from analysis.stats.curves import plural
 from analysis.stats.interval import Interval
 from analysis.stores.executions import executions
@@ -157,7 +158,8 @@ def measured_part(study: Study, algorithm: str | None, env: str | None) -> pd.Da
     """The trials of one algorithm on one environment.
 
     Raises:
-        AnalysisError: The study measured no throughput, or there are several to choose from, or not the one asked for.
+        AnalysisError: The study measured no throughput, or on several kinds of machine, or there are several parts to choose from, or
+            not the one asked for.
     """
     runs = study.runs
     if not is_measured(runs):
@@ -169,6 +171,7 @@ def measured_part(study: Study, algorithm: str | None, env: str | None) -> pd.Da
         if wanted is None and len(there) > 1:
             raise AnalysisError(f"{study.experiment} measured {', '.join(there)}: choose one with {column}={there[0]}.")
         runs = runs[runs[column] == (wanted or there[0])]
+    check_comparable(runs)
     return runs
 
 

@@ -12,6 +12,7 @@ MODULES = {
     "tracking_cost": "studies.tracking_cost",
     "safety_cost": "studies.safety_cost",
     "driver_memory": "studies.driver_memory",
+    "scale": "studies.scale",
     "study_vs_stock": "studies.study_vs_stock",
     "fast": "fast.speed",
     "fast_memory": "fast.memory",
@@ -28,8 +29,8 @@ MODULES = {
     "learning": "learning.scores",
 }
 """Name of a benchmark, and of its page, to its module."""
-LONG = ("learning",)
-"""Those that take days: run where they are named alone."""
+LONG = ("learning", "scale")
+"""Those that take days, or more than half an hour: run where they are named alone."""
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from analysis.plots.text import level
 from analysis.questions.convergence import MEASURES, concluding, is_measured, replicates, summarise
 from analysis.questions.decision import Decision, decide
 from analysis.questions.labels import WORDS, code, named, trials_named, with_interval
+from analysis.questions.machines import trials_by_kind
 from analysis.stats.curves import plural
 from analysis.stats.shares import share_interval
 
@@ -226,6 +227,11 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
         found.append(
             "Trials shared the machine: seconds and env steps/s compare configurations of this study roughly, and nothing beyond it. "
             "`hardware.max_concurrent_trials=1` measures them alone."
+        )
+    if len(kinds := trials_by_kind(runs)) > 1:
+        found.append(
+            f"Trials ran on {len(kinds)} kinds of machine ({'; '.join(kinds)}): their seconds and env steps/s are not compared, and the "
+            "last bits of a result depend on the kind of CPU or GPU."
         )
     found += _disturbed(runs)
     if is_measured(runs):

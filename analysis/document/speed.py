@@ -20,6 +20,7 @@ from analysis.document.wording import (
 from analysis.plots import pareto, scaling_curve, scaling_efficiency, score_heatmap, staleness, throughput_bars, time_breakdown
 from analysis.questions import scaling_laws, throughput
 from analysis.questions.health import STALE
+from analysis.questions.machines import trials_by_kind
 
 _BEYOND = 2
 """Times the largest count, up to which a fit is drawn."""
@@ -49,6 +50,8 @@ def speed(part: Part) -> Section:
 
 def scaling(part: Part) -> Section:
     """Throughput against the number of processes."""
+    if len(trials_by_kind(part.runs)) > 1:
+        return Section("scaling", "How it scales", ("Not compared: the trials ran on different kinds of machine.",))
     axis = throughput.scaling_axis(part.runs, part.axes)
     figures, sentences = _grid(part), []
     counts, curves, marks, held, own_process = [], [], [], [], []

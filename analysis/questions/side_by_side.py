@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.questions.convergence import SPEEDS, by_seed, conclusive, is_measured
+from analysis.questions.machines import trials_by_kind
 from analysis.stats.comparisons import holm, p_values, unpaired
 from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
 
@@ -162,6 +163,13 @@ def obstacles(a: Side, config_a: str, b: Side, config_b: str, measure: str) -> l
 
 
 def _machines(a: Side, b: Side) -> list[str]:
+    kinds = [list(trials_by_kind(side.runs)) for side in (a, b)]
+    if several := [side.letter for side, of_side in zip((a, b), kinds, strict=True) if len(of_side) > 1]:
+        return [f"trials of {' and '.join(several)} ran on several kinds of machine"]
+    if all(kinds) and kinds[0] != kinds[1]:
+        return [f"the machines differ: {a.letter} ran on {kinds[0][0]}, {b.letter} on {kinds[1][0]}"]
+    if all(kinds) and a.num_nodes > 1 and b.num_nodes > 1:  # each recorded with its trials
+        return []
     hosts = [{name: side.host.get(name) for name in _MACHINE} for side in (a, b)]
     if not all(any(host.values()) for host in hosts):
         return ["the machine of a study is unknown"]

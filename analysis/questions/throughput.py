@@ -7,6 +7,7 @@ import pandas as pd
 
 from analysis import AnalysisError
 from analysis.questions.convergence import alike, by_seed, conclusive, summarise
+from analysis.questions.machines import trials_by_kind
 from analysis.stats.moderated import moderated_intervals
 from experiments.metrics import TIME_PARTS
 
@@ -15,16 +16,25 @@ PARTS = ("sample", "learn", "sync", "other")
 
 
 def check_comparable(runs: pd.DataFrame) -> None:
-    """Make sure that throughput was measured in one way: each trial alone on the machine, or all side by side.
+    """Make sure that throughput was measured in one way, each trial alone on the machine, or all side by side, and on one kind of machine.
 
     Raises:
-        AnalysisError: Some trials ran alone and others did not.
+        AnalysisError: Some configurations ran alone and others did not, or on different kinds of machine.
     """
-    ways = runs[runs["run_id"].notna()].groupby("exclusive")["config"].nunique()
-    if len(ways) > 1:
+    started = runs[runs["run_id"].notna()]
+    alone = started.groupby("config", observed=True)["exclusive"].mean()
+    num_alone, num_beside = int((alone == 1).sum()), int((alone == 0).sum())
+    if num_alone and num_beside:
         raise AnalysisError(
-            f"throughput cannot be compared: {ways[True]} configurations ran alone on the machine, {ways[False]} beside other trials. "
+            f"throughput cannot be compared: {num_alone} configurations ran alone on the machine, {num_beside} beside other trials. "
             "Run them in one study with hardware.max_concurrent_trials=1."
+        )
+    if len(kinds := trials_by_kind(runs)) > 1:
+        listed = "; ".join(f"{number} on {kind}" for kind, number in kinds.items())
+        raise AnalysisError(
+            f"throughput cannot be compared: the trials ran on different kinds of machine ({listed}). Compare those of one kind, in "
+            "Python: runs[machines.machine_kinds(runs) == kind]; or run the study on one: GPUs by hardware.accelerator_type, CPUs by a "
+            "cluster whose nodes have the same."
         )
 
 

@@ -1,6 +1,6 @@
 """The suite's own command with instruments in it, or with one of its measures taken out.
 
-python -m benchmarks.support.driver [--measure FILE] [--without MEASURE ...] [--stub] -- <overrides as for experiments/run.py>
+python -m benchmarks.support.driver [--measure FILE] [--without MEASURE ...] [--stub [--in-process]] -- <overrides as for run.py>
 
 The instruments and the switches are put in place of names in `experiments.study.driver`.
 """
@@ -8,13 +8,15 @@ The instruments and the switches are put in place of names in `experiments.study
 import argparse
 import functools
 import json
+import os
 import resource
+import signal
 import sys
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray.tune import TuneConfig
 
@@ -26,12 +28,16 @@ from experiments.study.tune import DriverCallback
 from experiments.tracking.store import Store
 from experiments.tracking.writer import Operation, Writer
 
+if TYPE_CHECKING:
+    from benchmarks.support.in_process import Timing
+
 MEASURES = ("reuse_actors", "tracking", "safety")
 """What can be taken out: the reuse of a trial's process by the next trial; MLflow; checkpoints, determinism and the watchdog."""
 
 marks: dict[str, float] = {}
 """Unix times of `<function>.start` and `<function>.end`."""
 _writers: list["MeasuredWriter"] = []
+_timing: "Timing | None" = None
 
 
 class MeasuredWriter(Writer):
@@ -40,7 +46,7 @@ class MeasuredWriter(Writer):
     def __init__(self, connect: Callable[[], Store], num_threads: int = 1) -> None:
         """As the writer."""
         self.cpu_s = self.connect_s = self.connect_cpu_s = 0.0
-        self.operations = 0
+        self.operations = self.values = 0
         _writers.append(self)
 
         def timed() -> Store:
@@ -58,6 +64,7 @@ class MeasuredWriter(Writer):
             super()._deliver(operation, *more)
         finally:
             self.operations += 1
+            self.values += sum(len(o.args[0]) for o in (operation, *more) if o.method == "log_metrics")
             self.cpu_s += time.thread_time() - start
 
 
@@ -89,6 +96,10 @@ def main() -> None:
     parser.add_argument("--measure", type=Path)
     parser.add_argument("--without", action="append", default=[], choices=MEASURES)
     parser.add_argument("--stub", action="store_true", help="trials that report without training")
+    parser.add_argument(
+        "--in-process", action="store_true", help="trials in the driver's own process, so that as many run at once as CPUs are declared"
+    )
+    parser.add_argument("--kill-after-events", type=int, help="SIGKILL to the driver, once its trials have said so much")
     parser.add_argument("overrides", nargs="*")
     arguments = parser.parse_args()
     marks["imports.end"] = time.time()
@@ -108,12 +119,24 @@ def main() -> None:
         from benchmarks.support.stub import StubTrial
 
         _put(execution, "Trial", StubTrial)
+    if arguments.in_process:
+        from benchmarks.support import in_process
+
+        global _timing
+        _timing = in_process.use(functools.partial(_kill_at, arguments.kill_after_events, arguments.measure))
     sys.argv = ["experiments/run.py", *arguments.overrides]
     try:
         run.main()
     finally:
         if arguments.measure:
             arguments.measure.write_text(json.dumps(_measured()))
+
+
+def _kill_at(events: int | None, measure: Path, timing: "Timing") -> None:
+    """As a power cut would, once enough events were passed on: nothing is cleaned up."""
+    if events is not None and timing.events >= events:
+        measure.write_text(json.dumps(_measured()))
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _measured() -> dict[str, Any]:
@@ -126,6 +149,8 @@ def _measured() -> dict[str, Any]:
         "connect_s": writer.connect_s if writer else 0.0,
         "connect_cpu_s": writer.connect_cpu_s if writer else 0.0,
         "operations": writer.operations if writer else 0,
+        "values": writer.values if writer else 0,
+        **(_timing.summary() if _timing and _timing.steps else {}),
     }
 
 

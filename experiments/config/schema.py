@@ -90,6 +90,9 @@ class HardwareSettings:
         threads_per_process: Torch and BLAS threads of each process of a trial. Part of what a result depends on.
         max_concurrent_trials: Trials side by side; `None` takes as many as fit.
         wait_for_nodes_s: How long a study in a cluster waits for a node with room for a trial, where none has it.
+        accelerator_type: Kind of the GPUs that trials use, by Ray's names (`ray.util.accelerators`); `None` takes any.
+        placement: How Ray spreads a trial's processes over nodes; `None`: those of a synchronous algorithm on one node, if one has room for
+            them, others close together.
     """
 
     name: Name
@@ -106,6 +109,8 @@ class HardwareSettings:
     threads_per_process: Positive = 1
     max_concurrent_trials: Positive | None = None
     wait_for_nodes_s: Annotated[Number, Field(ge=0)] = 600.0
+    accelerator_type: Name | None = None
+    placement: Literal["STRICT_PACK", "PACK", "SPREAD"] | None = None
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from experiments.config.errors import ConfigurationError
@@ -120,7 +121,7 @@ class TrialConfig:
     start: Start | None = None
     starts_from: StartingPolicy | None = None
 
-    @property
+    @cached_property  # a driver asks for it at every event of every trial
     def config_id(self) -> str:
         """8 hexadecimal digits that are equal for two trials exactly if they differ in nothing but the seed."""
         content = {k: v for k, v in self.to_mapping().items() if k not in _NOT_HASHED}
@@ -153,7 +154,7 @@ class TrialConfig:
         """The run's name: what differs first, the seed last, and which repeat if it is not the first."""
         return f"{self.label} s={self.seed}" + (f" r={self.repeat}" if self.repeat else "")
 
-    @property
+    @cached_property
     def folder_name(self) -> str:
         """The name of its folder, unique within its study."""
         readable = "".join(ch if ch.isalnum() or ch in "=.-" else "_" for ch in self.label)

@@ -54,7 +54,7 @@ METRICS: dict[str, str] = {
     "system/machine_cpu_percent": "CPU use of the machine that the trial's own process is on; 100 is all its cores",
     "system/other_cpu_percent": "CPU of what is not the study's on it; 100 is one core",
     "system/runner_cpu_share": "share of the runners' sampling seconds in which they had a CPU",
-    "system/gpu_percent": "use of the GPUs that the trial's process sees, mean over them and the time",
+    "system/gpu_percent": "use of the GPUs that the trial's processes see, mean over them and the time",
     "final/score": "mean return of the final evaluation",
     "final/auc": "area under eval/return_mean over env steps, divided by the budget",
     "final/env_steps_to_target": "env steps until eval/return_mean first holds the target for 2 evaluations",
@@ -102,7 +102,11 @@ class Tag:
     ALGORITHM = "algorithm"  # S, T
     ENV = "env"  # S, T
     HARDWARE = "hardware"  # S, T: its profile
-    EXCLUSIVE = "exclusive"  # S, T: whether trials ran alone
+    EXCLUSIVE = "exclusive"  # S: whether trials were to run alone; T: whether it had its machines to itself
+    HOST = "host"  # T: the machines that its processes ran on, its own process' first
+    CPU = "cpu"  # T: models of their CPUs
+    GPU = "gpu"  # T: models of the GPUs that it had; none without one
+    NODE_TYPE = "node_type"  # T: node groups of an autoscaling cluster, if it ran in one
     NOTE = "mlflow.note.content"  # S: question and answer
     COMMAND = "mlflow.source.name"  # S, T
     COMMIT = "mlflow.source.git.commit"  # S, T

@@ -11,8 +11,9 @@ from experiments.config.schema import SuiteConfig
 from experiments.config.space import Point
 from experiments.config.trial_config import TrialConfig, trial_config
 from experiments.planning.facts import facts_of
+from experiments.planning.node_selection import on_nodes
 from experiments.planning.resources import Cluster, Layout, check_fits, layout_of
-from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, request_for
+from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, is_asynchronous, request_for
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Configuration(ResolvedPoint):
         trial = resolved.trial(suite.seeds[0])
         config = build_algorithm_config(trial)
         size = checkpoint_bytes(trial, config)
-        request = request_for(config)
+        request = on_nodes(request_for(config), suite.hardware, cluster, is_asynchronous(suite.algorithm))
         check_fits(request, cluster, suite.hardware.name, config.num_env_runners)
         return cls(
             **{f.name: getattr(resolved, f.name) for f in fields(ResolvedPoint)},

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from ray.tune import PlacementGroupFactory
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS
@@ -15,7 +16,7 @@ from experiments.config.trial_config import NUM_ENV_RUNNERS, VECTORIZE_MODE, Com
 from experiments.planning.axes import SearchedAxis
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.resolver import Resolver, distinct, report_grid
-from experiments.planning.resources import Cluster, bundles_for_all, trials_at_once
+from experiments.planning.resources import Cluster, request_for_all, trials_at_once
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, has_vector_entry_point, is_asynchronous, wrong_algorithm
 
@@ -120,9 +121,9 @@ class Plan:
         return self.suite.measurement is not None
 
     @property
-    def bundles(self) -> list[dict[str, float]] | None:
+    def common_request(self) -> PlacementGroupFactory | None:
         """What every trial reserves, so that trials of different layouts can take turns in one process; None: each its own."""
-        return bundles_for_all([c.request for c in self.configurations]) if self.is_measured else None
+        return request_for_all([c.request for c in self.configurations]) if self.is_measured else None
 
     @property
     def repeats(self) -> int:
@@ -262,4 +263,5 @@ def concurrency_of(suite: SuiteConfig, configurations: Sequence[Configuration], 
     """How many trials of a study run side by side; throughput is measured one at a time."""
     trials = len(configurations) * len(suite.seeds) * suite.repeats
     limit = 1 if suite.measurement is not None else min(trials, suite.hardware.max_concurrent_trials or trials)
-    return min(trials_at_once(c.request, cluster, limit) for c in configurations)
+    requests = {str((c.request.strategy, c.request.bundles)): c.request for c in configurations}  # mostly one
+    return min(trials_at_once(request, cluster, limit) for request in requests.values())

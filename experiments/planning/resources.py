@@ -30,10 +30,16 @@ _MOST_COMING = 1000
 
 @dataclass(frozen=True)
 class Node:
-    """One machine's schedulable CPUs and GPUs."""
+    """One machine's schedulable CPUs and GPUs, and the kinds of its accelerators by Ray's names."""
 
     num_cpus: float
     num_gpus: float
+    accelerator_types: tuple[str, ...] = ()
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """As Ray counts them."""
+        return {"CPU": self.num_cpus, "GPU": self.num_gpus, **{accelerator_resource(kind): 1.0 for kind in self.accelerator_types}}
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,11 @@ class Cluster:
         """GPUs of all nodes."""
         return sum(node.num_gpus for node in self.nodes)
 
+    @property
+    def accelerator_types(self) -> tuple[str, ...]:
+        """Kinds of the nodes' accelerators."""
+        return tuple(dict.fromkeys(kind for node in self.nodes for kind in node.accelerator_types))
+
     def __str__(self) -> str:
         there = self.present
         where = f"this cluster of {plural(len(there.nodes), 'node')}" if self.is_joined or len(self.nodes) > 1 else "this machine"
@@ -73,13 +84,18 @@ def local_machine(hardware: HardwareSettings) -> Cluster:
     real = ray._private.utils.get_num_cpus()
     cpus = hardware.num_cpus if hardware.num_cpus is not None else real * hardware.oversubscribe
     gpus = hardware.num_gpus if hardware.num_gpus is not None else usable_gpus()
-    return Cluster((Node(cpus, gpus),), is_declared=cpus != real or bool(hardware.num_gpus))
+    return Cluster((Node(cpus, gpus, _own_accelerator_types() if gpus else ()),), is_declared=cpus != real or bool(hardware.num_gpus))
 
 
 def joined_cluster() -> Cluster:
     """The nodes of the Ray cluster that this process has joined, and those that its autoscaler may add, where that is known here."""
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return grown(Node(resources.get("CPU", 0), resources.get("GPU", 0)) for resources in alive)
+    return grown(node_of(resources) for resources in alive)
+
+
+def node_of(resources: Mapping[str, float]) -> Node:
+    """A node by its resources, as Ray or an autoscaler's settings name them."""
+    return Node(resources.get("CPU", 0), resources.get("GPU", 0), _accelerator_types(resources))
 
 
 def grown(present: Iterable[Node]) -> Cluster:
@@ -104,11 +120,31 @@ def may_come(settings: Mapping[str, Any], num_present: int) -> tuple[Node, ...]:
     found = [
         node
         for name, kind in kinds.items()
-        for node in [Node(kind.get("resources", {}).get("CPU", 0), kind.get("resources", {}).get("GPU", 0))]
+        for node in [node_of(kind.get("resources", {}))]
         for _ in range(min(kind.get("max_workers", settings.get("max_workers", 0)), _MOST_COMING))
         if name != head
     ]
     return tuple(sorted(found, key=lambda node: (node.num_gpus, node.num_cpus), reverse=True)[: max(0, most)])
+
+
+_ACCELERATOR_TYPE = "accelerator_type:"
+
+
+def accelerator_resource(kind: str) -> str:
+    """The resource by which Ray labels the nodes with a kind of accelerator."""
+    return f"{_ACCELERATOR_TYPE}{kind}"
+
+
+def _accelerator_types(resources: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name.removeprefix(_ACCELERATOR_TYPE) for name in resources if name.startswith(_ACCELERATOR_TYPE))
+
+
+def _own_accelerator_types() -> tuple[str, ...]:
+    """The kind of this machine's GPUs, as Ray will label it."""
+    from ray._private.accelerators import NvidiaGPUAcceleratorManager
+
+    kind = NvidiaGPUAcceleratorManager.get_current_node_accelerator_type()
+    return () if kind is None else (str(kind),)
 
 
 def usable_gpus() -> int:
@@ -291,8 +327,11 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
     widest = max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
     split = "" if len(cluster.nodes) == 1 else f" in parts of up to {_amount(*widest)}"
     main, runners, others = request.bundles[:1], request.bundles[1 : 1 + num_env_runners], request.bundles[1 + num_env_runners :]
-    fewer = (PlacementGroupFactory([*main, *runners[:n], *others]) for n in range(num_env_runners - 1, 0, -1))
+    fewer = (PlacementGroupFactory([*main, *runners[:n], *others], strategy=request.strategy) for n in range(num_env_runners - 1, 0, -1))
     largest = next((len(r.bundles) - len(main) - len(others) for r in fewer if trials_at_once(r, cluster, limit=1)), 0)
+    spread = (
+        " They need not be on one node: hardware.placement=PACK." if request.strategy == "STRICT_PACK" and len(cluster.nodes) > 1 else ""
+    )
     hint = f" The largest number of env runners that fits is {largest}: num_env_runners={largest}." if largest else ""
     declared = f"hardware.num_cpus={int(max(cpus, cluster.num_cpus))}" + (" hardware.num_gpus=0" if gpus > cluster.num_gpus else "")
     fix = (
@@ -300,33 +339,35 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
         if cluster.is_joined  # where nothing can be declared
         else f"Try hardware=auto. To declare logical CPUs beyond the real ones: {declared}."
     )
-    raise DoesNotFitError(f"hardware={hardware_name} needs {_amount(cpus, gpus)} per trial{split}; {cluster}.{hint} {fix}", request)
+    raise DoesNotFitError(f"hardware={hardware_name} needs {_amount(cpus, gpus)} per trial{split}; {cluster}.{spread}{hint} {fix}", request)
 
 
 def trials_at_once(request: PlacementGroupFactory, cluster: Cluster, limit: int) -> int:
     """How many trials of one kind fit side by side, counted up to `limit`: first fit, largest bundle first, as Ray's PACK tries."""
-    free = [[node.num_cpus, node.num_gpus] for node in cluster.nodes]
-    bundles = sorted(((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles), key=lambda b: (b[1], b[0]), reverse=True)
+    free = [node.resources for node in cluster.nodes]
+    bundles: list[Mapping[str, float]] = sorted(request.bundles, key=lambda b: (b.get("GPU", 0), b.get("CPU", 0)), reverse=True)
+    if request.strategy == "STRICT_PACK":  # on one node
+        bundles = [{name: sum(bundle.get(name, 0.0) for bundle in bundles) for name in request.required_resources}]
     for count in range(limit):
         if not _place(bundles, free):
             return count
     return limit
 
 
-def _place(bundles: Sequence[tuple[float, float]], free: list[list[float]]) -> bool:
-    for cpus, gpus in bundles:
-        node = next((n for n in free if n[0] >= cpus - 1e-9 and n[1] >= gpus - 1e-9), None)
+def _place(bundles: Sequence[Mapping[str, float]], free: list[dict[str, float]]) -> bool:
+    for bundle in bundles:
+        node = next((n for n in free if all(n.get(name, 0.0) >= amount - 1e-9 for name, amount in bundle.items())), None)
         if node is None:
             return False
-        node[0] -= cpus
-        node[1] -= gpus
+        for name, amount in bundle.items():
+            node[name] = node.get(name, 0.0) - amount
     return True
 
 
-def bundles_for_all(requests: Sequence[PlacementGroupFactory]) -> list[dict[str, float]] | None:
-    """The bundles of the largest of some requests, if the processes of all the others find their place in them."""
+def request_for_all(requests: Sequence[PlacementGroupFactory]) -> PlacementGroupFactory | None:
+    """The largest of some requests, if the processes of all the others find their place in it."""
     largest = max(requests, key=lambda r: (r.required_resources.get("CPU", 0), len(r.bundles)))
-    return [dict(b) for b in largest.bundles] if all(_holds(largest.bundles, r.bundles) for r in requests) else None
+    return largest if all(_holds(largest.bundles, r.bundles) for r in requests) else None
 
 
 def _holds(bundles: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> bool:

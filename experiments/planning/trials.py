@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from ray.tune import PlacementGroupFactory
+
 from experiments.config.search_settings import Fifo
 from experiments.config.trial_config import Start, TrialConfig
 from experiments.planning.configuration import Configuration
@@ -27,6 +29,10 @@ class StudyTrials:
     def configuration_of(self, trial: TrialConfig) -> Configuration:
         """The configuration that a trial is of."""
         return self._by_label[trial.label]
+
+    def request_of(self, trial: TrialConfig) -> PlacementGroupFactory:
+        """What a trial reserves."""
+        return self.plan.common_request or self.configuration_of(trial).request
 
     def take(self, ask: Ask, parent: TrialConfig | None = None) -> TrialConfig:
         """A trial that a search asks for, from now on one of the study's.

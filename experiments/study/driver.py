@@ -39,11 +39,11 @@ from experiments.study.execution import run_trials
 from experiments.study.folder import StudyFolder
 from experiments.study.interruption import Interruption
 from experiments.study.key import StudyKey
+from experiments.study.node_check import check_nodes
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress, say
 from experiments.study.registration import Registration
 from experiments.study.searcher import QueueSearcher
-from experiments.study.shared_storage import check_shared
 from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
 from experiments.tracking.provenance_changes import changes
 from experiments.tracking.store import Store, num_writers, store_uri
@@ -208,6 +208,7 @@ def quiet() -> None:
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")
+    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")  # Tune's own snapshots, of all trials every time: a resume has their logs
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # Tune's tables; the old output is silent at verbosity 0
 
 
@@ -225,9 +226,10 @@ def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst, 
         How it went; failed trials don't raise.
 
     Raises:
-        ConfigurationError: The folder cannot be written, or not from all nodes of the cluster; nothing was started.
+        ConfigurationError: The folder cannot be written, or a node of the cluster cannot run the study; nothing was started.
     """
-    check_shared(output_dir)
+    for line in check_nodes(plan, output_dir):
+        say(console, line)
     name = f"{plan.study}-{plan.algorithms}-{plan.envs}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
     folder = StudyFolder(output_dir / "studies" / name) if key is None else key.folder
     folder.create(plan, None if key is None else key.given)
@@ -248,11 +250,12 @@ def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Con
         As `run_study`, over all executions.
 
     Raises:
-        ConfigurationError: The folder cannot be written from all nodes of the cluster; nothing was changed.
+        ConfigurationError: A node of the cluster cannot run the study; nothing was changed.
     """
     finished = folder.is_finished(plan)
     if not finished:  # else Ray need not run
-        check_shared(folder.path, "resume")
+        for line in check_nodes(plan, folder.path, "resume"):
+            say(console, line)
     now = provenance_of(plan)
     if not finished and (changed := changes(folder.began_with(now), now)):
         listed = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
@@ -288,7 +291,7 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
             with progress:
                 left = searcher or [trial for trial in trials.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)]
                 if left and not interruption.signals:
-                    tune_ended = run_trials(plan, left, folder, stream, stopping, functools.partial(say, console), interruption)
+                    tune_ended = run_trials(trials, left, folder, stream, stopping, functools.partial(say, console), interruption)
         finally:
             ended = tuple(outcomes.of(trial) for trial in trials.trials)
             unfinished = any(o.status == INTERRUPTED for o in ended)

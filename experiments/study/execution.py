@@ -6,27 +6,29 @@ from typing import Any
 from ray import tune
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from ray.tune.schedulers import TrialScheduler
-from ray.tune.search import BasicVariantGenerator
 
 from experiments.config.trial_config import TrialConfig
 from experiments.planning.plan import Plan, concurrency_of
 from experiments.planning.resources import Node, grown
+from experiments.planning.trials import StudyTrials
 from experiments.study.attempts import Attempts, config_of
 from experiments.study.early_stopping import EarlyStopping
 from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
 from experiments.study.interruption import Interruption, StopOnRequest
+from experiments.study.listed_trials import ListedTrials
+from experiments.study.node_check import JoinCheck
 from experiments.study.nodes import NodeWatch
 from experiments.study.searcher import QueueSearcher
-from experiments.study.tune import StreamCallback, StudyScheduler
+from experiments.study.tune import StreamCallback, StudyScheduler, described
 from experiments.study.watchdog import Watchdog, receiver
-from experiments.trial.measured import BUNDLES, MeasuredTrial
+from experiments.trial.measured import MeasuredTrial
 from experiments.trial.resource_usage import this_process
-from experiments.trial.trainable import DRIVER, FOLDER, MEASURE_SYSTEM, TRIAL, Trial
+from experiments.trial.trainable import DRIVER, MEASURE_SYSTEM, Trial
 
 
 def run_trials(
-    plan: Plan,
+    trials: StudyTrials,
     left: Sequence[TrialConfig] | QueueSearcher,
     folder: StudyFolder,
     stream: EventStream,
@@ -37,7 +39,7 @@ def run_trials(
     """Run what is left of a study, on as many nodes as there ever are.
 
     Args:
-        plan: The study.
+        trials: The study's.
         left: The trials that have not ended, or what chooses them.
         folder: The study's.
         stream: Of its events.
@@ -48,20 +50,20 @@ def run_trials(
     Returns:
         Whether Tune came to its end.
     """
-    stop, heartbeats = StopOnRequest(), receiver()
+    plan, stop, heartbeats = trials.plan, StopOnRequest(), receiver()
     # How many trials of a search may be under way is part of what it comes to: it keeps what it began with.
-    listed = None if isinstance(left, QueueSearcher) else BasicVariantGenerator(max_concurrent=plan.concurrency)
+    search = left if isinstance(left, QueueSearcher) else _listed(trials, left, folder)
     nodes: NodeWatch | None = None
     if plan.cluster.is_joined:
 
         def resize(present: Iterable[Node]) -> int:
             at_once = max(1, concurrency_of(plan.suite, plan.configurations, grown(present)))
-            if listed is None:
+            if isinstance(search, QueueSearcher):
                 return min(at_once, plan.ahead)
-            listed.max_concurrent = at_once
+            search.max_concurrent = at_once
             return at_once
 
-        nodes = NodeWatch(plan.suite.hardware.wait_for_nodes_s, say, resize, stop.asked.set)
+        nodes = NodeWatch(JoinCheck(plan, folder.path), plan.suite.hardware.wait_for_nodes_s, say, resize, stop.asked.set)
     attempts = Attempts(stream, heartbeats, nodes)
     is_reached = nodes.states.answers if nodes else (lambda ids: True)
     callbacks: list[Any] = [StreamCallback(stream, attempts), Watchdog(stream, attempts, heartbeats, is_reached)]
@@ -70,17 +72,21 @@ def run_trials(
         callbacks.append(nodes)
     scheduler = StudyScheduler(stream, attempts, stopping, (lambda: nodes.states.unused) if nodes else None)
     try:
-        return interruption.run(_tuner(plan, left, listed, folder, callbacks, scheduler, stop).fit, stop.asked.set)
+        return interruption.run(_tuner(plan, search, folder, callbacks, scheduler, stop).fit, stop.asked.set)
     finally:
         if nodes:
             nodes.close()
             interruption.gave_up = nodes.gave_up
 
 
+def _listed(trials: StudyTrials, left: Sequence[TrialConfig], folder: StudyFolder) -> ListedTrials:
+    described_trials = [described(trial, folder.trial_place(trial), trials.request_of(trial)) for trial in left]
+    return ListedTrials(described_trials, trials.plan.concurrency)
+
+
 def _tuner(
     plan: Plan,
-    source: Sequence[TrialConfig] | QueueSearcher,
-    generator: BasicVariantGenerator | None,
+    search: QueueSearcher | ListedTrials,
     folder: StudyFolder,
     callbacks: list[Any],
     scheduler: TrialScheduler,
@@ -88,25 +94,21 @@ def _tuner(
 ) -> tune.Tuner:
     """Tune's, of trials that are known, or of what a search asks for."""
     suite = plan.suite
-    searching = isinstance(source, QueueSearcher)
-    listed = {} if searching else {TRIAL: tune.grid_search([{**t.to_mapping(), FOLDER: folder.trial_place(t)} for t in source])}
     # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.
-    limit = plan.concurrency if searching and suite.hardware.max_concurrent_trials else None
+    limit = plan.concurrency if isinstance(search, QueueSearcher) and suite.hardware.max_concurrent_trials else None
     return tune.Tuner(
         MeasuredTrial if plan.is_measured else Trial,
         param_space={
-            **listed,
             # A measurement must know what else runs on the machine.
             MEASURE_SYSTEM: suite.tracking.system_metrics or plan.is_measured,
             DRIVER: this_process(),
-            BUNDLES: plan.bundles,
         },
         tune_config=TuneConfig(
             reuse_actors=True,
             scheduler=scheduler,
             max_concurrent_trials=limit,
-            search_alg=source if searching else generator,
-            num_samples=-1 if searching else 1,
+            search_alg=search,
+            num_samples=-1,
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),

@@ -36,7 +36,7 @@ class Changes:
     """What became of the nodes since the last look.
 
     Attributes:
-        joined: Those that are new.
+        joined: Those that are new: not used until they are admitted.
         left: Those that are gone, and were not cut off before.
         cut_off: Those that answer nothing, and count as lost.
         back: Those that were cut off, and answer again.
@@ -63,6 +63,7 @@ class NodeStates:
         self._silent_since: dict[str, float] = {}
         self._cut_off: set[str] = set()
         self._refused: set[str] = set()
+        self._asked: set[str] = set()  # those that joined, and have not answered whether they can run the study's trials
 
     def update(self, present: Iterable[Machine], silent: Set[str], now: float) -> Changes:
         """Take in what is seen.
@@ -73,8 +74,9 @@ class NodeStates:
             now: Seconds on a monotonic clock.
         """
         before, self._present = self._present, {machine.id: machine for machine in present}
-        self._names |= {node: machine.name for node, machine in self._present.items()}
         self._silent_since = {node: self._silent_since.get(node, now) for node in silent if node in self._present}
+        self._asked = {node for node in self._present if node in self._asked or node not in self._names}
+        self._names |= {node: machine.name for node, machine in self._present.items()}
         cut_off = {node for node, since in self._silent_since.items() if now - since >= CUT_OFF_S}
         were_cut_off, self._cut_off = self._cut_off, cut_off
         return Changes(
@@ -84,9 +86,15 @@ class NodeStates:
             back=tuple(self._present[node] for node in sorted(were_cut_off - cut_off) if node in self._present),
         )
 
+    def admit(self, node: str) -> Machine | None:
+        """Use a node that has joined from now on; None: it is gone."""
+        self._asked.discard(node)
+        return self._present.get(node)
+
     def refuse(self, node: str) -> bool:
         """Use a node no more, since it cannot run the study's trials; whether it was used so far."""
         new = node not in self._refused
+        self._asked.discard(node)
         self._refused.add(node)
         return new
 
@@ -105,7 +113,7 @@ class NodeStates:
     @property
     def unused(self) -> Set[str]:
         """Ids of the nodes that are there and are not used."""
-        return (self._cut_off | self._refused) & set(self._present)
+        return (self._cut_off | self._refused | self._asked) & set(self._present)
 
     @property
     def usable(self) -> Mapping[str, Machine]:

@@ -9,8 +9,10 @@ from typing import Any
 
 import ray
 
-from experiments.planning.resources import Cluster, Node, needs, trials_at_once
+from experiments.config.errors import ConfigurationError
+from experiments.planning.resources import Cluster, Node, needs, node_of, trials_at_once
 from experiments.study.attempts import Attempts
+from experiments.study.node_check import JoinCheck, named
 from experiments.study.node_states import Changes, Machine, NodeStates
 from experiments.study.recovery import NODE, Loss
 from experiments.study.tune import DriverCallback
@@ -26,10 +28,10 @@ def machines() -> list[Machine]:
     return [
         Machine(
             node["NodeID"],
-            f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
+            named(node),
             node["NodeManagerAddress"],
             node["NodeManagerPort"],
-            Node(node["Resources"].get("CPU", 0), node["Resources"].get("GPU", 0)),
+            node_of(node["Resources"]),
         )
         for node in ray.nodes()
         if node["Alive"]
@@ -78,11 +80,17 @@ class NodeWatch(DriverCallback):
     """
 
     def __init__(
-        self, wait_s: float, say: Callable[[str], None], resize: Callable[[Iterable[Node]], int], stop: Callable[[], None]
+        self,
+        check: JoinCheck,
+        wait_s: float,
+        say: Callable[[str], None],
+        resize: Callable[[Iterable[Node]], int],
+        stop: Callable[[], None],
     ) -> None:
         """Follow the nodes.
 
         Args:
+            check: Asks nodes that join whether they can run the study's trials.
             wait_s: How long a study may be without a node for any of its trials.
             say: Takes a line for the terminal.
             resize: Takes what the study may use from now on; gives how many trials may run side by side.
@@ -90,7 +98,7 @@ class NodeWatch(DriverCallback):
         """
         self.states = NodeStates(machines())
         self.gave_up = ""
-        self._wait_s, self._say, self._resize, self._stop = wait_s, say, resize, stop
+        self._check, self._wait_s, self._say, self._resize, self._stop = check, wait_s, say, resize, stop
         self._own = ray.get_runtime_context().get_node_id()
         self._reachability = Reachability()
         self._next_look = 0.0
@@ -121,16 +129,20 @@ class NodeWatch(DriverCallback):
         changes = self.states.update(present, self._reachability.silent, now)
         if changes.any:
             self._said(changes)
+        self._admit(trials)
         for trial in trials:
-            if trial.status == "RUNNING":
-                lost = [node for node in self._attempts.nodes(trial) if self.states.is_lost(node)]
-                if lost and not self._attempts.is_ended(trial):
-                    self._attempts.end(trial, Loss(NODE, f"{self.states.name(lost[0])} was lost"))
+            if lost := [node for node in self._running_on(trial) if self.states.is_lost(node)]:
+                self._attempts.end(trial, Loss(NODE, f"{self.states.name(lost[0])} was lost"))
         self._wait(trials, now)
+
+    def _running_on(self, trial: Any) -> tuple[str, ...]:
+        """Ids of a trial's nodes; none unless it runs."""
+        return self._attempts.nodes(trial) if trial.status == "RUNNING" and not self._attempts.is_ended(trial) else ()
 
     def close(self) -> None:
         """Ask the nodes no more."""
         self._reachability.close()
+        self._check.close()
 
     def _said(self, changes: Changes) -> None:
         at_once = self._resized()
@@ -139,9 +151,27 @@ class NodeWatch(DriverCallback):
             self._say(f"node        {machine.name} is gone: {elsewhere}")
         for machine in changes.cut_off:
             self._say(f"node        {machine.name} does not answer: {elsewhere}")
-        for what, some in (("joined", changes.joined), ("answers again", changes.back)):
-            for machine in some:
-                self._say(f"node        {machine} {what}: up to {at_once} trials at once")
+        for machine in changes.back:
+            self._say(f"node        {machine} answers again: up to {at_once} trials at once")
+        if changes.joined:
+            try:
+                self._check.ask({machine.id: machine.name for machine in changes.joined})
+            except ConfigurationError as error:
+                for machine in changes.joined:
+                    self.refuse(machine.id, str(error))
+
+    def _admit(self, trials: list[Any]) -> None:
+        """Use the nodes that joined and have answered."""
+        answers, lines = self._check.answered()
+        for node, why in answers.items():
+            if why:
+                self.refuse(node, why)
+                for trial in [trial for trial in trials if node in self._running_on(trial)]:  # that waited for room, and found it there
+                    self._attempts.end(trial, Loss(NODE, f"{self.states.name(node)} is not used"))
+            elif (machine := self.states.admit(node)) is not None:
+                self._say(f"node        {machine} joined: up to {self._resized()} trials at once")
+        for line in lines:
+            self._say(line)
 
     def _resized(self) -> int:
         return self._resize(machine.node for machine in self.states.usable.values())

@@ -46,6 +46,12 @@ class Outcomes:
 
     def __init__(self) -> None:
         self._of: dict[str, TrialOutcome] = {}
+        self._ended: set[str] = set()
+
+    @property
+    def num_ended(self) -> int:
+        """Trials that have ended."""
+        return len(self._ended)
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
         """Keep what the trial came to so far."""
@@ -55,6 +61,7 @@ class Outcomes:
         if isinstance(event, Reported | Restarted | Ended):
             known = replace(known, reproducible=event.reproducible)
         if isinstance(event, Ended):
+            self._ended.add(trial.folder_name)
             known = replace(known, status=event.status, final=event.metrics, weights=event.weights, failure=event.reason)
         self._of[trial.folder_name] = known
 

@@ -19,7 +19,7 @@ from experiments.policies.export import Origin, export_policy
 from experiments.policies.mlflow_model import save_model
 from experiments.policies.onnx_graph import load_exporter
 from experiments.study.folder import StudyFolder
-from experiments.study.outcomes import INTERRUPTED, Outcomes
+from experiments.study.outcomes import Outcomes
 from experiments.tracking.listener import STUDY_KEY
 from experiments.tracking.registry import SCORES, TASK, PolicyModel
 from experiments.tracking.writer import Writer
@@ -64,7 +64,7 @@ class Registration:
         plan = self.trials.plan
         if not isinstance(event, Ended) or self._loading or not self._wanted or plan.search:
             return
-        if sum(self.outcomes.of(other).status == INTERRUPTED for other in self.trials.trials) < plan.concurrency:
+        if len(self.trials.trials) - self.outcomes.num_ended < plan.concurrency:
             self._loading = Thread(target=_load_exporter, name="exporter", daemon=True)
             self._loading.start()
 

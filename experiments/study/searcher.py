@@ -14,8 +14,9 @@ from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import SEARCH, TO_TARGET, Ask, Outcome, Signal
 from experiments.search.trial_queue import TrialQueue
 from experiments.study.folder import StudyFolder
+from experiments.study.tune import described
 from experiments.trial.events import Ended, Event, Reported
-from experiments.trial.trainable import FOLDER, TRIAL
+from experiments.trial.trainable import TRIAL
 
 _LAST = ("eval/return_mean", "progress/wall_s")
 """Metrics of which the last values count, however the trial ends."""
@@ -40,6 +41,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         super().__init__()
         self._of_study, self._folder, self._refused = trials, folder, refused
         self._trials: dict[int, TrialConfig] = {}
+        self._indices: dict[str, int] = {}  # folder name to where it is in `_trials`
         self._last: dict[str, dict[str, float]] = {}
         strategy, journal = design.strategy(folder.optuna_storage), folder.journal()
         self.queue = TrialQueue(strategy, trials.plan.ahead, design.limits(), folder.note, journal, self._earlier_outcome)
@@ -65,7 +67,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             except ConfigurationError as error:
                 self.queue.tell(index, Outcome(FAILED, reason=str(error)))
                 continue
-            return {TRIAL: {**trial.to_mapping(), FOLDER: self._folder.trial_place(trial)}}
+            return {TRIAL: described(trial, self._folder.trial_place(trial), self._of_study.request_of(trial))}
 
     def _trial(self, index: int, ask: Ask) -> TrialConfig:
         if index not in self._trials:
@@ -75,6 +77,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             except ConfigurationError as error:
                 self._refused(f"left out: {ask.point}: {error}")
                 raise
+            self._indices.setdefault(self._trials[index].folder_name, index)
             self._folder.keep_configurations(self._of_study)
         return self._trials[index]
 
@@ -96,8 +99,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         """Tell the queue how a trial ended."""
         self._keep_last(trial, event)
         if isinstance(event, Ended):
-            index = next(i for i, known in self._trials.items() if known.folder_name == trial.folder_name)
-            self.queue.tell(index, self._outcome(trial, event))
+            self.queue.tell(self._indices[trial.folder_name], self._outcome(trial, event))
 
     def _keep_last(self, trial: TrialConfig, event: Event) -> None:
         if isinstance(event, Reported):

@@ -3,15 +3,28 @@
 from collections.abc import Callable, Set
 from typing import Any
 
-from ray.tune import Callback
+from ray.tune import Callback, PlacementGroupFactory
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
+from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, PRUNED
 from experiments.study.attempts import Attempts, config_of
 from experiments.study.early_stopping import EarlyStopping
 from experiments.study.event_stream import EventStream
 from experiments.study.placement import StudyPlacement
-from experiments.trial.trainable import EVENTS, RECYCLE_PROCESS, reason_for
+from experiments.trial.trainable import EVENTS, FOLDER, RECYCLE_PROCESS, REQUEST, reason_for
+
+
+def described(trial: TrialConfig, folder: str, request: PlacementGroupFactory) -> dict[str, Any]:
+    """A trial as its process and Tune take it.
+
+    Args:
+        trial: The trial.
+        folder: Its own.
+        request: What it reserves.
+    """
+    reserved = {"bundles": [dict(bundle) for bundle in request.bundles], "strategy": request.strategy}
+    return {**trial.to_mapping(), FOLDER: folder, REQUEST: reserved}
 
 
 class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type information

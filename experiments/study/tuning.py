@@ -121,7 +121,9 @@ class Tuner:
         algorithm = dict(self._composed["algorithm"])
         algorithm["env_runners"] = {**algorithm["env_runners"], "num_env_runners": None, "num_envs_per_env_runner": None}
         composed = {**self._composed, "hardware": hardware, "algorithm": algorithm}
-        return plan_study(parse(composed), lambda _: composed, Cluster((Node(10_000, self._cluster.num_gpus),))).configurations[0]
+        return plan_study(
+            parse(composed), lambda _: composed, Cluster((Node(10_000, self._cluster.num_gpus, self._cluster.accelerator_types),))
+        ).configurations[0]
 
     def _contender(self, setting: Setting) -> _Contender:
         return _Contender(self._configuration(setting).trial(seed=0))

@@ -21,8 +21,9 @@ from experiments.planning.terminal import summary
 from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import promises_bits
 from experiments.tracking import provenance, views
+from experiments.tracking.occupancy import Occupancy
 from experiments.tracking.writer import Writer
-from experiments.trial.events import Ended, Event, Reported, Restarted, Started, now_ms
+from experiments.trial.events import Ended, Event, Placed, Reported, Restarted, Started, now_ms
 from experiments.trial.folder import TrialFolder
 
 STUDY_KEY = "study"
@@ -112,6 +113,9 @@ class TrackingListener:
     _last_steps: dict[str, int] = field(default_factory=dict)
     _tagged: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     _curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)  # of the trials that are running
+    _occupancy: Occupancy = field(default_factory=Occupancy)
+    _exclusive: dict[str, bool] = field(default_factory=dict)  # as the tag says
+    _replayed: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -163,10 +167,15 @@ class TrackingListener:
         key = trial.folder_name
         if key in self.delivered:
             return
+        if self.resumed and not self._replayed and event.at_ms >= self._begun_ms:
+            self._replayed = True
+            self._occupancy.clear(self._begun_ms)
         self._open(trial, event.at_ms)
         if isinstance(event, Started):
             if self.resumed and not self.plan.exclusive and event.at_ms >= self._begun_ms:  # whatever it was before
-                self.writer.put("set_tags", key, {Tag.EXCLUSIVE: "false"})
+                self._tag_exclusive(key, False)
+        elif isinstance(event, Placed):
+            self._place(key, event)
         elif isinstance(event, Restarted):
             self._tag(key, event.count, event.reproducible)
         elif isinstance(event, Reported):
@@ -179,7 +188,23 @@ class TrackingListener:
         elif isinstance(event, Ended) and key in self._open_keys:
             self._put_end(key, event)
 
+    def _place(self, key: str, placed: Placed) -> None:
+        """Put where a trial runs, and which trials are known by it to have shared a machine."""
+        tags = {Tag.HOST: placed.hosts, Tag.CPU: placed.cpus, Tag.GPU: placed.gpus, Tag.NODE_TYPE: placed.node_types}
+        self.writer.put("set_tags", key, {name: ", ".join(values) for name, values in tags.items() if values})
+        for other in self._occupancy.place(key, placed.hosts, placed.at_ms):
+            self._tag_exclusive(other, False)
+
+    def _tag_exclusive(self, key: str, exclusive: bool) -> None:
+        """Put whether a trial has its machines to itself, whatever was planned."""
+        if self._exclusive.get(key) != exclusive:
+            self._exclusive[key] = exclusive
+            self.writer.put("set_tags", key, {Tag.EXCLUSIVE: _word(exclusive)})
+
     def _put_end(self, key: str, end: Ended) -> None:
+        if self._occupancy.was_alone(key):
+            self._tag_exclusive(key, True)
+        self._occupancy.leave(key, end.at_ms)
         self._tag(key, self._tagged[key][0], end.reproducible)
         if end.status == FINISHED:
             self._log(key, end.metrics, end.env_steps, end.at_ms)
@@ -196,6 +221,7 @@ class TrackingListener:
         if key in self._last_steps:
             return
         self._last_steps[key] = 0
+        self._exclusive[key] = self.plan.exclusive
         self._configs[key] = config
         self._open_keys.add(key)
         tags = {
@@ -250,7 +276,7 @@ class TrackingListener:
         config, curves = self._configs.pop(key), self._curves.pop(key, {})
         planned = {
             **trial_params(self.plan, config),
-            "exclusive": self.plan.exclusive,
+            "exclusive": self._exclusive[key],
             "target": config.env.target,
             "score": curves.get("final/score", [(0.0, None)])[-1][1],
         }

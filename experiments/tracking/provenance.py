@@ -14,6 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from experiments.trial.machine import cpu_model
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("ray", "torch", "gymnasium", "numpy", "mlflow", "optuna", "hydra-core")
 """Those that a person asks for first. All others are recorded too, `packages`."""
@@ -86,24 +88,25 @@ def packages() -> dict[str, str]:
     return {name.lower(): found[name] for name in sorted(found, key=str.lower)}
 
 
+def code_digest(package: Path) -> str:
+    """The hash of a package's Python files and their names, 16 hexadecimal digits."""
+    content = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        data = file.read_bytes()
+        content.update(f"{file.relative_to(package).as_posix()}\0{len(data)}\0".encode() + data)
+    return content.hexdigest()[:16]
+
+
 @cache
 def host() -> dict[str, Any]:
     """The machine that the driver runs on."""
     return {
         "host": platform.node(),
         "platform": platform.platform(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cpu_count": os.cpu_count(),
         **({"gpus": gpus} if (gpus := _gpus()) else {}),
     }
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
 def _gpus() -> list[str]:

@@ -38,6 +38,24 @@ class Started(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Placed(Event):
+    """The processes of an attempt are there. Each value once, the trial's own process first.
+
+    Attributes:
+        hosts: Names of the machines that they run on.
+        cpus: Models of these machines' CPUs.
+        gpus: Models of the GPUs that they have.
+        node_types: Of the nodes, in a cluster whose autoscaler made them.
+    """
+
+    kind = "placed"
+    hosts: Sequence[str]
+    cpus: Sequence[str] = ()
+    gpus: Sequence[str] = ()
+    node_types: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reported(Event):
     """A report.
 
@@ -98,7 +116,7 @@ class Ended(Event):
     reproducible: bool = True
 
 
-_KINDS: Mapping[str, type[Event]] = {kind.kind: kind for kind in (Started, Reported, Restarted, Ended)}
+_KINDS: Mapping[str, type[Event]] = {kind.kind: kind for kind in (Started, Placed, Reported, Restarted, Ended)}
 
 
 def reports(events: Sequence[Event]) -> list[Reported]:

@@ -1,20 +1,13 @@
 """The Trainable of a throughput study: warm up, measure block by block, stop when it is precise enough."""
 
 import math
-from collections.abc import Mapping
 from time import perf_counter
-from typing import Any
-
-from ray.tune import PlacementGroupFactory
 
 from experiments.metrics import FINISHED
 from experiments.rllib import runner_pool
 from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.measurement import Block, Measurement, MeasurementError
 from experiments.trial.trainable import Trial
-
-BUNDLES = "bundles"
-"""Key of Tune's config: the bundles that a trial reserves, those of the study's largest, so that trials can share a process."""
 
 _LEAST_WARM_ITERATIONS = 2
 
@@ -24,13 +17,6 @@ class MeasuredTrial(Trial):
 
     It reports each block at the env steps sampled by then, and neither evaluates nor saves itself: whoever takes it up again measures anew.
     """
-
-    @classmethod
-    def default_resource_request(cls, config: Mapping[str, Any]) -> PlacementGroupFactory:
-        """What the study's largest trial needs, if the plan says; else what this one does."""
-        if bundles := config.get(BUNDLES):
-            return PlacementGroupFactory([dict(bundle) for bundle in bundles])
-        return super().default_resource_request(config)
 
     def _start(self) -> None:
         runner_pool.use()

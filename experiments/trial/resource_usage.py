@@ -2,14 +2,16 @@
 
 import os
 import socket
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import psutil
-import torch
+
+from experiments.trial.gpu_use import GpuUse
+from experiments.trial.remote_use import Measured, RemoteUse
 
 DRIVER, RUNNERS, LEARNERS = "driver", "runners", "learners"
 """What the processes of a trial do."""
@@ -29,47 +31,22 @@ class _Counts:
     total: float
 
 
-class GpuUse:
-    """The mean use of the GPUs that this process sees, from samples that a thread takes.
-
-    A GPU says how busy it was in the last second or less. Asked at a report, it would tell of the evaluation before it, when it idles.
-    """
-
-    def __init__(self, every_s: float = 0.5) -> None:
-        self._samples: list[float] = []
-        self._closed = threading.Event()
-        if torch.cuda.is_available():
-            threading.Thread(target=self._sample, args=(every_s,), name="GpuUse", daemon=True).start()
-
-    def _sample(self, every_s: float) -> None:
-        with suppress(Exception):  # no nvidia-ml-py, or a GPU that does not say it, as a slice of one (MIG): NVML has errors of its own
-            while not self._closed.wait(every_s):
-                gpus = range(torch.cuda.device_count())
-                self._samples.append(sum(torch.cuda.utilization(gpu) for gpu in gpus) / len(gpus))
-
-    def take(self) -> float | None:
-        """The mean since the last call, in percent; None if there was no sample."""
-        taken, self._samples = self._samples, []
-        return sum(taken) / len(taken) if taken else None
-
-    def close(self) -> None:
-        """End the thread."""
-        self._closed.set()
-
-
 class ProcessMonitor:
-    """Measures a trial's processes on this host, and the host itself, between one call and the next.
+    """Measures a trial's processes, and the host of its own one, between one call and the next.
 
     Ray's actors are children of its node manager, not of the trial, so a trial's process tree is the list of its actors' processes
     and their children. What the study uses is the tree of its driver, or of Ray's node manager where the driver is on another host.
     """
 
-    def __init__(self, roles: Mapping[str, Iterable[Address]], driver: Address | None = None) -> None:
+    def __init__(
+        self, roles: Mapping[str, Iterable[Address]], driver: Address | None = None, elsewhere: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
         """Start measuring.
 
         Args:
-            roles: What the processes do to their addresses; those of other hosts are left out.
+            roles: What the processes do to their addresses; those of other hosts are in `elsewhere`.
             driver: Of the study; None: whoever called this process into being.
+            elsewhere: What the processes on other hosts do to their handles.
         """
         here = socket.gethostname()
         self._roles: dict[str, list[psutil.Process]] = {}
@@ -81,7 +58,7 @@ class ProcessMonitor:
                         process = psutil.Process(pid)
                         found += [process, *process.children(recursive=True)]
         self._root = psutil.Process(driver[1] if driver is not None and driver[0] == here else os.getppid())
-        self._gpus = GpuUse()
+        self._gpus, self._elsewhere = GpuUse(), RemoteUse(elsewhere or {})
         self._last = self._count()
 
     def close(self) -> None:
@@ -93,18 +70,28 @@ class ProcessMonitor:
         last, now = self._last, self._count()
         self._last = now
         seconds = max(now.at - last.at, 1e-9)
-        # A process that ended takes its seconds along: never below 0.
-        cpu = {role: 100 * max(0.0, now.of_roles[role] - last.of_roles[role]) / seconds for role in self._roles}
-        memory = {role: sum(map(_memory_bytes, processes)) / 2**20 for role, processes in self._roles.items()}
-        measured = {"system/cpu_percent": sum(cpu.values()), "system/memory_mib": sum(memory.values())}
-        if len(self._roles) > 1:
-            measured |= {f"system/{role}_cpu_percent": percent for role, percent in cpu.items()}
-            measured |= {f"system/{role}_memory_mib": mib for role, mib in memory.items()}
+        elsewhere, gpu_percents = self._elsewhere.take()
+        used: dict[str, Measured | None] = {}
+        for role, processes in self._roles.items():
+            there = elsewhere.get(role, Measured(0.0, 0.0))
+            # A process that ended takes its seconds along: never below 0.
+            cpu = 100 * max(0.0, now.of_roles[role] - last.of_roles[role]) / seconds
+            memory_mib = sum(map(_memory_bytes, processes)) / 2**20
+            used[role] = None if there is None else Measured(cpu + there.cpu_percent, memory_mib + there.memory_mib)
+        known = {role: use for role, use in used.items() if use is not None}
+        measured = {}
+        if len(known) == len(used):
+            measured["system/cpu_percent"] = sum(use.cpu_percent for use in known.values())
+            measured["system/memory_mib"] = sum(use.memory_mib for use in known.values())
+        if len(used) > 1:
+            measured |= {f"system/{role}_cpu_percent": use.cpu_percent for role, use in known.items()}
+            measured |= {f"system/{role}_memory_mib": use.memory_mib for role, use in known.items()}
         own = sum(s - last.of_study.get(pid, 0.0) for pid, s in now.of_study.items())
         measured["system/machine_cpu_percent"] = 100 * (now.busy - last.busy) / max(now.total - last.total, 1e-9)
         measured["system/other_cpu_percent"] = 100 * max(0.0, now.busy - last.busy - own) / seconds
-        if (percent := self._gpus.take()) is not None:
-            measured["system/gpu_percent"] = percent
+        gpu_percents += [percent for percent in (self._gpus.take(),) if percent is not None]
+        if gpu_percents:
+            measured["system/gpu_percent"] = sum(gpu_percents) / len(gpu_percents)
         return measured
 
     def _count(self) -> _Counts:

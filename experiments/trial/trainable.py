@@ -21,7 +21,7 @@ from experiments.config.errors import first_line, reason_of
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, depends_on_clock
 from experiments.rllib import starting_weights
-from experiments.rllib.building import build_algorithm_config, promises_bits, request_for
+from experiments.rllib.building import promises_bits
 from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.results import NonFiniteError
 from experiments.trial.attempt import Attempt, LostNodeError, UnfitNodeError, lost_node, own_nodes
@@ -29,6 +29,7 @@ from experiments.trial.event_log import RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
 from experiments.trial.folder import ERROR_FILE, check_checkpoint
 from experiments.trial.heartbeat import Heartbeat
+from experiments.trial.machine import Machine, placed_on
 from experiments.trial.resource_usage import Address, own_memory_bytes
 from experiments.trial.stored_folder import folder_at
 from experiments.trial.training import Training
@@ -42,6 +43,8 @@ TRIAL = "trial"
 """Key of Tune's config: the TrialConfig as a mapping."""
 FOLDER = "folder"
 """Key beside the TrialConfig's own in that mapping: the trial's own folder, by its path or its address in an object store."""
+REQUEST = "request"
+"""Likewise: the `bundles` that the trial reserves, and the `strategy` by which Ray places them."""
 MEASURE_SYSTEM = "measure_system"
 """Key of Tune's config: whether CPU, memory and GPU use are measured."""
 DRIVER = "driver"
@@ -71,8 +74,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     @classmethod
     def default_resource_request(cls, config: Mapping[str, Any]) -> PlacementGroupFactory:
-        """What the trial's processes need, as RLlib counts it."""
-        return request_for(build_algorithm_config(TrialConfig.from_mapping(config[TRIAL])))
+        """What the trial reserves."""
+        request: Mapping[str, Any] = config[TRIAL][REQUEST]
+        return PlacementGroupFactory([dict(bundle) for bundle in request["bundles"]], strategy=request["strategy"])
 
     def setup(self, config: Mapping[str, Any]) -> None:
         """Note what to do: the first `step()` does it.
@@ -92,6 +96,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._said: list[Event] = []  # since the last result
         self._unwritten: list[Event] = []
         self._unsaved: list[str] = []
+        self._machines: tuple[Machine, ...] = ()
         self._faults: list[tuple[str, int]] = []  # reason, and the last report before it
         self._folder = folder_at(config[TRIAL][FOLDER])
         self._logs = Path(self.logdir)  # which is another trial's when this one is let go of
@@ -218,6 +223,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._take_folder()
         own_modules.check_imported(self._trial.modules)
         self._training = training = Training(self._trial, self._heartbeat, self._storage, self._measure_system, self._driver)
+        if (machines := training.machines()) != self._machines:
+            self._machines = machines
+            self._tell(placed_on(machines))
         self._first_bytes = self._first_bytes or own_memory_bytes()
         self._pending: list[Event] = []
         if checkpoints := self._folder.checkpoints():

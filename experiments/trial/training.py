@@ -26,6 +26,7 @@ from experiments.trial import resource_usage
 from experiments.trial.evaluation import Evaluation, evaluate
 from experiments.trial.events import Event, event_of, record_of
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
+from experiments.trial.machine import Machine, this_machine
 from experiments.trial.resource_usage import Address, ProcessMonitor, this_process
 from experiments.trial.target import TargetWatch, area_under_curve
 from experiments.trial.time_use import TimeUse
@@ -104,7 +105,7 @@ class Training:
         self._has_kl = bool(getattr(config, "use_kl_loss", False))
         self._has_minibatches = config.minibatch_size is not None
         self._epochs = (config.num_epochs or 1) if self._has_minibatches else 1
-        self._monitor = ProcessMonitor(self._processes(), driver) if measure_system else None
+        self._monitor = self._measured(driver) if measure_system else None
         self._asynchronous = is_asynchronous(trial.algorithm)
         self.counters = Counters()
         self._environments: checkpoints.Environments = {}
@@ -271,13 +272,26 @@ class Training:
         """As `checkpoints.weights_digest`, of the weights that `save` saves."""
         return checkpoints.weights_digest(self._scored or checkpoints.weights(self.algorithm))
 
-    def _processes(self) -> dict[str, list[Address]]:
-        own = this_process()
-        runners = self.algorithm.env_runner_group.foreach_env_runner(lambda _: this_process(), local_env_runner=False)
-        learners = [r.get() for r in self.algorithm.learner_group.foreach_learner(lambda _: this_process())]
-        roles = resource_usage.DRIVER, resource_usage.RUNNERS, resource_usage.LEARNERS
-        found = dict(zip(roles, ([own], list(runners), [a for a in learners if a != own]), strict=True))
-        return {role: addresses for role, addresses in found.items() if addresses}
+    def _actors(self) -> dict[str, list[Any]]:
+        """Handles of the processes that are not the trial's own, by what they do."""
+        runners, learners = self.algorithm.env_runner_group, self.algorithm.learner_group
+        return {
+            resource_usage.RUNNERS: list(runners._worker_manager.actors().values()),
+            resource_usage.LEARNERS: list(learners._worker_manager.actors().values()) if learners.is_remote else [],
+        }
+
+    def _measured(self, driver: Address | None) -> ProcessMonitor:
+        roles, elsewhere = {resource_usage.DRIVER: [this_process()]}, {}
+        for role, actors in self._actors().items():
+            if actors:
+                roles[role] = ray.get([actor.apply.remote(_address) for actor in actors])
+                elsewhere[role] = [a for a, (host, _) in zip(actors, roles[role], strict=True) if host != this_process()[0]]
+        return ProcessMonitor(roles, driver, elsewhere)
+
+    def machines(self) -> tuple[Machine, ...]:
+        """The machine of each of the trial's processes, its own first."""
+        actors = [actor for of_role in reversed(self._actors().values()) for actor in of_role]
+        return (this_machine(), *(ray.get([actor.apply.remote(_machine) for actor in actors]) if actors else ()))
 
     def save(self, folder: Path, events: Sequence[Event] = ()) -> None:
         """Save the algorithm and the counters.
@@ -344,9 +358,7 @@ class Training:
     def kill(self) -> None:
         """Stop what is left after a fault, by force: a runner may hang, and its CPU is needed."""
         self._stop_measuring()
-        group = self.algorithm.learner_group
-        learners = group._worker_manager.actors().values() if group.is_remote else []
-        for actor in [*self.algorithm.env_runner_group._worker_manager.actors().values(), *learners]:
+        for actor in (actor for of_role in self._actors().values() for actor in of_role):
             ray.kill(actor)
         with suppress(Exception):
             self.algorithm.cleanup()
@@ -354,3 +366,11 @@ class Training:
     def _stop_measuring(self) -> None:
         if self._monitor is not None:
             self._monitor.close()
+
+
+def _address(actor: Any) -> Address:
+    return this_process()
+
+
+def _machine(actor: Any) -> Machine:
+    return this_machine()

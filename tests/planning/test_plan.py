@@ -244,7 +244,8 @@ def test_declared_logical_cpus_make_a_profile_fit(plan_of: PlanOf) -> None:
 
 
 def test_a_bundle_wider_than_any_node_never_fits_though_the_sum_does(plan_of: PlanOf) -> None:
-    request = plan_of("hardware=workstation", SINGLE, cluster=Cluster((Node(16, 1),))).configurations[0].request
+    spread = "hardware.placement=PACK"
+    request = plan_of("hardware=workstation", SINGLE, spread, cluster=Cluster((Node(16, 1),))).configurations[0].request
     check_fits(request, Cluster((Node(5, 1), Node(5, 0))), "workstation")  # runners on both nodes
     with pytest.raises(ConfigurationError, match="cluster of 9 nodes"):
         check_fits(request, Cluster((Node(0, 1), *[Node(2, 0)] * 8)), "workstation")  # the GPU's node has no CPU

@@ -4,6 +4,7 @@ import pytest
 
 from analysis import AnalysisError
 from analysis.questions.convergence import summarise
+from analysis.questions.machines import machine_kinds
 from analysis.questions.throughput import PARTS, check_comparable, pareto, time_shares
 from tests.support.study_frames import make_curves, make_runs, together, with_status
 
@@ -102,6 +103,24 @@ def test_throughput_of_trials_alone_and_side_by_side_is_not_compared() -> None:
     check_comparable(packed)
     with pytest.raises(AnalysisError, match=r"2 configurations ran alone .*, 1 beside other trials.*max_concurrent_trials=1"):
         check_comparable(together(alone, packed))
+
+
+def test_a_configuration_of_which_one_seed_ran_alone_in_the_end_is_compared_with_the_others() -> None:
+    packed = make_runs({"a": [1, 1], "b": [2, 2]}, exclusive=False)
+    packed.loc[packed.index[-1], "exclusive"] = True
+    check_comparable(packed)
+
+
+def test_throughput_is_compared_within_a_kind_of_machine_only() -> None:
+    runs = make_runs({"a": [1, 1], "b": [2, 2]}, exclusive=False).assign(cpu="EPYC")
+    check_comparable(runs)
+    check_comparable(runs.assign(host=["one", "two", "one", "two"]))
+    runs["gpu"] = ["", "H200", "", ""]
+    with pytest.raises(AnalysisError, match=r"3 on EPYC; 1 on EPYC with H200"):
+        check_comparable(runs)
+    check_comparable(runs[machine_kinds(runs) == "EPYC"])
+    runs.loc[runs["gpu"] != "", ["cpu", "gpu"]] = ""  # not recorded
+    check_comparable(runs)
 
 
 def test_a_trial_that_never_started_does_not_make_throughput_incomparable() -> None:

@@ -11,11 +11,14 @@ def machine(name: str, num_cpus: float = 1) -> Machine:
 ONE, TWO, THREE = map(machine, ("one", "two", "three"))
 
 
-def test_nodes_that_join_are_used_and_nodes_that_leave_are_not() -> None:
+def test_nodes_that_join_are_used_once_they_are_admitted_and_nodes_that_leave_are_not() -> None:
     states = NodeStates([ONE, TWO])
     assert states.update([ONE, TWO], set(), now=0.0) == Changes()
     assert states.update([ONE, THREE], set(), now=1.0) == Changes(joined=(THREE,), left=(TWO,))
-    assert set(states.usable) == {"one", "three"}
+    assert set(states.usable) == {"one"} and states.unused == {"three"}
+    assert not states.update([ONE, THREE], set(), now=2.0).any and states.unused == {"three"}
+    assert states.admit("three") == THREE and states.admit("two") is None
+    assert set(states.usable) == {"one", "three"} and not states.unused
     assert states.is_lost("two")
     assert not states.answers(["one", "two"])
 

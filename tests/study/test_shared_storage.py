@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.study.shared_storage import check_shared, refusal, write_back
+from experiments.study.shared_storage import marked, write_back
 
 
 @pytest.fixture
@@ -33,13 +33,28 @@ def test_a_node_that_cannot_write_says_why(mark: Path) -> None:
     assert write_back(str(mark), "token", "node") == "cannot be written (Is a directory)"
 
 
-def test_a_refusal_names_every_node_the_path_and_both_fixes() -> None:
-    said = refusal("output_dir=/data", {"one, 192.0.2.1": "cannot be read (Permission denied)", "two, 192.0.2.2": "gives no answer"})
-    for part in ("output_dir=/data", "one, 192.0.2.1: cannot be read", "two, 192.0.2.2: gives no", "Mount one file", "hardware.address"):
+def test_a_refusal_names_every_node_the_path_and_both_fixes(tmp_path: Path) -> None:
+    with marked(tmp_path) as mark:
+        pass
+    said = mark.refusal({"one, 192.0.2.1": "cannot be read (Permission denied)", "two, 192.0.2.2": "gives no answer"})
+    for part in (
+        f"output_dir={tmp_path}",
+        "one, 192.0.2.1: cannot be read",
+        "two, 192.0.2.2: gives no",
+        "Mount one file",
+        "hardware.address=local",
+    ):
         assert part in said
 
 
-@pytest.mark.ray
-def test_on_a_single_node_nothing_is_asked(ray_instance: None, tmp_path: Path) -> None:
-    check_shared(tmp_path / "out")
+def test_a_mark_that_does_not_reach_the_driver_is_a_problem_of_the_node(tmp_path: Path) -> None:
+    with marked(tmp_path) as mark:
+        assert mark.problem("node", mark.write_back(*mark.words, "node")) == ""
+        assert mark.problem("other", "") == "what it writes does not reach the driver"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_folder_is_as_it_was(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), marked(tmp_path / "a" / "b"):
+        raise RuntimeError
     assert not list(tmp_path.iterdir())

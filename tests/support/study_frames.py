@@ -44,7 +44,8 @@ def make_runs(
             row = {
                 "run_id": f"{env}/{config}/{seed}", "config": config, "config_id": config, "algorithm": "ppo", "env": env,
                 "hardware": "laptop", "phase": "fixed", "seed": seed, "repeat": 0, "status": "finished", "failure": "",
-                "exclusive": exclusive, "exploratory": False, "trial_id": f"{config}_s{seed}".replace(" ", "_"), "parent": "",
+                "exclusive": exclusive, "host": "here", "cpu": "", "gpu": "", "node_type": "",
+                "exploratory": False, "trial_id": f"{config}_s{seed}".replace(" ", "_"), "parent": "",
                 "copied": False, "start_env_steps": 0, "weights": f"{config}/{seed}", "restarts": 0, "reproducible": True,
                 "started": pd.Timestamp("2026-01-01", tz="UTC"), "ended": pd.Timestamp("2026-01-02", tz="UTC"),
                 "budget_env_steps": budget_env_steps, "target": target, "score_range_low": score_range[0],

@@ -46,7 +46,8 @@ def test_throughput_is_measured_one_trial_at_a_time(plan_of: PlanOf) -> None:
     plan = plan_of("study=runner_scaling", cluster=Cluster((Node(64, 0),)))
     assert plan.concurrency == 1
     assert plan.exclusive
-    assert len(plan.bundles or []) == 9  # every trial takes what the largest needs, so that one process can serve them all
+    assert plan.common_request is not None
+    assert len(plan.common_request.bundles) == 9  # every trial takes what the largest needs, so that one process can serve them all
     with pytest.raises(ConfigurationError, match=r"max_concurrent_trials=2: throughput is measured one trial at a time"):
         plan_of("study=runner_scaling", "hardware.max_concurrent_trials=2", cluster=Cluster((Node(64, 0),)))
 
@@ -71,7 +72,8 @@ def test_runners_are_scaled_from_the_layout_that_auto_takes_but_for_algorithms_t
     machine = Cluster((Node(16, 0),))
     plan = plan_of("study=runner_scaling", cluster=machine)
     assert {c.layout.num_env_runners for c in plan.configurations} == {0, 1, 2, 4, 8}
-    assert len(plan.bundles or []) == 9  # one process serves them all
+    assert plan.common_request is not None
+    assert len(plan.common_request.bundles) == 9  # one process serves them all
     impala = plan_of("study=runner_scaling", "algorithm=impala", cluster=machine)
     assert {c.layout.num_env_runners for c in impala.configurations} == {1, 2, 4, 8}
     assert impala.left_out == ("algorithm.env_runners.num_env_runners=0, since impala samples while it learns and needs a runner actor",)

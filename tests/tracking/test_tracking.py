@@ -24,7 +24,7 @@ from experiments.tracking.listener import TrackingListener
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import MAX_VALUES, Store, StoreError, check_store, store_uri
 from experiments.tracking.writer import Writer
-from experiments.trial.events import Ended, Reported, Started
+from experiments.trial.events import Ended, Placed, Reported, Started
 from tests.support.suite import PlanOf
 
 
@@ -449,6 +449,37 @@ def test_a_report_that_a_restarted_trial_makes_again_is_logged_once(recorded: Re
     for step in (1000, 2000, 1000, 2000, 3000):
         listener.on_event(trial, reported(step, {"eval/return_mean": 5.0}))
     assert [o[3] for o in writer.of("log_metrics")] == [1000, 2000, 3000]
+
+
+def _placed(listener: TrackingListener, writer: RecordingWriter, *hosts: str) -> dict[str, dict[str, str]]:
+    """The tags of trials that report from some hosts and end there, one host each, in the order of their start."""
+    trials = listener.plan.trials[: len(hosts)]
+    for at_ms, (trial, host) in enumerate(zip(trials, hosts, strict=True)):
+        listener.on_event(trial, Started())
+        listener.on_event(trial, Placed(hosts=(host,), cpus=("EPYC",), gpus=("H200",) if host == "gpu-node" else (), at_ms=at_ms))
+    for trial in trials:
+        listener.on_event(trial, Ended(status=FINISHED, env_steps=9000, at_ms=100))
+    tags: dict[str, dict[str, str]] = {trial.folder_name: {} for trial in trials}
+    for _, key, put in writer.of("set_tags"):
+        tags[key] |= put
+    return tags
+
+
+def test_a_trial_says_on_which_machine_it_ran_and_was_alone_there_whatever_was_planned(recorded: Recorded) -> None:
+    listener, writer, _ = recorded
+    first, second = _placed(listener, writer, "node", "gpu-node").values()
+    assert (first["host"], first["cpu"], first["exclusive"]) == ("node", "EPYC", "true")
+    assert (second["host"], second["gpu"], second["exclusive"]) == ("gpu-node", "H200", "true")
+    assert "gpu" not in first and "node_type" not in first
+    assert not listener.plan.exclusive
+
+
+def test_trials_on_one_machine_at_one_time_were_not_alone(plan_of: PlanOf, tmp_path: Path) -> None:
+    plan, writer = plan_of("hardware.max_concurrent_trials=1"), RecordingWriter()
+    listener = TrackingListener(StudyTrials(plan), StudyFolder(tmp_path / "study"), writer, conclusions)  # type: ignore[arg-type]
+    listener.begin()
+    assert plan.exclusive
+    assert [tags.get("exclusive") for tags in _placed(listener, writer, "one", "two", "one").values()] == ["false", None, "false"]
 
 
 def test_no_run_is_left_running(recorded: Recorded) -> None:

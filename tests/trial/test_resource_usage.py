@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from experiments.trial.resource_usage import GpuUse, ProcessMonitor
+from experiments.trial.gpu_use import GpuUse
+from experiments.trial.resource_usage import ProcessMonitor
 
 
 class NVMLError(Exception):

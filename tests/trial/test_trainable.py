@@ -152,7 +152,12 @@ def test_a_process_whose_trial_another_one_has_taken_up_gives_it_up(plan_of: Pla
     log.new()
     log.add(Started())
     assert step(trial)["done"]
-    assert [event.attempt for event in TrialFolder(folder).log.all()] == [1, 1, 2]
+    assert [(event.kind, event.attempt) for event in TrialFolder(folder).log.all()] == [
+        ("started", 1),
+        ("placed", 1),
+        ("reported", 1),
+        ("started", 2),
+    ]
 
 
 def test_a_process_that_does_not_find_what_the_driver_wrote_leaves_no_trace_on_its_node(

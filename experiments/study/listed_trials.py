@@ -1,0 +1,43 @@
+"""The trials of a study that knows them from the start, one after the other for Tune."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ray.tune.experiment import Experiment
+from ray.tune.experiment.config_parser import _create_trial_from_spec, _make_parser
+from ray.tune.search import BasicVariantGenerator
+
+from experiments.trial.trainable import TRIAL
+
+
+class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships no type information
+    """In place of Tune's generator of a grid, which copies the whole grid for each trial, keeps all copies and saves them every 10 s."""
+
+    def __init__(self, described: Sequence[Mapping[str, Any]], max_concurrent: int = 0) -> None:
+        """List trials.
+
+        Args:
+            described: As `tune.described`.
+            max_concurrent: Most trials side by side; 0: as many as fit.
+        """
+        super().__init__(max_concurrent=max_concurrent)
+        self._described = described
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:  # Tune saves it with the experiment; a resume has the trials' own folders
+        return BasicVariantGenerator, ()
+
+    def add_configurations(self, experiments: Any) -> None:
+        """Take Tune's settings of the experiment, of which there is one."""
+        experiment: Experiment
+        (experiment,) = experiments if isinstance(experiments, list) else [experiments]
+        self._total_samples = len(self._described)
+        self._trial_generator = self._trials(experiment.spec)
+
+    def _trials(self, spec: Mapping[str, Any]) -> Iterator[Any]:
+        parser = _make_parser()
+        for number, trial in enumerate(self._described):
+            own = {**spec, "config": {**spec["config"], TRIAL: trial}}
+            yield _create_trial_from_spec(own, parser, trial_id=f"{self._uuid_prefix}{number:05d}", experiment_tag=str(number))
+
+    def save_to_dir(self, dirpath: str, session_str: str) -> None:
+        """Tune's wish to keep it: nothing is needed."""

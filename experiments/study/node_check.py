@@ -1,0 +1,250 @@
+"""Makes sure that a study can run on every node of a cluster, and comes out the same on each: one task a node, before the start."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from experiments.config.errors import ConfigurationError, first_line, reason_of
+from experiments.planning.plan import Plan
+from experiments.study import node_report
+from experiments.study.node_report import NodeReport
+from experiments.study.shared_storage import Mark, marked
+from experiments.tracking.provenance_changes import changes
+
+_WAIT_S = 120.0
+"""For the answer of a node: it may have to start a process, and to unpack the suite's modules first."""
+_MOST = 3
+"""Differences, or nodes, that are named."""
+
+
+def check_nodes(plan: Plan, folder: Path, setting: str = "output_dir") -> list[str]:
+    """Ask every node that can run a trial whether it has the study's folder, and what trials run with. Costs nothing on a single node.
+
+    Args:
+        plan: The study.
+        folder: Where it writes, absolute; made if need be.
+        setting: What chose it.
+
+    Returns:
+        Lines for the terminal: in what nodes differ that may change the last bits of a result.
+
+    Raises:
+        ConfigurationError: Some cannot run the study, or would come to other results; names each and the fix. Nothing is left behind.
+    """
+    alive = _alive()
+    if len(alive) < 2:
+        return []
+    nodes = {id: named(node) for id, node in alive.items() if node["Resources"].get("CPU")}
+    with marked(folder, setting) as mark:
+        question = _Question(plan, nodes, mark)
+        question.wait()
+        reports, silent = question.answers()
+        if problem := _refusal(f"hardware.address={plan.suite.hardware.address}: ", mark, _own_report(), reports, silent):
+            raise ConfigurationError(problem)
+    return differences(reports)
+
+
+class JoinCheck:
+    """Asks nodes that join a study what those were asked that were there before it, while it runs."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        """Ask for a study.
+
+        Args:
+            plan: The study.
+            folder: Its own, absolute.
+        """
+        self._plan, self._folder = plan, folder
+        self._asked: list[tuple[_Question, Mark]] = []
+        self._marks = ExitStack()
+        self._own = replace(_own_report(), machine=node_report.own_machine())
+
+    def ask(self, nodes: Mapping[str, str]) -> None:
+        """Ask nodes, by id, with their names and addresses.
+
+        Raises:
+            ConfigurationError: The study's folder cannot be written here.
+        """
+        mark = self._marks.enter_context(marked(self._folder, "the study's folder"))
+        self._asked.append((_Question(self._plan, nodes, mark), mark))
+
+    def answered(self) -> tuple[dict[str, str], list[str]]:
+        """What is known by now and was not said before.
+
+        Returns:
+            Id of each node that has answered, or will not, to why it cannot be used, "" if it can; and lines as `check_nodes`.
+        """
+        fit: dict[str, str] = {}
+        lines: list[str] = []
+        for question, mark in [asked for asked in self._asked if asked[0].is_over()]:
+            self._asked.remove((question, mark))
+            reports, silent = question.answers()
+            for node, name in question.names.items():
+                answer = {name: reports[name]} if name in reports else {}
+                fit[node] = _refusal("", mark, self._own, answer, {name: silent[name]} if name in silent else {})
+            lines += differences({"the driver's node": self._own, **{name: report for name, report in reports.items() if report.machine}})
+        if not self._asked:
+            self._marks.close()
+        return fit, lines
+
+    def close(self) -> None:
+        """Wait for no answer any more."""
+        self._marks.close()
+
+
+def _own_report() -> NodeReport:
+    return NodeReport("", node_report.own_versions(), node_report.own_code())
+
+
+def _refusal(first: str, mark: Mark, here: NodeReport, reports: Mapping[str, NodeReport], silent: Mapping[str, str]) -> str:
+    """Why not all of some nodes can be used; "" if they can.
+
+    Args:
+        first: What is said first, unless it is the study's folder that is not there.
+        mark: What the nodes were to find.
+        here: What the driver says of itself.
+        reports: Node, by name and address, to its answer.
+        silent: Likewise, to why there is none.
+    """
+    if silent:
+        return f"{first}a node cannot be used ({_listed(silent)}). Mend it, or take it out of the cluster."
+    if problems := {name: report.folder for name, report in reports.items() if report.folder}:
+        return mark.refusal(problems)
+    problem = unfit(here, reports)
+    return f"{first}{problem}" if problem else ""
+
+
+def unfit(here: NodeReport, reports: Mapping[str, NodeReport]) -> str:
+    """Why some nodes cannot run the study, or would come to other results; "" if there is none.
+
+    Args:
+        here: What the driver says of itself.
+        reports: Node, by name and address, to its answer.
+    """
+    if lacking := {node: report.lacks for node, report in reports.items() if report.lacks}:
+        return f"not every node has what the trials need ({_listed(lacking)}). Install the same packages on all nodes."
+    other = {node: words for node, report in reports.items() if (words := _other_versions(here, report))}
+    if other:
+        return (
+            f"not every node has the versions that the driver has, and results depend on them ({_listed(other)}). Install the same on all "
+            "nodes: pip install -r requirements.txt."
+        )
+    other = {node: f"{report.code}, and {here.code} here" for node, report in reports.items() if report.code != here.code}
+    if other:
+        return (
+            f"some nodes import another version of the suite than the driver sends them ({_listed(other)}). Uninstall it there: pip "
+            "uninstall rl-scaling-suite."
+        )
+    return ""
+
+
+def differences(reports: Mapping[str, NodeReport]) -> list[str]:
+    """In what nodes differ from the first one that may change the last bits of a result, as lines for the terminal.
+
+    Args:
+        reports: Node, by name and address, to its answer.
+    """
+    if not reports:
+        return []
+    first, *_ = (report.machine for report in reports.values())
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for node, report in reports.items():
+        if found := changes(_common(first, report.machine), _common(report.machine, first)):
+            alike.setdefault(tuple(map(str, found)), []).append(node)
+    return [
+        f"differs     {_some(found)} on {_some(nodes)}. Trials there may not be the same to the bit as on {next(iter(reports))}."
+        for found, nodes in alike.items()
+    ]
+
+
+def _common(machine: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """A node's facts, without GPUs and packages that another has not: what trials need, both have."""
+    return {
+        section: {name: fact for name, fact in facts.items() if section not in ("host", "packages") or name in other[section]}
+        for section, facts in machine.items()
+    }
+
+
+def _other_versions(here: NodeReport, there: NodeReport) -> str:
+    """The versions that differ, in words. CPU and CUDA builds of one version (`2.13.0+cpu`) differ in libraries, which are said."""
+    versions = [(name, here.versions.get(name, "none"), there.versions.get(name, "none")) for name in node_report.SAME]
+    return ", ".join(f"{name} {own}, and {driver} here" for name, driver, own in versions if _public(own) != _public(driver))
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _listed(by_node: Mapping[str, str]) -> str:
+    return "; ".join(f"{node}: {words}" for node, words in by_node.items())
+
+
+def _some(words: Sequence[str]) -> str:
+    return ", ".join(words[:_MOST]) + (f" and {len(words) - _MOST} more" if len(words) > _MOST else "")
+
+
+def named(node: Mapping[str, Any]) -> str:
+    """A node's name and address, as Ray lists it."""
+    return f"{node['NodeManagerHostname']}, {node['NodeManagerAddress']}"
+
+
+def _alive() -> dict[str, Mapping[str, Any]]:
+    return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+
+
+class _Question:
+    """What nodes are asked, each by a task of its own.
+
+    Attributes:
+        names: Id of each node to its name and address.
+    """
+
+    def __init__(self, plan: Plan, names: Mapping[str, str], mark: Mark) -> None:
+        self.names = names
+        self._mark, self._give_up = mark, time.monotonic() + _WAIT_S
+        environments = {json.dumps(asdict(c.suite.env)): asdict(c.suite.env) for c in plan.configurations}
+        words = mark.write_back, mark.words, list(environments.values()), dict(plan.suite.modules)
+        task = ray.remote(num_cpus=0, max_retries=0)(node_report.report)
+        self._asked = {
+            task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(node, *words): node
+            for node in self.names
+        }
+
+    def wait(self) -> None:
+        """Until all have answered, or had the time to."""
+        ray.wait(list(self._asked), num_returns=len(self._asked), timeout=max(0.0, self._give_up - time.monotonic()))
+
+    def is_over(self) -> bool:
+        """Whether all have answered, or had the time to."""
+        waiting = ray.wait(list(self._asked), num_returns=len(self._asked), timeout=0)[1]
+        return not waiting or time.monotonic() >= self._give_up
+
+    def answers(self) -> tuple[dict[str, NodeReport], dict[str, str]]:
+        """What nodes answered, and why some did not, by name and address. One that is lost meanwhile is left out: it runs no trial."""
+        reports: dict[str, NodeReport] = {}
+        silent: dict[str, str] = {}
+        alive = _alive()
+        for answer, node in self._asked.items():
+            name = self.names[node]
+            try:
+                report: NodeReport = ray.get(answer, timeout=0)
+                reports[name] = replace(report, folder=self._mark.problem(node, report.folder))
+            except GetTimeoutError:
+                ray.cancel(answer, force=True)
+                silent[name] = f"gives no answer within {_WAIT_S:g} s"
+            except RayTaskError as error:
+                silent[name] = f"cannot run the suite ({reason_of(error.cause)})"
+            except RayError as error:
+                silent[name] = f"gives no answer ({first_line(error)})"
+            if node not in alive:
+                reports.pop(name, None)
+                silent.pop(name, None)
+        return reports, silent
