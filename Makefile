@@ -21,11 +21,12 @@ test: $(VENV)/dev ## Install what is missing and run the tests, two at a time; A
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 .PHONY: check
-check: $(VENV)/dev ## Lint, format, types, import directions
+check: $(VENV)/dev ## Lint, format, types, import directions, shell scripts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/shellcheck .ci/run deploy/slurm/study.sh
 
 .PHONY: ui
 ui: $(VENV)/study ## The MLflow UI on the embedded store, on this machine alone: http://127.0.0.1:5000

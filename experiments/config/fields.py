@@ -54,7 +54,9 @@ def _check_uri(uri: str) -> str:
     except ValueError as error:
         raise ValueError(f"is not an address: {error}") from None
     if not parsed.scheme or (parsed.scheme in ("http", "https") and not has_host):
-        raise ValueError("must be http://host:port, https://... or sqlite:////absolute/path.db; null is the embedded store")
+        raise ValueError(
+            "must be http://host:port, https://..., postgresql://host/database or sqlite:////absolute/path.db; null is the embedded store"
+        )
     return uri
 
 
