@@ -23,7 +23,6 @@ def head(tmp_path: Path) -> Iterator[TwoNodes]:
     with linked_machines(tmp_path, shared=True) as nodes:
         words = ["ray", "start", "--head", f"--node-ip-address={HEAD_ADDRESS}", "--port=6379", f"--dashboard-host={HEAD_ADDRESS}"]
         words += ["--num-cpus=2", "--num-gpus=0", "--temp-dir=/mnt/ray", "--object-store-memory=100000000", "--disable-usage-stats"]
-        words += ["--ray-client-server-port=0"]  # none
         log = tmp_path / "ray.log"
         with log.open("w") as file:
             ray = subprocess.Popen(nodes.on_head(*words, "--block"), stdout=file, stderr=file)
@@ -55,7 +54,14 @@ def wait_for(condition: Callable[[], bool], log: Path, timeout_s: float = 600) -
 @pytest.mark.timeout(1800)
 def test_a_job_that_is_stopped_leaves_nothing_running_and_goes_on_when_it_is_submitted_again(head: TwoNodes, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    study = [*TINY, "budget_env_steps=65536", "study.key=job", f"output_dir={out}", f"tracking.uri=sqlite:///{tmp_path}/mlflow.db"]
+    study = [
+        *TINY,
+        "budget_env_steps=8192",
+        "checkpoint.every_env_steps=1024",
+        "study.key=job",
+        f"output_dir={out}",
+        f"tracking.uri=sqlite:///{tmp_path}/mlflow.db",
+    ]
     command = ["python", str(ROOT / "experiments/run.py"), *study, "report=false"]
     environment = json.dumps({"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}})
     submit = ["ray", "job", "submit", f"--address={DASHBOARD}", "--no-wait", f"--runtime-env-json={environment}"]

@@ -25,7 +25,15 @@ def statuses(database: Path) -> list[tuple[str, str]]:
 
 def test_a_job_whose_time_is_over_saves_the_study_and_is_queued_again_until_it_is_finished(cluster: Slurm, tmp_path: Path) -> None:
     out, store = tmp_path / "out", tmp_path / "mlflow.db"
-    settings = [*TINY, "budget_env_steps=16384", "study.key=slurm", f"output_dir={out}", f"tracking.uri=sqlite:///{store}", "report=false"]
+    settings = [
+        *TINY,
+        "budget_env_steps=8192",
+        "checkpoint.every_env_steps=1024",
+        "study.key=slurm",
+        f"output_dir={out}",
+        f"tracking.uri=sqlite:///{store}",
+        "report=false",
+    ]
     job = cluster.submit("--cpus-per-task=1", "deploy/slurm/study.sh", *settings)
     cluster.wait_for(lambda: len(list(out.glob("studies/*/trials/*/checkpoints/*"))) >= 1, timeout_s=900)
     assert "this cluster of 2 nodes has 2 CPUs" in cluster.output(job)
