@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.fields import readable_errors
+from experiments.config.schema import TrackingSettings
 from experiments.tracking.postgresql import with_timeouts
 from experiments.tracking.store import Store, check_store
 from tests.support.mlflow_server import free_port
@@ -32,6 +35,13 @@ def test_a_password_in_the_address_is_refused_and_not_repeated(uri: str) -> None
     said = refusal(uri)
     assert "set PGPASSWORD" in said
     assert "hush" not in said and "hu/sh" not in said
+
+
+@pytest.mark.parametrize("uri", ["postgresql://me:hush@127.0.0.1:99999/mlflow", "http://me:hush@:5000"])
+def test_an_address_that_is_none_is_refused_without_its_password(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^tracking\.uri: ") as refused, readable_errors():
+        TypeAdapter(TrackingSettings).validate_python({"name": "server", "uri": uri})
+    assert "hush" not in str(refused.value)
 
 
 def test_a_database_that_nobody_answers_is_refused() -> None:
