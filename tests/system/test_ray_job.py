@@ -29,7 +29,7 @@ def head(tmp_path: Path) -> Iterator[TwoNodes]:
 
 
 def answer(nodes: TwoNodes, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(nodes.on_head(*words), capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(nodes.on_head(*words), capture_output=True, text=True, timeout=900, check=False)
 
 
 def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
