@@ -51,6 +51,8 @@ def driver(name: str, uri: str, out: Path, resumed: bool = False) -> BaseProcess
 
 
 def num_finished(database: PostgresServer, name: str) -> int:
+    if None in database.query("SELECT to_regclass('runs'), to_regclass('experiments')")[0]:  # a driver has yet to make them
+        return 0
     ((count,),) = database.query(
         "SELECT count(*) FROM runs r JOIN experiments e ON e.experiment_id = r.experiment_id"
         " WHERE e.name LIKE %s AND r.status = 'FINISHED'",
