@@ -21,11 +21,12 @@ test: $(VENV)/dev ## Install what is missing and run the tests, two at a time; A
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 .PHONY: check
-check: $(VENV)/dev ## Lint, format, types, import directions
+check: $(VENV)/dev ## Lint, format, types, import directions, shell scripts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/shellcheck .ci/run deploy/slurm/study.sh
 
 .PHONY: ui
 ui: $(VENV)/study ## The MLflow UI on the embedded store, on this machine alone: http://127.0.0.1:5000
@@ -37,13 +38,15 @@ bench: $(VENV)/bench ## The benchmarks: tables of ratios, also written to docs/b
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: lock
-lock: ## Resolve the ranges of pyproject.toml anew and write the three requirements files
+lock: ## Resolve the ranges of pyproject.toml anew and write the four requirements files
 	rm -rf .lock && $(PYTHON) -m venv .lock
 	.lock/bin/python -m pip install --quiet torch==2.13.0 . && $(FREEZE) > .lock/core
+	.lock/bin/python -m pip install --quiet '.[cluster]' && $(FREEZE) > .lock/cluster
 	.lock/bin/python -m pip install --quiet '.[dev]' && $(FREEZE) > .lock/dev
 	.lock/bin/python -m pip install --quiet '.[bench]' && $(FREEZE) > .lock/bench
 	{ echo '# Every package of the suite, pinned. Written by `make lock`.'; cat .lock/core; } > requirements.txt
-	{ echo '# Tests, lint and types, on top of requirements.txt.'; grep -vxFf .lock/core .lock/dev; } > requirements-dev.txt
+	{ echo '# For Ray clusters, on top of requirements.txt.'; grep -vxFf .lock/core .lock/cluster; } > requirements-cluster.txt
+	{ echo '# Tests, lint and types, on top of requirements-cluster.txt.'; grep -vxFf .lock/cluster .lock/dev; } > requirements-dev.txt
 	{ echo '# Peers of the benchmarks, on top of requirements-dev.txt.'; grep -vxFf .lock/dev .lock/bench; } > requirements-bench.txt
 	rm -rf .lock
 
@@ -59,8 +62,8 @@ $(VENV)/study: requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-$(VENV)/dev: $(VENV)/study requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+$(VENV)/dev: $(VENV)/study requirements-cluster.txt requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-cluster.txt -r requirements-dev.txt
 	@touch $@
 
 $(VENV)/bench: $(VENV)/dev requirements-bench.txt

@@ -152,8 +152,9 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     if key is not None:
         folder = key.begun()
     place = None if joined else address.address_now(suite.hardware.address)
-    if cluster_line := address.joined_line(suite.hardware.address, place):
-        progress.say(console, cluster_line)
+    for line in (address.joined_line(suite.hardware.address, place), address.job_line()):
+        if line:
+            progress.say(console, line)
     if folder is None and place is not None:
         compose = address.composed_at(compose, place)
         suite = parse(compose({}))

@@ -48,13 +48,17 @@ def check_address(address: str) -> str:
 
 
 def _check_uri(uri: str) -> str:
+    # Without the value, which may have a password in it.
     try:
         parsed = urlparse(uri)
         has_host = bool(parsed.hostname) and parsed.port != 0  # a port that is no number from 0 to 65535 raises
     except ValueError as error:
-        raise ValueError(f"is not an address: {error}") from None
+        raise ConfigurationError(f"tracking.uri: is not an address: {error}.") from None
     if not parsed.scheme or (parsed.scheme in ("http", "https") and not has_host):
-        raise ValueError("must be http://host:port, https://... or sqlite:////absolute/path.db; null is the embedded store")
+        raise ConfigurationError(
+            "tracking.uri: must be http://host:port, https://..., postgresql://host/database or sqlite:////absolute/path.db; null is the "
+            "embedded store."
+        )
     return uri
 
 

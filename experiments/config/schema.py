@@ -205,7 +205,8 @@ class TrackingSettings:
 
     Attributes:
         name: The choice in `conf/tracking`.
-        uri: A tracking server (`http://...`) or a database (`sqlite:///...`); `None` is the embedded store under `output_dir`.
+        uri: A tracking server (`http://...`) or a database (`sqlite:///...`, `postgresql://...`); `None` is the embedded
+            store under `output_dir`.
         timeout_s: How long one request to a server may take before it counts as failed and is made again. Nothing waits for it but other
             requests. Before a study starts, a server has 6 s to answer, or `timeout_s` if that is less.
         tensorboard: Whether TensorBoard files are written beside the trials.

@@ -7,12 +7,18 @@ from typing import Any
 
 from ray._private.authentication.authentication_token_setup import AuthenticationTokenLoader
 from ray._private.ray_constants import RAY_ADDRESS_ENVIRONMENT_VARIABLE
+from ray._private.runtime_env.constants import RAY_JOB_CONFIG_JSON_ENV_VAR
 from ray.exceptions import AuthenticationError
 
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.fields import AUTO_ADDRESS, LOCAL_ADDRESS, check_address
 from experiments.config.schema import HardwareSettings
 from experiments.config.trial_config import Compose
+
+JOB_STOP_S = 60
+"""How long a study may take to save itself and to end its runs in MLflow, after a signal."""
+_JOB_STOP_VARIABLE, _JOB_STOP_DEFAULT_S = "RAY_JOB_STOP_WAIT_TIME_S", "3"
+"""Where Ray is told how long a job has after `ray job stop`, and what it takes otherwise."""
 
 
 def address_now(given: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
@@ -44,6 +50,21 @@ def joined_line(given: str | None, address: str | None) -> str:
     if given is not None or address in (None, LOCAL_ADDRESS):
         return ""
     return f"cluster     at RAY_ADDRESS={address}, joined; hardware.address=local starts Ray on this machine instead"
+
+
+def job_line(environment: Mapping[str, str] = os.environ) -> str:
+    """What there is to say of a Ray job that is killed before it can end its runs in MLflow, when it is stopped; "" if nothing.
+
+    Args:
+        environment: Of the driver: the job's.
+    """
+    left_s = environment.get(_JOB_STOP_VARIABLE, _JOB_STOP_DEFAULT_S)
+    if RAY_JOB_CONFIG_JSON_ENV_VAR not in environment or int(left_s) >= JOB_STOP_S:
+        return ""
+    return (
+        f"job         `ray job stop` kills it after {left_s} s, and its runs in MLflow stay RUNNING. It needs up to {JOB_STOP_S} s: "
+        f"""ray job submit --runtime-env-json='{{"env_vars": {{"{_JOB_STOP_VARIABLE}": "{JOB_STOP_S}"}}}}'"""
+    )
 
 
 def at(hardware: HardwareSettings, address: str | None) -> HardwareSettings:

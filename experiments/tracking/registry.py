@@ -47,7 +47,7 @@ class PolicyModel:
     description: str = ""
 
 
-def log(client: Any, run: Any, model: PolicyModel, embedded: bool) -> None:
+def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> None:
     """Log a policy as a model, with the metrics of its run, and register it. Changes nothing the second time.
 
     Not `mlflow.pyfunc.log_model`: it goes by the process's own tracking URI, and makes another model each time.
@@ -56,7 +56,7 @@ def log(client: Any, run: Any, model: PolicyModel, embedded: bool) -> None:
         client: MLflow's.
         run: The trial's.
         model: What is logged.
-        embedded: Whether this process writes the database itself.
+        on_server: Whether a server writes the database, or this process does.
     """
     from mlflow.entities import LoggedModelOutput, Metric
     from mlflow.entities.logged_model_status import LoggedModelStatus
@@ -85,7 +85,7 @@ def log(client: Any, run: Any, model: PolicyModel, embedded: bool) -> None:
             client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, model.env_steps)])
         client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
     if name := model.registered:
-        version = _version(client, name, logged.model_id) or _new_version(client, model, run_id, logged, embedded)
+        version = _version(client, name, logged.model_id) or _new_version(client, model, run_id, logged, on_server)
         found = json.dumps([{"name": name, "version": str(version.version)}])
         client.set_logged_model_tags(logged.model_id, {MLFLOW_MODEL_VERSIONS: found})  # where MLflow's UI looks for it
 
@@ -149,7 +149,7 @@ def _version(client: Any, registered: str, model_id: str) -> Any:
     return next((version for version in found if version.tags.get(MODEL_ID) == model_id), None)
 
 
-def _new_version(client: Any, model: PolicyModel, run_id: str, logged: Any, embedded: bool) -> Any:
+def _new_version(client: Any, model: PolicyModel, run_id: str, logged: Any, on_server: bool) -> Any:
     from mlflow.exceptions import MlflowException
 
     try:
@@ -158,7 +158,7 @@ def _new_version(client: Any, model: PolicyModel, run_id: str, logged: Any, embe
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     # A database's own client looks for models:/ in the process's tracking store, which is another one.
-    source = logged.artifact_location if embedded else f"models:/{logged.model_id}"
+    source = f"models:/{logged.model_id}" if on_server else logged.artifact_location
     known = {**model.tags, MODEL_ID: logged.model_id}
     return client.create_model_version(
         model.registered, source, run_id, known, description=model.description, await_creation_for=0, model_id=logged.model_id

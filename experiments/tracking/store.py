@@ -18,7 +18,7 @@ from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, check_writable
 from experiments.config.schema import TrackingSettings
 from experiments.metrics import Tag
-from experiments.tracking import registry, views
+from experiments.tracking import postgresql, registry, views
 from experiments.tracking.file_systems import mounts, network_type
 from experiments.tracking.provenance import without_passwords
 
@@ -89,10 +89,12 @@ def check_store(uri: str, timeout_s: float) -> None:
             raise ConfigurationError(f"tracking.uri={without_passwords(uri)}: the tracking server {problem}, or use tracking=sqlite.")
     elif parsed.scheme == "sqlite":
         _check_sqlite(Path(uri.removeprefix("sqlite:///")))
-    elif parsed.scheme not in ("postgresql", "mysql", "mssql"):
+    elif postgresql.is_postgresql(uri):
+        postgresql.check(uri, min(timeout_s, CHECK_S))
+    else:
         raise ConfigurationError(
-            f"tracking.uri={uri}: must be http://host:port, https://... or sqlite:////absolute/path.db. "
-            "MLflow no longer supports folders as a store."
+            f"tracking.uri={without_passwords(uri)}: must be http://host:port, https://..., postgresql://host/database or "
+            "sqlite:////absolute/path.db. For another database, start a server on it, mlflow server --backend-store-uri ..., and name that."
         )
 
 
@@ -170,7 +172,7 @@ def _writes(method: Callable[Concatenate["Store", _P], _T]) -> Callable[Concaten
 
             permanent = error.error_code in _PERMANENT if isinstance(error, MlflowException) else isinstance(error, TypeError)
             place = store.place
-            if isinstance(error, OSError) and store.embedded and args:
+            if isinstance(error, OSError) and not store.on_server and args:
                 place = store.folder_of(str(args[0])) or place
             reason = first_line(error if permanent else _root(error))
             raise StoreError(f"{place}: {without_passwords(reason)}", permanent=permanent) from error
@@ -186,7 +188,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def _in(place: Path) -> Iterator[None]:
+def _in(place: Path | str) -> Iterator[None]:
     """Name the place where writing failed."""
     try:
         yield
@@ -200,7 +202,8 @@ class Store:
     Every write can be made again: it changes nothing if it was carried out before. All raise `StoreError`.
 
     Attributes:
-        embedded: Whether this process writes the database and the files itself.
+        on_server: Whether a server writes the database and the files, or this process does.
+        embedded: Whether the database is an SQLite file.
         place: The store as it is named in messages.
     """
 
@@ -209,7 +212,7 @@ class Store:
 
         Args:
             uri: Tracking URI.
-            artifact_root: Where artifacts of an embedded store go.
+            artifact_root: Where artifacts go, where no server takes them.
             timeout_s: Per request to a server.
 
         Raises:
@@ -225,12 +228,16 @@ class Store:
         for name in ("mlflow", "alembic"):  # after the import, which sets them up
             logging.getLogger(name).setLevel(logging.ERROR)
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # a traceback for what is raised anyway
-        self.embedded = uri.startswith("sqlite:///")
+        self.embedded, self.on_server = uri.startswith("sqlite:///"), uri.startswith("http")
         self.place = uri.removeprefix("sqlite:///") if self.embedded else without_passwords(uri)
         self._artifact_root = artifact_root
         self._experiment_ids: dict[str, str] = {}
         if self.embedded:
             _create_database(Path(self.place))
+        elif postgresql.is_postgresql(uri):
+            uri = postgresql.with_timeouts(uri, timeout_s)
+            with _in(self.place), postgresql.one_at_a_time(uri):
+                MlflowClient(tracking_uri=uri).search_experiments(max_results=1)
         self._client = MlflowClient(tracking_uri=uri)
 
     @_writes
@@ -245,7 +252,7 @@ class Store:
 
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            location = (self._artifact_root / name).as_uri() if self.embedded else None
+            location = (self._artifact_root / name).as_uri() if not self.on_server else None
             try:
                 return str(self._client.create_experiment(name, artifact_location=location))
             except MlflowException:  # another study was faster
@@ -325,7 +332,7 @@ class Store:
     @_writes
     def log_model(self, study_run: str, experiment: str, model: registry.PolicyModel) -> None:
         """Log a policy as a model of its trial's run, and register it."""
-        registry.log(self._client, self._trial_run(study_run, experiment, model.trial), model, self.embedded)
+        registry.log(self._client, self._trial_run(study_run, experiment, model.trial), model, self.on_server)
 
     @_writes
     def make_champion(self, study_run: str, experiment: str, model: registry.PolicyModel) -> None:

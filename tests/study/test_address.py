@@ -1,5 +1,6 @@
 """Which Ray a study uses, by what the command line and the environment say. Without Ray."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import check_stays
 from experiments.config.schema import HardwareSettings
 from experiments.study import driver
-from experiments.study.address import address_now, at, composed_at, joined_line, why_not_joined
+from experiments.study.address import address_now, at, composed_at, job_line, joined_line, why_not_joined
 from tests.support.commands import run_here
 
 JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -35,6 +36,23 @@ def test_the_command_line_is_asked_first_and_then_the_environment(
     given: str | None, environment: dict[str, str], found: str | None
 ) -> None:
     assert address_now(given, environment) == found
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({JOB: "{}"}, "kills it after 3 s"),
+        ({JOB: "{}", "RAY_JOB_STOP_WAIT_TIME_S": "20"}, "kills it after 20 s"),
+        ({JOB: "{}", "RAY_JOB_STOP_WAIT_TIME_S": "60"}, ""),
+        ({"RAY_JOB_STOP_WAIT_TIME_S": "3"}, ""),
+    ],
+)
+def test_a_job_that_would_be_killed_before_it_has_ended_its_runs_says_so(environment: dict[str, str], said: str) -> None:
+    line = job_line(environment)
+    assert said in line and bool(said) == bool(line)
+    if line:
+        given = re.search(r"--runtime-env-json='(.*)'", line)
+        assert given and json.loads(given[1]) == {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,33 @@ def free_port() -> int:
 
 
 class Server:
-    """A real tracking server, that can be killed and started again."""
+    """A real tracking server, that can be killed and started again; by default on an SQLite file."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(self, folder: Path, store: str | None = None, workers: int = 1, environment: Mapping[str, str] | None = None) -> None:
+        self.folder, self.port, self._workers = folder, free_port(), workers
         self.uri, self.database, self.artifacts = f"http://127.0.0.1:{self.port}", folder / "server.db", folder / "artifacts"
+        self._store, self._environment = store or f"sqlite:///{self.database}", dict(environment or {})
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
-        stores = ["--backend-store-uri", f"sqlite:///{self.database}", "--artifacts-destination", str(self.artifacts)]
-        environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # more processes, for what is not tracking
+        command = [
+            sys.executable,
+            "-m",
+            "mlflow",
+            "server",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--workers",
+            str(self._workers),
+        ]
+        stores = ["--backend-store-uri", self._store, "--artifacts-destination", str(self.artifacts)]
+        environment = {
+            **os.environ,
+            **self._environment,
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        }  # more processes, for what is not tracking
         with (self.folder / "server.log").open("a") as log:
             self.process = subprocess.Popen([*command, *stores], stdout=log, stderr=log, start_new_session=True, env=environment)
         try:

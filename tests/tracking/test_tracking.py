@@ -353,7 +353,7 @@ def test_an_open_reader_does_not_block_the_writer(store: Store, tmp_path: Path) 
     ("uri", "message"),
     [
         ("http://127.0.0.1:9", "does not answer"),
-        ("file:///tmp/mlruns", "no longer supports folders"),
+        ("file:///tmp/mlruns", "must be http"),
         ("sqlite:///relative.db", "must be absolute"),
         ("mlruns", "must be http"),
     ],
