@@ -13,6 +13,8 @@ from tests.support.driver import Driver
 from tests.support.outputs import SMALL, Left, assert_same, checkpoints, left_in
 from tests.support.own_files import own_file
 from tests.support.two_nodes import HEAD, SECOND, SECOND_ADDRESS, TwoNodes, linked_machines, two_nodes
+from tests.system.test_search_study import SEARCHES, asked, ended
+from tests.system.test_search_study import SMALL as SEARCHED
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -216,3 +218,21 @@ def test_a_trial_with_processes_on_both_nodes_tells_their_machines_and_what_they
     used = study.curves.groupby("metric", observed=True)["value"].last()
     assert used["system/runners_memory_mib"] > 50 and used["system/runners_cpu_percent"] > 0
     assert used["system/memory_mib"] == pytest.approx(used["system/runners_memory_mib"] + used["system/driver_memory_mib"])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["racing", "pbt"])
+def test_a_search_on_both_nodes_that_loses_one_asks_for_the_same_trials_to_the_same_bits(name: str, tmp_path: Path) -> None:
+    there = [word for word in (*SEARCHED, *SEARCHES[name]) if not word.startswith("hardware.")]
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    with two_nodes(tmp_path, shared=True) as nodes:
+        study = nodes.study(out, *there).until(lambda: nodes.second.trains() and ended(out) >= 2)
+        nodes.second.kill()
+        assert study.end() == 0
+    assert Driver(whole, *SEARCHED, *SEARCHES[name]).end() == 0
+    assert asked(out) == asked(whole)
+    found, alone = left_in(out / "mlflow.db"), left_in(whole / "mlflow.db")
+    assert found.learned == alone.learned
+    assert found.weights == alone.weights
+    assert set(found.statuses.values()) == {"FINISHED"}
+    assert sum(found.restarts.values()) == 1
