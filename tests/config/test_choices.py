@@ -50,6 +50,7 @@ def test_there_is_a_file_of_every_group() -> None:
     assert sorted({name.partition("/")[0] for name in FILES}) == groups()
 
 
+@pytest.mark.slow
 def test_files_of_every_group_are_read_from_a_folder_of_ones_own(own: Path, suite_here: RunSuite) -> None:
     words = ["algorithm=clipped", "env=mine", "hardware=desk", "preprocessing=wide", "tracking=lab", "study=ours"]
     planned = suite_here("--config-dir", str(own), *words, "dry_run=true")

@@ -458,6 +458,7 @@ def test_every_wrong_value_of_every_knob_is_refused_with_its_key_before_ray_star
     assert len(tried) >= 650 * examples
 
 
+@pytest.mark.slow
 def test_an_unknown_key_is_refused_in_every_section(subtests: pytest.Subtests) -> None:
     sections = {(): "", **{(k.choices, k.key): f"{k.key}." for k in knobs() if isinstance(k.value, dict)}}
     seen: set[str] = set()

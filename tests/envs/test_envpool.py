@@ -118,6 +118,7 @@ def test_the_same_seeds_give_the_same_episodes(threads: int) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_a_trial_trains_on_it_and_promises_no_bits(plan_of: PlanOf, tmp_path: Any) -> None:

@@ -295,6 +295,7 @@ def test_samples_are_recorded_as_in_rllib() -> None:
     assert EnvRunnerGroup(config=config, local_env_runner=False).env_runner_cls is OfflineSingleAgentEnvRunner
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_a_burn_in_without_a_recurrent_network_trains_as_in_rllib() -> None:

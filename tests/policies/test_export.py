@@ -43,10 +43,10 @@ POLICIES = {
     "appo, several choices": ("algorithm=appo", "env.id=tiny_envs:tiny/Choices-v0", "env.vectorize_mode=sync"),
     "impala, pictures": ("algorithm=impala", *PICTURES),
 }
-SLOW = ("ppo, several choices", "ppo, pictures", "ppo, recurrent", "dqn, distributional", "dqn, recurrent", "impala, pictures")
+QUICK = ("ppo", "dqn")
 
 
-@pytest.mark.parametrize("which", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in POLICIES])
+@pytest.mark.parametrize("which", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in POLICIES])
 def test_it_plays_the_episodes_of_the_evaluation(plan_of: PlanOf, tmp_path: Path, which: str) -> None:
     trial = plan_of(*SMALL, *POLICIES[which]).trials[0]
     policy = policy_of(trial)
@@ -87,7 +87,8 @@ def test_actions_that_are_not_normalised_are_clipped_or_left(plan_of: PlanOf, cl
     assert (np.abs(actions).max() > 0.5) != clip_actions
 
 
-@pytest.mark.parametrize("which", ["dqn", pytest.param("ppo, normalised", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["dqn", "ppo, normalised"])
 def test_policies_of_one_configuration_share_what_was_traced(plan_of: PlanOf, tmp_path: Path, which: str) -> None:
     first, second = (policy_of(plan_of(*SMALL, *POLICIES[which]).trials[0], seed) for seed in (7, 8))
     traced: dict[str, Any] = {}

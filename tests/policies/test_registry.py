@@ -111,6 +111,7 @@ def run_lines(python: str, code: str, folder: Path) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_the_ten_lines_reach_the_score_without_ray(registry: Registry, tmp_path: Path) -> None:
     model = registry.model("trial", [1.0, 2.0])
     registry.log(model)

@@ -31,6 +31,8 @@ from tests.support.own_files import own_file
 from tests.support.policies import play, play_together
 from tests.support.suite import ROOT, TINY, RunSuite
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -226,7 +228,6 @@ def test_a_failed_trial_is_in_the_study_and_the_others_can_be_used(tmp_path: Pat
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 @pytest.mark.usefixtures("ray_instance")
 def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/policies.md").read_text(), re.DOTALL)
@@ -240,7 +241,6 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_notebook_shows_what_a_log_file_would_and_can_go_on(tmp_path: Path) -> None:
     words = [*TINY, *EPISODES, "seeds=[0]", "study.space={}"]
     sources = ["", f"from experiments.api import load_policy, run_study\nstudy = run_study({words})", "load_policy(study)([0, 0, 0, 0])"]
@@ -257,7 +257,6 @@ def test_a_notebook_shows_what_a_log_file_would_and_can_go_on(tmp_path: Path) ->
     assert (tmp_path / "outputs/mlflow.db").is_file()
 
 
-@pytest.mark.slow
 def test_whoever_checks_types_sees_them(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -271,7 +270,6 @@ def test_whoever_checks_types_sees_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 @pytest.mark.usefixtures("ray_instance")
 def test_an_interrupted_study_raises_and_is_resumed(tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -24,6 +24,8 @@ from tests.support.removable_studies import BEST, EXPERIMENT, OTHER, REGISTERED,
 from tests.support.stored_studies import insert_points
 from tests.support.suite import TINY
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, dict[str, object]]:
@@ -354,7 +356,6 @@ def test_the_room_in_the_database_is_given_back_unless_another_study_writes(
     assert "runs" not in made.rows()
 
 
-@pytest.mark.slow
 def test_a_server_marks_runs_as_deleted_and_the_command_it_names_removes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_DIR, str(tmp_path / "cache"))
     server = Server(tmp_path)
@@ -388,7 +389,6 @@ def test_a_server_marks_runs_as_deleted_and_the_command_it_names_removes_them(tm
     assert (runs, models) == (set(made.runs["kept"].values()), [])
 
 
-@pytest.mark.slow
 @pytest.mark.ray
 def test_of_a_study_that_ran_nothing_is_left(ray_instance: None, tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -19,7 +19,7 @@ from experiments.evaluate import main, settings
 from experiments.study.driver import start_ray
 from tests.support.commands import run_here
 
-pytestmark = [pytest.mark.ray]
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,8 @@ from experiments.tracking.provenance_changes import Change, changes
 from experiments.tracking.store import Store
 from tests.support.suite import ROOT, TINY, PlanOf, RunSuite
 
+pytestmark = pytest.mark.slow
+
 MACHINE = Cluster((Node(2, 0),))
 NAMES = [name for name in METRICS if not depends_on_clock(name)]
 
@@ -491,7 +493,6 @@ def tags_of(out: Path, run_id: str) -> dict[str, str]:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 @pytest.mark.timeout(600)  # three times Ray
 def test_a_logged_trial_comes_out_identical_and_a_tampered_record_does_not(run_suite: RunSuite, tmp_path: Path) -> None:
     out = tmp_path / "out"

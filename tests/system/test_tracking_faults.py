@@ -32,6 +32,8 @@ from tests.support.written_studies import (
     writer_to,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -88,7 +90,6 @@ def test_a_server_that_is_killed_and_comes_back_loses_no_point(server: Server, t
     assert "nothing was lost" in recovered
 
 
-@pytest.mark.slow
 def test_a_slow_server_is_written_to_side_by_side_and_loses_no_point(server: Server, proxy: Proxy, tmp_path: Path) -> None:
     proxy.fate = lambda path: 0.5
     writer = writer_to(proxy.uri, tmp_path)
@@ -134,7 +135,6 @@ def test_a_server_that_never_comes_back_costs_a_bounded_wait_and_what_is_missing
     assert_complete(server.database, server.artifacts, "later")
 
 
-@pytest.mark.slow
 def test_a_server_that_takes_connections_and_never_answers_does_not_keep_the_process_alive(silent_server: str, tmp_path: Path) -> None:
     code = f"from tests.system import test_tracking_faults as t; t.write_to_silence({silent_server!r}, t.Path({str(tmp_path)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -170,7 +170,6 @@ def test_a_server_that_works_is_accepted_at_the_start(server: Server) -> None:
     check_store(server.uri, 30.0)
 
 
-@pytest.mark.slow
 def test_two_studies_that_start_at_the_same_moment_on_one_server_both_complete_and_do_not_mix(server: Server, tmp_path: Path) -> None:
     start_together(server.uri, tmp_path)
     for study in ("first", "second"):

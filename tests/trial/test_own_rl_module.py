@@ -9,6 +9,7 @@ from tests.support.suite import PlanOf
 from tests.support.trials import WEIGHTS, Make, run, tiny
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_it_learns_the_same_with_the_fast_parts_as_with_rllibs_own(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:

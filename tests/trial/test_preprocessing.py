@@ -49,9 +49,12 @@ def test_every_env_step_counts_once(plan_of: PlanOf, make: Make, fast: str, runn
 @pytest.mark.parametrize(
     "settings",
     [
-        (*PENDULUM, "preprocessing=normalize", "checkpoint.every_env_steps=1024"),
+        pytest.param((*PENDULUM, "preprocessing=normalize", "checkpoint.every_env_steps=1024"), marks=pytest.mark.slow),
         (*PENDULUM, "preprocessing=normalize", "preprocessing.frame_stack=3", "checkpoint.every_env_steps=1024"),
-        (*REPLAY, *ONE, "hardware.num_env_runners=0", "algorithm=dqn", "env=acrobot", "preprocessing=normalize"),
+        pytest.param(
+            (*REPLAY, *ONE, "hardware.num_env_runners=0", "algorithm=dqn", "env=acrobot", "preprocessing=normalize"),
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             (*REPLAY, *ONE, "hardware.num_env_runners=0", "algorithm=sac", "env=pendulum", "preprocessing=normalize"),
             marks=pytest.mark.slow,

@@ -31,9 +31,9 @@ REPLAYING = (*REPLAY, "study.space={}", "seeds=[0]", "algorithm=dqn", "hardware.
 @pytest.mark.parametrize(
     "settings",
     [
-        (*SMALL, BATCH, "env=pendulum"),
+        pytest.param((*SMALL, BATCH, "env=pendulum"), marks=pytest.mark.slow),
         (*SMALL, BATCH, "env=pendulum", "preprocessing=normalize"),
-        (*REPLAYING, "env=cartpole"),
+        pytest.param((*REPLAYING, "env=cartpole"), marks=pytest.mark.slow),
         pytest.param((*REPLAYING, "env=cartpole", "preprocessing=symlog"), marks=pytest.mark.slow),
     ],
     ids=["ppo", "ppo, normalised", "dqn", "dqn, symlog"],
