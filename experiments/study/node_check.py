@@ -193,7 +193,7 @@ def _some(words: Sequence[str]) -> str:
 
 def named(node: Mapping[str, Any]) -> str:
     """A node's name and address, as Ray lists it."""
-    return f"{node['NodeManagerHostname']}, {node['NodeManagerAddress']}"
+    return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
 
 
 def _alive() -> dict[str, Mapping[str, Any]]:

@@ -36,11 +36,11 @@ def test_a_node_that_cannot_write_says_why(mark: Path) -> None:
 def test_a_refusal_names_every_node_the_path_and_both_fixes(tmp_path: Path) -> None:
     with marked(tmp_path) as mark:
         pass
-    said = mark.refusal({"one, 192.0.2.1": "cannot be read (Permission denied)", "two, 192.0.2.2": "gives no answer"})
+    said = mark.refusal({"one (192.0.2.1)": "cannot be read (Permission denied)", "two (192.0.2.2)": "gives no answer"})
     for part in (
         f"output_dir={tmp_path}",
-        "one, 192.0.2.1: cannot be read",
-        "two, 192.0.2.2: gives no",
+        "one (192.0.2.1): cannot be read",
+        "two (192.0.2.2): gives no",
         "Mount one file",
         "hardware.address=local",
     ):

@@ -165,7 +165,7 @@ def test_a_folder_that_the_second_node_does_not_share_is_refused_before_anything
         in_second = Path(f"/proc/{nodes.second.pid}/root{tmp_path}")
         assert not list(in_second.iterdir())
     assert f"output_dir={out}: is not shared by all nodes" in study.stderr
-    assert f"({SECOND}, {SECOND_ADDRESS}: what the driver writes is not there)" in study.stderr
+    assert f"({SECOND_NODE}: what the driver writes is not there)" in study.stderr
     assert not out.exists()
 
 
@@ -195,12 +195,12 @@ def test_a_node_that_lacks_a_package_or_has_another_numpy_is_refused_by_name_bef
         nodes.start(num_cpus=1)
         study = nodes.study(out, "study=smoke", "env=lunarlander")
         assert study.end() == 2
-        assert f"{SECOND}, {SECOND_ADDRESS}: env=lunarlander" in study.stderr and "pip install" in study.stderr
+        assert f"{SECOND_NODE}: env=lunarlander" in study.stderr and "pip install" in study.stderr
         assert not (out / "studies").exists()
         nodes.second.run("mount", "--bind", str(another), str(numpy_metadata))
         study = nodes.study(out, "study=smoke")
         assert study.end() == 2
-    assert f"({SECOND}, {SECOND_ADDRESS}: numpy 1.99.0, and {np.__version__} here)" in study.stderr
+    assert f"({SECOND_NODE}: numpy 1.99.0, and {np.__version__} here)" in study.stderr
     assert not (out / "studies").exists()
 
 
