@@ -4,7 +4,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 Statistic = Literal["mean", "iqm"]
 
@@ -18,6 +17,8 @@ def iqm(values: npt.ArrayLike) -> float:
     Args:
         values: Any shape, pooled; a quarter of them, rounded down, is left out at either end.
     """
+    from scipy import stats  # most of a second, which the start of a study need not wait for
+
     return float(stats.trim_mean(np.ravel(values), TRIM))
 
 

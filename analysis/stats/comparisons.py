@@ -2,16 +2,16 @@
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 from scipy.optimize import brentq
 
+from analysis.stats.distributions import normal_quantile, t_quantile, t_tail
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 from analysis.stats.moderated import Estimates, paired_differences
 
 
 def p_values(differences: Estimates) -> Array:
     """Two-sided p values of differences from 0; 1 where nothing differs, NaN where there is no standard error."""
-    return np.asarray(2 * stats.t.sf(np.abs(_t(differences)), differences.df))
+    return np.asarray(2 * t_tail(np.abs(_t(differences)), differences.df))
 
 
 def unpaired(means: Estimates, first: int, second: int) -> Estimates:
@@ -32,7 +32,7 @@ def unpaired(means: Estimates, first: int, second: int) -> Estimates:
     se, weights = np.sqrt(squares.sum()), squares**2 / df
     total_df = squares.sum() ** 2 / weights.sum() if weights.sum() > 0 else df.sum()
     estimate = means.estimate[first] - means.estimate[second]
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, total_df) * se if se > 0 else np.nan
+    half = t_quantile((1 + CONFIDENCE) / 2, total_df) * se if se > 0 else np.nan
     estimate, low, high, se, total_df = np.array([[estimate], [estimate - half], [estimate + half], [se], [total_df]])
     return Estimates(estimate, low, high, se, total_df, means.num_seeds[both].min(keepdims=True))
 
@@ -74,7 +74,7 @@ def leaders(values: Array, larger_is_better: bool, alpha: float = 1 - CONFIDENCE
     best = int(means.argmax())
     first, second, pairs = paired_differences(values)
     sign = np.where(first == best, 1.0, -1.0)
-    p = stats.t.sf(sign * _t(pairs), pairs.df)
+    p = t_tail(sign * _t(pairs), pairs.df)
     with_best = (first == best) | (second == best)
     among = known.copy()
     comparisons = max(1, int(known.sum()) - 1)
@@ -97,6 +97,8 @@ def seeds_needed(difference: float, spread: float, alpha: float = 1 - CONFIDENCE
     """
     if difference == 0 or not np.isfinite(difference) or not np.isfinite(spread):
         return np.inf
+    from scipy import stats  # most of a second, which the start of a study need not wait for
+
     effect = abs(difference) / max(spread, 1e-12)
     if not 1e-3 <= effect <= 1e3:
         return 2.0 if effect > 1 else np.inf
@@ -104,11 +106,11 @@ def seeds_needed(difference: float, spread: float, alpha: float = 1 - CONFIDENCE
     def missing(num_seeds: float) -> float:
         # Not statsmodels' solver: with few seeds and a large effect it finds no solution.
         df = num_seeds - 1
-        return power - float(stats.nct.sf(stats.t.isf(alpha / 2, df), df, effect * np.sqrt(num_seeds)))
+        return power - float(stats.nct.sf(t_quantile(1 - alpha / 2, df), df, effect * np.sqrt(num_seeds)))
 
     if missing(2.0) <= 0:
         return 2.0
-    many = ((stats.norm.isf(alpha / 2) + stats.norm.isf(1 - power)) / effect) ** 2
+    many = ((normal_quantile(1 - alpha / 2) + normal_quantile(power)) / effect) ** 2
     return float(brentq(missing, 2.0, 2 * many + 100))
 
 
@@ -125,7 +127,7 @@ def probability_of_improvement(a: Array, b: Array, confidence: float = CONFIDENC
     """
     m, n = len(a), len(b)
     estimate = float(np.mean((a[:, None] > b) + 0.5 * (a[:, None] == b)))
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(normal_quantile((1 + confidence) / 2))
     mean_size = (m + n) / 2 - 1
 
     def excess(theta: float) -> float:

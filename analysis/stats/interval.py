@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+
+from analysis.stats.distributions import t_quantile
 
 Array = npt.NDArray[np.float64]
 
@@ -40,7 +41,7 @@ def mean_interval(values: npt.ArrayLike) -> Interval:
     """
     drawn = np.asarray(values, dtype=np.float64)
     n, mean = len(drawn), float(drawn.mean())
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * drawn.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+    half = float(t_quantile((1 + CONFIDENCE) / 2, n - 1) * drawn.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
     return Interval(mean, mean - half, mean + half)
 
 
@@ -51,6 +52,6 @@ def prediction_interval(scores: Sequence[float]) -> Interval:
         scores: Of at least two seeds.
     """
     n = len(scores)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(scores, ddof=1) * math.sqrt(1 + 1 / n))
+    half = float(t_quantile((1 + CONFIDENCE) / 2, n - 1) * np.std(scores, ddof=1) * math.sqrt(1 + 1 / n))
     mean = float(np.mean(scores))
     return Interval(mean, mean - half, mean + half)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from analysis.stats.aggregates import TRIM, Statistic
+from analysis.stats.distributions import t_quantile
 from analysis.stats.interval import CONFIDENCE, Array
 
 PRIOR_DF = 8.0
@@ -176,7 +176,7 @@ def _moderated(
         moderated, total_df = moderate(variance, df, prior, prior_df)
         se = np.sqrt(moderated / num)
     se, total_df = np.where(known, se, np.nan), np.where(known, total_df, np.nan)
-    half = np.where(se > 0, stats.t.ppf((1 + confidence) / 2, total_df) * se, np.nan)  # no spread anywhere is no certainty
+    half = np.where(se > 0, t_quantile((1 + confidence) / 2, total_df) * se, np.nan)  # no spread anywhere is no certainty
     inside = np.where(np.isfinite(half), estimate, np.nan)  # bounds never cut the estimate itself off
     return Estimates(
         estimate,

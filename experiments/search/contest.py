@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+
+from analysis.stats.distributions import t_quantile
 
 CONFIDENCE = 0.95
 """Of the interval that decides a contest; all its looks share the rest."""
@@ -52,7 +53,7 @@ def ratio(logs: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
     n, mean = len(logs), float(np.mean(logs))
     if n < 2:
         return Ratio(math.exp(mean), 0.0, math.inf, n)
-    half = float(stats.t.ppf((1 + confidence) / 2, n - 1) * np.std(logs, ddof=1) / math.sqrt(n))
+    half = float(t_quantile((1 + confidence) / 2, n - 1) * np.std(logs, ddof=1) / math.sqrt(n))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n)
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
 from typing_extensions import override
 
+from analysis.stats.distributions import t_tail
 from analysis.stats.moderated import moderate
 from experiments.config.space import Point
 from experiments.search.strategy import SCORE, TO_TARGET, Ask, Outcome, Signal, Strategy, key_of, mean_worth, next_seed, ranks, solvers
@@ -205,4 +205,4 @@ class Racing(Strategy):
             df = min(df or math.inf, float(own_and_prior_df))
         if squares == 0:  # no spread anywhere is no certainty
             return 1.0
-        return float(stats.t.sf((leader.means[measure] - arm.means[measure]) / math.sqrt(squares), df))
+        return float(t_tail((leader.means[measure] - arm.means[measure]) / math.sqrt(squares), df))

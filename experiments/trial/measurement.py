@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from scipy import stats
-
+from analysis.stats.distributions import t_quantile
 from experiments.config.schema import LEAST_BLOCKS, MeasurementSettings
 
 CONFIDENCE = 0.95
@@ -62,7 +61,7 @@ class Measurement:
         speed = sum(b.env_steps for b in counted) / seconds
         squares = sum((b.env_steps - speed * b.seconds) ** 2 for b in counted)
         error = math.sqrt(squares / (n - 1) * n) / seconds
-        return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * error / speed
+        return float(t_quantile((1 + CONFIDENCE) / 2, n - 1)) * error / speed
 
     def is_enough(self) -> bool:
         """Whether the measurement can end."""
