@@ -23,15 +23,27 @@ SMALL_THERE = [word for word in SMALL if not word.startswith("hardware.")]
 SECOND_NODE = f"{SECOND} ({SECOND_ADDRESS})"
 
 
+LONG = "budget_env_steps=16384"
+"""Of a study that lasts until Ray knows that a node is gone."""
 LONGER = "budget_env_steps=40960"
 """Of a study that lasts until a node has started, or is back."""
 
 
 @pytest.fixture(scope="module")
+def long_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `reference`, of the long study."""
+    return alone(tmp_path_factory.mktemp("long") / "out", LONG)
+
+
+@pytest.fixture(scope="module")
 def longer_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `reference`, of the longer study."""
-    out = tmp_path_factory.mktemp("longer") / "out"
-    assert Driver(out, *SMALL, LONGER).end() == 0
+    return alone(tmp_path_factory.mktemp("longer") / "out", LONGER)
+
+
+def alone(out: Path, budget: str) -> Path:
+    """A study of a budget, on one machine and left alone."""
+    assert Driver(out, *SMALL, budget).end() == 0
     return out
 
 
@@ -63,7 +75,7 @@ def lose_second(tmp_path: Path, lose: Callable[[TwoNodes], None]) -> tuple[Path,
     """A study whose second node is lost in the midst of a trial there."""
     out = tmp_path / "out"
     with two_nodes(tmp_path, shared=True) as nodes:
-        study = nodes.study(out, *SMALL_THERE).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
+        study = nodes.study(out, *SMALL_THERE, LONG).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
         lose(nodes)
         assert study.end() == 0
     return out, study
@@ -72,16 +84,16 @@ def lose_second(tmp_path: Path, lose: Callable[[TwoNodes], None]) -> tuple[Path,
 @pytest.mark.parametrize(
     "turn", [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 6))]
 )
-def test_a_study_whose_node_is_killed_ends_to_the_same_bits_on_the_other(turn: int, tmp_path: Path, reference: Path) -> None:
+def test_a_study_whose_node_is_killed_ends_to_the_same_bits_on_the_other(turn: int, tmp_path: Path, long_reference: Path) -> None:
     out, study = lose_second(tmp_path, lambda nodes: nodes.second.kill())
-    assert sum(ended_as(reference, out).restarts.values()) == 1
+    assert sum(ended_as(long_reference, out).restarts.values()) == 1
     assert said_of_nodes(study) == [f"{SECOND_NODE} is gone: what ran there goes on elsewhere, from its last checkpoint"]
 
 
 @pytest.mark.nightly
-def test_a_study_whose_node_is_cut_off_ends_to_the_same_bits_on_the_other(tmp_path: Path, reference: Path) -> None:
+def test_a_study_whose_node_is_cut_off_ends_to_the_same_bits_on_the_other(tmp_path: Path, long_reference: Path) -> None:
     out, study = lose_second(tmp_path, lambda nodes: nodes.set_link(up=False))
-    assert sum(ended_as(reference, out).restarts.values()) == 1
+    assert sum(ended_as(long_reference, out).restarts.values()) == 1
     assert said_of_nodes(study)[0] == f"{SECOND_NODE} does not answer: what ran there goes on elsewhere, from its last checkpoint"
 
 
