@@ -141,7 +141,7 @@ def autotune(arguments: Sequence[str]) -> int:
     import ray  # now that the command line is known to be good: it takes seconds
 
     from experiments.study import address, progress
-    from experiments.study.driver import cluster_of, quiet, start_ray
+    from experiments.study.ray_process import cluster_of, quiet, start_ray
     from experiments.study.tuning import Tuner
 
     quiet()

@@ -115,7 +115,7 @@ def delete(asked: Asked) -> int:
         ConfigurationError: There is no such study, or it may not be removed; nothing was.
     """
     from experiments.study import progress
-    from experiments.study.driver import quiet
+    from experiments.study.ray_process import quiet
     from experiments.study.removal import kept_from_running, remove
 
     quiet()

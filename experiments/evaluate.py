@@ -166,7 +166,7 @@ def evaluate(asked: Asked) -> int:
         )
     check_writable(asked.output_dir)
     from experiments.study import progress
-    from experiments.study.driver import quiet
+    from experiments.study.ray_process import quiet
 
     quiet()
     console = progress.console()

@@ -99,7 +99,8 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
     from experiments.rllib.building import promises_bits
     from experiments.study import progress
     from experiments.study.address import address_now, at, joined_line
-    from experiments.study.driver import cluster_of, quiet, run_study, start_ray
+    from experiments.study.driver import run_study
+    from experiments.study.ray_process import cluster_of, quiet, start_ray
     from experiments.study.reproduction import plan_again, recorded_trial, starting_again
     from experiments.study.verdict import EXIT_CODES, conclude
 

@@ -129,44 +129,52 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
 
     import ray
 
-    from analysis.document import conclusions
-    from experiments.planning import resources, terminal
-    from experiments.planning.plan import plan_study, with_auto
-    from experiments.study import address, driver, lookup, progress
-    from experiments.study.driver import cluster_of, resume_study, run_study, start_ray
-    from experiments.study.ending import resume_command, room_lines, where_lines
-    from experiments.study.folder import StudyFolder
-    from experiments.study.key import StudyKey
-    from experiments.study.starting import Starting
-    from experiments.study.waiting import planned
+    from experiments.study import address, ray_process
 
-    driver.quiet()
-    console = progress.console(quiet)
+    ray_process.quiet()
     joined = use_running_ray and ray.is_initialized()
     if joined and suite.modules:
         raise ConfigurationError("modules=: the processes of a Ray that runs already do not find them. Call ray.shutdown() first.")
-    folder = None if suite.resume is None else StudyFolder(lookup.folder_of(suite.resume, uri, output_dir))
-    if folder is not None:
-        folder.take_modules(None if lookup.named_folder(str(suite.resume)) else output_dir)
-    key = StudyKey.of(suite, compose, output_dir)
-    if key is not None:
-        folder = key.begun()
     place = None if joined else address.address_now(suite.hardware.address)
-    for line in (address.joined_line(suite.hardware.address, place), address.job_line()):
-        if line:
-            progress.say(console, line)
-    if folder is None and place is not None:
-        compose = address.composed_at(compose, place)
-        suite = parse(compose({}))
-    starting = None
-    if folder is None and isinstance(suite.study.start, str):
-        starting = Starting.of(suite.study.start, uri, output_dir, suite.tracking.timeout_s)
-        compose = starting.in_place(compose)
-        suite = parse(compose({}))
-    hardware = suite.hardware if folder is None else folder.hardware(place)
+    folder = None
     outcome = None
     try:
-        cluster = resources.joined_cluster() if joined else cluster_of(hardware)
+        if place is None and not (ray.is_initialized() or suite.dry_run or suite.resume or suite.study.key):
+            # Ray will be started on this machine, whatever the plan is: meanwhile another thread imports what makes it.
+            ray_process.start_beside_imports(suite.hardware, "experiments.study.driver")
+
+        from analysis.document import conclusions
+        from experiments.planning import terminal
+        from experiments.planning.machines import joined_cluster
+        from experiments.planning.plan import plan_study, with_auto
+        from experiments.study import lookup, progress
+        from experiments.study.driver import resume_study, run_study
+        from experiments.study.ending import resume_command, room_lines, where_lines
+        from experiments.study.folder import StudyFolder
+        from experiments.study.key import StudyKey
+        from experiments.study.starting import Starting
+        from experiments.study.waiting import planned
+
+        console = progress.console(quiet)
+        if suite.resume is not None:
+            folder = StudyFolder(lookup.folder_of(suite.resume, uri, output_dir))
+            folder.take_modules(None if lookup.named_folder(str(suite.resume)) else output_dir)
+        key = StudyKey.of(suite, compose, output_dir)
+        if key is not None:
+            folder = key.begun()
+        for line in (address.joined_line(suite.hardware.address, place), address.job_line()):
+            if line:
+                progress.say(console, line)
+        if folder is None and place is not None:
+            compose = address.composed_at(compose, place)
+            suite = parse(compose({}))
+        starting = None
+        if folder is None and isinstance(suite.study.start, str):
+            starting = Starting.of(suite.study.start, uri, output_dir, suite.tracking.timeout_s)
+            compose = starting.in_place(compose)
+            suite = parse(compose({}))
+        hardware = suite.hardware if folder is None else folder.hardware(place)
+        cluster = joined_cluster() if joined else ray_process.cluster_of(hardware)
         at_work = ""
         if folder is not None and suite.dry_run:
             at_work = folder.at_work()
@@ -174,7 +182,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
             folder.lock()  # before its trials' files are looked at
         on = functools.partial(plan_study, suite, compose) if folder is None else functools.partial(folder.plan, tracking=suite.tracking)
         wait_s = 0.0 if suite.dry_run or joined else hardware.wait_for_nodes_s
-        plan = planned(on, cluster, resources.joined_cluster, wait_s, functools.partial(progress.say, console))
+        plan = planned(on, cluster, joined_cluster, wait_s, functools.partial(progress.say, console))
         plan = replace(plan, command=command)
         if starting is not None:
             starting.check(plan)
@@ -200,7 +208,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
                 progress.say(console, terminal.time_line(plan, past_speed))
             return Executed(plan, None, uri)
         if not ray.is_initialized() and not finished:
-            start_ray(hardware)
+            ray_process.start_ray(hardware)
         outcome = (
             run_study(plan, output_dir, console, conclusions, key)
             if folder is None

@@ -10,8 +10,8 @@ import pandas as pd
 from experiments.config.compose import composer, composing, split_space
 from experiments.config.schema import parse
 from experiments.config.trial_config import TrialConfig
+from experiments.planning.machines import local_machine
 from experiments.planning.plan import plan_study
-from experiments.planning.resources import local_machine
 
 FOLDER = Path(__file__).parent
 MEASURED = FOLDER / "data" / "learning.csv"

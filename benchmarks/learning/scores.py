@@ -29,7 +29,7 @@ from benchmarks.learning.sb3 import BESIDE
 from benchmarks.support.harness import ROOT, BenchmarkError, Report, Table, end_what_was_started, finish, run, say, suite_command
 from experiments.config.compose import CONF
 from experiments.planning.terminal import duration
-from experiments.study.driver import quiet
+from experiments.study.ray_process import quiet
 from experiments.tracking.provenance import git_state, host
 
 SEEDS = (0, 1, 2, 3, 4)

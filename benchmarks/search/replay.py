@@ -25,8 +25,8 @@ from experiments.config.schema import parse
 from experiments.config.search_settings import Asha
 from experiments.config.space import Point, parse_space
 from experiments.metrics import FINISHED, PRUNED
+from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import plan_study
-from experiments.planning.resources import Cluster, Node
 from experiments.planning.trials import StudyTrials
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing

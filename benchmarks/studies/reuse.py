@@ -11,9 +11,9 @@ import ray
 from benchmarks.support.harness import ROOT, Report, Table, against, ratios, spread
 from experiments.config.compose import composer, split_space
 from experiments.config.schema import HardwareSettings, parse
+from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import plan_study
-from experiments.planning.resources import Cluster, Node
-from experiments.study.driver import start_ray
+from experiments.study.ray_process import start_ray
 from experiments.trial.trainable import FOLDER, MEASURE_SYSTEM, TRIAL, Trial
 
 TARGET_S = 0.7

@@ -18,15 +18,15 @@ from benchmarks.support.harness import Report, Table, Usage, against, run
 from experiments.config.compose import CONF, composer
 from experiments.config.schema import HardwareSettings, parse
 from experiments.fast.env_runner import FastEnvRunner
+from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import plan_study
-from experiments.planning.resources import Cluster, Node
 from experiments.rllib.building import build_algorithm_config
 from experiments.rllib.clocks import PhaseClock
 from experiments.rllib.env_runner import FastRunner
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
 from experiments.rllib.results import runner_seconds
 from experiments.search.contest import Ratio, ratio, rounds
-from experiments.study.driver import start_ray
+from experiments.study.ray_process import start_ray
 from experiments.trial.resource_usage import DRIVER, ProcessMonitor, this_process
 from experiments.trial.time_use import TimeUse
 

@@ -23,7 +23,7 @@ from ray.tune import TuneConfig
 from experiments import run
 from experiments.planning import plan as planning
 from experiments.study import driver as study
-from experiments.study import execution
+from experiments.study import execution, ray_process
 from experiments.study.tune import DriverCallback
 from experiments.tracking.store import Store
 from experiments.tracking.writer import Operation, Writer
@@ -104,7 +104,7 @@ def main() -> None:
     arguments = parser.parse_args()
     marks["imports.end"] = time.time()
     _put(study, "Writer", MeasuredWriter)
-    for module, name in ((planning, "plan_study"), (study, "start_ray"), (study, "run_study")):
+    for module, name in ((planning, "plan_study"), (ray_process, "start_ray"), (study, "run_study")):
         _put(module, name, _marked(name, getattr(module, name)))
     if "reuse_actors" in arguments.without:
         _put(execution, "TuneConfig", _without_reuse)

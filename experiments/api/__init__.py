@@ -114,7 +114,7 @@ def load_policy(
         ConfigurationError: There is none, or it cannot be used here. The message names the fix.
     """
     from experiments.policies.policy import load
-    from experiments.study.driver import quiet
+    from experiments.study.ray_process import quiet
     from experiments.study.trained import of_folder, of_run
     from experiments.tracking.archive import Archive
 

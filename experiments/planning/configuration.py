@@ -11,8 +11,9 @@ from experiments.config.schema import SuiteConfig
 from experiments.config.space import Point
 from experiments.config.trial_config import TrialConfig, trial_config
 from experiments.planning.facts import facts_of
+from experiments.planning.machines import Cluster
 from experiments.planning.node_selection import on_nodes
-from experiments.planning.resources import Cluster, Layout, check_fits, layout_of
+from experiments.planning.resources import Layout, check_fits, layout_of
 from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, is_asynchronous, request_for
 
 

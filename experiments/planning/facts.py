@@ -11,7 +11,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
 
 from experiments.config.schema import EnvSettings, HardwareSettings
-from experiments.planning.resources import Cluster
+from experiments.planning.machines import Cluster
 from experiments.rllib.building import has_vector_entry_point, spaces
 
 

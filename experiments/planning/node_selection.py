@@ -8,7 +8,8 @@ from ray.util import accelerators
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
-from experiments.planning.resources import Cluster, accelerator_resource, trials_at_once
+from experiments.planning.machines import Cluster, accelerator_resource
+from experiments.planning.resources import trials_at_once
 
 ACCELERATOR_TYPES = tuple(sorted(value for name, value in vars(accelerators).items() if name.isupper() and isinstance(value, str)))
 """The names that Ray has for kinds of accelerators."""

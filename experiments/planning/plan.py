@@ -15,8 +15,9 @@ from experiments.config.space import Point, base_point, corners, group_choices, 
 from experiments.config.trial_config import NUM_ENV_RUNNERS, VECTORIZE_MODE, Compose, TrialConfig
 from experiments.planning.axes import SearchedAxis
 from experiments.planning.configuration import Configuration, ResolvedPoint
+from experiments.planning.machines import Cluster
 from experiments.planning.resolver import Resolver, distinct, report_grid
-from experiments.planning.resources import Cluster, request_for_all, trials_at_once
+from experiments.planning.resources import request_for_all, trials_at_once
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.building import build_algorithm_config, checkpoint_bytes, has_vector_entry_point, is_asynchronous, wrong_algorithm
 

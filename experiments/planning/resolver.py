@@ -13,7 +13,8 @@ from experiments.config.space import Point
 from experiments.config.trial_config import GROUPS, TRAINING, apply_point, label_of
 from experiments.metrics import MAX_REPORTS, NAMED_AXES
 from experiments.planning.configuration import Configuration, ResolvedPoint
-from experiments.planning.resources import Cluster, layout_of, with_counts
+from experiments.planning.machines import Cluster
+from experiments.planning.resources import layout_of, with_counts
 from experiments.rllib.building import longest_episode, on_policy_batch
 
 CHECKPOINTS_PER_TRIAL = 4

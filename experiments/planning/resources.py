@@ -1,169 +1,20 @@
-"""What a trial needs, what the machine or cluster has, and what can never fit."""
+"""What a trial needs, and what can never fit."""
 
-import functools
-import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
-import ray
-import torch
-import yaml
 from ray.tune import PlacementGroupFactory
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import Rule, with_bases, with_rules
 from experiments.config.named_axes import without_names
-from experiments.config.schema import HardwareSettings, SuiteConfig
+from experiments.config.schema import SuiteConfig
 from experiments.config.update_to_data import KEY as UPDATE_TO_DATA
 from experiments.config.update_to_data import check_update_to_data, with_intensity
+from experiments.planning.machines import Cluster, amount, plural
 from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous, replays, suits_gpu, train_batch
-
-logger = logging.getLogger(__name__)
-
-_AUTOSCALER_FILE = Path("~/ray_bootstrap_config.yaml").expanduser()
-"""What `ray up` leaves on the head node. Other autoscalers, as KubeRay's, tell nobody in the cluster what they may add."""
-_MOST_COMING = 1000
-
-
-@dataclass(frozen=True)
-class Node:
-    """One machine's schedulable CPUs and GPUs, and the kinds of its accelerators by Ray's names."""
-
-    num_cpus: float
-    num_gpus: float
-    accelerator_types: tuple[str, ...] = ()
-
-    @property
-    def resources(self) -> dict[str, float]:
-        """As Ray counts them."""
-        return {"CPU": self.num_cpus, "GPU": self.num_gpus, **{accelerator_resource(kind): 1.0 for kind in self.accelerator_types}}
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The machines that a study may use; a single one where Ray is started here."""
-
-    nodes: tuple[Node, ...]
-    is_declared: bool = False  # what it has was said, and not counted
-    is_joined: bool = False  # nodes may come and go
-    num_coming: int = 0  # of the nodes, the last are not there yet: an autoscaler may add them
-
-    @property
-    def present(self) -> "Cluster":
-        """The nodes that are there."""
-        return replace(self, nodes=self.nodes[: len(self.nodes) - self.num_coming], num_coming=0)
-
-    @property
-    def num_cpus(self) -> float:
-        """CPUs of all nodes."""
-        return sum(node.num_cpus for node in self.nodes)
-
-    @property
-    def num_gpus(self) -> float:
-        """GPUs of all nodes."""
-        return sum(node.num_gpus for node in self.nodes)
-
-    @property
-    def accelerator_types(self) -> tuple[str, ...]:
-        """Kinds of the nodes' accelerators."""
-        return tuple(dict.fromkeys(kind for node in self.nodes for kind in node.accelerator_types))
-
-    def __str__(self) -> str:
-        there = self.present
-        where = f"this cluster of {plural(len(there.nodes), 'node')}" if self.is_joined or len(self.nodes) > 1 else "this machine"
-        has = "is declared to have" if self.is_declared else "has"
-        grows = f", and may grow to {_amount(self.num_cpus, self.num_gpus)}" if self.num_coming else ""
-        return f"{where} {has} {_amount(there.num_cpus, there.num_gpus)}{grows}"
-
-
-def local_machine(hardware: HardwareSettings) -> Cluster:
-    """This machine as the study may use it: what was declared, else what there is, CPUs times `hardware.oversubscribe`."""
-    real = ray._private.utils.get_num_cpus()
-    cpus = hardware.num_cpus if hardware.num_cpus is not None else real * hardware.oversubscribe
-    gpus = hardware.num_gpus if hardware.num_gpus is not None else usable_gpus()
-    return Cluster((Node(cpus, gpus, _own_accelerator_types() if gpus else ()),), is_declared=cpus != real or bool(hardware.num_gpus))
-
-
-def joined_cluster() -> Cluster:
-    """The nodes of the Ray cluster that this process has joined, and those that its autoscaler may add, where that is known here."""
-    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return grown(node_of(resources) for resources in alive)
-
-
-def node_of(resources: Mapping[str, float]) -> Node:
-    """A node by its resources, as Ray or an autoscaler's settings name them."""
-    return Node(resources.get("CPU", 0), resources.get("GPU", 0), _accelerator_types(resources))
-
-
-def grown(present: Iterable[Node]) -> Cluster:
-    """A joined cluster of nodes that are there and those that may come."""
-    there = tuple(present)
-    coming = may_come(yaml.safe_load(_AUTOSCALER_FILE.read_text()), len(there)) if _AUTOSCALER_FILE.exists() else ()
-    return Cluster((*there, *coming), is_joined=True, num_coming=len(coming))
-
-
-def may_come(settings: Mapping[str, Any], num_present: int) -> tuple[Node, ...]:
-    """The nodes that an autoscaler may add to those that are there.
-
-    Args:
-        settings: What `ray up` was given, completed by it: its file of a cluster.
-        num_present: Nodes that are there, with the head.
-
-    Returns:
-        The largest first; each kind as often as it may be there at most.
-    """
-    head, kinds = settings.get("head_node_type"), settings.get("available_node_types", {})
-    most = min(settings.get("max_workers", 0) + 1 - num_present, _MOST_COMING)
-    found = [
-        node
-        for name, kind in kinds.items()
-        for node in [node_of(kind.get("resources", {}))]
-        for _ in range(min(kind.get("max_workers", settings.get("max_workers", 0)), _MOST_COMING))
-        if name != head
-    ]
-    return tuple(sorted(found, key=lambda node: (node.num_gpus, node.num_cpus), reverse=True)[: max(0, most)])
-
-
-_ACCELERATOR_TYPE = "accelerator_type:"
-
-
-def accelerator_resource(kind: str) -> str:
-    """The resource by which Ray labels the nodes with a kind of accelerator."""
-    return f"{_ACCELERATOR_TYPE}{kind}"
-
-
-def _accelerator_types(resources: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name.removeprefix(_ACCELERATOR_TYPE) for name in resources if name.startswith(_ACCELERATOR_TYPE))
-
-
-def _own_accelerator_types() -> tuple[str, ...]:
-    """The kind of this machine's GPUs, as Ray will label it."""
-    from ray._private.accelerators import NvidiaGPUAcceleratorManager
-
-    kind = NvidiaGPUAcceleratorManager.get_current_node_accelerator_type()
-    return () if kind is None else (str(kind),)
-
-
-def usable_gpus() -> int:
-    """GPUs of this machine that CUDA_VISIBLE_DEVICES does not hide, as Ray counts them, if torch can use them."""
-    from ray._private.accelerators import NvidiaGPUAcceleratorManager
-
-    found = int(NvidiaGPUAcceleratorManager.get_current_node_num_accelerators())
-    visible = NvidiaGPUAcceleratorManager.get_current_process_visible_accelerator_ids()
-    found = found if visible is None else min(found, len(visible))
-    if found and not torch.cuda.is_available():
-        _warn_once(f"torch {torch.__version__} cannot use the {plural(found, 'GPU')} of this machine: everything runs on CPUs.")
-        return 0
-    return found
-
-
-@functools.cache
-def _warn_once(message: str) -> None:
-    logger.warning(message)
-
 
 _CPUS_OF_ASYNCHRONOUS = 4
 """Of a trial of its own process, a learner and two runners."""
@@ -301,12 +152,8 @@ class DoesNotFitError(ConfigurationError):
 def needs(request: PlacementGroupFactory) -> str:
     """What a trial needs, in words; of several bundles also the largest."""
     total, widest = request.required_resources, max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
-    split = f" in parts of up to {_amount(*widest)}" if len(request.bundles) > 1 else ""
-    return f"{_amount(total.get('CPU', 0), total.get('GPU', 0))}{split}"
-
-
-def _amount(cpus: float, gpus: float) -> str:
-    return f"{plural(cpus, 'CPU')} and {plural(gpus, 'GPU')}"
+    split = f" in parts of up to {amount(*widest)}" if len(request.bundles) > 1 else ""
+    return f"{amount(total.get('CPU', 0), total.get('GPU', 0))}{split}"
 
 
 def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: str, num_env_runners: int = 0) -> None:
@@ -325,7 +172,7 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
         return
     cpus, gpus = request.required_resources.get("CPU", 0), request.required_resources.get("GPU", 0)
     widest = max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
-    split = "" if len(cluster.nodes) == 1 else f" in parts of up to {_amount(*widest)}"
+    split = "" if len(cluster.nodes) == 1 else f" in parts of up to {amount(*widest)}"
     main, runners, others = request.bundles[:1], request.bundles[1 : 1 + num_env_runners], request.bundles[1 + num_env_runners :]
     fewer = (PlacementGroupFactory([*main, *runners[:n], *others], strategy=request.strategy) for n in range(num_env_runners - 1, 0, -1))
     largest = next((len(r.bundles) - len(main) - len(others) for r in fewer if trials_at_once(r, cluster, limit=1)), 0)
@@ -339,7 +186,7 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
         if cluster.is_joined  # where nothing can be declared
         else f"Try hardware=auto. To declare logical CPUs beyond the real ones: {declared}."
     )
-    raise DoesNotFitError(f"hardware={hardware_name} needs {_amount(cpus, gpus)} per trial{split}; {cluster}.{spread}{hint} {fix}", request)
+    raise DoesNotFitError(f"hardware={hardware_name} needs {amount(cpus, gpus)} per trial{split}; {cluster}.{spread}{hint} {fix}", request)
 
 
 def trials_at_once(request: PlacementGroupFactory, cluster: Cluster, limit: int) -> int:
@@ -359,8 +206,8 @@ def _place(bundles: Sequence[Mapping[str, float]], free: list[dict[str, float]])
         node = next((n for n in free if all(n.get(name, 0.0) >= amount - 1e-9 for name, amount in bundle.items())), None)
         if node is None:
             return False
-        for name, amount in bundle.items():
-            node[name] = node.get(name, 0.0) - amount
+        for name, wanted in bundle.items():
+            node[name] = node.get(name, 0.0) - wanted
     return True
 
 
@@ -375,8 +222,3 @@ def _holds(bundles: Sequence[Mapping[str, float]], others: Sequence[Mapping[str,
     own, asked = ([(b.get("GPU", 0.0), b.get("CPU", 0.0)) for b in group] for group in (bundles, others))
     pairs = zip(sorted(own, reverse=True), sorted(asked, reverse=True), strict=False)
     return len(own) >= len(asked) and all(has[0] >= needs[0] and has[1] >= needs[1] for has, needs in pairs)
-
-
-def plural(number: float, what: str) -> str:
-    """`1 trial`, `2 trials`, `0.5 GPUs`."""
-    return f"{number:g} {what}" + ("" if number == 1 else "s")

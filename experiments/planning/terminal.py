@@ -8,8 +8,8 @@ from rich.table import Table
 from experiments.config.errors import first_line
 from experiments.planning.configuration import Configuration
 from experiments.planning.estimate import study_duration
+from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
-from experiments.planning.resources import plural
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.building import environment_of, is_flattened, spaces
 from experiments.search.strategy import Confirming

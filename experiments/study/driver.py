@@ -1,38 +1,20 @@
 """Builds and runs the Tuner of a checked plan."""
 
-import contextlib
 import functools
-import logging
-import os
-import re
 import signal
-import socket
-import sys
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import psutil
-import ray
-from ray._private import ray_logging
-from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
-from ray.exceptions import AuthenticationError
 from rich.console import Console
 
-from experiments.config import own_modules
-from experiments.config.errors import ConfigurationError
-from experiments.config.schema import HardwareSettings
 from experiments.config.search_settings import Asha, Median
 from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
-from experiments.planning import resources
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
-from experiments.study.address import why_not_joined
 from experiments.study.early_stopping import EarlyStopping, rule_of
 from experiments.study.event_stream import EventStream
 from experiments.study.execution import run_trials
@@ -48,9 +30,6 @@ from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, 
 from experiments.tracking.provenance_changes import changes
 from experiments.tracking.store import Store, num_writers, store_uri
 from experiments.tracking.writer import Writer
-
-_OF_LOSSES = re.compile("A worker died|has been marked dead|Raylet is terminated")
-"""What nodes and processes that are lost make Ray say, in up to forty lines each: the suite says it in one."""
 
 
 @dataclass(frozen=True)
@@ -90,126 +69,6 @@ class StudyOutcome:
         if self.interrupted_by in signals:
             return 128 + signals[self.interrupted_by]
         return 0 if all(o.status in (FINISHED, PRUNED) for o in self.outcomes) else 1
-
-
-def start_ray(hardware: HardwareSettings) -> None:
-    """Start Ray on this machine, or join the cluster at `hardware.address`.
-
-    Raises:
-        ConfigurationError: No cluster answers there, or this machine has not the GPUs that were declared.
-    """
-    quiet()
-    came: list[int] = []
-
-    def end(number: int, frame: FrameType | None = None) -> None:
-        came.append(number)
-        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        _start_ray(hardware)  # with a handler of its own for SIGTERM, which exits with the signal's number
-    except SystemExit:
-        sys.exit(128 + signal.SIGTERM)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:  # where an exception is lost: Python drops those that are raised in a callback
-        end(came[0])
-
-
-def cluster_of(hardware: HardwareSettings) -> resources.Cluster:
-    """The machines that a profile is for: the cluster at its address, which is joined, or this machine, where Ray is not started yet.
-
-    Raises:
-        ConfigurationError: No cluster answers there.
-    """
-    if hardware.address is None:
-        return resources.local_machine(hardware)
-    start_ray(hardware)
-    return resources.joined_cluster()
-
-
-def _start_ray(hardware: HardwareSettings) -> None:
-    threads = str(hardware.threads_per_process)
-    environment = {
-        "OMP_NUM_THREADS": threads,  # else Ray sets it to the CPUs of each actor
-        "MKL_NUM_THREADS": threads,
-        "OPENBLAS_NUM_THREADS": threads,
-        "PYTHONHASHSEED": "0",
-        "PYTHONWARNINGS": "ignore::DeprecationWarning,ignore::UserWarning",
-    }
-    copies = own_modules.folder()
-    if copies and "PYTHONPATH" in os.environ:  # relative entries are of the folder where the command was typed
-        environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, os.environ["PYTHONPATH"].split(os.pathsep)))
-    # Ray puts the working directory first on its workers' path. There they find the modules that were copied at the start.
-    where = contextlib.chdir(copies) if copies else contextlib.nullcontext()
-    common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if hardware.address is None:
-        if hardware.num_gpus and hardware.num_gpus > (there := resources.usable_gpus()):
-            raise ConfigurationError(
-                f"hardware.num_gpus={hardware.num_gpus}: torch can use {resources.plural(there, 'GPU')} here. GPUs cannot be declared as "
-                f"logical CPUs can. Try hardware.num_gpus={there}."
-            )
-        machine = resources.local_machine(hardware)
-        num_cpus = int(machine.num_cpus)
-        if num_cpus > (psutil.cpu_count() or 1):
-            environment["RAY_prestart_worker_first_driver"] = "0"  # else a process for each CPU that was declared, at once
-        os.environ.update(environment)  # inherited by Ray's processes
-        with where:
-            ray.init(
-                address="local",  # never join a cluster that happens to run here: its size was not checked
-                num_cpus=num_cpus,
-                num_gpus=int(machine.num_gpus),  # not what Ray finds: torch may not be able to use it
-                include_dashboard=False,
-                **common,
-            )
-        return
-    _check_address(hardware.address)
-    # Clusters ask for a token by default, and `ray start` leaves it in ~/.ray; ray.init() looks for it only when it starts Ray itself.
-    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
-    try:
-        # The cluster's other nodes need not have the suite installed, only Ray and what it trains with.
-        package = Path(__file__).resolve().parents[1]
-        modules = [str(path) for path in (package, package.parent / "analysis", *own_modules.copies())]
-        with where:
-            ray.init(address=hardware.address, runtime_env={"env_vars": environment, "py_modules": modules}, **common)
-    except (ConnectionError, TimeoutError, RuntimeError, ValueError, AuthenticationError) as error:
-        raise ConfigurationError(f"hardware.address={hardware.address}: {why_not_joined(error)}") from None
-
-
-def _check_address(address: str) -> None:
-    """Make sure that something listens at `host:port`: Ray would try for minutes.
-
-    Raises:
-        ConfigurationError: Nothing does.
-    """
-    host, _, port = address.rpartition(":")
-    if not port.isdigit():  # auto
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError as error:
-        raise ConfigurationError(
-            f"hardware.address={address}: no Ray cluster answers there ({error}). Start one with `ray start --head`, "
-            "or run on this machine: hardware.address=local."
-        ) from None
-
-
-def quiet() -> None:
-    """Keep from the terminal what a user can do nothing about; errors still pass."""
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
-    warnings.filterwarnings("ignore", module="gymnasium")
-    for name in ("ray", "ray.rllib", "ray.tune", "ray.train", "gymnasium", "mujoco", "mlflow", "alembic"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # failed trials are reported by the suite, with their cause
-    ray_logging.stdout_deduplicator.skip_re = _OF_LOSSES  # and so is this; the raylet's lines know no other switch
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")
-    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")  # Tune's own snapshots, of all trials every time: a resume has their logs
-    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # Tune's tables; the old output is silent at verbosity 0
 
 
 def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst, key: StudyKey | None = None) -> StudyOutcome:

@@ -8,8 +8,8 @@ from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from ray.tune.schedulers import TrialScheduler
 
 from experiments.config.trial_config import TrialConfig
+from experiments.planning.machines import Node, grown
 from experiments.planning.plan import Plan, concurrency_of
-from experiments.planning.resources import Node, grown
 from experiments.planning.trials import StudyTrials
 from experiments.study.attempts import Attempts, config_of
 from experiments.study.early_stopping import EarlyStopping

@@ -22,9 +22,9 @@ from experiments.config.schema import HardwareSettings, StartingPolicy, SuiteCon
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED
 from experiments.planning.configuration import Configuration, ResolvedPoint
+from experiments.planning.machines import Cluster
 from experiments.planning.plan import Plan, concurrency_of
 from experiments.planning.resolver import Resolver
-from experiments.planning.resources import Cluster
 from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
 from experiments.rllib import starting_weights

@@ -17,7 +17,7 @@ from experiments.config.schema import EnvSettings
 from experiments.search.contest import Ratio, Setting
 
 if TYPE_CHECKING:  # Ray is imported once the command line is known to be good
-    from experiments.planning.resources import Cluster
+    from experiments.planning.machines import Cluster
 
 MARK = "# Written by experiments/autotune.py"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from experiments.planning.resources import Node, plural
+from experiments.planning.machines import Node, plural
 
 CUT_OFF_S = 20.0
 """A node that answers nothing for so long is taken for cut off: Ray itself waits for a minute or more, as the cluster's head is set."""

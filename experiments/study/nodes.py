@@ -10,7 +10,8 @@ from typing import Any
 import ray
 
 from experiments.config.errors import ConfigurationError
-from experiments.planning.resources import Cluster, Node, needs, node_of, trials_at_once
+from experiments.planning.machines import Cluster, Node, node_of
+from experiments.planning.resources import needs, trials_at_once
 from experiments.study.attempts import Attempts
 from experiments.study.node_check import JoinCheck, named
 from experiments.study.node_states import Changes, Machine, NodeStates

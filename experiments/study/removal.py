@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import stored_at
-from experiments.planning.resources import plural
+from experiments.planning.machines import plural
 from experiments.planning.terminal import mib
 from experiments.storage.objects import Objects
 from experiments.study.folder import STATE_FILE, StudyFolder

@@ -9,8 +9,8 @@ from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute
 from experiments.config.schema import HardwareSettings, StartingPolicy, parse
 from experiments.config.trial_config import SHARED, TrialConfig
+from experiments.planning.machines import Cluster, local_machine
 from experiments.planning.plan import Plan, plan_study
-from experiments.planning.resources import Cluster, local_machine
 from experiments.rllib import starting_weights
 from experiments.rllib.building import build_algorithm_config, is_asynchronous, request_for
 from experiments.study.stored_study import StoredStudy

@@ -13,8 +13,8 @@ from experiments.config.errors import reason_of
 from experiments.config.schema import HardwareSettings, SuiteConfig, parse
 from experiments.config.trial_config import TrialConfig
 from experiments.planning.configuration import Configuration
+from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import plan_study
-from experiments.planning.resources import Cluster, Node
 from experiments.rllib import runner_pool
 from experiments.rllib.building import build_algorithm_config, has_vector_entry_point, is_asynchronous
 from experiments.search.contest import Bounds, Ratio, Setting, contest, neighbours, ratio, rounds

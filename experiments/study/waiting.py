@@ -6,8 +6,9 @@ from collections.abc import Callable
 from ray.tune import PlacementGroupFactory
 from ray.util import remove_placement_group
 
+from experiments.planning.machines import Cluster
 from experiments.planning.plan import Plan
-from experiments.planning.resources import Cluster, DoesNotFitError, needs, trials_at_once
+from experiments.planning.resources import DoesNotFitError, needs, trials_at_once
 
 _LOOK_EVERY_S = 1.0
 

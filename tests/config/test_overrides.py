@@ -24,9 +24,9 @@ from experiments.config.compose import check_axes_are_free, check_resume, compos
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import parse
 from experiments.config.trial_config import TrialConfig
-from experiments.planning import resources
+from experiments.planning import machines
+from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import plan_study
-from experiments.planning.resources import Cluster, Node
 from experiments.rllib.building import build_algorithm_config, spaces
 from experiments.run import run
 from tests.support.planning import CONF, GROUPS, chosen, compose
@@ -493,7 +493,7 @@ def test_a_score_range_without_the_target_is_refused(env: str, score_range: str)
 @pytest.mark.slow
 def test_a_knob_that_is_left_out_is_refused_by_name_or_has_a_default(subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch) -> None:
     # Whatever the machine: what does not fit one is no matter of a knob's name.
-    monkeypatch.setattr(resources, "local_machine", lambda _: Cluster((Node(128, 8),)))
+    monkeypatch.setattr(machines, "local_machine", lambda _: Cluster((Node(128, 8),)))
     starts = functools.cache(lambda *choices: refusal(*choices) is None)
     for knob in {(k.choices[:1], k.key): k for k in knobs() if k.key != "dry_run"}.values():
         if not knob.is_group and starts(*knob.choices):  # it needs no server to answer

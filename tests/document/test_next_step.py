@@ -7,8 +7,8 @@ import pytest
 
 from analysis.document.next_step import NextStep, Origin, command_for, next_step
 from analysis.questions.decision import decide
+from experiments.planning.machines import Cluster, Node
 from experiments.planning.record import plan_record
-from experiments.planning.resources import Cluster, Node
 from experiments.planning.trials import StudyTrials
 from tests.support.study_frames import Values, make_runs
 from tests.support.suite import PlanOf

@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.planning import estimate, facts
 from experiments.planning.estimate import TrialEstimate, study_duration
+from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import Plan, with_auto
-from experiments.planning.resources import Cluster, Node
 from experiments.planning.terminal import faster_line, span, time_line
 from experiments.rllib import probe
 from experiments.rllib.probe import NetworkSpeed, _step_s, env_step_s, network_speed

@@ -3,8 +3,9 @@
 import pytest
 
 from experiments.config.errors import ConfigurationError
+from experiments.planning.machines import Cluster, Node
 from experiments.planning.node_selection import check_accelerator_type
-from experiments.planning.resources import Cluster, Node, trials_at_once
+from experiments.planning.resources import trials_at_once
 from tests.support.suite import PlanOf
 
 SINGLE = "study=single"

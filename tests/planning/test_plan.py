@@ -11,8 +11,9 @@ from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import EnvSettings, HardwareSettings
 from experiments.config.trial_config import TrialConfig, label_of
+from experiments.planning.machines import Cluster, Node, local_machine
 from experiments.planning.record import searched_params
-from experiments.planning.resources import Cluster, Layout, Node, check_fits, local_machine, trials_at_once
+from experiments.planning.resources import Layout, check_fits, trials_at_once
 from experiments.planning.terminal import summary
 from experiments.rllib.building import spaces
 from tests.support.suite import PAIRS, PlanOf

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from experiments.policies import checkpoint
 from experiments.policies.export import export_policy
 from experiments.policies.onnx_check import OnnxPolicy, session_of

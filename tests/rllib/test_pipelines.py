@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from experiments.rllib.pipelines import PipelinePolicy, own_pipelines
 from experiments.trial.evaluation import acting
 from experiments.trial.trainable import Trial

@@ -10,7 +10,7 @@ import pytest
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import check_stays
 from experiments.config.schema import HardwareSettings
-from experiments.study import driver
+from experiments.study import ray_process
 from experiments.study.address import address_now, at, composed_at, job_line, joined_line, why_not_joined
 from tests.support.commands import run_here
 
@@ -126,9 +126,9 @@ def test_a_relative_output_dir_is_refused_in_a_ray_job_alone(tmp_path: Path, mon
 def test_a_conflict_of_runtime_environments_is_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray's own check, with what `ray job submit --runtime-env-json` sets."""
     monkeypatch.setenv(JOB, '{"runtime_env": {"env_vars": {"OMP_NUM_THREADS": "4"}}, "metadata": {}}')
-    monkeypatch.setattr(driver, "_check_address", lambda address: None)
+    monkeypatch.setattr(ray_process, "_check_address", lambda address: None)
     with pytest.raises(ConfigurationError, match=r"runtime environment of the Ray job conflicts.*OMP_NUM_THREADS.*threads_per_process"):
-        driver._start_ray(HardwareSettings("auto", address="127.0.0.1:9"))
+        ray_process._start_ray(HardwareSettings("auto", address="127.0.0.1:9"))
 
 
 @pytest.mark.parametrize(("has_token", "what"), [(True, "is not the cluster's"), (False, "none was found here")])

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from experiments.config.schema import HardwareSettings
-from experiments.study import driver as study
-from experiments.study import interruption
+from experiments.study import interruption, ray_process
 from experiments.study.interruption import Interruption
 
 
@@ -110,8 +109,8 @@ def test_a_signal_that_is_lost_while_ray_starts_ends_the_start(
         with contextlib.suppress(BaseException):
             signal.raise_signal(number)
 
-    monkeypatch.setattr(study, "_start_ray", start)
+    monkeypatch.setattr(ray_process, "_start_ray", start)
     before = signal.getsignal(number)
     with pytest.raises(raised):
-        study.start_ray(HardwareSettings("laptop"))
+        ray_process.start_ray(HardwareSettings("laptop"))
     assert signal.getsignal(number) is before

@@ -1,6 +1,6 @@
 """Which nodes of a cluster a study uses, from what is seen of them."""
 
-from experiments.planning.resources import Node
+from experiments.planning.machines import Node
 from experiments.study.node_states import CUT_OFF_S, Changes, Machine, NodeStates
 
 

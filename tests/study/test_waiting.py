@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 from ray.tune import PlacementGroupFactory
 
+from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import Plan
-from experiments.planning.resources import Cluster, DoesNotFitError, Node, check_fits
+from experiments.planning.resources import DoesNotFitError, check_fits
 from experiments.study import waiting
 from experiments.study.waiting import planned
 

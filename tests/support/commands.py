@@ -15,6 +15,7 @@ import ray
 from hydra.core.global_hydra import GlobalHydra
 
 from experiments import run
+from experiments.study import ray_process
 from tests.support.suite import ROOT
 
 
@@ -76,6 +77,7 @@ def _kept_process(argv: list[str], with_ray: bool) -> Iterator[None]:
     with (
         mock.patch.object(sys, "argv", argv),
         mock.patch.dict(os.environ),
+        mock.patch.object(ray_process, "start_beside_imports"),  # it may: the plan is not known yet
         mock.patch.object(ray, "init", start),
         mock.patch.object(ray, "shutdown"),
         contextlib.chdir(ROOT),

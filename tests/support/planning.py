@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 from experiments.config.compose import CONF, check_axes_are_free, composer, split_space, with_new_keys
 from experiments.config.schema import parse
 from experiments.config.trial_config import Compose
+from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import Plan, plan_study
-from experiments.planning.resources import Cluster, Node
 
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and any(folder.glob("*.yaml")))
 

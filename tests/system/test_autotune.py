@@ -12,7 +12,7 @@ import yaml
 from experiments.autotune import order
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import EnvSettings
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from experiments.search.contest import Ratio, Setting
 from experiments.study import hardware_profile
 from experiments.study.hardware_profile import MARK, TuningOutcome, profile, profile_path

@@ -15,8 +15,8 @@ from analysis.questions.diagnosis import of_study
 from analysis.questions.time_use import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERCENT, TRANSFER
 from experiments.config.schema import HardwareSettings
 from experiments.metrics import TIME_PARTS
-from experiments.planning.resources import Cluster, Node
-from experiments.study.driver import start_ray
+from experiments.planning.machines import Cluster, Node
+from experiments.study.ray_process import start_ray
 from tests.support.planning import plan_for
 from tests.support.studies import Study
 

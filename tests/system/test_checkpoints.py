@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from experiments.config.trial_config import TrialConfig
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from experiments.rllib import checkpoints
 from experiments.rllib.checkpoints import RLLIB
 from experiments.trial.trainable import Trial

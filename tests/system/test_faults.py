@@ -12,7 +12,7 @@ import pytest
 
 from analysis.load import load_study
 from analysis.report import build
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from experiments.study.progress import failures
 from experiments.trial.events import reports
 from experiments.trial.folder import TrialFolder, check_checkpoint

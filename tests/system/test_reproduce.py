@@ -22,7 +22,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.config.trial_config import Start, TrialConfig
 from experiments.metrics import METRICS, depends_on_clock
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from experiments.reproduce import main
 from experiments.study.reproduction import plan_again, recorded_trial
 from experiments.study.verdict import conclude

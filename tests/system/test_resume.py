@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from analysis.document import conclusions
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from experiments.study.driver import resume_study, run_study
 from experiments.study.folder import StudyFolder
 from tests.support.commands import run_here

@@ -7,7 +7,7 @@ from statistics import median
 import psutil
 import pytest
 
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from tests.support.studies import Study, curve, learned, query
 from tests.support.suite import TINY, PlanOf, RunSuite
 

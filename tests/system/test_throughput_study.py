@@ -17,9 +17,9 @@ from analysis.load import load_study
 from analysis.report import build
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from experiments.rllib import runner_pool
-from experiments.study.driver import start_ray
+from experiments.study.ray_process import start_ray
 from experiments.trial.measured import MeasuredTrial
 from experiments.trial.trainable import MEASURE_SYSTEM
 from tests.support.planning import plan_for

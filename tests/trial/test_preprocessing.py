@@ -10,7 +10,7 @@ from ray.rllib.algorithms.ppo import PPO
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from experiments.rllib.checkpoints import RLLIB, weights, weights_digest
 from tests.support.policies import assert_acts_as_evaluated
 from tests.support.suite import TINY, PlanOf

@@ -7,7 +7,7 @@ import pytest
 import ray
 
 from experiments.config.trial_config import Start
-from experiments.planning.resources import Cluster, Node
+from experiments.planning.machines import Cluster, Node
 from experiments.rllib.checkpoints import learning_rates, weights, weights_digest
 from experiments.trial.events import Reported, Restarted
 from experiments.trial.folder import TrialFolder

@@ -1,6 +1,6 @@
 """What a cluster has, and what it may become."""
 
-from experiments.planning.resources import Cluster, Node, may_come
+from experiments.planning.machines import Cluster, Node, may_come
 
 SETTINGS = {
     "head_node_type": "head",

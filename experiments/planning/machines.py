@@ -1,0 +1,170 @@
+"""The machine or cluster that a study may use: what it has, and what it may become. Imported before Ray starts: no torch, no RLlib."""
+
+import functools
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+import yaml
+
+from experiments.config.schema import HardwareSettings
+
+logger = logging.getLogger(__name__)
+
+_AUTOSCALER_FILE = Path("~/ray_bootstrap_config.yaml").expanduser()
+"""What `ray up` leaves on the head node. Other autoscalers, as KubeRay's, tell nobody in the cluster what they may add."""
+_MOST_COMING = 1000
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine's schedulable CPUs and GPUs, and the kinds of its accelerators by Ray's names."""
+
+    num_cpus: float
+    num_gpus: float
+    accelerator_types: tuple[str, ...] = ()
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """As Ray counts them."""
+        return {"CPU": self.num_cpus, "GPU": self.num_gpus, **{accelerator_resource(kind): 1.0 for kind in self.accelerator_types}}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The machines that a study may use; a single one where Ray is started here."""
+
+    nodes: tuple[Node, ...]
+    is_declared: bool = False  # what it has was said, and not counted
+    is_joined: bool = False  # nodes may come and go
+    num_coming: int = 0  # of the nodes, the last are not there yet: an autoscaler may add them
+
+    @property
+    def present(self) -> "Cluster":
+        """The nodes that are there."""
+        return replace(self, nodes=self.nodes[: len(self.nodes) - self.num_coming], num_coming=0)
+
+    @property
+    def num_cpus(self) -> float:
+        """CPUs of all nodes."""
+        return sum(node.num_cpus for node in self.nodes)
+
+    @property
+    def num_gpus(self) -> float:
+        """GPUs of all nodes."""
+        return sum(node.num_gpus for node in self.nodes)
+
+    @property
+    def accelerator_types(self) -> tuple[str, ...]:
+        """Kinds of the nodes' accelerators."""
+        return tuple(dict.fromkeys(kind for node in self.nodes for kind in node.accelerator_types))
+
+    def __str__(self) -> str:
+        there = self.present
+        where = f"this cluster of {plural(len(there.nodes), 'node')}" if self.is_joined or len(self.nodes) > 1 else "this machine"
+        has = "is declared to have" if self.is_declared else "has"
+        grows = f", and may grow to {amount(self.num_cpus, self.num_gpus)}" if self.num_coming else ""
+        return f"{where} {has} {amount(there.num_cpus, there.num_gpus)}{grows}"
+
+
+def local_machine(hardware: HardwareSettings) -> Cluster:
+    """This machine as the study may use it: what was declared, else what there is, CPUs times `hardware.oversubscribe`."""
+    real = ray._private.utils.get_num_cpus()
+    cpus = hardware.num_cpus if hardware.num_cpus is not None else real * hardware.oversubscribe
+    gpus = hardware.num_gpus if hardware.num_gpus is not None else usable_gpus()
+    return Cluster((Node(cpus, gpus, _own_accelerator_types() if gpus else ()),), is_declared=cpus != real or bool(hardware.num_gpus))
+
+
+def joined_cluster() -> Cluster:
+    """The nodes of the Ray cluster that this process has joined, and those that its autoscaler may add, where that is known here."""
+    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return grown(node_of(resources) for resources in alive)
+
+
+def node_of(resources: Mapping[str, float]) -> Node:
+    """A node by its resources, as Ray or an autoscaler's settings name them."""
+    return Node(resources.get("CPU", 0), resources.get("GPU", 0), _accelerator_types(resources))
+
+
+def grown(present: Iterable[Node]) -> Cluster:
+    """A joined cluster of nodes that are there and those that may come."""
+    there = tuple(present)
+    coming = may_come(yaml.safe_load(_AUTOSCALER_FILE.read_text()), len(there)) if _AUTOSCALER_FILE.exists() else ()
+    return Cluster((*there, *coming), is_joined=True, num_coming=len(coming))
+
+
+def may_come(settings: Mapping[str, Any], num_present: int) -> tuple[Node, ...]:
+    """The nodes that an autoscaler may add to those that are there.
+
+    Args:
+        settings: What `ray up` was given, completed by it: its file of a cluster.
+        num_present: Nodes that are there, with the head.
+
+    Returns:
+        The largest first; each kind as often as it may be there at most.
+    """
+    head, kinds = settings.get("head_node_type"), settings.get("available_node_types", {})
+    most = min(settings.get("max_workers", 0) + 1 - num_present, _MOST_COMING)
+    found = [
+        node
+        for name, kind in kinds.items()
+        for node in [node_of(kind.get("resources", {}))]
+        for _ in range(min(kind.get("max_workers", settings.get("max_workers", 0)), _MOST_COMING))
+        if name != head
+    ]
+    return tuple(sorted(found, key=lambda node: (node.num_gpus, node.num_cpus), reverse=True)[: max(0, most)])
+
+
+_ACCELERATOR_TYPE = "accelerator_type:"
+
+
+def accelerator_resource(kind: str) -> str:
+    """The resource by which Ray labels the nodes with a kind of accelerator."""
+    return f"{_ACCELERATOR_TYPE}{kind}"
+
+
+def _accelerator_types(resources: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name.removeprefix(_ACCELERATOR_TYPE) for name in resources if name.startswith(_ACCELERATOR_TYPE))
+
+
+def _own_accelerator_types() -> tuple[str, ...]:
+    """The kind of this machine's GPUs, as Ray will label it."""
+    from ray._private.accelerators import NvidiaGPUAcceleratorManager
+
+    kind = NvidiaGPUAcceleratorManager.get_current_node_accelerator_type()
+    return () if kind is None else (str(kind),)
+
+
+def usable_gpus() -> int:
+    """GPUs of this machine that CUDA_VISIBLE_DEVICES does not hide, as Ray counts them, if torch can use them."""
+    from ray._private.accelerators import NvidiaGPUAcceleratorManager
+
+    found = int(NvidiaGPUAcceleratorManager.get_current_node_num_accelerators())
+    visible = NvidiaGPUAcceleratorManager.get_current_process_visible_accelerator_ids()
+    found = found if visible is None else min(found, len(visible))
+    if not found:
+        return 0
+    import torch  # a second, for those who have a GPU
+
+    if not torch.cuda.is_available():
+        _warn_once(f"torch {torch.__version__} cannot use the {plural(found, 'GPU')} of this machine: everything runs on CPUs.")
+        return 0
+    return found
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)
+
+
+def amount(cpus: float, gpus: float) -> str:
+    """`4 CPUs and 1 GPU`."""
+    return f"{plural(cpus, 'CPU')} and {plural(gpus, 'GPU')}"
+
+
+def plural(number: float, what: str) -> str:
+    """`1 trial`, `2 trials`, `0.5 GPUs`."""
+    return f"{number:g} {what}" + ("" if number == 1 else "s")
