@@ -47,8 +47,13 @@ def check_nodes(plan: Plan, folder: Path, setting: str = "output_dir") -> list[s
         question = _Question(plan, nodes, mark)
         question.wait()
         reports, silent = question.answers()
-        if problem := _refusal(f"hardware.address={plan.suite.hardware.address}: ", mark, _own_report(), reports, silent):
-            raise ConfigurationError(problem)
+        cluster = f"hardware.address={plan.suite.hardware.address}"
+        if silent:
+            raise ConfigurationError(f"{cluster}: a node cannot be used ({_listed(silent)}). Mend it, or take it out of the cluster.")
+        if problems := {name: report.folder for name, report in reports.items() if report.folder}:
+            raise ConfigurationError(mark.refusal(problems))
+        if problem := unfit(_own_report(), reports):
+            raise ConfigurationError(f"{cluster}: {problem}")
     return differences(reports)
 
 
@@ -63,7 +68,7 @@ class JoinCheck:
             folder: Its own, absolute.
         """
         self._plan, self._folder = plan, folder
-        self._asked: list[tuple[_Question, Mark]] = []
+        self._asked: list[_Question] = []
         self._marks = ExitStack()
         self._own = replace(_own_report(), machine=node_report.own_machine())
 
@@ -73,8 +78,7 @@ class JoinCheck:
         Raises:
             ConfigurationError: The study's folder cannot be written here.
         """
-        mark = self._marks.enter_context(marked(self._folder, "the study's folder"))
-        self._asked.append((_Question(self._plan, nodes, mark), mark))
+        self._asked.append(_Question(self._plan, nodes, self._marks.enter_context(marked(self._folder))))
 
     def answered(self) -> tuple[dict[str, str], list[str]]:
         """What is known by now and was not said before.
@@ -82,18 +86,23 @@ class JoinCheck:
         Returns:
             Id of each node that has answered, or will not, to why it cannot be used, "" if it can; and lines as `check_nodes`.
         """
-        fit: dict[str, str] = {}
-        lines: list[str] = []
-        for question, mark in [asked for asked in self._asked if asked[0].is_over()]:
-            self._asked.remove((question, mark))
+        over = [question for question in self._asked if question.is_over()]
+        why: dict[str, str] = {}
+        fit = {"the driver's node": self._own}
+        for question in over:
+            self._asked.remove(question)
             reports, silent = question.answers()
             for node, name in question.names.items():
-                answer = {name: reports[name]} if name in reports else {}
-                fit[node] = _refusal("", mark, self._own, answer, {name: silent[name]} if name in silent else {})
-            lines += differences({"the driver's node": self._own, **{name: report for name, report in reports.items() if report.machine}})
+                report = reports.get(name)  # None: it is silent, or gone
+                why[node] = silent.get(name, "") if report is None else self._why_not(name, report)
+                if report is not None and not why[node]:
+                    fit[name] = report
         if not self._asked:
             self._marks.close()
-        return fit, lines
+        return why, differences(fit)
+
+    def _why_not(self, name: str, report: NodeReport) -> str:
+        return f"{report.folder}: {self._folder}" if report.folder else unfit(self._own, {name: report})
 
     def close(self) -> None:
         """Wait for no answer any more."""
@@ -102,24 +111,6 @@ class JoinCheck:
 
 def _own_report() -> NodeReport:
     return NodeReport("", node_report.own_versions(), node_report.own_code())
-
-
-def _refusal(first: str, mark: Mark, here: NodeReport, reports: Mapping[str, NodeReport], silent: Mapping[str, str]) -> str:
-    """Why not all of some nodes can be used; "" if they can.
-
-    Args:
-        first: What is said first, unless it is the study's folder that is not there.
-        mark: What the nodes were to find.
-        here: What the driver says of itself.
-        reports: Node, by name and address, to its answer.
-        silent: Likewise, to why there is none.
-    """
-    if silent:
-        return f"{first}a node cannot be used ({_listed(silent)}). Mend it, or take it out of the cluster."
-    if problems := {name: report.folder for name, report in reports.items() if report.folder}:
-        return mark.refusal(problems)
-    problem = unfit(here, reports)
-    return f"{first}{problem}" if problem else ""
 
 
 def unfit(here: NodeReport, reports: Mapping[str, NodeReport]) -> str:

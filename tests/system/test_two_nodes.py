@@ -152,9 +152,8 @@ def test_a_node_that_joins_without_the_studys_files_is_not_used(tmp_path: Path, 
         assert study.end() == 0
         assert not list(Path(f"/proc/{nodes.second.pid}/root{tmp_path}").iterdir())
     ended_as(longer_reference, out)
-    joined, refused = said_of_nodes(study)
-    assert joined == f"{SECOND_NODE}, 1 CPU and 0 GPUs joined: up to 2 trials at once"
-    assert refused.startswith(f"{SECOND_NODE} is not used from now on: what the driver writes in {out}")
+    (refused,) = said_of_nodes(study)
+    assert refused.startswith(f"{SECOND_NODE} is not used from now on: what the driver writes is not there: {out}")
 
 
 @pytest.mark.nightly
