@@ -26,6 +26,8 @@ MISSING = "missing"
 """A trial that was planned but has no run: it was never started, or its run was deleted."""
 
 _TEXTS = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
+_GIVEN = ("failure_below",)
+"""By what conclusions are drawn, of the study's settings."""
 _PLACES = (Tag.HOST, Tag.CPU, Tag.GPU, Tag.NODE_TYPE)
 _OLD_ASYNCHRONOUS, _OLD_REPLAYING = ("impala", "appo"), ("dqn", "sac")
 """The algorithms that there were before a study recorded what its own does."""
@@ -84,6 +86,7 @@ class Study:
             - started, ended: UTC, NaT if it was not.
             - budget_env_steps: int64; 0 if unknown.
             - target, score_range_low, score_range_high: float64, returns; NaN if the env has none or the study recorded none.
+            - failure_below: float64, a return; what the study was given as `report.failure_below`, NaN if nothing.
             - commit: str; of the code, "" if unknown.
             - the axes, then every other parameter of the trials: numbers where all values are, else str; NA where a trial has no such.
             - score, auc: float64, returns. NaN where not reached, as in all that follow. Where throughput was measured (phase is
@@ -347,7 +350,7 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         _row({**configurations[key[0]], "phase": plan.get("phase", ""), **chosen.get(key, {})}, key[1], key[2], run, exclusive)
         for key, run in zip(keys, found, strict=True)
     ]
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).assign(**{name: plan.get("report", {}).get(name) for name in _GIVEN})
     params = [
         {**{name: str(value) for name, value in configurations[label]["params"].items()}, **(run.params if run is not None else {})}
         for (label, _, _), run in zip(keys, found, strict=True)
@@ -361,7 +364,7 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         columns[column] = pd.Series(values, dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
     texts = ("run_id", "status", "failure", "trial_id", "parent", "bottleneck", "health", "weights", "commit", *_TEXTS, *_PLACES)
-    numbers = dict.fromkeys(("target", "score_range_low", "score_range_high"), "float64")
+    numbers = dict.fromkeys(("target", "score_range_low", "score_range_high", *_GIVEN), "float64")
     config = pd.CategoricalDtype(list(configurations), ordered=True)
     frame = frame.astype({"config": config, **dict.fromkeys(texts, "str"), "reproducible": "boolean", **numbers})
     for column in ("started", "ended"):

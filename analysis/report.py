@@ -23,7 +23,7 @@ from analysis.document.side_by_side import build as side_by_side
 from analysis.document.side_by_side import side_of
 from analysis.load import Clips, Study, load_clips, load_settings, load_study
 from analysis.questions.convergence import SPEEDS, concluding, is_measured
-from analysis.questions.labels import FORMS, listed
+from analysis.questions.labels import FORMS, listed, percent
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
 from analysis.stores.executions import only_execution
@@ -48,17 +48,25 @@ Writes a study's report, finished or not: one HTML file that holds everything it
 Exit codes: 0 written. 2 there is no such study, none of its trials has started, or the store cannot be read.
 """
 
+_COMPARISONS = (
+    "**Comparisons.** Paired by seed. Not significantly different from the best: by one-sided t tests on moderated variances, at 5% over "
+    "the number of comparisons. What this set promises: the truly best one is in it in 95% of studies. It is no test of each pair: where "
+    "several are exactly as good, each is in it with that probability, and one of them or another is left out more often."
+)
 METHODS = (
     "**Seeds.** Every number is over seeds; trials that failed or did not finish are named, and left out.",
     "**Score.** Mean return of the final evaluation; over seeds its interquartile mean, the mean of the middle half (Agarwal et al. 2021).",
+    "**Failures.** A seed fails that ends below the target, or crashes; where no configuration ends at the target on average, below half "
+    "of what the best brings above the lowest possible return. The probability has Jeffreys' interval. An interquartile mean leaves such "
+    "seeds out (Patterson et al. 2023): so the worst one stands beside it.",
     "**Times to target.** From the first of two evaluations in a row at the target or above. A seed that never holds it counts with all "
     "that it was given: a restricted mean, marked with \u2265.",
     "**Intervals.** 95%, Student t. A few seeds say little about their spread, so each configuration's variance is averaged with that of "
     "the others in the study (moderated, Smyth 2004). In simulated studies of 15 configurations they cover in 92 to 98% at 5 and 10 seeds.",
-    "**Comparisons.** Paired by seed. Not significantly different from the best: by one-sided t tests on moderated variances, at 5% over "
-    "the number of comparisons, which keep the truly best one in the set in 95% of studies.",
+    _COMPARISONS,
     "**Choice.** The score decides; where several solve the environment and tie, env steps to target. Of those within a standard error of "
-    "the best, the cheapest in training seconds; of those at about the same cost, the one with the largest area under the learning curve.",
+    "the best, those of which the fewest seeds fail; of these the cheapest in training seconds; of those at about the same cost, the one "
+    "with the largest area under the learning curve.",
 )
 SPEED_METHODS = (
     METHODS[0],
@@ -66,7 +74,7 @@ SPEED_METHODS = (
     "time is over. Trials run one at a time, in random order within each seed. Blocks in which others used the machine are measured again.",
     "**Intervals.** 95%, Student t on logarithms: means over seeds are geometric. Each configuration's variance is averaged with that of "
     "the others in the study (moderated, Smyth 2004).",
-    METHODS[4],
+    _COMPARISONS,
     "**Choice.** The fastest; of those within a standard error of it, the one with the fewest processes.",
     "**Where the time goes.** Shares of the wall-clock. With a synchronous algorithm, what runners do is a mean over them; waiting is for "
     "the slowest, and moving data what sampling takes beyond it. With an asynchronous one it is the learner's time: while it waits for "
@@ -311,11 +319,12 @@ def _cells(table: pd.DataFrame) -> dict[str, Any]:
             cells.append(_cell(row, measure))
             if measure == "score":
                 cells += [{"text": _text(row[name], ".1f")} for name in ("score_mean", "score_min")]
+                cells.append(_share(row, "failure_probability"))
         mark = "chosen leader" if row["chosen"] else "leader" if row["leader"] else ""
         rows.append({"mark": mark, "cells": cells})
     names = ["configuration", "seeds", *(["ever at target", "at the end"] if has_target else [])]
     for measure in measures:
-        names += [_COLUMNS[measure], *(["mean", "worst seed"] if measure == "score" else [])]
+        names += [_COLUMNS[measure], *(["mean", "worst seed", "fails"] if measure == "score" else [])]
     return {"columns": names, "rows": rows}
 
 
@@ -327,6 +336,11 @@ def _cell(row: pd.Series, measure: str) -> dict[str, str]:
             return {"text": "not reached"}
         text = f"\u2265 {text}" if row["num_reached"] < row["num_seeds"] else text
     return {"text": text, "below": f"[{ends[0]}, {ends[1]}]" if np.isfinite(row[f"{measure}_low"]) else ""}
+
+
+def _share(row: pd.Series, name: str) -> dict[str, str]:
+    share, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return {"text": percent(share), "below": f"[{percent(low)}, {percent(high)}]"} if np.isfinite(share) else {"text": "\u2013"}
 
 
 def _text(value: float, form: str) -> str:

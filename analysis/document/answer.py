@@ -10,7 +10,8 @@ from analysis.document.repeats import sameness
 from analysis.plots.text import level
 from analysis.questions.convergence import MEASURES, concluding, is_measured, replicates, summarise
 from analysis.questions.decision import Decision, decide
-from analysis.questions.labels import WORDS, code, named, trials_named, with_interval
+from analysis.questions.failures import failures
+from analysis.questions.labels import WORDS, code, fails, named, shares, trials_named, with_interval
 from analysis.questions.machines import trials_by_kind
 from analysis.stats.curves import plural
 from analysis.stats.shares import share_interval
@@ -61,7 +62,7 @@ def answers(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[Answ
     everything, runs = runs, concluding(runs)
     if runs.empty and len(everything):
         return [_unconfirmed(str(env)) for env in everything["env"].unique()]
-    summary = summarise(runs).set_index("config")
+    summary = _summary(runs).set_index("config")
     several = runs["env"].nunique() > 1
     found = []
     for decision in decide(runs):
@@ -92,15 +93,20 @@ def closing_table(runs: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
         axes: Columns of `runs` that say what a configuration is.
 
     Returns:
-        As `convergence.summarise`, with `leader`: not significantly different from the best; and `chosen`.
+        As `convergence.summarise` and `failures.failures`, with `leader`: not significantly different from the best; and `chosen`.
     """
     runs = concluding(runs)
-    table, decisions = summarise(runs, axes), decide(runs)
+    table, decisions = _summary(runs, axes), decide(runs)
     ranks = {config: rank for rank, config in enumerate(config for d in decisions for config in d.order)}
     table["leader"] = table["config"].isin([c for d in decisions for c in d.leaders])
     table["chosen"] = table["config"].isin([d.chosen for d in decisions])
     rank = table["config"].astype(object).map(ranks).fillna(len(ranks)).astype(int)
     return table.iloc[np.argsort(rank, kind="stable")].reset_index(drop=True)
+
+
+def _summary(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
+    table, failing = summarise(runs, axes), failures(runs)
+    return pd.concat([table, failing.reindex(table["config"].astype(object)).set_index(table.index)], axis=1)
 
 
 def best_metrics(table: pd.DataFrame) -> dict[str, float]:
@@ -110,8 +116,8 @@ def best_metrics(table: pd.DataFrame) -> dict[str, float]:
         table: A `closing_table` with one environment.
     """
     row = table[table["chosen"]].iloc[0]
-    names = [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]
-    values = {f"best/{name}": float(row[name]) for name in (*names, "num_seeds", "num_reached")}
+    names = [f"{measure}{end}" for measure in (*MEASURES, "failure_probability") for end in ("", "_low", "_high")]
+    values = {f"best/{name}": float(row[name]) for name in (*names, "score_min", "num_seeds", "num_reached")}
     return {name: value for name, value in values.items() if np.isfinite(value)}
 
 
@@ -144,7 +150,9 @@ def _numbers(decision: Decision, summary: pd.DataFrame) -> str:
     row = summary.loc[decision.chosen]
     if decision.measure == "env_steps_per_s":
         return f"It samples {with_interval(row, 'env_steps_per_s')} env steps/s (geometric mean of {_seeds(row)})."
-    words = [f"Score {with_interval(row, 'score')} (interquartile mean of {_seeds(row)})"]
+    worst = f", the worst {row['score_min']:.1f}" if row["num_seeds"] > 1 else ""
+    words = [f"Score {with_interval(row, 'score')} (interquartile mean of {_seeds(row)}{worst})"]
+    words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')}")
     if not np.isnan(row["target"]):
         held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"
         words.append(f"the target of {row['target']:g} is {held if row['num_reached'] or row['num_at_end'] else 'held by none'}")
@@ -172,7 +180,7 @@ def _others(decision: Decision, summary: pd.DataFrame) -> str:
 
 _WHY_CHOSEN = {
     "rank": "no other is within a standard error of it",
-    "reliability": "among those about as good, more of its seeds finish and hold the target to the end",
+    "reliability": "among those about as good, fewer of its seeds fail",
     "cost": "among those about as good it is the cheapest in training seconds",
     "auc": "among those about as good and as cheap it has the largest area under the learning curve",
     "processes": "among those about as fast it takes the fewest processes",

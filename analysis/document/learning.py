@@ -181,7 +181,7 @@ def seeds(part: Part) -> Section:
     if not reached.empty and part.summary["num_reached"].any():
         what = "Sample efficiency: the share of seeds that hold the target by then."
         figures.append(part.drawn("efficiency", figure_of(sample_efficiency.plot(reached, highlight)), what, WILSON))
-    return Section("seeds", "Every seed", (), tuple(figures))
+    return Section("seeds", "Every seed", (wording.tolerance_sentence(part.summary),), tuple(figures))
 
 
 def comparison(part: Part) -> Section:

@@ -34,7 +34,7 @@ from analysis.questions import learning_rate_batch as scaling
 from analysis.questions import throughput
 from analysis.questions.convergence import turned
 from analysis.questions.decision import chosen_values
-from analysis.questions.labels import code, named, with_interval
+from analysis.questions.labels import code, named, shares, with_interval
 
 FOLDER = Path(__file__).resolve().parent.parent
 DPI = 110
@@ -148,6 +148,9 @@ def table(summary: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
     columns["seeds finished"] = [f"{n} of {of}" for n, of in zip(summary["num_seeds"], summary["num_planned"], strict=True)]
     if summary["target"].notna().any():
         columns["seeds at target"] = [f"{n} of {of}" for n, of in zip(summary["num_reached"], summary["num_seeds"], strict=True)]
+    if "failure_probability" in summary:
+        columns["worst seed"] = [f"{worst:.1f}" for worst in summary["score_min"]]
+        columns["fails"] = [shares(row, "failure_probability") for row in summary.to_dict("records")]
     for measure in measures:
         columns[readable(measure)] = [_text(row, measure) for row in summary.to_dict("records")]
     return pd.DataFrame(columns).set_index("configuration")

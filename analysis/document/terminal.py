@@ -9,15 +9,16 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from analysis.questions.labels import interval_of, shown, with_interval
+from analysis.questions.labels import fails, interval_of, shares, shown, with_interval
 
 _LEARNING: dict[str, Callable[[pd.Series], str]] = {
     "": lambda row: "*" if row["leader"] else "",
     "configuration": lambda row: str(row["config"]),
     "seeds": lambda row: f"{row['num_seeds']}/{row['num_planned']}",
     "score": lambda row: with_interval(row, "score"),
+    "worst seed": lambda row: f"{row['score_min']:.1f}" if row["num_seeds"] else "-",
+    "fails": lambda row: shares(row, "failure_probability"),
     "ever held": lambda row: _of_seeds(row, "num_reached"),
-    "at end": lambda row: _of_seeds(row, "num_at_end"),
     "env steps to target": lambda row: _steps(row),
     "env steps/s": lambda row: with_interval(row, "env_steps_per_s"),
 }
@@ -25,12 +26,11 @@ _SPEED: dict[str, Callable[[pd.Series], str]] = {
     **{name: _LEARNING[name] for name in ("", "configuration", "seeds", "env steps/s")},
     "trained steps/s": lambda row: with_interval(row, "trained_steps_per_s"),
 }
-_FIRST_TO_GO = ("trained steps/s", "env steps/s", "seeds", "ever held", "at end", "env steps to target")
+_FIRST_TO_GO = ("trained steps/s", "env steps/s", "ever held", "seeds", "worst seed", "env steps to target", "fails")
 """Columns that a narrow terminal does without: the first first. The report has all."""
 _MEANING = {
     "score": "score: interquartile mean over seeds",
     "ever held": "ever held: seeds that hold the target at some time",
-    "at end": "at end: seeds whose score is at the target",
     "env steps to target": "env steps to target: mean, seeds that never hold it counted with the budget (>=)",
 }
 
@@ -77,6 +77,7 @@ def _table(summary: pd.DataFrame, columns: dict[str, Callable[[pd.Series], str]]
         notes = ["geometric means over seeds", "95% intervals", "* not significantly different from the fastest"]
     else:
         notes = [_MEANING[name] for name in columns if name in _MEANING]
+        notes += [f"fails: chance that a seed {word}" for word in summary.apply(fails, axis=1).unique() if "fails" in columns]
         notes += ["95% intervals", "* not significantly different from the best"]
         notes += ["env steps/s with trials side by side"] if "env steps/s" in columns and not exclusive else []
     table = Table(box=None, header_style="bold", pad_edge=False, caption="; ".join(notes), caption_justify="left")

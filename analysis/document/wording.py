@@ -11,13 +11,14 @@ from analysis.questions.bottleneck import UNKNOWN
 from analysis.questions.convergence import by_seed, conclusive, pairwise, speed_ratio, summarise
 from analysis.questions.diagnosis import by_configuration
 from analysis.questions.health import HealthSignal
-from analysis.questions.labels import FORMS, WORDS, code, interval_of, listed, named, shown, trials_named, with_interval
+from analysis.questions.labels import FORMS, WORDS, code, interval_of, listed, named, percent, shown, trials_named, with_interval
 from analysis.questions.lr_rules import RulesFound
 from analysis.questions.runners import ENVS, RUNNERS, differ_in_runners, total_envs
 from analysis.questions.scaling_laws import HeldOut, ScalingFit, units_of
 from analysis.stats.curves import plural
 from analysis.stats.interval import CONFIDENCE, Interval
 from analysis.stats.law_posterior import LAWS
+from analysis.stats.tolerance import CONTENT, fewest_seeds
 
 
 def settings_named(settings: Mapping[str, object]) -> str:
@@ -194,6 +195,28 @@ def fit_sentence(fit: ScalingFit) -> str:
         head = "Mind that" if fit.can_tell else f"How many {units} are enough can't be told from these data:"
         text += f" {head} {'; '.join(fit.reasons)}."
     return text
+
+
+def tolerance_sentence(summary: pd.DataFrame) -> str:
+    """What most seeds of each configuration reach at least, or how many seeds it takes to say so.
+
+    Args:
+        summary: As `answer.closing_table` gives it; one row or more with seeds that ended.
+    """
+    share, most = percent(CONTENT), int(summary["num_ended"].max())
+    known = summary[summary["score_tolerance"].notna()]
+    if known.empty:
+        needed = fewest_seeds()
+        return f"What {share} of seeds reach at least takes {needed} seeds to say ({percent(CONFIDENCE)} confidence); these are {most}."
+    bounds = [
+        f"{row['score_tolerance']:.1f} with {code(row['config'])} ({row['num_ended']} seeds)"
+        if np.isfinite(row["score_tolerance"])
+        else f"nothing with {code(row['config'])}, whose seeds crash too often ({row['num_ended']} seeds)"
+        for row in known.to_dict("records")
+    ]
+    return (
+        f"With {percent(CONFIDENCE)} confidence {share} of seeds reach at least {listed(bounds)}: distribution-free lower tolerance bounds."
+    )
 
 
 def own_process_sentence(runs: pd.DataFrame, own: str, best: str, axis: str) -> str:

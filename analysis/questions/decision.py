@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import SMALLER_IS_BETTER, by_seed, concluding, conclusive, is_measured, replicates, summarise
+from analysis.questions.convergence import SMALLER_IS_BETTER, by_seed, concluding, conclusive, is_measured, summarise
+from analysis.questions.failures import failures
 from analysis.stats.comparisons import leaders, seeds_needed
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.moderated import paired_differences
@@ -99,9 +100,10 @@ def decide(runs: pd.DataFrame) -> list[Decision]:
 
     The score decides. Where two or more configurations end at the env's target on average and their scores are not significantly
     different, the score has no more to say (CartPole ends at 500 for half of a sensible grid), and env steps to target decide among them.
-    Among the leaders within a standard error of the best (Breiman's rule), those with the largest share of seeds that hold the target to
-    the end are kept; where env steps decide, holding it comes before the standard error. Of these the cheapest in training seconds is
-    chosen, and among those within a standard error of the cheapest the one with the largest area under the learning curve.
+    Among the leaders within a standard error of the best (Breiman's rule), those with the smallest share of seeds that fail are kept
+    (`failures`: they end below the target, or far below the best where no configuration ends there, or crash); where env steps decide,
+    this comes before the standard error. Of these the cheapest in training seconds is chosen, and among those within a standard error of
+    the cheapest the one with the largest area under the learning curve.
 
     Where throughput was measured, it decides: of the configurations within a standard error of the fastest, the one with the fewest
     processes is chosen.
@@ -191,7 +193,7 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     if saturated:
         told = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
         leading, compared = [c for c, is_leader in zip(ranked, told, strict=True) if is_leader], len(ranked)
-    chosen, chosen_by = _choose(leading, values, saturated, _reliability(runs, finished), finished, summary)
+    chosen, chosen_by = _choose(leading, values, saturated, failures(runs)["failure_probability"], finished, summary)
     order, leading = _first(chosen, order), _first(chosen, leading)
     runner_up = next((c for c in order if c != chosen), None)
     difference, spread, common = _compare(values, chosen, runner_up, sign)
@@ -217,7 +219,7 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
 
 
 def _choose(
-    leading: list[str], values: pd.DataFrame, saturated: bool, reliability: pd.Series, finished: pd.DataFrame, summary: pd.DataFrame
+    leading: list[str], values: pd.DataFrame, saturated: bool, failing: pd.Series, finished: pd.DataFrame, summary: pd.DataFrame
 ) -> tuple[str, str]:
     """The leader to use, and what singled it out: surest, then cheapest, then best all the way, as far as a standard error can tell."""
 
@@ -225,9 +227,9 @@ def _choose(
         return _near(configs, values, smallest=saturated)
 
     def surest(configs: list[str]) -> list[str]:
-        return [c for c in configs if reliability[c] == reliability[configs].max()]
+        return [c for c in configs if failing[c] == failing[configs].min()]
 
-    # A time to target says nothing of a seed that loses it again: who holds it comes first there.
+    # A time to target says nothing of a seed that loses it again: who ends there comes first.
     steps = (("reliability", surest), ("rank", near)) if saturated else (("rank", near), ("reliability", surest))
     left, by = leading, "rank"
     for name, step in steps:
@@ -238,15 +240,6 @@ def _choose(
     cost = "seconds_to_target" if summary.loc[left, "seconds_to_target"].notna().all() else "train_s"
     cheap = _near(left, by_seed(finished, cost), smallest=True)
     return max(cheap, key=lambda c: (summary.loc[c, "auc"], -cheap.index(c))), "cost" if len(cheap) == 1 else "auc"
-
-
-def _reliability(runs: pd.DataFrame, finished: pd.DataFrame) -> pd.Series:
-    """Of each configuration's seeds that finished or failed: the share that hold the target to the end, and the share that finished."""
-    seeds = replicates(runs)
-    ended = seeds[seeds["status"].isin(["finished", "failed"]) & ~seeds["exploratory"].astype(bool)].groupby("config", observed=True).size()
-    holds = (finished["reached"] & (finished["score"] >= finished["target"])).groupby(finished["config"], observed=True).sum()
-    done = finished.groupby("config", observed=True).size()
-    return pd.Series({c: (holds[c] / ended[c], done[c] / ended[c]) for c in done.index}, dtype=object)
 
 
 def _near(configs: list[str], values: pd.DataFrame, smallest: bool) -> list[str]:

@@ -69,6 +69,18 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}%"
 
 
+def shares(row: Mapping[str, Any], name: str) -> str:
+    """A share of a frame's row with its interval: `20% [2%, 63%]`."""
+    share, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return f"{percent(share)} [{percent(low)}, {percent(high)}]" if math.isfinite(share) else "-"
+
+
+def fails(row: Mapping[str, Any]) -> str:
+    """What it is for a seed to fail: a verb, `ends below 475 or crashes`."""
+    below = row["failure_below"]
+    return f"ends below {below:.6g} or crashes" if math.isfinite(below) else "crashes"
+
+
 def rough_time(seconds: float) -> str:
     """A duration that is an estimate: `under a minute`, `about 12 min`, `about 3.5 h`."""
     if seconds < 60:

@@ -281,13 +281,16 @@ class StudySettings:
 
 @dataclass(frozen=True, config=STRICT)
 class ReportSettings:
-    """What a study's report has.
+    """What a study's report has, and by what its conclusions are drawn.
 
     Attributes:
         video: Whether it shows the chosen policy at play, where the environment can draw and that takes less than 20 s.
+        failure_below: The score below which a seed fails, a return; `None`: the environment's target, or half of what the best
+            configuration brings where none ends at the target (`analysis.questions.failures`).
     """
 
     video: StrictBool = True
+    failure_below: Number | None = None
 
 
 def _report(value: Any) -> Any:

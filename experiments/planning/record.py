@@ -88,6 +88,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         "study": plan.study,
         "question": plan.question,
         **({"start": str(plan.start)} if plan.start else {}),
+        **({"report": given} if (given := _report(plan)) else {}),
         "seeds": list(plan.seeds),
         "repeats": plan.repeats,
         "axes": {axis.name: axis.path for axis in plan.axes},
@@ -101,6 +102,13 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
     if plan.suite.confirms:
         record |= {"base": search.base_label, "objectives": list(search.outline.objectives)}
     return {**record, "trials": [_asked(trial) for trial in trials.trials]}
+
+
+def _report(plan: Plan) -> dict[str, float]:
+    """By what conclusions are drawn, as far as the study says it."""
+    report = plan.suite.report
+    given = {} if report is None else {"failure_below": report.failure_below}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _configuration(plan: Plan, configuration: Configuration) -> dict[str, Any]:

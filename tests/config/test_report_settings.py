@@ -13,6 +13,7 @@ from tests.support.suite import TINY, PlanOf
         ((), ReportSettings(video=True)),
         (("report=true",), ReportSettings(video=True)),
         (("report=false",), None),
+        (("report.failure_below=200",), ReportSettings(failure_below=200)),
         (("report.video=false",), ReportSettings(video=False)),
     ],
 )
@@ -22,7 +23,7 @@ def test_a_report_is_written_with_video_or_without_or_not_at_all(
     assert plan_of(*TINY, *words).suite.report == expected
 
 
-@pytest.mark.parametrize("word", ["report=5", "report.video=2", "+report.vidoe=true"])
+@pytest.mark.parametrize("word", ["report=5", "report.video=2", "+report.vidoe=true", "report.failure_below=low"])
 def test_what_is_no_setting_of_it_is_refused(plan_of: PlanOf, word: str) -> None:
     with pytest.raises(ConfigurationError, match=r"report"):
         plan_of(*TINY, word)

@@ -15,6 +15,11 @@ def test_a_clear_winner_is_told_apart_from_all_others() -> None:
     (answer,) = answers(runs)
     assert answer.headline == "Use `a`: significantly better than the 2 others."
     assert "the target of 475 is held at some time by 5 of 5 seeds, at the end by 5" in answer.because
+    # Beta(0.5, 5.5) has 97.5% below 0.379.
+    assert (
+        "(interquartile mean of 5 seeds, the worst 479.0); a seed ends below 475 or crashes with a probability of 0% [0%, 38%];"
+        in answer.because
+    )
     assert answer.certainty.startswith("Next best: `b`, score 100.0 [")
 
 
@@ -79,6 +84,7 @@ def test_the_best_metrics_are_finite_and_of_the_chosen_one() -> None:
     assert metrics["best/score"] == 480.0
     assert metrics["best/num_seeds"] == 1
     assert "best/score_low" not in metrics  # one seed has no interval
+    assert (metrics["best/failure_probability"], metrics["best/score_min"]) == (0, 480)
     assert all(np.isfinite(v) for v in metrics.values())
 
 

@@ -271,6 +271,13 @@ def test_of_those_about_as_good_the_one_without_failures_is_chosen() -> None:
     assert (decision.chosen, decision.chosen_by) == ("never", "reliability")
 
 
+def test_of_those_about_as_good_the_one_that_does_not_collapse_is_chosen_also_without_a_target() -> None:
+    """Means 365 and 360, two seeds far apart: a standard error off is 85. Below 182.5, half of the best, one seed fails."""
+    scores = {"collapses": [480, 460, 470, 50], "steady": [370, 350, 380, 340]}
+    found = decision(make_runs(scores, target=np.nan, train_s={"collapses": [10] * 4, "steady": [90] * 4}))
+    assert (found.chosen, found.chosen_by) == ("steady", "reliability")
+
+
 def test_table_and_critical_batch_take_the_learning_rate_that_is_chosen() -> None:
     """One seed of the largest learning rate is early: a mean of logarithms would take that one."""
     lrs, batches = {"small": 1e-3, "good": 1e-2, "large": 3e-2}, (512, 2000, 8000)

@@ -1,0 +1,80 @@
+"""How often seeds of a configuration fail: pure functions of a study's frames.
+
+An interquartile mean over the seeds of one environment leaves out just those that collapse (Patterson et al. 2023, arXiv 2304.01315).
+Beside it stand how probable a failure is, the worst seed, and what most seeds reach at least.
+"""
+
+import numpy as np
+import pandas as pd
+
+from analysis.questions.convergence import conclusive, is_measured, replicates
+from analysis.stats.shares import jeffreys_interval
+from analysis.stats.tolerance import lower_bound
+
+FRACTION_OF_BEST = 0.5
+"""Of what the best configuration brings: below it a seed fails, where no configuration ends at the target."""
+
+
+def failure_threshold(runs: pd.DataFrame) -> float:
+    """The score below which a seed fails, a return.
+
+    It is `failure_below` where the study has one. Else the environment's target, if a configuration ends there on average. Else half of
+    what the best configuration brings, by mean, above the lowest possible return; above 0 where that is unknown.
+
+    Args:
+        runs: As `analysis.load` gives them, of one environment.
+
+    Returns:
+        NaN where there is nothing to go by: then only a seed without an end fails.
+    """
+    given = _constant(runs, "failure_below")
+    if np.isfinite(given):
+        return given
+    means = conclusive(runs).groupby("config", observed=True)["score"].mean()
+    best, target, low = float(means.max()), _constant(runs, "target"), _constant(runs, "score_range_low")
+    if best >= target:
+        return target
+    low = low if np.isfinite(low) else 0.0
+    return low + FRACTION_OF_BEST * (best - low) if best > low else np.nan
+
+
+def failures(runs: pd.DataFrame) -> pd.DataFrame:
+    """How often seeds of each configuration fail: they end below the threshold, or without a score.
+
+    Seeds that were interrupted, or still run, do not count.
+
+    Args:
+        runs: As `analysis.load` gives them, failed trials included.
+
+    Returns:
+        Indexed by configuration: `failure_below`, the threshold; `num_ended` and of these `num_failures`; `failure_probability`, that a
+        seed fails, with Jeffreys' interval; `score_tolerance`, the score that at least 90% of seeds reach with 95% confidence: NaN with
+        fewer than 29 seeds, minus infinity where the bound is a seed without a score. NaN where throughput was measured.
+    """
+    rows = {}
+    for _, part in runs.groupby("env", observed=True, sort=False):
+        seeds = replicates(part)
+        ended = seeds[seeds["status"].isin(["finished", "failed"]) & ~seeds["exploratory"].astype(bool)]
+        measured = is_measured(part)
+        threshold = np.nan if measured else failure_threshold(part)
+        for config in part["config"].unique():
+            scores = ended.loc[ended["config"] == config, "score"].to_numpy(dtype=float)
+            scores = np.where(np.isfinite(scores), scores, -np.inf)
+            failed = (scores < threshold) | np.isneginf(scores)
+            row = {"failure_below": threshold, "num_ended": len(scores), "num_failures": int(failed.sum())}
+            known = len(scores) > 0 and not measured
+            low, high = jeffreys_interval(failed.sum(), len(scores)) if known else (np.nan, np.nan)
+            row |= {
+                "failure_probability": failed.mean() if known else np.nan,
+                "failure_probability_low": float(low),
+                "failure_probability_high": float(high),
+            }
+            rows[config] = {**row, "score_tolerance": lower_bound(scores) if known else np.nan}
+    ends = [f"failure_probability{end}" for end in ("", "_low", "_high")]
+    columns = ["failure_below", "num_ended", "num_failures", *ends, "score_tolerance"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+
+def _constant(runs: pd.DataFrame, column: str) -> float:
+    """A column that is the same in all trials; NaN where there is none."""
+    return float(runs[column].iloc[0]) if column in runs and len(runs) else np.nan
