@@ -26,7 +26,7 @@ MISSING = "missing"
 """A trial that was planned but has no run: it was never started, or its run was deleted."""
 
 _TEXTS = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
-_GIVEN = ("failure_below",)
+_GIVEN = ("failure_below", "delta")
 """By what conclusions are drawn, of the study's settings."""
 _PLACES = (Tag.HOST, Tag.CPU, Tag.GPU, Tag.NODE_TYPE)
 _OLD_ASYNCHRONOUS, _OLD_REPLAYING = ("impala", "appo"), ("dqn", "sac")
@@ -86,7 +86,7 @@ class Study:
             - started, ended: UTC, NaT if it was not.
             - budget_env_steps: int64; 0 if unknown.
             - target, score_range_low, score_range_high: float64, returns; NaN if the env has none or the study recorded none.
-            - failure_below: float64, a return; what the study was given as `report.failure_below`, NaN if nothing.
+            - failure_below, delta: float64, returns; what the study was given as `report.failure_below` and `report.delta`, NaN if nothing.
             - commit: str; of the code, "" if unknown.
             - the axes, then every other parameter of the trials: numbers where all values are, else str; NA where a trial has no such.
             - score, auc: float64, returns. NaN where not reached, as in all that follow. Where throughput was measured (phase is

@@ -66,7 +66,10 @@ METHODS = (
     _COMPARISONS,
     "**Choice.** The score decides; where several solve the environment and tie, env steps to target. Of those within a standard error of "
     "the best, those of which the fewest seeds fail; of these the cheapest in training seconds; of those at about the same cost, the one "
-    "with the largest area under the learning curve.",
+    "with the largest area under the learning curve. Where some are practically the same as the best, the choice is among these instead.",
+    "**Practically the same.** Mean scores are shown to differ by less than delta: two one-sided t tests on moderated variances, paired by "
+    "seed, against the best, with Holm's correction at 5%. Delta is `report.delta`, by default 2% of the range of scores. Seeds that fail "
+    "rarely may not have failed yet: what a few seeds show to be the same can still differ in that.",
 )
 SPEED_METHODS = (
     METHODS[0],

@@ -93,7 +93,8 @@ def closing_table(runs: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
         axes: Columns of `runs` that say what a configuration is.
 
     Returns:
-        As `convergence.summarise` and `failures.failures`, with `leader`: not significantly different from the best; and `chosen`.
+        As `convergence.summarise` and `failures.failures`, with `leader`: not significantly different from the best, or practically the
+        same; and `chosen`.
     """
     runs = concluding(runs)
     table, decisions = _summary(runs, axes), decide(runs)
@@ -136,8 +137,9 @@ def _answer(decision: Decision, summary: pd.DataFrame, several: bool, rates: str
 def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:
     among = decision.num_solving if decision.saturated else len(decision.order)
     if len(decision.leaders) > 1:
-        others = f"{len(decision.leaders) - 1} of the {len(decision.order) - 1} others"
-        return f", not significantly different from {others} ({_seeds(summary.loc[decision.chosen])})"
+        same, rivals = len(_same(decision)), len(_rivals(decision))
+        words = [f"practically the same as {same}"] * bool(same) + [f"not significantly different from {rivals}"] * bool(rivals)
+        return f", {' and '.join(words)} of the {len(decision.order) - 1} others ({_seeds(summary.loc[decision.chosen])})"
     others, solve = (f"the {among - 1} others", " that solve it") if among > 2 else ("the other", " one that solves it")
     return f": significantly {_BETTER[decision.measure]} than {others}{solve if decision.saturated else ''}"
 
@@ -169,9 +171,13 @@ def _seeds(row: pd.Series) -> str:
 
 
 def _others(decision: Decision, summary: pd.DataFrame) -> str:
-    rivals = [c for c in decision.leaders if c != decision.chosen]
-    if rivals:
-        return f"Not significantly different: {named(rivals)}. This one, because {_WHY_CHOSEN[decision.chosen_by]}."
+    same, rivals = _same(decision), _rivals(decision)
+    words = [f"Practically the same, within {decision.delta:.4g} of the best score: {named(same)}."] * bool(same)
+    words += [f"Not significantly different: {named(rivals)}.{_to_equivalence(decision)}"] * bool(rivals)
+    if words:
+        why = _WHY_CHOSEN[decision.chosen_by].format(alike="practically the same" if same else "about as good")
+        words.append(f"This one, because {why}. The best of all is among these {len(decision.leaders)} with 95% confidence.")
+        return " ".join(words)
     if decision.runner_up is None:
         return ""
     word, number = WORDS[decision.measure], with_interval(summary.loc[decision.runner_up], decision.measure)
@@ -180,12 +186,33 @@ def _others(decision: Decision, summary: pd.DataFrame) -> str:
 
 _WHY_CHOSEN = {
     "rank": "no other is within a standard error of it",
-    "reliability": "among those about as good, fewer of its seeds fail",
-    "cost": "among those about as good it is the cheapest in training seconds",
-    "auc": "among those about as good and as cheap it has the largest area under the learning curve",
+    "reliability": "among those {alike}, fewer of its seeds fail",
+    "cost": "among those {alike} it is the cheapest in training seconds",
+    "auc": "among those {alike} and as cheap it has the largest area under the learning curve",
     "processes": "among those about as fast it takes the fewest processes",
 }
 """`Decision.chosen_by` in words."""
+_MOST_SEEDS = 1000
+"""More than these are not counted."""
+
+
+def _same(decision: Decision) -> list[str]:
+    return [c for c in decision.equivalent if c != decision.chosen]
+
+
+def _rivals(decision: Decision) -> list[str]:
+    return [c for c in decision.leaders if c not in (decision.chosen, *decision.equivalent)]
+
+
+def _to_equivalence(decision: Decision) -> str:
+    """What it would take to show the next best one to be practically the same: a sentence, after a space; "" where scores do not decide."""
+    if not decision.equivalence_seeds:
+        return ""
+    seeds = decision.equivalence_seeds
+    if not np.isfinite(seeds):
+        return f" {code(decision.runner_up)} does not look practically the same: the scores differ by {decision.delta:.4g} or more."
+    number = plural(int(seeds), "more seed") if seeds <= _MOST_SEEDS else f"more than {_MOST_SEEDS:,} more seeds"
+    return f" To show that {code(decision.runner_up)} is practically the same, within {decision.delta:.4g}, would take about {number} each."
 
 
 def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[str]) -> list[str]:

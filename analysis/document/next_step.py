@@ -65,7 +65,8 @@ def origin_of(study: Study) -> Origin:
 def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextStep | None:
     """What is worth most for its cost, on seeds that the choice has not seen.
 
-    Where a few more seeds are likely to find differences among the leaders significant, these are run again; else the chosen one by itself,
+    Where a few more seeds are likely to find differences among the leaders significant, these are run again, but for those that are
+    practically the same; else the chosen one by itself,
     since its numbers flatter it.
 
     Args:
@@ -76,7 +77,8 @@ def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextSte
     Returns:
         None where there is nothing to go by: no trial finished, or the study did not record how to run its configurations.
     """
-    leaders = [origin.points.get(config) for config in decision.leaders]
+    rivals = [config for config in decision.leaders if config == decision.chosen or config not in decision.equivalent]
+    leaders = [origin.points.get(config) for config in rivals]
     if decision.chosen is None or not leaders or not leaders[0]:
         return None
     settings, space = dict(leaders[0]), _grid_of(leaders)
@@ -92,7 +94,7 @@ def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextSte
         space, configurations = {}, 1
         too_many = f"More than {MOST_FRESH_SEEDS} seeds each would be needed for a significant difference from {code(decision.runner_up)}. "
         what = f"{too_many if tied else ''}To see how it does where it was not chosen: {plural(num_seeds, 'fresh seed')}"
-    trials = runs[runs["config"].isin(decision.leaders) & (runs["status"] == "finished")]
+    trials = runs[runs["config"].isin(rivals) & (runs["status"] == "finished")]
     seconds = configurations * num_seeds * float(trials["wall_s"].mean()) / max(1, min(origin.at_once, configurations * num_seeds))
     cost = f", {rough_time(seconds)}" if math.isfinite(seconds) else ""
     return NextStep(f"{what}{cost}.", command_for(origin, settings, space, num_seeds))

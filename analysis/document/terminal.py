@@ -78,7 +78,7 @@ def _table(summary: pd.DataFrame, columns: dict[str, Callable[[pd.Series], str]]
     else:
         notes = [_MEANING[name] for name in columns if name in _MEANING]
         notes += [f"fails: chance that a seed {word}" for word in summary.apply(fails, axis=1).unique() if "fails" in columns]
-        notes += ["95% intervals", "* not significantly different from the best"]
+        notes += ["95% intervals", "* the best is among these with 95% confidence"]
         notes += ["env steps/s with trials side by side"] if "env steps/s" in columns and not exclusive else []
     table = Table(box=None, header_style="bold", pad_edge=False, caption="; ".join(notes), caption_justify="left")
     for name in columns:

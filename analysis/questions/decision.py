@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.questions.convergence import SMALLER_IS_BETTER, by_seed, concluding, conclusive, is_measured, summarise
+from analysis.questions.equivalence import delta_of, practically_best
 from analysis.questions.failures import failures
 from analysis.stats.comparisons import leaders, seeds_needed
+from analysis.stats.equivalence import seeds_for_equivalence
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.moderated import paired_differences
 from analysis.stats.saturation import saturates, solving
@@ -24,15 +26,21 @@ class Decision:
         saturated: Whether several configurations solve the environment and their scores are not significantly different.
         num_solving: How many these are.
         order: Configurations with a finished seed: the chosen one, then best first.
-        leaders: Those of them that are not significantly different from the best one, in the same order.
+        leaders: Those of them that are not significantly different from the best one, or practically the same, in the same order.
         chosen: The leader to use; None if no trial finished.
         chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc` or `processes`.
-        runner_up: The next best configuration; None if there is none.
+        runner_up: The next best configuration that is not practically the same, of the leaders if there is one; None if there is no other
+            configuration.
         difference: By how much the chosen one is better than the runner-up, on average over common seeds, in the measure's unit; negative
             if it was preferred for its cost.
         spread: Standard deviation of that difference over seeds, moderated; NaN with a single seed.
         num_seeds: Common seeds of the two.
-        more_seeds: How many more seeds would find their difference significant with a power of 80%; infinite if they are equal; 0 if it is.
+        more_seeds: How many more seeds would find their difference significant with a power of 80%; infinite if they are equal; 0 if it is,
+            or if they are practically the same.
+        delta: The largest difference of scores that is practically none; NaN where something else decides.
+        equivalent: The leaders that are practically the same as the best one, itself included, in the same order; empty if none is.
+        equivalence_seeds: How many more seeds would show the chosen one and the runner-up to be practically the same with a power of 80%,
+            if they differ as they seem to; infinite if that is by delta or more, 0 if they are not compared or it is shown.
     """
 
     env: str
@@ -48,6 +56,9 @@ class Decision:
     spread: float
     num_seeds: int
     more_seeds: float
+    delta: float = np.nan
+    equivalent: tuple[str, ...] = ()
+    equivalence_seeds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -104,6 +115,11 @@ def decide(runs: pd.DataFrame) -> list[Decision]:
     (`failures`: they end below the target, or far below the best where no configuration ends there, or crash); where env steps decide,
     this comes before the standard error. Of these the cheapest in training seconds is chosen, and among those within a standard error of
     the cheapest the one with the largest area under the learning curve.
+
+    Where configurations are shown to be practically the same as the best one, within `delta_of` the scores, the choice is among these
+    instead, by failures, cost and area as before: what is given up for a lower cost is then bounded, with 95% confidence, whereas a
+    standard error bounds it by what the seeds happened to show. One that is significantly worse by less than delta is among them: with
+    enough seeds any difference is significant.
 
     Where throughput was measured, it decides: of the configurations within a standard error of the fastest, the one with the fewest
     processes is chosen.
@@ -185,7 +201,9 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     sign = -1.0 if measure in SMALLER_IS_BETTER else 1.0
     values = by_seed(finished, measure).reindex(scores.index)
     means = sign * values.mean(axis=1)
-    candidates = list(tied[solve] if saturated else tied)
+    delta = np.nan if saturated else delta_of(runs)
+    same = practically_best(counted, delta)
+    candidates = list(tied[solve] if saturated else counted.index[counted.index.isin([*tied, *same])])
     ranked = means[candidates].sort_values(ascending=False, kind="stable").index
     others = scores.mean(axis=1).drop(candidates).sort_values(ascending=False, kind="stable").index
     order = [*ranked, *others]
@@ -193,14 +211,18 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     if saturated:
         told = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
         leading, compared = [c for c, is_leader in zip(ranked, told, strict=True) if is_leader], len(ranked)
-    chosen, chosen_by = _choose(leading, values, saturated, failures(runs)["failure_probability"], finished, summary)
+    chosen, chosen_by = _choose(leading, same, values, saturated, failures(runs)["failure_probability"], finished, summary)
     order, leading = _first(chosen, order), _first(chosen, leading)
-    runner_up = next((c for c in order if c != chosen), None)
+    others = [c for c in order if c != chosen]
+    runner_up = next((c for c in others if c not in same), others[0] if others else None)
     difference, spread, common = _compare(values, chosen, runner_up, sign)
-    more = np.inf
+    is_open = runner_up in leading and runner_up not in same
+    more, to_equivalence = np.inf, np.inf if is_open and np.isfinite(delta) else 0.0
     if runner_up is not None and np.isfinite(spread):
         alpha = (1 - CONFIDENCE) / max(1, compared - 1)
-        more = 0.0 if runner_up not in leading else max(1.0, np.ceil(seeds_needed(difference, spread, alpha)) - common)
+        more = max(1.0, np.ceil(seeds_needed(difference, spread, alpha)) - common) if is_open else 0.0
+        if to_equivalence:
+            to_equivalence = max(1.0, np.ceil(seeds_for_equivalence(difference, spread, delta, alpha)) - common)
     return Decision(
         env,
         measure,
@@ -215,13 +237,25 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
         spread,
         common,
         float(more),
+        delta,
+        tuple(c for c in leading if c in same),
+        float(to_equivalence),
     )
 
 
 def _choose(
-    leading: list[str], values: pd.DataFrame, saturated: bool, failing: pd.Series, finished: pd.DataFrame, summary: pd.DataFrame
+    leading: list[str],
+    same: list[str],
+    values: pd.DataFrame,
+    saturated: bool,
+    failing: pd.Series,
+    finished: pd.DataFrame,
+    summary: pd.DataFrame,
 ) -> tuple[str, str]:
-    """The leader to use, and what singled it out: surest, then cheapest, then best all the way, as far as a standard error can tell."""
+    """The leader to use, and what singled it out: surest, then cheapest, then best all the way, as far as a standard error can tell.
+
+    Where some are practically the same as the best, it is one of these.
+    """
 
     def near(configs: list[str]) -> list[str]:
         return _near(configs, values, smallest=saturated)
@@ -229,9 +263,11 @@ def _choose(
     def surest(configs: list[str]) -> list[str]:
         return [c for c in configs if failing[c] == failing[configs].min()]
 
-    # A time to target says nothing of a seed that loses it again: who ends there comes first.
-    steps = (("reliability", surest), ("rank", near)) if saturated else (("rank", near), ("reliability", surest))
-    left, by = leading, "rank"
+    left, by = [c for c in leading if c in same] or leading, "rank"
+    steps = [("reliability", surest)]
+    if not same:
+        # A time to target says nothing of a seed that loses it again: who ends there comes first.
+        steps.insert(1 if saturated else 0, ("rank", near))
     for name, step in steps:
         if len(left) > 1:
             left, by = step(left), name

@@ -287,10 +287,13 @@ class ReportSettings:
         video: Whether it shows the chosen policy at play, where the environment can draw and that takes less than 20 s.
         failure_below: The score below which a seed fails, a return; `None`: the environment's target, or half of what the best
             configuration brings where none ends at the target (`analysis.questions.failures`).
+        delta: The largest difference of scores that is practically none, a return; `None`: 2% of the range of scores
+            (`analysis.questions.equivalence`).
     """
 
     video: StrictBool = True
     failure_below: Number | None = None
+    delta: Annotated[Number, Field(gt=0)] | None = None
 
 
 def _report(value: Any) -> Any:

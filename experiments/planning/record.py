@@ -107,7 +107,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
 def _report(plan: Plan) -> dict[str, float]:
     """By what conclusions are drawn, as far as the study says it."""
     report = plan.suite.report
-    given = {} if report is None else {"failure_below": report.failure_below}
+    given = {} if report is None else {"failure_below": report.failure_below, "delta": report.delta}
     return {name: value for name, value in given.items() if value is not None}
 
 
