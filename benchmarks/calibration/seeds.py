@@ -10,6 +10,7 @@ from analysis.stats.comparisons import leaders, p_values, probability_of_improve
 from analysis.stats.interval import Array
 from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
 from benchmarks.calibration.learning_rate_batch import CURVES, GRIDS, best_lr_coverage, critical_batch_coverage, exponent_coverage
+from benchmarks.calibration.robustness import tables as robustness_tables
 from benchmarks.support.harness import Report, Table
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -185,6 +186,7 @@ def measure(quick: bool) -> Report:
         )
     )
     tables += _scaling_tables(12 if quick else 120, rng)
+    tables += robustness_tables(SHAPES, few, np.random.default_rng(1))
     return Report(
         name="calibration",
         title="Calibration of the statistics",
