@@ -17,6 +17,7 @@ from analysis.document.answer import Answer, answers, caveats, closing_table, wi
 from analysis.document.command_line import exit_code_of, settings_of, words_of
 from analysis.document.next_step import NextStep, next_step, origin_of
 from analysis.document.page import address, environment, svg
+from analysis.document.parts import Section
 from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
 from analysis.document.side_by_side import build as side_by_side
@@ -135,17 +136,15 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
     shown = []
     for env, of_env in by_env(study, rng).items():
         for section in of_env:
-            figures = []
-            for drawn in section.figures:
-                picture = svg(drawn.figure)
-                pictures[f"{env}-{drawn.key}.svg" if several else f"{drawn.key}.svg"] = picture
-                figures.append({"source": address(picture), "caption": drawn.caption})
+            figures = _figures(section, f"{env}-" if several else "", pictures)
             key, title = (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
             shown.append({"key": key, "title": title, "sentences": section.sentences, "figures": figures})
     confirmed = concluding(study.runs)  # all of them, where nothing was searched
     overall = across(confirmed, study.axes, rng)
     if overall.sentences:
-        shown.insert(0, {"key": overall.key, "title": overall.title, "sentences": overall.sentences, "figures": []})
+        shown.insert(
+            0, {"key": overall.key, "title": overall.title, "sentences": overall.sentences, "figures": _figures(overall, "", pictures)}
+        )
     page = (
         environment()
         .get_template("report.html.j2")
@@ -170,6 +169,13 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
         )
     )
     return StudyReport(page, tuple(found), steps, table, pictures)
+
+
+def _figures(section: Section, before: str, pictures: dict[str, bytes]) -> list[dict[str, str]]:
+    """The figures of a section as the page shows them; their files, whose names begin with `before`, are added to the pictures."""
+    for drawn in section.figures:
+        pictures[f"{before}{drawn.key}.svg"] = svg(drawn.figure)
+    return [{"source": address(pictures[f"{before}{drawn.key}.svg"]), "caption": drawn.caption} for drawn in section.figures]
 
 
 def _shown(clips: Clips, several: bool) -> dict[str, Any]:

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.document import learning, search, speed
-from analysis.document.parts import Part, Section
+from analysis import AnalysisError
+from analysis.document import learning, search, sensitivity, speed
+from analysis.document.parts import Drawn, Part, Section, figure_of
 from analysis.load import Study
+from analysis.plots import sensitivity_plane
 from analysis.questions import convergence
+from analysis.questions import sensitivity as tuning
 from analysis.questions.labels import interval_of, shown
 from analysis.questions.lineage import is_population
 
@@ -28,7 +31,7 @@ def by_env(study: Study, rng: np.random.Generator) -> dict[str, list[Section]]:
 
 
 def across(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> Section:
-    """What settings come to over several environments; without a sentence where there is one environment.
+    """What settings come to over several environments, and how much tuning they need; without a sentence where there is one environment.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -45,7 +48,25 @@ def across(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) ->
         )
     if sentences:
         sentences.insert(0, "Scores from 0, the lowest possible return, to 1, the target; 95% intervals: stratified bootstrap over seeds.")
-    return Section("environments", "Over all environments", tuple(sentences))
+    needed = _tuning(runs, axes, rng)
+    drawn = Drawn("sensitivity", figure_of(sensitivity_plane.plot(sensitivity.points(needed))), _PLANE) if needed else None
+    return Section("environments", "Over all environments", (*sentences, *sensitivity.sentences(needed)), (drawn,) if drawn else ())
+
+
+_PLANE = (
+    "The score tuned for each environment over what that tuning brought, a point an algorithm; scores from 0 to 1 between the 5th and the "
+    "95th percentile of all settings. 95% intervals: bootstrap over seeds."
+)
+
+
+def _tuning(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> list[tuning.Sensitivity]:
+    """How much tuning the score needed, of a fixed design on several environments; else nothing."""
+    if runs["env"].nunique() < 2 or convergence.is_measured(runs):
+        return []
+    try:
+        return tuning.sensitivity(tuning.of_runs(convergence.design(runs), axes), rng)
+    except AnalysisError:  # of these runs it can't be said
+        return []
 
 
 def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list[Section]:

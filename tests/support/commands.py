@@ -40,7 +40,7 @@ def _main_of(module: str) -> Callable[[], object]:
 
 _OTHERS = (
     *(f"experiments.{name}" for name in ("reproduce", "autotune", "evaluate", "list", "delete")),
-    *(f"analysis.{name}" for name in ("report", "plan")),
+    *(f"analysis.{name}" for name in ("report", "plan", "sensitivity")),
 )
 _MAINS: dict[str, Callable[[], object]] = {
     "experiments/run.py": run.main,

@@ -28,6 +28,7 @@ from analysis.plots import (
     search_confirmed,
     search_progress,
     seed_scatter,
+    sensitivity_plane,
     style,
     text,
     throughput_bars,
@@ -59,6 +60,18 @@ class Study:
         means = np.linspace(-900.0, -150.0, len(self.names))
         half = np.where(self.num_seeds > 1, 40.0, np.nan)
         return pd.DataFrame({"setting": self.names, "return": means, "return_low": means - half, "return_high": means + half})
+
+    def plane(self) -> pd.DataFrame:
+        """An algorithm in the place of each configuration."""
+        rows = [
+            {
+                "algorithm": name,
+                **self.with_interval("tuned", 1.0 + 0.3 * (i % 3) / 3 + 0.01 * i, 0.05),
+                **self.with_interval("difference", 0.05 + 0.02 * i, 0.02),
+            }
+            for i, name in enumerate(self.names[:5])
+        ]
+        return self.frame(rows, "algorithm")
 
     @property
     def names(self) -> list[str]:
@@ -220,6 +233,7 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
     "search_progress": (search_progress.plot, Study.progress),
     "lineage": (lineage.plot, Study.lineage),
     "returns_by_setting": (returns_by_setting.plot, Study.settings),
+    "sensitivity_plane": (sensitivity_plane.plot, Study.plane),
 }
 STUDIES = {
     "one configuration, one seed": Study(lrs=(1e-3,), batches=(512,), num_seeds=1),
@@ -242,6 +256,7 @@ UNITS = {
     "search_progress": ("env steps spent in the search", "score (mean return)"),
     "lineage": ("env steps", "member (its seed)"),
     "returns_by_setting": ("mean return", ""),
+    "sensitivity_plane": ("sensitivity: tuned minus best common setting", "score tuned for each environment"),
     "improvement_matrix": ("a run of the row beats one of the column: probability (%)", ""),
 }
 """Labels of the axes."""
