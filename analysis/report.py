@@ -1,8 +1,9 @@
 """A study's report: one HTML file that holds everything it shows."""
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -32,16 +33,20 @@ from analysis.stores.executions import only_execution
 SEED = 0
 """Of the draws behind a report: the same study gives the same report."""
 
+_CONCLUDING = ("delta", "failure_below")
+"""Columns of a study's runs by which conclusions are drawn."""
 _VERSION = metadata.version("rl-scaling-suite")
 
-_USAGE = "python analysis/report.py [study=... | studies=[...]] [tracking_uri=...] [out=...]"
+_USAGE = "python analysis/report.py [study=... | studies=[...]] [delta=...] [failure_below=...] [tracking_uri=...] [out=...]"
 HELP = """\
 Writes a study's report, finished or not: one HTML file that holds everything it shows. Prints the answer and where the file is.
 
-  python analysis/report.py [study=... | studies=[...]] [tracking_uri=...] [out=...]
+  python analysis/report.py [study=... | studies=[...]] [delta=...] [failure_below=...] [tracking_uri=...] [out=...]
 
   study=            its name, of which the latest execution is taken, or the run id of one; default: the latest of all
   studies=          two studies or more side by side, [a,b]: what differs, how their configurations compare, and what may not be compared
+  delta=            scores that differ by less are practically the same, a return; default: the study's report.delta
+  failure_below=    the score below which a seed fails, a return; default: the study's report.failure_below
   tracking_uri=     the store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default: outputs/mlflow.db.
                     Of studies in different stores one for each, [uri,uri]
   out=              the file; default: in reports/ beside the store. It is also attached to the study's run in MLflow
@@ -217,10 +222,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _report(arguments: Sequence[str]) -> int:
-    given = settings_of(arguments, ("study", "studies", "tracking_uri", "out"), _USAGE)
+    given = settings_of(arguments, ("study", "studies", *_CONCLUDING, "tracking_uri", "out"), _USAGE)
     if "studies" in given:
         return _side_by_side(given)
-    study = load_study(given.get("study"), given.get("tracking_uri"))
+    study = _concluded_by(load_study(given.get("study"), given.get("tracking_uri")), given)
     path = Path(given["out"]) if "out" in given else default_path(study.experiment, study.run_id, _output_dir(study.tracking_uri))
     report, problem = publish(study, path)
     for found, step in zip(report.answers, report.steps, strict=True):
@@ -231,6 +236,24 @@ def _report(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _concluded_by(study: Study, given: Mapping[str, str]) -> Study:
+    """A study whose conclusions are drawn by what the command line says, where it says something.
+
+    Raises:
+        AnalysisError: A value makes no sense; names the fix.
+    """
+    values = {}
+    for key in _CONCLUDING:
+        if key in given:
+            try:
+                values[key] = float(given[key])
+            except ValueError:
+                values[key] = math.nan
+            if not math.isfinite(values[key]) or (key == "delta" and values[key] <= 0):
+                raise AnalysisError(f"{key}={given[key]}: must be a number{' above 0' if key == 'delta' else ''}, a return, such as 10.")
+    return replace(study, runs=study.runs.assign(**values))
+
+
 def _side_by_side(given: Mapping[str, str]) -> int:
     """Write the page of several studies; the exit code.
 
@@ -239,6 +262,8 @@ def _side_by_side(given: Mapping[str, str]) -> int:
     """
     if "study" in given:
         raise AnalysisError("study= and studies= are given: study= is for one study, studies= for several.")
+    if alone := [key for key in _CONCLUDING if key in given]:
+        raise AnalysisError(f"{alone[0]}= is for the report of one study: side by side, each keeps its own.")
     names, uris = words_of(given["studies"]), words_of(given.get("tracking_uri", ""))
     if len(names) < 2:
         one = f": python analysis/report.py study={names[0]}" if names else ""

@@ -116,6 +116,7 @@ def test_repeats_of_which_none_could_be_compared_are_counted(failed: int) -> Non
     [
         (["stdy=lr_batch"], "Usage: python analysis/report.py [study=... | studies=[...]]"),
         (["lr_batch"], "Usage"),
+        (["studies=[a,b]", "delta=10"], "delta= is for the report of one study"),
         (["tracking_uri=sqlite:////nowhere/mlflow.db"], "/nowhere/mlflow.db"),
     ],
 )
@@ -125,6 +126,20 @@ def test_wrong_arguments_are_refused_in_one_line(arguments: list[str], message: 
     assert said.out == ""
     assert message in said.err
     assert said.err.count("\n") == 1
+
+
+def test_what_conclusions_are_drawn_by_can_be_changed_afterwards(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = []
+    monkeypatch.setattr("analysis.report.load_study", lambda *_: study_of(make_runs({"a": [480.0, 470.0]})))
+    monkeypatch.setattr("analysis.report.publish", lambda study, path: drawn.append(study.runs) or (build(study), ""))
+    monkeypatch.setattr("analysis.report.svg", lambda figure: b"<svg/>")
+    assert main(["failure_below=475", "delta=5"]) == 0
+    assert "a seed ends below 475 or crashes with a probability of 50%" in capsys.readouterr().out
+    assert (drawn[0]["delta"] == 5).all()
+    assert main(["delta=0"]) == 2
+    assert capsys.readouterr().err == "error: delta=0: must be a number above 0, a return, such as 10.\n"
 
 
 def test_a_study_of_runners_shows_the_trials_own_process_beside_them() -> None:
