@@ -176,7 +176,8 @@ def _others(decision: Decision, summary: pd.DataFrame) -> str:
     words += [f"Not significantly different: {named(rivals)}.{_to_equivalence(decision)}"] * bool(rivals)
     if words:
         why = _WHY_CHOSEN[decision.chosen_by].format(alike="practically the same" if same else "about as good")
-        words.append(f"This one, because {why}. The best of all is among these {len(decision.leaders)} with 95% confidence.")
+        best = f"The best by {WORDS[decision.measure]}{' of those that solve it' if decision.saturated else ''}"
+        words.append(f"This one, because {why}. {best} is among these {len(decision.leaders)} with 95% confidence.")
         return " ".join(words)
     if decision.runner_up is None:
         return ""

@@ -209,12 +209,12 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     order = [*ranked, *others]
     leading, compared = list(ranked), len(counted)
     if saturated:
-        told = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
-        leading, compared = [c for c, is_leader in zip(ranked, told, strict=True) if is_leader], len(ranked)
+        soonest = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
+        leading, compared = [c for c, is_leader in zip(ranked, soonest, strict=True) if is_leader], len(ranked)
     chosen, chosen_by = _choose(leading, same, values, saturated, failures(runs)["failure_probability"], finished, summary)
     order, leading = _first(chosen, order), _first(chosen, leading)
-    others = [c for c in order if c != chosen]
-    runner_up = next((c for c in others if c not in same), others[0] if others else None)
+    rivals = [c for c in order if c != chosen]
+    runner_up = next((c for c in rivals if c not in same), rivals[0] if rivals else None)
     difference, spread, common = _compare(values, chosen, runner_up, sign)
     is_open = runner_up in leading and runner_up not in same
     more, to_equivalence = np.inf, np.inf if is_open and np.isfinite(delta) else 0.0

@@ -90,7 +90,7 @@ def test_the_answer_says_what_is_the_same_what_is_open_and_what_the_set_promises
     assert answer.certainty.startswith(f"{words} practically the same, within 10, would take about ")
     assert answer.certainty.endswith(
         "more seeds each. This one, because among those practically the same it is the cheapest in training seconds. "
-        "The best of all is among these 3 with 95% confidence."
+        "The best by score is among these 3 with 95% confidence."
     )
 
 
