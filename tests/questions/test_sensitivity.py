@@ -13,7 +13,7 @@ RNG_SEED = 0
 
 @pytest.fixture
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.questions.sensitivity.DRAWS", 150)
+    monkeypatch.setattr("analysis.questions.sensitivity.DRAWS", 100)
 
 
 def table_of(means: dict[str, dict[str, float]], num_seeds: int = 1, noise: float = 0.0, algorithm: str = "ppo") -> pd.DataFrame:
@@ -111,13 +111,13 @@ def test_seeds_of_settings_that_do_not_differ_show_no_sensitivity_where_settings
     """Noise alone: the paper's number is well above 0, as the best of 12 means is; judged by other seeds it is about 0."""
     rng = np.random.default_rng(RNG_SEED)
     plain, held_out = [], []
-    for _ in range(20):
+    for _ in range(12):
         table = table_of({f"h={i}": dict.fromkeys(("a", "b", "c", "d"), 0.0) for i in range(12)}, num_seeds=5)
         found = of(table.assign(score=rng.normal(size=len(table))))
         plain.append(found.difference.estimate)
         held_out.append(found.held_out)
     assert np.mean(plain) > 0.2
-    assert abs(np.mean(held_out)) < 3 * np.std(held_out) / np.sqrt(20) + 0.02
+    assert abs(np.mean(held_out)) < 3 * np.std(held_out) / np.sqrt(12)
 
 
 @pytest.mark.usefixtures("few_draws")
