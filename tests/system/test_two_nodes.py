@@ -115,6 +115,16 @@ def test_a_study_whose_node_is_cut_off_for_a_minute_ends_to_the_same_bits(tmp_pa
 
 
 @pytest.mark.nightly
+def test_a_driver_that_is_killed_on_a_cluster_goes_on_by_the_same_command(tmp_path: Path, long_reference: Path) -> None:
+    out, words = tmp_path / "out", [*SMALL_THERE, LONG, "study.key=night"]
+    with two_nodes(tmp_path, shared=True) as nodes:
+        nodes.study(out, *words).until(lambda: nodes.second.trains() and len(checkpoints(out)) >= 3).kill()
+        assert nodes.study(out, *words).end() == 0
+    ended_as(long_reference, out)
+    assert len(list(out.glob("studies/*"))) == 1
+
+
+@pytest.mark.nightly
 def test_a_node_that_joins_a_running_study_is_used_to_the_same_bits(tmp_path: Path, longer_reference: Path) -> None:
     out = tmp_path / "out"
     with linked_machines(tmp_path, shared=True) as nodes:
