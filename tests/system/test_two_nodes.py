@@ -118,7 +118,9 @@ def test_a_study_whose_node_is_cut_off_for_a_minute_ends_to_the_same_bits(tmp_pa
 def test_a_driver_that_is_killed_on_a_cluster_goes_on_by_the_same_command(tmp_path: Path, long_reference: Path) -> None:
     out, words = tmp_path / "out", [*SMALL_THERE, LONG, "study.key=night"]
     with two_nodes(tmp_path, shared=True) as nodes:
-        nodes.study(out, *words).until(lambda: nodes.second.trains() and len(checkpoints(out)) >= 3).kill()
+        killed = nodes.study(out, *words).until(lambda: nodes.second.trains() and len(checkpoints(out)) >= 3)
+        nodes.head.run("pkill", "--signal", "KILL", "--full", "experiments/run.py")
+        assert killed.end() != 0
         assert nodes.study(out, *words).end() == 0
     ended_as(long_reference, out)
     assert len(list(out.glob("studies/*"))) == 1
