@@ -2,9 +2,9 @@
 
 `Learner.update` (ray/rllib/core/learner/learner.py) makes a batch through a pipeline of connectors, logs some forty values one by one,
 reduces them to a result, and checks every gradient twice for a NaN. `lean_update` takes columns of a batch and calls RLlib's own forward
-pass and loss; the values that these log are kept, and reduced for many updates together (`lean_results`). Gradients are checked once, by
-their norm, and Adam's step and the target networks' average run over all weights at a time. The weights are the same as RLlib's, to the
-bit.
+pass and loss, or writes their gradient out (`networks.q`, `q_loss`); the values that these log are kept, and reduced for many updates
+together (`lean_results`). Gradients are checked once, by their norm, and Adam's step and the target networks' average run over all weights
+at a time. The weights are the same as RLlib's, to the bit.
 """
 
 import functools
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from ray.rllib.algorithms.dqn.dqn_learner import DQNLearner
+from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, DQNLearner
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
 from ray.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
@@ -41,6 +41,7 @@ from experiments.fast import devices
 from experiments.fast.networks.adam import FlatAdam
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.q import QNetworks
+from experiments.fast.q_loss import QLoss
 from experiments.preprocessing.modules import is_stock
 
 _CONNECTORS = {
@@ -95,6 +96,11 @@ class _Recorder:
         self.values[key].append(
             value if not isinstance(value, torch.Tensor) else value.item() if value.device.type == "cpu" else value.detach()
         )
+
+    def extend(self, key: tuple[str, ...], values: list[float], **how: Any) -> None:
+        """As `log_value`, of each of `values`."""
+        self.values.setdefault(key, []).extend(values)
+        self.how.setdefault(key, how)
 
     def log_dict(self, value_dict: Mapping[Any, Any], *, key: Any = None, reduce: str = "mean", **how: Any) -> None:
         """As RLlib's, of a dict that is not nested."""
@@ -162,25 +168,36 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         try:
             batch = {name: self._to_tensor(column) for name, column in columns.items()}
             config = self.config.get_config_for_module(_MODULE)
-            fwd_out, backward = self._forward(batch)
-            loss = self.compute_loss_for_module(module_id=_MODULE, config=config, batch=batch, fwd_out=fwd_out)
-            self.metrics.log_value((_MODULE, self.TOTAL_LOSS_KEY), loss, window=1)
-            for param in self._params.values():
-                param.grad = None
-            if loss.grad_fn is not None:  # as RLlib: all parameters may be frozen
-                backward(loss)
-            self._apply(config)
+            td_errors = self._step_without_autograd(batch, config)
+            if td_errors is None:
+                td_errors = self._step_with_autograd(batch, config)
             rows = len(batch[Columns.REWARDS])
             self._log_steps_trained_metrics(_Rows(rows))
             self.after_gradient_based_update(timesteps=timesteps)
         finally:
             self.metrics = metrics
         self._lean_rows += rows
+        return td_errors
+
+    def _step_without_autograd(self, batch: dict[str, Any], config: Any) -> torch.Tensor | None:
+        """Take a step; returns the TD errors, or None, and no step, where autograd is needed."""
+        return None
+
+    def _step_with_autograd(self, batch: dict[str, Any], config: Any) -> torch.Tensor:
+        """Take a step, whatever module and loss; returns the TD errors."""
+        fwd_out = self.module[_MODULE]._forward_train(batch)
+        loss = self.compute_loss_for_module(module_id=_MODULE, config=config, batch=batch, fwd_out=fwd_out)
+        self.metrics.log_value((_MODULE, self.TOTAL_LOSS_KEY), loss, window=1)
+        for param in self._params.values():
+            param.grad = None
+        if loss.grad_fn is not None:  # as RLlib: all parameters may be frozen
+            self._backward(loss)
+        adams = (self._adams or {}).values()
+        self._apply(config, [adam.norm() for adam in adams if adam.gather()])
         return self._recorder.td_error
 
-    def _forward(self, batch: dict[str, Any]) -> tuple[dict[str, Any], Callable[[torch.Tensor], None]]:
-        """The module's outputs, and what sets the gradients of a loss made from them."""
-        return self.module[_MODULE]._forward_train(batch), torch.autograd.backward
+    def _backward(self, loss: torch.Tensor) -> None:
+        torch.autograd.backward(loss)
 
     def _to_tensor(self, column: Any) -> Any:
         """As RLlib's `NumpyToTensor`."""
@@ -205,10 +222,14 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         for adam in (self._adams or {}).values():
             adam.end()
 
-    def _apply(self, config: Any) -> None:
-        """Clip the gradients and take a step."""
+    def _apply(self, config: Any, norms: list[torch.Tensor]) -> None:
+        """Clip the gradients and take a step.
+
+        Args:
+            config: The module's.
+            norms: Of the gradients of those optimizers that have theirs as a vector.
+        """
         clips, adams = config.grad_clip and config.grad_clip_by == "global_norm", self._adams or {}
-        norms = [adam.norm() for adam in adams.values() if adam.gather()]
         finite = len(norms) == len(adams) and all(math.isfinite(norm.item()) for norm in norms)
         if not adams or not finite or (config.grad_clip and not clips):
             # RLlib's own code, for NaN and infinity (no norm is finite with them), other optimizers, and other kinds of clipping.
@@ -271,16 +292,64 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
 class FastDQNTorchLearner(LeanUpdates, DQNTorchLearner):  # type: ignore[misc]
     """Drop-in for `DQNTorchLearner`, whose lean updates `experiments.fast.off_policy.FastDQN` uses."""
 
-    def begin_lean(self) -> None:
-        """See `LeanUpdates`."""
-        super().begin_lean()
-        # A subclass's loss may contain more than Q values, such as the weights themselves.
-        plain = type(self).compute_loss_for_module is DQNTorchLearner.compute_loss_for_module
-        plain = plain and all(param.requires_grad for param in self._params.values())
-        self._networks = QNetworks.of(self.module[_MODULE]) if plain else None
+    def build(self) -> None:
+        """As RLlib's."""
+        super().build()
+        self._networks: QNetworks | None = None
+        self._loss = QLoss(self.config.get_config_for_module(_MODULE))
 
-    def _forward(self, batch: dict[str, Any]) -> tuple[dict[str, Any], Callable[[torch.Tensor], None]]:
-        return super()._forward(batch) if self._networks is None else self._networks.train(batch)
+    def _begin_adams(self) -> dict[str, FlatAdam]:
+        adams = super()._begin_adams()
+        self._networks = None
+        # A subclass's loss may contain more than Q values, such as the weights themselves.
+        plain = len(adams) == 1 and not is_overridden(self, DQNTorchLearner, "compute_loss_for_module")
+        if plain and all(param.requires_grad for param in self._params.values()) and (networks := QNetworks.of(self.module[_MODULE])):
+            (adam,) = adams.values()
+            for param in self._params.values():
+                param.grad = None
+            trained = networks.parameters()
+            if gradients := adam.lay_out([param in trained for param in adam.parameters]):
+                networks.train_into(gradients)
+                # RLlib's own code for gradients that are not finite finds them here.
+                for param, gradient in gradients.items():
+                    param.grad = gradient
+                self._networks = networks
+        return adams
+
+    def _step_without_autograd(self, batch: dict[str, Any], config: Any) -> torch.Tensor | None:
+        if self._networks is None:
+            return None
+        with torch.no_grad():
+            if (q_values := self._networks.forward(batch)) is None:
+                return None
+            actions, gradient, td_errors = self._loss(q_values, batch)
+            self._networks.backward(actions, gradient)
+            self._apply(config, [adam.norm() for adam in (self._adams or {}).values()])
+        return td_errors
+
+    def _step_with_autograd(self, batch: dict[str, Any], config: Any) -> torch.Tensor:
+        self._record_losses()
+        td_errors = super()._step_with_autograd(batch, config)
+        if self._networks is not None:
+            self._end_adams()
+            self._adams = None  # the gradients are others now
+        return td_errors
+
+    def _record_losses(self) -> None:
+        """Log the losses of the updates without autograd."""
+        for name, values in self._loss.values().items():
+            for key in (name, self.TOTAL_LOSS_KEY) if name == QF_LOSS_KEY else (name,):
+                self._recorder.extend((_MODULE, key), values, window=1)
+
+    def lean_results(self) -> dict[str, Any]:
+        """See `LeanUpdates`."""
+        self._record_losses()
+        return super().lean_results()
+
+    def abort_lean(self) -> None:
+        """See `LeanUpdates`."""
+        self._loss.values()
+        super().abort_lean()
 
 
 class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
@@ -293,10 +362,7 @@ class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
         names = ("compute_loss_for_module", "_compute_loss_for_module_continuous", "_compute_loss_for_module_discrete")
         plain = is_stock(self.module[_MODULE], DefaultSACTorchRLModule)
         plain = plain and all(getattr(type(self), name) is getattr(SACTorchLearner, name) for name in names)
-        self._backward = self._backward_together if plain else self._backward_as_rllib
-
-    def _forward(self, batch: dict[str, Any]) -> tuple[dict[str, Any], Callable[[torch.Tensor], None]]:
-        return self.module[_MODULE]._forward_train(batch), self._backward
+        self._backward = self._backward_together if plain else self._backward_as_rllib  # type: ignore[method-assign]
 
     def _backward_together(self, loss: torch.Tensor) -> None:
         torch.autograd.backward(list(self._temp_losses.values()))

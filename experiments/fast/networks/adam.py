@@ -1,5 +1,6 @@
 """`torch.optim.Adam` on one vector instead of parameter by parameter, with the same numbers (torch/optim/adam.py)."""
 
+import functools
 import math
 from typing import Any
 
@@ -120,12 +121,16 @@ class FlatAdam:
 
     def norm(self) -> torch.Tensor:
         """The gradient's norm, as RLlib computes it (utils/torch_utils.py: `compute_global_norm`)."""
-        norm: torch.Tensor = torch.norm(torch.stack(torch._foreach_norm(self.gradients)), 2.0)
+        norm: torch.Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(self.gradients)))
         return norm
 
     def clip(self, limit: float, norm: torch.Tensor) -> None:
         """Scale the gradient as RLlib clips by the global norm (utils/torch_utils.py: `clip_gradients`)."""
-        self.gradient.mul_(torch.clamp(limit / torch.clamp(norm + 1e-6, min=limit), max=1.0))
+        if norm.item() * 1.001 + 1e-6 < limit:
+            if (factor := _factor_below(limit)) != 1:
+                self.gradient.mul_(factor)
+        else:
+            self.gradient.mul_(_factor(limit, norm))
 
     def step(self) -> None:
         """Take a step as `_single_tensor_adam` (torch/optim/adam.py); call it under `torch.no_grad`."""
@@ -138,3 +143,13 @@ class FlatAdam:
         torch.sqrt(self._square, out=self._change).div_((1 - beta2**self._num_steps) ** 0.5).add_(group["eps"])
         torch.div(self._mean * -float(step_size), self._change, out=self._change)
         torch._foreach_add_(tuple(self._params), self._changes)
+
+
+def _factor(limit: float, norm: torch.Tensor) -> torch.Tensor:
+    return torch.clamp(limit / torch.clamp(norm + 1e-6, min=limit), max=1.0)
+
+
+@functools.cache
+def _factor_below(limit: float) -> float:
+    """The factor of gradients that are not clipped: not always 1, since torch divides by multiplying by the reciprocal."""
+    return float(_factor(limit, torch.zeros(())))

@@ -1,11 +1,11 @@
 """DQN's default networks (algorithms/dqn/torch/default_dqn_torch_rl_module.py) where they are perceptrons."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.models.torch.encoder import TorchMLPEncoder
@@ -13,6 +13,7 @@ from ray.rllib.core.models.torch.heads import TorchMLPHead
 
 from experiments.fast.networks.perceptrons import (
     BranchedPerceptron,
+    Gradients,
     Layers,
     forward_function,
     has_hooks,
@@ -27,6 +28,20 @@ Tensor = torch.Tensor
 _METHODS = ("_forward_exploration", "_forward_train", "_qf_forward_helper", "compute_q_values", "forward_target")
 
 
+class QValues(NamedTuple):
+    """Q values of a training batch, [B, actions] each.
+
+    Attributes:
+        now: Of the observations.
+        after: Of the next ones; None without double Q learning.
+        target: Of the next ones, by the target network.
+    """
+
+    now: Tensor
+    after: Tensor | None
+    target: Tensor
+
+
 class QNetworks:
     """The networks of a `DefaultDQNTorchRLModule` of perceptrons, without a distribution of returns.
 
@@ -37,8 +52,8 @@ class QNetworks:
         self._module, self._seen = module, observations_function(module)
         self._q_values = _q_function(module, "")
         self._target_q_values = _q_function(module, "_target_") if hasattr(module, "_target_encoder") else None
-        self._main: BranchedPerceptron | None = None  # made with the first training batch: an env runner has none
-        self._gradients: dict[Tensor, Tensor] = {}
+        self._main: BranchedPerceptron | None = None
+        self._outputs: list[Tensor] = []
         self._t: int | None = None
         self._allowed: list[Tensor] = []
 
@@ -82,43 +97,38 @@ class QNetworks:
             if np.count_nonzero(flags) < flags.size and not flags.any(axis=-1).all():
                 torch.multinomial(allowed, 1)
 
-    def train(self, batch: dict[str, Any]) -> tuple[dict[str, Tensor], Callable[[Tensor], None]]:
-        """As the module's `_forward_train`.
+    def parameters(self) -> set[Tensor]:
+        """Those that are trained."""
+        return {parameter for layers in _layers(self._module, "") for linear, _ in layers for parameter in linear.parameters()}
 
-        Args:
-            batch: With observations and next ones, [B, ...] each.
+    def train_into(self, gradients: Gradients) -> None:
+        """Prepare `forward` and `backward`: with this, where `backward` writes the gradients of `parameters` to."""
+        trunk, *heads = _layers(self._module, "")
+        self._main = BranchedPerceptron(trunk, heads, gradients)
 
-        Returns:
-            What that returns, and a function that sets the parameters' gradients given a loss made from it.
-        """
-        assert self._target_q_values is not None
-        main = self._main = self._main or self._make_differentiable()
+    def forward(self, batch: dict[str, Any]) -> QValues | None:
+        """As the module's `_forward_train`, of observations and next ones; None if not all values are finite."""
+        assert self._main is not None and self._target_q_values is not None
         observations, after = self._seen(batch[Columns.OBS]), self._seen(batch[Columns.NEXT_OBS])
         double = self._module.uses_double_q
-        with torch.no_grad():
-            outputs = main.forward(torch.cat([observations, after], dim=0) if double else observations)
-            targets = self._target_q_values(after)
-            q_values = _combine(outputs)
-        q_values.requires_grad_()
-        found = {QF_TARGET_NEXT_PREDS: targets}
-        if double:
-            found[QF_PREDS], found[QF_NEXT_PREDS] = torch.chunk(q_values, chunks=2, dim=0)
-        else:
-            found[QF_PREDS] = q_values
+        self._outputs = self._main.forward(torch.cat([observations, after], dim=0) if double else observations)
+        q_values, target = _combine(self._outputs), self._target_q_values(after)
+        if not math.isfinite((q_values.sum() + target.sum()).item()):
+            return None
+        now, later = q_values.chunk(2) if double else (q_values, None)
+        return QValues(now, later, target)
 
-        def backward(loss: Tensor) -> None:
-            (gradient,) = torch.autograd.grad(loss, [q_values])
-            with torch.no_grad():
-                main.backward(_gradients_of_heads(gradient, outputs))
-            for parameter, its_gradient in self._gradients.items():
-                parameter.grad = its_gradient
+    def backward(self, actions: Tensor, gradient: Tensor) -> None:
+        """Compute the parameters' gradients, given that of the last Q values `now` of the actions.
 
-        return found, backward
-
-    def _make_differentiable(self) -> BranchedPerceptron:
-        trunk, *heads = _layers(self._module, "")
-        self._gradients = {p: torch.empty_like(p) for layers in (trunk, *heads) for linear, _ in layers for p in linear.parameters()}
-        return BranchedPerceptron(trunk, heads, self._gradients)
+        Args:
+            actions: [B, 1].
+            gradient: [B].
+        """
+        assert self._main is not None
+        # With zeros for the next observations, whose Q values no loss is made from: without them, sums would be in another order.
+        of_q_values = torch.zeros_like(self._outputs[0]).scatter_add_(-1, actions, gradient.unsqueeze(-1))
+        self._main.backward(_gradients_of_heads(of_q_values, len(self._outputs)))
 
 
 def _names(module: DefaultDQNTorchRLModule) -> list[str]:
@@ -153,13 +163,15 @@ def _combine(heads: list[Tensor]) -> Tensor:
     if len(heads) == 1:
         return heads[0]
     advantages, value = heads
+    q_values = advantages - advantages.mean(dim=-1, keepdim=True) + value
+    if math.isfinite(q_values.sum().item()):
+        return q_values
     return advantages - torch.nan_to_num(advantages, neginf=torch.nan).nanmean(dim=-1, keepdim=True) + value
 
 
-def _gradients_of_heads(gradient: Tensor, heads: list[Tensor]) -> list[Tensor]:
-    """The gradients of the heads' outputs from that of the Q values."""
-    if len(heads) == 1:
+def _gradients_of_heads(gradient: Tensor, heads: int) -> list[Tensor]:
+    """The gradients of the heads' outputs from that of the Q values, all of which are finite."""
+    if heads == 1:
         return [gradient]
-    counted = heads[0] != -torch.inf  # the others are no allowed actions
     total = gradient.sum(dim=-1, keepdim=True)
-    return [gradient - total / counted.sum(dim=-1, keepdim=True) * counted, total]
+    return [gradient - total / gradient.shape[-1], total]
