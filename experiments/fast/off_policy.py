@@ -4,7 +4,7 @@ A training step of `DQN` (ray/rllib/algorithms/dqn/dqn.py), which is SAC's as we
 networks' few hundred microseconds RLlib makes and copies episodes, runs pipelines of connectors, reduces some two hundred metrics and
 merges them into others, checks every gradient twice, and sends the weights to itself through Ray's object store.
 
-Here a call of `training_step` takes all training steps of an iteration: one in a hundred is RLlib's own, so that everything it logs is
+Here a call of `training_step` takes all training steps of an iteration: one in a thousand is RLlib's own, so that everything it logs is
 there, and the others are lean: the same env steps, samples and updates, to the bit, logged together at the end.
 
     algorithm = make_fast(DQNConfig().environment(...)).build_algo()  # experiments.fast.switch
@@ -45,7 +45,7 @@ from experiments.fast import stepping
 from experiments.fast.q_learner import LeanUpdates
 from experiments.fast.replay import FastEpisodeReplayBuffer, FastPrioritizedEpisodeReplayBuffer
 
-STOCK_EVERY = 100
+STOCK_EVERY = 1000
 """Training steps of which one is RLlib's own, so that what only it logs, such as the times of its connectors, is there."""
 
 BUFFERS: dict[str, type] = {

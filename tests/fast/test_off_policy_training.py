@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from ray.rllib.core import DEFAULT_MODULE_ID
 
+from experiments.fast import off_policy
 from experiments.fast.env_runner import FastEnvRunner
 from experiments.fast.off_policy import BUFFERS, FastDQN, FastSAC
 from experiments.fast.q_learner import FastDQNTorchLearner, FastSACTorchLearner
@@ -30,14 +31,14 @@ ALGORITHMS: dict[str, Callable[[bool], Any]] = {
     "sac": sac,
     "sac, 2 environments": lambda fast: sac(fast, envs=2, n_step=2, grad_clip=1.0).env_runners(rollout_fragment_length=2),
 }
-"""Of these, one iteration has 110 env steps, of which the first 60 are not learned from; after 100 more comes a step of RLlib's own."""
+"""Of these, one iteration has 110 env steps, of which the first 60 are not learned from."""
 NIGHTLY = pytest.mark.nightly
 TRAINED = [
     ("dqn", 3),
     pytest.param("dqn, n steps, 5 environments", 4, marks=pytest.mark.slow),
     pytest.param("dqn, uniform, several updates a step", 2, marks=pytest.mark.slow),
     pytest.param("sac", 2, marks=pytest.mark.slow),
-    ("sac, 2 environments", 3),
+    ("sac, 2 environments", 2),
     pytest.param("dqn", 5, marks=NIGHTLY),
     pytest.param("dqn, n steps, 5 environments", 5, marks=NIGHTLY),
     pytest.param("dqn, uniform, several updates a step", 4, marks=NIGHTLY),
@@ -71,7 +72,9 @@ def on_the_clock(path: tuple[str, ...]) -> bool:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 @pytest.mark.parametrize(("name", "iterations"), TRAINED)
-def test_training_is_that_of_rllib_with_all_its_results(name: str, iterations: int) -> None:
+def test_training_is_that_of_rllib_with_all_its_results(name: str, iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if iterations > 2:  # the others are without a step of RLlib's own once they learn
+        monkeypatch.setattr(off_policy, "STOCK_EVERY", 100)
     expected, learner_weights, runner_weights, generator_state = trained_by_rllib(name, iterations)
     fast, found = train(ALGORITHMS[name](True), iterations)
     try:
