@@ -65,6 +65,7 @@ class ActionSampler:
         is_box = isinstance(runner.env.single_action_space, gym.spaces.Box)
         self._space = runner.env.single_action_space if is_box else None
         self._scale = unsquash_action if scaling.normalize_actions else clip_action
+        self._drawn: list[tuple[torch.Tensor, torch.Tensor]] = []  # logits [N, actions] and actions [N, 1]
 
     @functools.cached_property
     def _categorical(self) -> bool:
@@ -86,15 +87,15 @@ class ActionSampler:
 
         Returns:
             The actions [N, ...]; the same as the environments take them; the module's other outputs, which an episode keeps, as arrays
-            [N, ...] or structures of such.
+            [N, ...] or structures of such, without what `log_probabilities` returns.
         """
         if Columns.ACTIONS not in outputs and self._categorical:
-            # The operations of torch.distributions.Categorical.
+            # The operations of torch.distributions.Categorical, and of `torch.multinomial` without its checks.
             logits = outputs[Columns.ACTION_DIST_INPUTS]
             logits = logits - logits.logsumexp(dim=-1, keepdim=True)
-            chosen = torch.multinomial(torch.nn.functional.softmax(logits, dim=-1), 1, True)
-            if Columns.ACTION_LOGP not in outputs:
-                outputs[Columns.ACTION_LOGP] = logits.gather(-1, chosen).squeeze(-1)
+            probs = torch.nn.functional.softmax(logits, dim=-1)
+            chosen = (probs / torch.empty_like(probs).exponential_(1)).argmax(dim=-1, keepdim=True)
+            self._drawn.append((logits, chosen))
             outputs[Columns.ACTIONS] = chosen.squeeze(-1)
         else:
             self._sample(outputs, self._module, self._explore)
@@ -102,6 +103,21 @@ class ActionSampler:
         arrays = {name: as_numpy(value) for name, value in outputs.items()}
         actions, own = arrays.pop(Columns.ACTIONS), arrays.pop(Columns.ACTIONS_FOR_ENV, None)
         return actions, self.for_env(actions) if own is None or self._scales else own, arrays
+
+    def log_probabilities(self) -> np.ndarray | None:
+        """Of the actions of all calls since this was called last, [calls, N]; None if RLlib's own code samples.
+
+        Raises:
+            RuntimeError: There was a NaN among their probabilities: the error of `torch.multinomial`, which RLlib calls.
+        """
+        if not self._drawn:
+            return None
+        logits, chosen = map(torch.stack, zip(*self._drawn, strict=True))
+        self._drawn.clear()
+        if logits.isnan().any():
+            torch.multinomial(logits.flatten(0, 1).exp(), 1)
+        found: np.ndarray = as_numpy(logits.gather(-1, chosen).squeeze(-1))
+        return found
 
 
 def step_function(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any], list[dict[str, Any]] | None]]:

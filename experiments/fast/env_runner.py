@@ -11,6 +11,7 @@ The episodes are the same as RLlib's, to the bit.
 import gc
 import inspect
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -159,6 +160,16 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
             gc.freeze()
             self._is_frozen = True
         return done + chunks
+
+    def get_metrics(self) -> Any:
+        """As RLlib's, whose metrics of episodes are over a window of the last ones: the others are not looked at."""
+        if inspect.unwrap(type(self)._log_episode_metrics) is SingleAgentEnvRunner._log_episode_metrics:  # Ray wraps an actor's methods
+            config, done = self.config, self._done_episodes_for_metrics
+            window = max(1, math.ceil(config.metrics_num_episodes_for_smoothing / (config.num_env_runners or 1)))
+            for episode in done[:-window]:
+                self._ongoing_episodes_for_metrics.pop(episode.id_, None)
+            del done[:-window]
+        return super().get_metrics()
 
     def _end(self, fragment: Fragment) -> list[SingleAgentEpisode]:
         """Call `on_episode_end` for the episodes that ended; returns them."""

@@ -48,6 +48,7 @@ class Fragment:
         self._seconds: list[float] = []
         self._outputs: list[dict[str, Any]] = []  # of all steps but the first
         self._first_outputs: dict[str, list[Any]] = {}
+        self._policy = ActionSampler(runner, explore)
 
     def collect(self, num_timesteps: int) -> bool:
         """Step all environments until there are `num_timesteps` env steps; False if a step failed and the environments are new."""
@@ -68,7 +69,7 @@ class Fragment:
     def _collect(self, num_timesteps: int) -> bool:
         runner, num_envs = self._runner, self._num_envs
         step_envs, as_list = step_function(runner.env)
-        forward, policy = self._forward_function(), ActionSampler(runner, self._explore)
+        forward, policy = self._forward_function(), self._policy
         resets = np.array([not episode.is_reset for episode in runner._ongoing_episodes])
         to_module, runner._cached_to_module = runner._cached_to_module, None
         device, dtype = to_module[Columns.OBS].device, to_module[Columns.OBS].dtype
@@ -174,6 +175,9 @@ class Fragment:
 
     def _output_columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {}
+        if (logp := self._policy.log_probabilities()) is not None:
+            for outputs, its_logp in zip(self._outputs, logp, strict=False):  # of a step that failed there are no outputs
+                outputs.setdefault(Columns.ACTION_LOGP, its_logp)
         for name, first in self._first_outputs.items():
             rest = [outputs[name] for outputs in self._outputs]
             if tree.is_nested(first[0]):

@@ -190,7 +190,10 @@ class DirectSampler:
             return actions, self._sample_actions.for_env(actions), {}
         module, batch = runner.module, self._batch
         outputs = module._forward_exploration(batch, t=t) if self._explore else module._forward_inference(batch)
-        return self._sample_actions(outputs)
+        actions, for_env, others = self._sample_actions(outputs)
+        if (logp := self._sample_actions.log_probabilities()) is not None:
+            others.setdefault(Columns.ACTION_LOGP, logp[0])
+        return actions, for_env, others
 
     def _extend(self, index: int) -> SingleAgentEpisode:
         """Add to the runner's episode the steps that it does not have yet."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import ray
 import torch
+import tree
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
@@ -185,15 +186,43 @@ def test_the_error_of_an_environment_is_that_of_rllib() -> None:
     assert "the simulator crashed" in str(errors[0])
 
 
+class Spoilt(Spaces):
+    """Its observations are NaN from the first step on."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, *rest = super().step(action)
+        return observation * np.nan, *rest
+
+
+def test_the_error_of_probabilities_that_are_nan_is_that_of_rllib() -> None:
+    errors = []
+    for runner in both(config_of(env=lambda context: Spoilt(DISCRETE))):
+        with pytest.raises(RuntimeError) as caught:
+            runner.sample(num_timesteps=40)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("window", [2, 1000])
+def test_metrics_of_episodes_are_those_of_rllib(window: int) -> None:
+    config = config_of(env=lambda context: Spaces(DISCRETE), num_env_runners=0)
+    config.reporting(metrics_num_episodes_for_smoothing=window)
+    found = []
+    for runner in both(config):
+        sample(runner, (3, 100, 30))
+        results = runner.get_metrics()
+        names = [name for name in results if "episode" in name and not ("duration" in name or "sum" in name)]
+        found.append({name: tree.map_structure(lambda stats: stats.peek(), results[name]) for name in names})
+        assert not runner._done_episodes_for_metrics
+        assert all(not episode.is_done for chunks in runner._ongoing_episodes_for_metrics.values() for episode in chunks)
+    assert found[0] == found[1]
+    assert found[0]["episode_len_max"] > found[0]["episode_len_min"]
+
+
 def test_whoever_looks_at_a_fragment_sees_all_of_it_before_the_module_does() -> None:
     class Looking(FastEnvRunner):
         def on_steps(self, observations: np.ndarray, rewards: np.ndarray) -> None:
             assert np.isfinite(observations).all(), "non-finite"
-
-    class Spoilt(Spaces):
-        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-            observation, *rest = super().step(action)
-            return observation * np.nan, *rest
 
     runner = runner_of(Looking, config_of(env=lambda context: Spoilt(DISCRETE)))
     with pytest.raises(AssertionError, match="non-finite"):
