@@ -43,6 +43,7 @@ from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.q import QNetworks
 from experiments.fast.q_loss import QLoss
 from experiments.preprocessing.modules import is_stock
+from experiments.preprocessing.rewards import LossOfScaledRewards
 
 _CONNECTORS = {
     AddObservationsFromEpisodesToBatch,
@@ -296,14 +297,18 @@ class FastDQNTorchLearner(LeanUpdates, DQNTorchLearner):  # type: ignore[misc]
         """As RLlib's."""
         super().build()
         self._networks: QNetworks | None = None
+        self._scaled: Callable[[str, Any], Any] | None = None
         self._loss = QLoss(self.config.get_config_for_module(_MODULE))
 
     def _begin_adams(self) -> dict[str, FlatAdam]:
         adams = super()._begin_adams()
         self._networks = None
-        # A subclass's loss may contain more than Q values, such as the weights themselves.
-        plain = len(adams) == 1 and not is_overridden(self, DQNTorchLearner, "compute_loss_for_module")
-        if plain and all(param.requires_grad for param in self._params.values()) and (networks := QNetworks.of(self.module[_MODULE])):
+        # A loss of one's own may contain more than Q values, such as the weights themselves.
+        own = vars(self).get("compute_loss_for_module")
+        self._scaled = own.scaled if isinstance(own, LossOfScaledRewards) else None
+        plain = type(self).compute_loss_for_module is DQNTorchLearner.compute_loss_for_module and (own is None or self._scaled is not None)
+        plain = plain and len(adams) == 1 and all(param.requires_grad for param in self._params.values())
+        if plain and (networks := QNetworks.of(self.module[_MODULE])):
             (adam,) = adams.values()
             for param in self._params.values():
                 param.grad = None
@@ -322,7 +327,7 @@ class FastDQNTorchLearner(LeanUpdates, DQNTorchLearner):  # type: ignore[misc]
         with torch.no_grad():
             if (q_values := self._networks.forward(batch)) is None:
                 return None
-            actions, gradient, td_errors = self._loss(q_values, batch)
+            actions, gradient, td_errors = self._loss(q_values, batch if self._scaled is None else self._scaled(_MODULE, batch))
             self._networks.backward(actions, gradient)
             self._apply(config, [adam.norm() for adam in (self._adams or {}).values()])
         return td_errors

@@ -38,11 +38,24 @@ def scale_rewards(learner: Any) -> None:
     if GeneralAdvantageEstimation in kinds:
         pipeline.insert_after(NumpyToTensor, ScaleRewards())
         return
-    compute_loss = learner.compute_loss_for_module
+    learner.compute_loss_for_module = LossOfScaledRewards(learner)
 
-    def with_scaled_rewards(*, module_id: str, config: Any, batch: Any, fwd_out: Any) -> Any:
-        module = learner.module[module_id].unwrapped()
-        rows = {**batch, Columns.REWARDS: module.preprocessing.rewards(batch[Columns.REWARDS])}
-        return compute_loss(module_id=module_id, config=config, batch=rows, fwd_out=fwd_out)
 
-    learner.compute_loss_for_module = with_scaled_rewards
+class LossOfScaledRewards:
+    """A learner's `compute_loss_for_module`, of transformed rewards.
+
+    Args:
+        learner: RLlib's.
+    """
+
+    def __init__(self, learner: Any) -> None:
+        self._learner, self._compute_loss = learner, learner.compute_loss_for_module
+
+    def scaled(self, module_id: str, batch: Any) -> Any:
+        """A batch with transformed rewards."""
+        module = self._learner.module[module_id].unwrapped()
+        return {**batch, Columns.REWARDS: module.preprocessing.rewards(batch[Columns.REWARDS])}
+
+    def __call__(self, *, module_id: str, config: Any, batch: Any, fwd_out: Any) -> Any:
+        """As RLlib's."""
+        return self._compute_loss(module_id=module_id, config=config, batch=self.scaled(module_id, batch), fwd_out=fwd_out)

@@ -46,7 +46,7 @@ def test_dqns_networks_are_known() -> None:
     config = with_preprocessing(dqn(True), NORMALIZE)
     learner = config.build_learner(env=config.env_runner_cls(config=config, worker_index=0).env)
     scale_rewards(learner)
-    learner.begin_lean()
+    learner._begin_adams()
     assert isinstance(learner._networks, QNetworks)
 
 
