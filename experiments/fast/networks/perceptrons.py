@@ -116,8 +116,8 @@ class _Layer:
         self._inputs = self._outputs = self._output_buffer = self._input_gradient = self._weight.new_empty(0, 0)
 
     def forward(self, values: torch.Tensor, reuse: bool) -> torch.Tensor:
-        if reuse and len(self._output_buffer) != len(values):
-            self._output_buffer = values.new_empty(len(values), len(self._weight))
+        if reuse and self._output_buffer.size(0) != values.size(0):
+            self._output_buffer = values.new_empty(values.size(0), self._weight.size(0))
         out = self._output_buffer if reuse else None
         if self._bias is None:
             outputs = torch.mm(values, self._transposed, out=out)
@@ -134,7 +134,7 @@ class _Layer:
             torch.sum(gradient, 0, out=self._bias_gradient)
         if not to_inputs:
             return gradient
-        if len(self._input_gradient) != len(gradient):
+        if self._input_gradient.size(0) != gradient.size(0):
             self._input_gradient = torch.empty_like(self._inputs)
         return torch.mm(gradient, self._weight, out=self._input_gradient)
 
