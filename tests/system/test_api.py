@@ -26,6 +26,7 @@ from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.policies.policy import Policy
+from experiments.study import ray_process
 from experiments.study.ray_process import start_ray
 from tests.support.own_files import own_file
 from tests.support.policies import play, play_together
@@ -36,12 +37,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory, in which Ray may not be started."""
+    """An empty working directory, in which Ray may not be started for a study."""
 
     def start(*_: object, **__: object) -> None:
         raise AssertionError("Ray was started")
 
     monkeypatch.setattr(ray, "init", start)
+    monkeypatch.setattr(ray_process, "start_beside_imports", lambda *_: None)  # it may: the plan is not known yet
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.chdir(tmp_path)
