@@ -46,9 +46,9 @@ def measure(quick: bool) -> Report:
             "Where they go",
             ("phase", "seconds"),
             (
-                ("start of Python, Hydra, Ray's and RLlib's imports in the driver", _of(phases, "imports_s")),
+                ("start of Python, Hydra, the driver's imports while Ray starts", _of(phases, "imports_s")),
                 ("every configuration composed, built and checked", _of(phases, "checks_s")),
-                ("`ray.init`", _of(phases, "ray_s")),
+                ("`ray.init`, where Ray was not started by then", _of(phases, "ray_s")),
                 ("Tune, start of the trial's process and its imports", _of(phases, "worker_s")),
                 ("RLlib's algorithm built, first evaluation", _of(phases, "build_s")),
                 ("training up to the first report (4,000 env steps)", _of(phases, "train_s")),

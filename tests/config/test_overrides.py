@@ -595,7 +595,9 @@ def right_overrides(draw: st.DrawFn) -> list[str]:
     """A choice of algorithm, env and hardware, and some of the settings that it then has, each with a value that it may take."""
     groups = {group: sorted(file.stem for file in CONF.glob(f"{group}/*.yaml")) for group in ("algorithm", "env", "hardware")}
     # gym asks for an id.
-    choices = [f"{group}={draw(st.sampled_from([name for name in names if name not in ('base', 'gym')]))}" for group, names in groups.items()]
+    choices = [
+        f"{group}={draw(st.sampled_from([name for name in names if name not in ('base', 'gym')]))}" for group, names in groups.items()
+    ]
     plain = OmegaConf.to_container(chosen(tuple(choices)))
     assert isinstance(plain, dict)
     kinds = {key: kind_of(key, value).right for key, value in settings_of(plain) if not key.startswith(("study", "search"))}
