@@ -18,9 +18,7 @@ def share_interval(count: npt.ArrayLike, total: npt.ArrayLike, confidence: float
     Returns:
         Low and high, of the arguments' shape.
     """
-    count, total = np.asarray(count), np.asarray(total)
-    low, high = proportion_confint(count, total, alpha=1 - confidence, method="wilson")
-    return np.where(count == 0, 0.0, low), np.where(count == total, 1.0, high)  # exactly, not but for rounding
+    return _interval(count, total, confidence, "wilson")
 
 
 def jeffreys_interval(count: npt.ArrayLike, total: npt.ArrayLike, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
@@ -37,6 +35,10 @@ def jeffreys_interval(count: npt.ArrayLike, total: npt.ArrayLike, confidence: fl
     Returns:
         Low and high, of the arguments' shape.
     """
+    return _interval(count, total, confidence, "jeffreys")
+
+
+def _interval(count: npt.ArrayLike, total: npt.ArrayLike, confidence: float, method: str) -> tuple[Array, Array]:
     count, total = np.asarray(count), np.asarray(total)
-    low, high = proportion_confint(count, total, alpha=1 - confidence, method="jeffreys")
-    return np.where(count == 0, 0.0, low), np.where(count == total, 1.0, high)
+    low, high = proportion_confint(count, total, alpha=1 - confidence, method=method)
+    return np.where(count == 0, 0.0, low), np.where(count == total, 1.0, high)  # exactly, not but for rounding
