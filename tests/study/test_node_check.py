@@ -1,5 +1,6 @@
 """Nodes on which a study cannot run, or would come to other results, are refused by name; what changes last bits alone is said."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -93,6 +94,7 @@ def test_on_a_single_node_nothing_is_asked(ray_instance: None, tmp_path: Path) -
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_a_node_that_joins_is_asked_while_the_study_runs(ray_instance: None, tmp_path: Path) -> None:
     (node,) = ray.nodes()
     here, there = JoinCheck(plan_for(), tmp_path), JoinCheck(plan_for(), tmp_path)
@@ -101,6 +103,7 @@ def test_a_node_that_joins_is_asked_while_the_study_runs(ray_instance: None, tmp
         check.ask({node["NodeID"]: "one"})
         answers: dict[str, str] = {}
         while not answers:
+            time.sleep(0.1)
             answers, lines = check.answered()
         assert set(answers) == {node["NodeID"]} and not lines
         assert said in answers[node["NodeID"]] and bool(said) == bool(answers[node["NodeID"]])
