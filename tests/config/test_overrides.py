@@ -267,6 +267,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "timeout_s": real(0, above=True),
     "output_dir": text("", "/proc/none"),
+    "report": Kind(None, _LETTERS | _NUMBERS | st.lists(st.integers(), max_size=2)),  # true, false or a section
 }
 """By dotted key, its last two parts, or its last part. Any other knob is known by the type of its value in its file."""
 

@@ -44,8 +44,8 @@ def copy_in(folder: Path, address: str) -> Path:
 
 
 def is_under_way(address: str) -> bool:
-    """Two trials have a checkpoint."""
-    return sum(name.endswith(".tar") for name in Objects(address).names()) >= 2
+    """Two trials have reported a checkpoint: after `Started` and `Placed`, every second event is of a report with one."""
+    return sum(name.endswith("/events/000005.jsonl") for name in Objects(address).names()) >= 2
 
 
 def is_led_by(address: str, driver: Driver) -> bool:
@@ -124,7 +124,7 @@ def test_a_study_on_nodes_that_share_nothing_but_a_store_loses_one_and_ends_to_t
         command = ["env", f"--chdir={tmp_path}", sys.executable, str(ROOT / "experiments/run.py"), *words, f"hardware.address={CLUSTER}"]
         study = Driver.typed(shlex.join(nodes.on_head(*command)), tmp_path / "driver")
         names = "from experiments.storage.objects import Objects; print(Objects('s3://bucket/kept').names())"
-        study.until(lambda: nodes.head.trains() and nodes.second.trains() and on_head(names).count(".tar") >= 2)
+        study.until(lambda: nodes.head.trains() and nodes.second.trains() and on_head(names).count("/events/000005.jsonl") >= 2)
         nodes.second.kill()
         assert study.end() == 0
     found = left_in(tmp_path / "mlflow.db")
