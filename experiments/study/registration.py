@@ -15,7 +15,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED, Tag
 from experiments.planning.trials import StudyTrials
 from experiments.policies import checkpoint, policy
-from experiments.policies.export import Origin, export_policy
+from experiments.policies.export import Origin, export_policy, trace_policy
 from experiments.policies.mlflow_model import save_model
 from experiments.policies.onnx_graph import load_exporter
 from experiments.study.folder import StudyFolder
@@ -30,11 +30,6 @@ ONNX = "policy.onnx"
 CONFIRM = "confirm"
 
 logger = logging.getLogger(__name__)
-
-
-def _load_exporter() -> None:
-    with suppress(Exception):  # what is wrong is said when a policy is exported
-        load_exporter()
 
 
 @dataclass
@@ -60,16 +55,23 @@ class Registration:
     _loading: Thread | None = None
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
-        """Load the exporter once fewer trials are left than run side by side, so that a core is free for it."""
+        """Prepare to export once fewer trials are left than run side by side, so that a core is free for it."""
         plan = self.trials.plan
         if not isinstance(event, Ended) or self._loading or not self._wanted or plan.search:
             return
         if len(self.trials.trials) - self.outcomes.num_ended < plan.concurrency:
-            self._loading = Thread(target=_load_exporter, name="exporter", daemon=True)
+            self._loading = Thread(target=self._prepare, args=(trial,), name="exporter", daemon=True)
             self._loading.start()
 
+    def _prepare(self, trial: TrialConfig) -> None:
+        """Load the exporter and trace a policy: that of any trial, since most studies have the same networks in all."""
+        with suppress(Exception):  # what is wrong is said when a policy is exported
+            load_exporter()
+            newest = self.folder.trial(trial).checkpoints()[-1]
+            trace_policy(policy.load(checkpoint.read(newest, trial.name), trial.name), self._traced)
+
     def wait(self) -> None:
-        """Until the exporter is loaded, if it is about to be."""
+        """Until all is prepared, if it is about to be."""
         if self._loading:
             self._loading.join()
 

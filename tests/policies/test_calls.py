@@ -12,7 +12,7 @@ from tests.support.exported import LSTM, policy_of
 from tests.support.policies import play, play_together
 from tests.support.suite import PlanOf
 
-SMALL = ("study=single", "seeds=[0]", "evaluation.final_episodes=8")
+SMALL = ("study=single", "seeds=[0]", "evaluation.final_episodes=16")
 STACKED = ("env=pendulum", "preprocessing=normalize", "preprocessing.frame_stack=2")
 POLICIES = {
     "discrete": ("algorithm=dqn", "env=acrobot", "preprocessing=normalize"),
@@ -32,8 +32,19 @@ def test_one_observation_after_the_other_plays_the_episodes_of_the_evaluation_to
     acts = policy(plan_of, *POLICIES[which])
     env_seeds = acts.held_out_seeds()
     expected = acts.evaluate(env_seeds).returns.tolist()
-    assert play(acts, env_seeds[:3]) == expected[:3]
     assert play_together(acts, env_seeds) == expected
+    alone = play(acts, env_seeds[:3])
+    assert alone == (pytest.approx(expected[:3], rel=1e-3) if place_matters(acts) else expected[:3])
+
+
+def place_matters(acts: Policy) -> bool:
+    """Whether this machine's matrix products round a row by its place in the batch."""
+    space, rng = acts.environment().observation_space, np.random.default_rng(0)
+    batches = [np.repeat(rng.uniform(-1, 1, (1, *space.shape)), 16, axis=0) for _ in range(50)]
+    acts.reset()
+    found = [acts(batch.astype(space.dtype)) for batch in batches]
+    acts.reset()
+    return any((actions != actions[0]).any() for actions in found)
 
 
 def test_the_episodes_of_an_environments_own_vector_implementation_are_played_side_by_side(plan_of: PlanOf) -> None:

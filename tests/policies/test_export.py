@@ -89,20 +89,20 @@ def test_actions_that_are_not_normalised_are_clipped_or_left(plan_of: PlanOf, cl
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["dqn", "ppo, normalised"])
-def test_policies_of_one_configuration_share_what_was_traced(plan_of: PlanOf, tmp_path: Path, which: str) -> None:
+def test_policies_with_the_same_networks_share_what_was_traced(plan_of: PlanOf, tmp_path: Path, which: str) -> None:
     first, second = (policy_of(plan_of(*SMALL, *POLICIES[which]).trials[0], seed) for seed in (7, 8))
     traced: dict[str, Any] = {}
     export_policy(first, tmp_path / "first.onnx", traced=traced)
-    (program,) = traced.values()
+    ((networks, program),) = traced.items()
     found = export_policy(second, tmp_path / "second.onnx", traced=traced)  # raises if it acts otherwise than the policy
-    assert traced == {second.trial.config_id: program}
+    assert traced == {networks: program}
     alone = export_policy(second, tmp_path / "alone.onnx")
     assert (tmp_path / "second.onnx").read_bytes() != (tmp_path / "first.onnx").read_bytes()
     assert (found.metadata["score"], found.check.observations) == (alone.metadata["score"], alone.check.observations)
     third = policy_of(first.trial, 9)
-    kept = {third.trial.config_id: FrozenProgram(program)}
+    kept = {networks: FrozenProgram(program)}
     export_policy(third, tmp_path / "third.onnx", traced=kept)
-    assert not isinstance(kept[third.trial.config_id], FrozenProgram)  # it was traced by itself
+    assert not isinstance(kept[networks], FrozenProgram)  # it was traced by itself
 
 
 class FrozenProgram:
