@@ -65,7 +65,7 @@ def export_policy(policy: Policy, path: Path, origin: Origin | None = None, trac
         policy: On the CPU.
         path: The file; its folder is there. Written whole or not at all.
         origin: Where the policy comes from.
-        traced: Programs that were traced of other policies, by what decides on the networks (`trace_policy`); added to.
+        traced: Programs that were traced of other policies, by what decides on their networks; added to.
 
     Raises:
         ConfigurationError: The policy cannot be exported: its module cannot be traced, connectors of a person's own stand before or
@@ -110,31 +110,16 @@ def _compared(policy: Policy, seeds: list[int], traced: dict[str, Any]) -> tuple
         DifferentActionsError: The graph acts otherwise.
         ConfigurationError: The policy cannot be evaluated.
     """
-    key, action_space = _networks_of(policy), spaces(environment_of(policy.trial))[1]
+    key, (observation_space, action_space) = _networks_of(policy), spaces(environment_of(policy.trial))
+    how = policy.normalize_actions, policy.clip_actions
     if key in traced:
-        put_weights(traced[key], policy.module, action_space, policy.normalize_actions, policy.clip_actions)
+        put_weights(traced[key], policy.module, action_space, *how)
         with suppress(DifferentActionsError):  # a part was computed of the first one's weights: this one is traced by itself
             graph = traced[key].model_proto
             return graph, compare(graph.SerializeToString(), policy, seeds)
-        del traced[key]
-    graph = trace_policy(policy, traced).model_proto
+    traced[key] = trace(policy.module, observation_space, action_space, *how)
+    graph = traced[key].model_proto
     return graph, compare(graph.SerializeToString(), policy, seeds)
-
-
-def trace_policy(policy: Policy, traced: dict[str, Any]) -> Any:
-    """Trace a policy, unless one with the same networks was traced before; `put_weights` makes that program its own.
-
-    Args:
-        policy: On the CPU.
-        traced: Programs by what decides on the networks; added to.
-
-    Raises:
-        NotTraceableError: torch cannot export it.
-    """
-    key = _networks_of(policy)
-    if key not in traced:
-        traced[key] = trace(policy.module, *spaces(environment_of(policy.trial)), policy.normalize_actions, policy.clip_actions)
-    return traced[key]
 
 
 def _networks_of(policy: Policy) -> str:

@@ -145,12 +145,6 @@ def trace(
         module.train(was_training)
 
 
-def load_exporter() -> None:
-    """Have torch load what it exports with, which takes seconds the first time: `trace` need not then."""
-    with _quiet(), torch.no_grad():
-        torch.onnx.export(torch.nn.Identity(), (torch.zeros(1),), dynamo=True, verbose=False, opset_version=OPSET)
-
-
 def put_weights(program: Any, module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool) -> None:
     """Put the weights of another policy with the same networks into a program: a second's work less than to trace it.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
@@ -15,9 +16,8 @@ from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED, Tag
 from experiments.planning.trials import StudyTrials
 from experiments.policies import checkpoint, policy
-from experiments.policies.export import Origin, export_policy, trace_policy
+from experiments.policies.export import Origin, export_policy
 from experiments.policies.mlflow_model import save_model
-from experiments.policies.onnx_graph import load_exporter
 from experiments.study.folder import StudyFolder
 from experiments.study.outcomes import Outcomes
 from experiments.tracking.listener import STUDY_KEY
@@ -64,11 +64,10 @@ class Registration:
             self._loading.start()
 
     def _prepare(self, trial: TrialConfig) -> None:
-        """Load the exporter and trace a policy: that of any trial, since most studies have the same networks in all."""
-        with suppress(Exception):  # what is wrong is said when a policy is exported
-            load_exporter()
-            newest = self.folder.trial(trial).checkpoints()[-1]
-            trace_policy(policy.load(checkpoint.read(newest, trial.name), trial.name), self._traced)
+        """Export a policy for what the first one alone takes: imports, and the trace of networks that are alike in most studies."""
+        with suppress(Exception), TemporaryDirectory() as scratch:  # what is wrong is said when a policy is exported
+            newest = checkpoint.read(self.folder.trial(trial).checkpoints()[-1], trial.name)
+            self._write(newest, trial, Path(scratch), Origin())
 
     def wait(self) -> None:
         """Until all is prepared, if it is about to be."""
@@ -146,11 +145,14 @@ class Registration:
         shutil.rmtree(place, ignore_errors=True)
         partial.mkdir(parents=True)
         try:
-            exported = export_policy(policy.load(found, trial.name), partial / ONNX, origin, self._traced)
-            save_model(exported, partial / "model")
+            self._write(found, trial, partial, origin)
             (partial / "model").rename(place)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+    def _write(self, found: checkpoint.Checkpoint, trial: TrialConfig, folder: Path, origin: Origin) -> None:
+        exported = export_policy(policy.load(found, trial.name), folder / ONNX, origin, self._traced)
+        save_model(exported, folder / "model")
 
     def _confirmed(self, label: str) -> list[TrialConfig]:
         """The trials with the seeds that the choice of a configuration did not rest on, or was confirmed by."""

@@ -144,21 +144,21 @@ def test_what_was_exported_is_put_again_by_a_resume_and_not_made_again(plan_of: 
     assert len(exports) == 3
 
 
-@pytest.mark.parametrize(("models", "left_when_loaded"), [("recommended", [1]), ("none", [])])
-def test_the_exporter_is_loaded_once_when_fewer_trials_are_left_than_run_side_by_side(
-    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: str, left_when_loaded: list[int]
+@pytest.mark.parametrize(("models", "left_when_prepared"), [("recommended", [1]), ("none", [])])
+def test_an_export_is_prepared_once_when_fewer_trials_are_left_than_run_side_by_side(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: str, left_when_prepared: list[int]
 ) -> None:
     plan = replace(plan_of(*GRID, f"registry.models={models}"), concurrency=2)
-    trials, outcomes, loaded = StudyTrials(plan), Outcomes(), []
+    trials, outcomes, prepared = StudyTrials(plan), Outcomes(), []
     left = len(trials.trials)
-    monkeypatch.setattr(registration, "load_exporter", lambda: loaded.append(left))
+    monkeypatch.setattr(Registration, "_prepare", lambda self, trial: prepared.append(left))
     done = Registration(trials, outcomes, StudyFolder(tmp_path), Put(), lambda: False)  # type: ignore[arg-type]
     for number, trial in enumerate(trials.trials):
         outcomes.on_event(trial, ended(number, FINISHED))
         left -= 1
         done.on_event(trial, ended(number, FINISHED))
         done.wait()
-    assert loaded == left_when_loaded
+    assert prepared == left_when_prepared
 
 
 @pytest.mark.ray
