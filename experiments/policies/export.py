@@ -125,7 +125,7 @@ def _compared(policy: Policy, seeds: list[int], traced: dict[str, Any]) -> tuple
 def _networks_of(policy: Policy) -> str:
     """What policies have in common that differ in nothing but their weights."""
     trial, module = policy.trial, policy.module
-    shapes = [(name, tuple(weights.shape)) for name, weights in module.state_dict().items()]  # type: ignore[attr-defined]  # torch's
+    shapes = [(name, tuple(weights.shape)) for name, weights in module.state_dict().items()]
     return repr((type(module), shapes, trial.algorithm["rl_module"], trial.env, trial.preprocessing, policy.normalize_actions))
 
 
