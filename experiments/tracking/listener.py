@@ -149,7 +149,7 @@ class TrackingListener:
         if self.resumed:
             self.writer.put("set_tags", STUDY_KEY, here)
         texts = {
-            "config.yaml": provenance.without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)),
+            "config.yaml": provenance.without_passwords(yaml.dump(plan.composed, Dumper=yaml.CSafeDumper, sort_keys=False)),
             "plan.json": json.dumps(plan_record(self.trials), indent=1),
             "provenance.json": json.dumps(self.folder.began_with(provenance_of(plan)), indent=1),
             **provenance.files(),
@@ -248,7 +248,7 @@ class TrackingListener:
         resolved, now = config.to_mapping(), provenance_of(self.plan)
         began_with = self.folder.trial(config).began_with(now)
         texts = {
-            "config.yaml": yaml.safe_dump(resolved, sort_keys=False),
+            "config.yaml": yaml.dump(resolved, Dumper=yaml.CSafeDumper, sort_keys=False),
             "config.json": json.dumps({**resolved, "provenance": began_with}, indent=1),
             **(provenance.files() if began_with == now else {}),
         }
