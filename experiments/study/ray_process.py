@@ -34,7 +34,7 @@ def start_ray(hardware: HardwareSettings) -> None:
     """Start Ray on this machine, or join the cluster at `hardware.address`.
 
     Raises:
-        ConfigurationError: No cluster answers there, or this machine has not the GPUs that were declared.
+        ConfigurationError: No cluster answers there, or this machine has not the GPUs that were declared, or is too busy to start Ray.
     """
     quiet()
     came: list[int] = []
@@ -112,14 +112,22 @@ def _start_ray(hardware: HardwareSettings) -> None:
         if num_cpus > (psutil.cpu_count() or 1):
             environment["RAY_prestart_worker_first_driver"] = "0"  # else a process for each CPU that was declared, at once
         os.environ.update(environment)  # inherited by Ray's processes
-        with where:
-            ray.init(
-                address="local",  # never join a cluster that happens to run here: its size was not checked
-                num_cpus=num_cpus,
-                num_gpus=int(machine.num_gpus),  # not what Ray finds: torch may not be able to use it
-                include_dashboard=False,
-                **common,
-            )
+        try:
+            with where:
+                ray.init(
+                    address="local",  # never join a cluster that happens to run here: its size was not checked
+                    num_cpus=num_cpus,
+                    num_gpus=int(machine.num_gpus),  # not what Ray finds: torch may not be able to use it
+                    include_dashboard=False,
+                    **common,
+                )
+        except Exception as error:
+            if "timed out during startup" not in str(error):  # Ray has no class for it (ray/_private/node.py)
+                raise
+            raise ConfigurationError(
+                "Ray's processes did not start on this machine in the 30 s that Ray gives them: other programs keep it busy. Give the "
+                "command again when they are done."
+            ) from None
         return
     _check_address(hardware.address)
     # Clusters ask for a token by default, and `ray start` leaves it in ~/.ray; ray.init() looks for it only when it starts Ray itself.
