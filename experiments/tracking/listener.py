@@ -338,7 +338,8 @@ def provenance_of(plan: Plan) -> dict[str, Any]:
 
 
 def _source_tags(plan: Plan) -> dict[str, str]:
-    tags = {Tag.COMMAND: (plan.command or provenance.command_line())[:500], "mlflow.source.type": "LOCAL"}
+    # The UI shows the whole command of a job, and of what ran locally no more than what follows its last slash.
+    tags = {Tag.COMMAND: (plan.command or provenance.command_line())[:500], "mlflow.source.type": "JOB"}
     git = provenance.git_state()
     if git.commit:
         tags[Tag.COMMIT] = git.commit
