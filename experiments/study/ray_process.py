@@ -26,6 +26,8 @@ from experiments.config.schema import HardwareSettings
 from experiments.planning import machines
 from experiments.study.address import why_not_joined
 
+START_S = "RAY_raylet_start_wait_time_s"
+"""Variable by which Ray is told how long it may take to start on this machine."""
 _OF_LOSSES = re.compile("A worker died|has been marked dead|Raylet is terminated")
 """What nodes and processes that are lost make Ray say, in up to forty lines each: the suite says it in one."""
 
@@ -125,8 +127,8 @@ def _start_ray(hardware: HardwareSettings) -> None:
             if "timed out during startup" not in str(error):  # Ray has no class for it (ray/_private/node.py)
                 raise
             raise ConfigurationError(
-                "Ray's processes did not start on this machine in the 30 s that Ray gives them: other programs keep it busy. Give the "
-                "command again when they are done."
+                f"Ray's processes did not start on this machine in {os.environ[START_S]} s ({START_S}): other programs keep it busy. "
+                "Give the command again when they are done."
             ) from None
         return
     _check_address(hardware.address)
@@ -168,6 +170,7 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # failed trials are reported by the suite, with their cause
     ray_logging.stdout_deduplicator.skip_re = _OF_LOSSES  # and so is this; the raylet's lines know no other switch
+    os.environ.setdefault(START_S, "120")  # for its node process: 30 s are too short on a machine with much else to do
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")

@@ -25,6 +25,7 @@ def test_a_machine_that_is_too_busy_to_start_ray_is_told_so_in_a_line(
         raise RuntimeError(raised)
 
     monkeypatch.setattr(ray_process.ray, "init", init)
+    monkeypatch.setenv(ray_process.START_S, "120")
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONHASHSEED", "PYTHONWARNINGS"):
         monkeypatch.setenv(name, "1")  # restored afterwards
     with pytest.raises(said, match=r"Give the command again when they are done|another"):
