@@ -95,7 +95,7 @@ def test_on_a_single_node_nothing_is_asked(ray_instance: None, tmp_path: Path) -
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_node_that_joins_is_asked_while_the_study_runs(ray_instance: None, tmp_path: Path) -> None:
     (node,) = ray.nodes()
     here, there = JoinCheck(plan_for(), tmp_path), JoinCheck(plan_for(), tmp_path)
