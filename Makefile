@@ -21,12 +21,13 @@ test: $(VENV)/dev ## Install what is missing and run the tests, two at a time; A
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 .PHONY: check
-check: $(VENV)/dev ## Lint, format, types, import directions, shell scripts
+check: $(VENV)/dev ## Lint, format, types, import directions, shell scripts, the files of deploy/
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck .ci/run deploy/slurm/study.sh
+	$(BIN)/python -m pytest -q tests/deploy
 
 .PHONY: ui
 ui: $(VENV)/study ## The MLflow UI on the embedded store, on this machine alone: http://127.0.0.1:5000

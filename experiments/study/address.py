@@ -96,7 +96,7 @@ def why_not_joined(error: Exception) -> str:
         has_token = AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
         found = "the one that was found here is not the cluster's" if has_token else "none was found here"
         return (
-            f"joining it fails ({first_line(error)}). A Ray cluster asks for a token by default, and perhaps {found}. "
+            f"joining it fails ({first_line(error)}). A Ray cluster asks for a token if it has one, and perhaps {found}. "
             "`ray get-auth-token` on the head node prints it; give it as RAY_AUTH_TOKEN, as a file by RAY_AUTH_TOKEN_PATH, or as "
             "~/.ray/auth_token."
         )

@@ -1,6 +1,7 @@
 """Makes sure that a study can run on every node of a cluster, and comes out the same on each: one task a node, before the start."""
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -73,20 +74,23 @@ class JoinCheck:
         self._own = replace(_own_report(), machine=node_report.own_machine())
 
     def ask(self, nodes: Mapping[str, str]) -> None:
-        """Ask nodes, by id, with their names and addresses.
+        """Ask nodes, by id, with their names and addresses. Each by itself: one that is slow keeps no other from being used.
 
         Raises:
             ConfigurationError: The study's folder cannot be written here.
         """
-        self._asked.append(_Question(self._plan, nodes, self._marks.enter_context(marked(self._folder))))
+        mark = self._marks.enter_context(marked(self._folder))
+        self._asked += [_Question(self._plan, {node: name}, mark) for node, name in nodes.items()]
 
     def answered(self) -> tuple[dict[str, str], list[str]]:
-        """What is known by now and was not said before.
+        """What is known by now and was not said before. A node that takes long to answer is waited for as long as it is there.
 
         Returns:
-            Id of each node that has answered, or will not, to why it cannot be used, "" if it can; and lines as `check_nodes`.
+            Id of each node that has answered, or cannot, to why it cannot be used, "" if it can; and lines for the terminal.
         """
-        over = [question for question in self._asked if question.is_over()]
+        over = [question for question in self._asked if question.is_answered()]
+        late = [name for question in self._asked if question not in over and question.is_late() for name in question.names.values()]
+        said = [f"node        {name} gives no answer within {_WAIT_S:g} s: not used until it does" for name in late]
         why: dict[str, str] = {}
         fit = {"the driver's node": self._own}
         for question in over:
@@ -99,7 +103,7 @@ class JoinCheck:
                     fit[name] = report
         if not self._asked:
             self._marks.close()
-        return why, differences(fit)
+        return why, [*differences(fit), *said]
 
     def _why_not(self, name: str, report: NodeReport) -> str:
         return f"{report.folder}: {self._folder}" if report.folder else unfit(self._own, {name: report})
@@ -200,7 +204,7 @@ class _Question:
 
     def __init__(self, plan: Plan, names: Mapping[str, str], mark: Mark) -> None:
         self.names = names
-        self._mark, self._give_up = mark, time.monotonic() + _WAIT_S
+        self._mark, self._late_at = mark, time.monotonic() + _WAIT_S
         environments = {json.dumps(asdict(c.suite.env)): asdict(c.suite.env) for c in plan.configurations}
         words = mark.write_back, mark.words, list(environments.values()), dict(plan.suite.modules)
         task = ray.remote(num_cpus=0, max_retries=0)(node_report.report)
@@ -211,12 +215,17 @@ class _Question:
 
     def wait(self) -> None:
         """Until all have answered, or had the time to."""
-        ray.wait(list(self._asked), num_returns=len(self._asked), timeout=max(0.0, self._give_up - time.monotonic()))
+        ray.wait(list(self._asked), num_returns=len(self._asked), timeout=max(0.0, self._late_at - time.monotonic()))
 
-    def is_over(self) -> bool:
-        """Whether all have answered, or had the time to."""
-        waiting = ray.wait(list(self._asked), num_returns=len(self._asked), timeout=0)[1]
-        return not waiting or time.monotonic() >= self._give_up
+    def is_answered(self) -> bool:
+        """Whether nothing more will come: all have answered, or are gone."""
+        return not ray.wait(list(self._asked), num_returns=len(self._asked), timeout=0)[1]
+
+    def is_late(self) -> bool:
+        """Whether they had the time to answer; true once."""
+        if late := time.monotonic() >= self._late_at:
+            self._late_at = math.inf
+        return late
 
     def answers(self) -> tuple[dict[str, NodeReport], dict[str, str]]:
         """What nodes answered, and why some did not, by name and address. One that is lost meanwhile is left out: it runs no trial."""

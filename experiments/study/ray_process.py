@@ -26,6 +26,8 @@ from experiments.config.schema import HardwareSettings
 from experiments.planning import machines
 from experiments.study.address import why_not_joined
 
+START_S = "RAY_raylet_start_wait_time_s"
+"""Variable by which Ray is told how long it may take to start on this machine."""
 _OF_LOSSES = re.compile("A worker died|has been marked dead|Raylet is terminated")
 """What nodes and processes that are lost make Ray say, in up to forty lines each: the suite says it in one."""
 
@@ -34,7 +36,7 @@ def start_ray(hardware: HardwareSettings) -> None:
     """Start Ray on this machine, or join the cluster at `hardware.address`.
 
     Raises:
-        ConfigurationError: No cluster answers there, or this machine has not the GPUs that were declared.
+        ConfigurationError: No cluster answers there, or this machine has not the GPUs that were declared, or is too busy to start Ray.
     """
     quiet()
     came: list[int] = []
@@ -112,14 +114,22 @@ def _start_ray(hardware: HardwareSettings) -> None:
         if num_cpus > (psutil.cpu_count() or 1):
             environment["RAY_prestart_worker_first_driver"] = "0"  # else a process for each CPU that was declared, at once
         os.environ.update(environment)  # inherited by Ray's processes
-        with where:
-            ray.init(
-                address="local",  # never join a cluster that happens to run here: its size was not checked
-                num_cpus=num_cpus,
-                num_gpus=int(machine.num_gpus),  # not what Ray finds: torch may not be able to use it
-                include_dashboard=False,
-                **common,
-            )
+        try:
+            with where:
+                ray.init(
+                    address="local",  # never join a cluster that happens to run here: its size was not checked
+                    num_cpus=num_cpus,
+                    num_gpus=int(machine.num_gpus),  # not what Ray finds: torch may not be able to use it
+                    include_dashboard=False,
+                    **common,
+                )
+        except Exception as error:
+            if "timed out during startup" not in str(error):  # Ray has no class for it (ray/_private/node.py)
+                raise
+            raise ConfigurationError(
+                f"Ray's processes did not start on this machine in {os.environ[START_S]} s ({START_S}): other programs keep it busy. "
+                "Give the command again when they are done."
+            ) from None
         return
     _check_address(hardware.address)
     # Clusters ask for a token by default, and `ray start` leaves it in ~/.ray; ray.init() looks for it only when it starts Ray itself.
@@ -160,6 +170,7 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # failed trials are reported by the suite, with their cause
     ray_logging.stdout_deduplicator.skip_re = _OF_LOSSES  # and so is this; the raylet's lines know no other switch
+    os.environ.setdefault(START_S, "120")  # for its node process: 30 s are too short on a machine with much else to do
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")

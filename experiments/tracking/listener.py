@@ -149,7 +149,7 @@ class TrackingListener:
         if self.resumed:
             self.writer.put("set_tags", STUDY_KEY, here)
         texts = {
-            "config.yaml": provenance.without_passwords(yaml.safe_dump(plan.composed, sort_keys=False)),
+            "config.yaml": provenance.without_passwords(yaml.dump(plan.composed, Dumper=yaml.CSafeDumper, sort_keys=False)),
             "plan.json": json.dumps(plan_record(self.trials), indent=1),
             "provenance.json": json.dumps(self.folder.began_with(provenance_of(plan)), indent=1),
             **provenance.files(),
@@ -248,7 +248,7 @@ class TrackingListener:
         resolved, now = config.to_mapping(), provenance_of(self.plan)
         began_with = self.folder.trial(config).began_with(now)
         texts = {
-            "config.yaml": yaml.safe_dump(resolved, sort_keys=False),
+            "config.yaml": yaml.dump(resolved, Dumper=yaml.CSafeDumper, sort_keys=False),
             "config.json": json.dumps({**resolved, "provenance": began_with}, indent=1),
             **(provenance.files() if began_with == now else {}),
         }
@@ -338,7 +338,8 @@ def provenance_of(plan: Plan) -> dict[str, Any]:
 
 
 def _source_tags(plan: Plan) -> dict[str, str]:
-    tags = {Tag.COMMAND: (plan.command or provenance.command_line())[:500], "mlflow.source.type": "LOCAL"}
+    # The UI shows the whole command of a job, and of what ran locally no more than what follows its last slash.
+    tags = {Tag.COMMAND: (plan.command or provenance.command_line())[:500], "mlflow.source.type": "JOB"}
     git = provenance.git_state()
     if git.commit:
         tags[Tag.COMMIT] = git.commit

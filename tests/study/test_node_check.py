@@ -4,11 +4,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import ray
 
+from experiments.study import node_check
 from experiments.study.node_check import JoinCheck, check_nodes, differences, unfit
 from experiments.study.node_report import SAME, NodeReport, own_code, own_machine, own_versions, report
 from experiments.study.shared_storage import marked
@@ -94,7 +95,7 @@ def test_on_a_single_node_nothing_is_asked(ray_instance: None, tmp_path: Path) -
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_node_that_joins_is_asked_while_the_study_runs(ray_instance: None, tmp_path: Path) -> None:
     (node,) = ray.nodes()
     here, there = JoinCheck(plan_for(), tmp_path), JoinCheck(plan_for(), tmp_path)
@@ -108,4 +109,43 @@ def test_a_node_that_joins_is_asked_while_the_study_runs(ray_instance: None, tmp
         assert set(answers) == {node["NodeID"]} and not lines
         assert said in answers[node["NodeID"]] and bool(said) == bool(answers[node["NodeID"]])
         check.close()
+    assert not list(tmp_path.iterdir())
+
+
+class Question:
+    """What one node is asked, and answers when the test says so."""
+
+    made: ClassVar[dict[str, "Question"]] = {}
+
+    def __init__(self, plan: object, names: Mapping[str, str], mark: object) -> None:
+        self.names = names
+        self.answer: NodeReport | None = None
+        self.late = False
+        self.made.update(dict.fromkeys(names, self))
+
+    def is_answered(self) -> bool:
+        return self.answer is not None
+
+    def is_late(self) -> bool:
+        late, self.late = self.late, False
+        return late
+
+    def answers(self) -> tuple[dict[str, NodeReport | None], dict[str, str]]:
+        return dict.fromkeys(self.names.values(), self.answer), {}
+
+
+def test_a_node_that_joins_and_is_slow_to_answer_is_said_once_and_used_when_it_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(node_check, "_Question", Question)
+    check = JoinCheck(plan_for(), tmp_path)
+    check.ask({"a": "quick (10.0.0.1)", "b": "slow (10.0.0.2)"})
+    fit = NodeReport("", own_versions(), own_code(), machine=own_machine())
+    Question.made["a"].answer = fit
+    assert check.answered() == ({"a": ""}, [])
+    Question.made["b"].late = True
+    assert check.answered() == ({}, ["node        slow (10.0.0.2) gives no answer within 120 s: not used until it does"])
+    assert check.answered() == ({}, [])
+    Question.made["b"].answer = fit
+    assert check.answered() == ({"b": ""}, [])
     assert not list(tmp_path.iterdir())

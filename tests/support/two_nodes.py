@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from experiments.study.ray_process import START_S
 from tests.support.driver import Driver
 from tests.support.suite import ROOT
 
@@ -85,6 +86,7 @@ class TwoNodes:
         self._environment = {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(16),
+            START_S: "120",
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         }
         # The head node's address is on a bridge, which stays when the second node goes, and the link with it.

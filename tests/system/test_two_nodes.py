@@ -41,9 +41,9 @@ def longer_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return alone(tmp_path_factory.mktemp("longer") / "out", LONGER)
 
 
-def alone(out: Path, budget: str) -> Path:
-    """A study of a budget, on one machine and left alone."""
-    assert Driver(out, *SMALL, budget).end() == 0
+def alone(out: Path, *words: str) -> Path:
+    """A study with some settings, on one machine and left alone."""
+    assert Driver(out, *SMALL, *words).end() == 0
     return out
 
 
@@ -193,15 +193,16 @@ def test_a_folder_that_the_second_node_does_not_share_is_refused_before_anything
 
 
 @pytest.mark.nightly
-def test_a_module_of_ones_own_travels_to_a_node_that_does_not_have_the_file(
+def test_a_module_of_ones_own_travels_to_a_node_that_does_not_have_the_file_to_the_same_bits(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     out, own = tmp_path / "out", tmp_path_factory.mktemp("own")
-    words = own_file(own, "travels")
+    words = "env=gym", *own_file(own, "travels")
     with two_nodes(tmp_path, shared=True) as nodes:
         assert not Path(f"/proc/{nodes.second.pid}/root{own}").exists()
-        study = nodes.study(out, *SMALL_THERE, "env=gym", *words).until(lambda: nodes.head.trains() and nodes.second.trains())
+        study = nodes.study(out, *SMALL_THERE, *words).until(lambda: nodes.head.trains() and nodes.second.trains())
         assert study.end() == 0
+    ended_as(alone(tmp_path / "alone", *words), out)
 
 
 @pytest.mark.nightly
