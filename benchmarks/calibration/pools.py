@@ -3,7 +3,7 @@
     python -m benchmarks.calibration.pools
 
 Trials run one at a time in this process; nothing here is timed. Each is kept in `benchmarks/calibration/data/pools.csv` when it ends, and
-not run again unless its settings have changed since. Budgets are small: some seeds have learned the environment by then, and others have not.
+not run again unless its settings have changed since. Budgets are small: some seeds have learned by then, and others have not.
 """
 
 import tempfile

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.document.answer import answers
-from analysis.document.learning import sequence
 from analysis.document.sequential import sentences
 from analysis.questions.comparison import Difference, sequential_comparison
 from analysis.questions.decision import decide
