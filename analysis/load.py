@@ -88,7 +88,8 @@ class Study:
             - budget_env_steps: int64; 0 if unknown.
             - target, score_range_low, score_range_high: float64, returns; NaN if the env has none or the study recorded none.
             - failure_below, delta: float64, returns; what the study was given as `report.failure_below` and `report.delta`, NaN if nothing.
-            - seeds_per_look, looks, alpha: float64; of a sequential comparison, as `analysis.stats.sequential.Design` has them, else NaN.
+            - comparison_seeds_per_look, comparison_looks, comparison_alpha: float64; of a sequential comparison, as
+              `analysis.stats.sequential.Design` has them, else NaN.
             - commit: str; of the code, "" if unknown.
             - the axes, then every other parameter of the trials: numbers where all values are, else str; NA where a trial has no such.
             - score, auc: float64, returns. NaN where not reached, as in all that follow. Where throughput was measured (phase is
@@ -352,7 +353,8 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         _row({**configurations[key[0]], "phase": plan.get("phase", ""), **chosen.get(key, {})}, key[1], key[2], run, exclusive)
         for key, run in zip(keys, found, strict=True)
     ]
-    given = {name: plan.get("report", {}).get(name) for name in _GIVEN} | {name: plan.get("comparison", {}).get(name) for name in DESIGN}
+    given = {name: plan.get("report", {}).get(name) for name in _GIVEN}
+    given |= {column: plan.get("comparison", {}).get(name) for column, name in DESIGN.items()}
     frame = pd.DataFrame(rows).assign(**given)
     params = [
         {**{name: str(value) for name, value in configurations[label]["params"].items()}, **(run.params if run is not None else {})}

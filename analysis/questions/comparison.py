@@ -9,8 +9,8 @@ from analysis.questions.convergence import replicates
 from analysis.stats.interval import Array
 from analysis.stats.sequential import Design, compare
 
-DESIGN = ("seeds_per_look", "looks", "alpha")
-"""Columns of `runs` that say how often a comparison looks; NaN in other studies."""
+DESIGN = {"comparison_seeds_per_look": "seeds_per_look", "comparison_looks": "looks", "comparison_alpha": "alpha"}
+"""Columns of `runs` that say how often a comparison looks, to what `Design` calls it; NaN in other studies."""
 
 
 @dataclass(frozen=True)

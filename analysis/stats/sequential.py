@@ -47,7 +47,7 @@ class Design:
     def can_decide(self) -> bool:
         """Whether any scores could show a difference: there are enough permutations for the share of alpha at the last look."""
         ways = math.comb(2 * self.seeds_per_look, self.seeds_per_look) ** self.looks
-        return 2 / min(ways, PERMUTATIONS) <= self.alpha
+        return bool(2 / min(ways, PERMUTATIONS) <= self.alpha)
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def compare(scores: Array, design: Design) -> Verdict:
     looks = 0
     while looks < design.looks:
         new = scores[:, looks * n : (looks + 1) * n]
-        failed = np.isneginf(new).any(axis=1)
-        kept = [i for i, (a, b) in enumerate(pairs) if not (failed[a] or failed[b])]
+        failed = set(np.argwhere(np.isneginf(new))[:, 0].tolist())
+        kept = [i for i, (a, b) in enumerate(pairs) if a not in failed and b not in failed]
         pairs, sums = [pairs[i] for i in kept], sums[:, kept]
         active = sorted({one for pair in pairs for one in pair})
         if not active or new.shape[1] < n or not np.isfinite(new[active]).all():

@@ -141,7 +141,7 @@ def measure(quick: bool) -> Report:
     """Simulate it all; the same numbers every time."""
     if find_spec("adastop") is None:
         raise BenchmarkError("compare needs the package adastop: pip install -e '.[bench]'")
-    rng, reps, seeds = np.random.default_rng(2), 8 if quick else 400, DESIGN.most_seeds
+    rng, reps, seeds = np.random.default_rng(2), 8 if quick else 200, DESIGN.most_seeds
 
     def equal(shape: Sampler, num: int, methods: Sequence[str], first_is_better_by: float = 0.0) -> dict[str, Cell]:
         level = np.zeros(num)
@@ -156,17 +156,15 @@ def measure(quick: bool) -> Report:
         one_better[name] = equal(SHAPES[name], 4, QUICK_ONES, 200.0)
     apart = {}
     for d in APART:
-        level = np.array([[d], [0.0]])
-        apart[f"normal, {d:g} standard deviations"] = cells(lambda r, at=level: r.normal(at, 1.0, (2, seeds)), [1, 0], reps // 2, rng)
+        draw = _together([_normal(d), _normal(0.0)])
+        apart[f"normal, {d:g} standard deviations"] = cells(draw, [1, 0], reps // 2, rng)
     real = pools()
     for env, of_env in real.items():
         say(env)
         for config, scores in of_env.items():
             simulated[f"{env}, {config} ({len(scores)} real seeds)"] = equal(sampler(scores), 2, tuple(METHODS))
-        both = tuple(of_env.values())
-        apart[f"{env}, {' against '.join(of_env)} (real)"] = cells(
-            lambda r, of=both: np.stack([sampler(s)(r, (seeds,)) for s in of]), [1, 0], reps // 2, rng
-        )
+        draw = _together([sampler(scores) for scores in of_env.values()])
+        apart[f"{env}, {' against '.join(of_env)} (real)"] = cells(draw, [1, 0], reps // 2, rng)
     return Report(
         name="compare",
         title="Sequential comparisons: errors made and seeds spent",
@@ -188,6 +186,15 @@ def measure(quick: bool) -> Report:
         notes=_NOTES,
         packages=("adastop",),
     )
+
+
+def _normal(mean: float) -> Sampler:
+    return lambda rng, size: rng.normal(mean, 1.0, size)
+
+
+def _together(shapes: Sequence[Sampler]) -> Callable[[np.random.Generator], Array]:
+    """Studies whose configurations have distributions of their own."""
+    return lambda rng: np.stack([shape(rng, (DESIGN.most_seeds,)) for shape in shapes])
 
 
 _NOTES = (

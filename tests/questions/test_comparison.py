@@ -12,6 +12,11 @@ from tests.support.study_frames import make_runs, with_status
 OF_SEEDS = np.array([-2.0, -1, 0, 1, 2])
 
 
+def looked(runs: pd.DataFrame, seeds_per_look: int, looks: int, alpha: float = 0.05) -> pd.DataFrame:
+    """The same runs as a sequential comparison."""
+    return runs.assign(comparison_seeds_per_look=float(seeds_per_look), comparison_looks=float(looks), comparison_alpha=alpha)
+
+
 def study(looks: int = 3, alpha: float = 0.05) -> pd.DataFrame:
     """One far above the others after a look; two that are alike take a second one."""
     wiggle = np.array([0.3, -0.2, 0.1, 0.4, -0.5])
@@ -20,9 +25,7 @@ def study(looks: int = 3, alpha: float = 0.05) -> pd.DataFrame:
         "best": list(400 + OF_SEEDS),
         "low": [*(99.5 + OF_SEEDS + wiggle), *(100 + OF_SEEDS)],
     }
-    return make_runs({c: list(map(float, s)) for c, s in scores.items()}, target=np.nan).assign(
-        seeds_per_look=5.0, looks=float(looks), alpha=alpha
-    )
+    return looked(make_runs({c: list(map(float, s)) for c, s in scores.items()}, target=np.nan), 5, looks, alpha)
 
 
 def test_pairs_are_ranked_and_what_it_took_is_counted() -> None:
@@ -39,7 +42,7 @@ def test_pairs_are_ranked_and_what_it_took_is_counted() -> None:
 
 def test_other_studies_are_no_comparison() -> None:
     assert sequential_comparison(make_runs({"a": [1.0], "b": [2.0]})) is None
-    assert sequential_comparison(study().assign(looks=np.nan)) is None
+    assert sequential_comparison(study().assign(comparison_looks=np.nan)) is None
 
 
 def test_a_failed_seed_takes_its_configuration_out_and_a_running_one_holds_the_look() -> None:
@@ -52,7 +55,7 @@ def test_a_failed_seed_takes_its_configuration_out_and_a_running_one_holds_the_l
 
 def test_the_leaders_are_those_than_which_none_was_shown_to_be_higher() -> None:
     """After one look of three seeds nothing can be shown, however clear a t test would be."""
-    runs = study()[lambda runs: runs["seed"] < 3].assign(seeds_per_look=3.0, looks=2.0)
+    runs = looked(study()[lambda runs: runs["seed"] < 3], 3, 2)
     (found,) = decide(runs)
     assert set(found.leaders) == {"best", "mid", "low"}
     (decided,) = decide(study())
@@ -71,7 +74,7 @@ def test_the_answer_tells_the_verdict_and_the_seeds_that_it_took() -> None:
 
 def test_an_answer_names_some_pairs_and_the_report_all() -> None:
     scores = {str(i): list(100.0 * i + OF_SEEDS) for i in range(5)}
-    found = sequential_comparison(make_runs(scores, score_range=(0, 1000)).assign(seeds_per_look=5.0, looks=5.0, alpha=0.05))
+    found = sequential_comparison(looked(make_runs(scores, score_range=(0, 1000)), 5, 5))
     assert found is not None and len(found.differences) == 10
     assert "; and 4 more." in sentences(found)[0]
     assert sentences(found, None)[0].count("scores higher than") == 10
