@@ -15,7 +15,7 @@ def sentences(found: Comparison, most_pairs: int | None = MOST_PAIRS) -> list[st
         found: What was shown.
         most_pairs: Of each kind that are named; None: all.
     """
-    design, over = found.design, "" if found.is_over else ", with more to come"
+    design, over = found.design, "" if found.is_over else ", and it is not over"
     if not found.looks:
         return [f"No look at the scores yet: each takes {plural(design.seeds_per_look, 'seed')} of every configuration."]
     told = []
