@@ -12,6 +12,7 @@ import pandas as pd
 import yaml
 
 from analysis import AnalysisError
+from analysis.questions.comparison import DESIGN
 from analysis.questions.labels import trials_named
 from analysis.stores.executions import near, opened, runs_of_studies
 from analysis.stores.records import STATUS, Points, Run
@@ -87,6 +88,8 @@ class Study:
             - budget_env_steps: int64; 0 if unknown.
             - target, score_range_low, score_range_high: float64, returns; NaN if the env has none or the study recorded none.
             - failure_below, delta: float64, returns; what the study was given as `report.failure_below` and `report.delta`, NaN if nothing.
+            - comparison_seeds_per_look, comparison_looks, comparison_alpha: float64; of a sequential comparison, as
+              `analysis.stats.sequential.Design` has them, else NaN.
             - commit: str; of the code, "" if unknown.
             - the axes, then every other parameter of the trials: numbers where all values are, else str; NA where a trial has no such.
             - score, auc: float64, returns. NaN where not reached, as in all that follow. Where throughput was measured (phase is
@@ -350,7 +353,9 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         _row({**configurations[key[0]], "phase": plan.get("phase", ""), **chosen.get(key, {})}, key[1], key[2], run, exclusive)
         for key, run in zip(keys, found, strict=True)
     ]
-    frame = pd.DataFrame(rows).assign(**{name: plan.get("report", {}).get(name) for name in _GIVEN})
+    given = {name: plan.get("report", {}).get(name) for name in _GIVEN}
+    given |= {column: plan.get("comparison", {}).get(name) for column, name in DESIGN.items()}
+    frame = pd.DataFrame(rows).assign(**given)
     params = [
         {**{name: str(value) for name, value in configurations[label]["params"].items()}, **(run.params if run is not None else {})}
         for (label, _, _), run in zip(keys, found, strict=True)
@@ -364,7 +369,7 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         columns[column] = pd.Series(values, dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
     texts = ("run_id", "status", "failure", "trial_id", "parent", "bottleneck", "health", "weights", "commit", *_TEXTS, *_PLACES)
-    numbers = dict.fromkeys(("target", "score_range_low", "score_range_high", *_GIVEN), "float64")
+    numbers = dict.fromkeys(("target", "score_range_low", "score_range_high", *given), "float64")
     config = pd.CategoricalDtype(list(configurations), ordered=True)
     frame = frame.astype({"config": config, **dict.fromkeys(texts, "str"), "reproducible": "boolean", **numbers})
     for column in ("started", "ended"):

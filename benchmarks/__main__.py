@@ -24,6 +24,7 @@ MODULES = {
     "loading": "analysis.loading",
     "report": "analysis.report_time",
     "calibration": "calibration.seeds",
+    "compare": "calibration.comparing",
     "laws_calibration": "calibration.scaling_laws",
     "parity_sb3": "studies.parity_sb3",
     "learning": "learning.scores",

@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from analysis.document import sequential
 from analysis.document.repeats import sameness
 from analysis.plots.text import level
+from analysis.questions.comparison import sequential_comparison
 from analysis.questions.convergence import MEASURES, concluding, is_measured, replicates, summarise
 from analysis.questions.decision import Decision, decide
 from analysis.questions.failures import failures
 from analysis.questions.labels import WORDS, code, fails, named, shares, trials_named, with_interval
 from analysis.questions.machines import trials_by_kind
 from analysis.stats.curves import plural
+from analysis.stats.interval import CONFIDENCE
 from analysis.stats.shares import share_interval
 
 FEW_SEEDS = 5
@@ -29,6 +32,7 @@ class Answer:
         headline: What to use, and whether anything else is as good.
         because: Its numbers.
         certainty: What is as good, and why this one; or the next best.
+        compared: What a sequential comparison showed; empty in other studies.
         repeats: Whether it came out the same when it was run again; empty if each seed was run once.
     """
 
@@ -36,11 +40,12 @@ class Answer:
     headline: str
     because: str
     certainty: str
+    compared: str = ""
     repeats: str = ""
 
     @property
     def _parts(self) -> list[str]:
-        return [part for part in (self.headline, self.because, self.certainty, self.repeats) if part]
+        return [part for part in (self.headline, self.because, self.certainty, self.compared, self.repeats) if part]
 
     def markdown(self) -> str:
         """All of it in one paragraph."""
@@ -66,8 +71,12 @@ def answers(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[Answ
     several = runs["env"].nunique() > 1
     found = []
     for decision in decide(runs):
-        same = sameness(runs[runs["env"] == decision.env], curves)
-        found.append(replace(_answer(decision, summary, several, _rates(runs, decision.chosen)), repeats=same[0] if same else ""))
+        own = runs[runs["env"] == decision.env]
+        same, compared = sameness(own, curves), sequential_comparison(own)
+        confidence = CONFIDENCE if compared is None else 1 - compared.design.alpha
+        answer = _answer(decision, summary, several, _rates(runs, decision.chosen), confidence)
+        told = "" if compared is None else " ".join(sequential.sentences(compared))
+        found.append(replace(answer, compared=told, repeats=same[0] if same else ""))
     return found
 
 
@@ -122,16 +131,15 @@ def best_metrics(table: pd.DataFrame) -> dict[str, float]:
     return {name: value for name, value in values.items() if np.isfinite(value)}
 
 
-def _answer(decision: Decision, summary: pd.DataFrame, several: bool, rates: str) -> Answer:
+def _answer(decision: Decision, summary: pd.DataFrame, several: bool, rates: str, confidence: float) -> Answer:
     where = f"On {decision.env}: " if several else ""
     if decision.chosen is None:
         return Answer(decision, f"{where}No answer: no trial finished.", "", "")
     numbers = _numbers(decision, summary)
     if len(decision.order) == 1:
         return Answer(decision, f"{where}{code(decision.chosen)} is the only configuration.", numbers, "")
-    return Answer(
-        decision, f"{where}Use {code(decision.chosen)}{rates}{_how_sure(decision, summary)}.", numbers, _others(decision, summary)
-    )
+    headline = f"{where}Use {code(decision.chosen)}{rates}{_how_sure(decision, summary)}."
+    return Answer(decision, headline, numbers, _others(decision, summary, confidence))
 
 
 def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:
@@ -170,14 +178,14 @@ def _seeds(row: pd.Series) -> str:
     return plural(int(row["num_seeds"]), "seed")
 
 
-def _others(decision: Decision, summary: pd.DataFrame) -> str:
+def _others(decision: Decision, summary: pd.DataFrame, confidence: float) -> str:
     same, rivals = _same(decision), _rivals(decision)
     words = [f"Practically the same, within {decision.delta:.4g} of the best score: {named(same)}."] * bool(same)
     words += [f"Not significantly different: {named(rivals)}.{_to_equivalence(decision)}"] * bool(rivals)
     if words:
         why = _WHY_CHOSEN[decision.chosen_by].format(alike="practically the same" if same else "about as good")
         best = f"The best by {WORDS[decision.measure]}{' of those that solve it' if decision.saturated else ''}"
-        words.append(f"This one, because {why}. {best} is among these {len(decision.leaders)} with 95% confidence.")
+        words.append(f"This one, because {why}. {best} is among these {len(decision.leaders)} with {100 * confidence:g}% confidence.")
         return " ".join(words)
     if decision.runner_up is None:
         return ""

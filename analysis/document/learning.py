@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis import AnalysisError
 from analysis.document import repeats as again
-from analysis.document import wording
+from analysis.document import sequential, wording
 from analysis.document.parts import T_INTERVAL, WILSON, Drawn, Part, Section, figure_of
 from analysis.plots import (
     batch_tradeoff,
@@ -24,6 +24,7 @@ from analysis.plots import (
     seeds_needed,
 )
 from analysis.questions import convergence, learning_rate_batch, reproducibility, update_to_data
+from analysis.questions.comparison import sequential_comparison
 from analysis.questions.decision import chosen_values
 from analysis.questions.labels import WORDS
 from analysis.questions.lr_rules import compare_rules
@@ -34,6 +35,19 @@ MOST_IN_MATRIX = 20
 _TRADEOFF = (
     "{}Env steps against updates to target (McCandlish et al. 2018), a point a batch at the learning rate that the answer chooses for it; "
     "an update is a training batch."
+)
+
+
+def sequence(part: Part) -> Section:
+    """All pairs of a sequential comparison; without a sentence in other studies."""
+    found = sequential_comparison(part.trials)
+    told = () if found is None else (*sequential.sentences(found, None), _LOOKED)
+    return Section("sequential", "Sequential comparison", told)
+
+
+_LOOKED = (
+    "A comparison that stops once it has seen a difference has seen a large one: estimates of differences and their intervals in the other "
+    "sections know nothing of the looks, which the verdicts here count."
 )
 
 

@@ -93,6 +93,7 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
     else:
         found = [
             learning.repeats(part),
+            learning.sequence(part),
             learning.lr_rules(of_design),
             learning.learning(part),
             learning.lr_and_batch(of_design),

@@ -1,1 +1,1 @@
-"""Whether intervals cover and tests keep their promise, on simulated studies whose truth is known."""
+"""Whether intervals cover and tests keep their promise, on studies whose truth is known, simulated and drawn from real runs."""

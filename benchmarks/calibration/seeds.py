@@ -1,4 +1,4 @@
-"""Do the intervals cover, and do the tests keep their promise? Simulated studies whose truth is known."""
+"""Do the intervals cover, and do the tests keep their promise? Studies whose truth is known, simulated and drawn from real runs."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,6 +10,7 @@ from analysis.stats.comparisons import leaders, p_values, probability_of_improve
 from analysis.stats.interval import Array
 from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
 from benchmarks.calibration.learning_rate_batch import CURVES, GRIDS, best_lr_coverage, critical_batch_coverage, exponent_coverage
+from benchmarks.calibration.on_pools import tables as pool_tables
 from benchmarks.calibration.robustness import tables as robustness_tables
 from benchmarks.support.harness import Report, Table
 
@@ -187,6 +188,7 @@ def measure(quick: bool) -> Report:
     )
     tables += _scaling_tables(12 if quick else 120, rng)
     tables += robustness_tables(SHAPES, few, np.random.default_rng(1))
+    tables += pool_tables(few, np.random.default_rng(3))
     return Report(
         name="calibration",
         title="Calibration of the statistics",

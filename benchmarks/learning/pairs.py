@@ -7,6 +7,7 @@ from pathlib import Path
 import hydra
 import pandas as pd
 
+from benchmarks.support import kept
 from experiments.config.compose import composer, composing, split_space
 from experiments.config.schema import parse
 from experiments.config.trial_config import TrialConfig
@@ -17,7 +18,7 @@ FOLDER = Path(__file__).parent
 MEASURED = FOLDER / "data" / "learning.csv"
 """A row a trial. It is kept: measuring all of it takes days."""
 COLUMNS = ("algorithm", "env", "config_id", "seed", "env_steps", "score", "env_steps_to_target", "train_s", "date", "commit", "cpu")
-_KEY = ["algorithm", "env", "seed"]
+_KEY = ("algorithm", "env", "seed")
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def trial_of(algorithm: str, env: str, seed: int, overrides: Sequence[str] = ())
 
 def measured(file: Path = MEASURED) -> pd.DataFrame:
     """What was measured so far, by `COLUMNS`."""
-    return pd.read_csv(file) if file.exists() else pd.DataFrame(columns=list(COLUMNS))
+    return kept.kept(file, COLUMNS)
 
 
 def keep(rows: pd.DataFrame, file: Path = MEASURED) -> None:
@@ -80,10 +81,4 @@ def keep(rows: pd.DataFrame, file: Path = MEASURED) -> None:
         rows: With `COLUMNS`.
         file: CSV.
     """
-    known = measured(file)
-    table = pd.concat([known, rows[list(COLUMNS)]], ignore_index=True) if len(known) else rows[list(COLUMNS)]
-    table = table.drop_duplicates(_KEY, keep="last").sort_values(_KEY)
-    file.parent.mkdir(exist_ok=True)
-    scratch = file.with_suffix(".new")
-    table.to_csv(scratch, index=False)
-    scratch.replace(file)
+    kept.keep(rows, file, COLUMNS, _KEY)

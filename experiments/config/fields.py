@@ -93,7 +93,7 @@ def readable_errors() -> Iterator[None]:
         raise ConfigurationError("\n".join(_describe(e) for e in error.errors())) from None
 
 
-_KINDS = frozenset({"grid", "random", "optuna", "racing", "fifo", "asha", "median", "pbt"})
+_KINDS = frozenset({"grid", "random", "optuna", "racing", "compare", "fifo", "asha", "median", "pbt"})
 """What pydantic adds to the path of a setting that has several kinds."""
 
 

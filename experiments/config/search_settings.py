@@ -84,7 +84,28 @@ class RacingSearch:
     max_trials: Positive | None
 
 
-SearchSettings = Annotated[GridSearch | RandomSearch | OptunaSearch | RacingSearch, Field(discriminator="name")]
+@dataclass(frozen=True, config=STRICT)
+class CompareSearch:
+    """A fixed number of seeds before each look, for configurations that are in an undecided pair, until none is.
+
+    Attributes:
+        seeds_per_look: That such a configuration gets before each look: of the study's, and then the next whole numbers.
+        looks: At most.
+        alpha: Risk of calling any pair different that is not, all pairs and all looks together.
+    """
+
+    name: Literal["compare"]
+    seeds_per_look: Annotated[Positive, Field(le=MAX_TRIALS)]
+    looks: Annotated[Positive, Field(le=100)]
+    alpha: Annotated[Number, Field(gt=0, lt=1)]
+
+    @property
+    def most_seeds(self) -> int:
+        """Of a configuration, at most."""
+        return self.seeds_per_look * self.looks
+
+
+SearchSettings = Annotated[GridSearch | RandomSearch | OptunaSearch | RacingSearch | CompareSearch, Field(discriminator="name")]
 """How configurations are taken from the study's space: what `conf/search/*.yaml` holds."""
 
 
@@ -170,12 +191,16 @@ def check_search(suite: "SuiteConfig") -> None:
         ConfigurationError: It does not.
     """
     search, scheduler = suite.search, suite.scheduler
+    if isinstance(search, CompareSearch):
+        _check_comparison(suite, search)
     if not (suite.confirms or suite.max_env_steps or suite.max_minutes):
         return
     named = f"search={search.name}" if search.name in ("optuna", "racing") else f"scheduler={scheduler.name}"
     if not suite.is_search:
         limited = "max_env_steps" if suite.max_env_steps else "max_minutes"
         named = "confirmation.always=true" if suite.confirmation.always else limited
+    if isinstance(search, CompareSearch):
+        return
     if suite.measurement is not None:
         raise ConfigurationError(
             f"{named} searches by what trials learn, and a study of throughput learns nothing. Try search=grid scheduler=fifo without "
@@ -195,6 +220,28 @@ def check_search(suite: "SuiteConfig") -> None:
         _check_scheduler(suite, scheduler)
     if suite.confirms:
         _check_confirmation(suite)
+
+
+def _check_comparison(suite: "SuiteConfig", search: CompareSearch) -> None:
+    if suite.measurement is not None:
+        raise ConfigurationError("search=compare compares scores, and a study of throughput has none. Try search=grid.")
+    if suite.repeats > 1:
+        raise ConfigurationError(f"repeats={suite.repeats} with search=compare: a repeat is no other seed. Try repeats=1.")
+    if suite.scheduler.name != "fifo":
+        raise ConfigurationError(
+            f"scheduler={suite.scheduler.name} with search=compare: trials of the same budget are compared. Try scheduler=fifo."
+        )
+    if suite.confirmation.always:
+        raise ConfigurationError(
+            "confirmation.always=true with search=compare: its risk of a false difference holds as it is. Try confirmation.always=false."
+        )
+    if "env" in suite.study.space:
+        raise ConfigurationError("search=compare compares configurations on one environment. Try a study for each: env=... study.name=...")
+    if len(suite.seeds) > search.most_seeds:
+        raise ConfigurationError(
+            f"seeds has {len(suite.seeds)} seeds, and search=compare uses at most search.seeds_per_look={search.seeds_per_look} x "
+            f"search.looks={search.looks} = {search.most_seeds}. Leave some out, or raise one of the two."
+        )
 
 
 def _check_confirmation(suite: "SuiteConfig") -> None:
@@ -220,13 +267,15 @@ def _check_confirmation(suite: "SuiteConfig") -> None:
 
 
 def searching_seeds(suite: "SuiteConfig") -> tuple[int, ...]:
-    """The seeds that a search may use: the study's, and the next whole numbers as far as a race or a population needs more."""
+    """The seeds that a search may use: the study's, and the next whole numbers as far as it needs more."""
     seeds = suite.seeds
     wanted = len(seeds)
     if isinstance(suite.scheduler, Pbt):
         wanted = suite.scheduler.population
     elif isinstance(suite.search, RacingSearch):
         wanted = suite.search.max_seeds
+    elif isinstance(suite.search, CompareSearch):
+        wanted = suite.search.most_seeds
     return (*seeds, *range(max(seeds) + 1, max(seeds) + 1 + wanted - len(seeds)))[:wanted]
 
 

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS
 from experiments.config.lr_rules import is_rule
-from experiments.config.search_settings import GridSearch, OptunaSearch, RacingSearch, RandomSearch, SearchSettings
+from experiments.config.search_settings import CompareSearch, GridSearch, OptunaSearch, RacingSearch, RandomSearch, SearchSettings
 from experiments.config.trial_config import GROUPS
 from experiments.metrics import NAMED_AXES
 
@@ -259,7 +259,7 @@ def points(space: Mapping[str, Any], search: SearchSettings) -> list[Point]:
         ConfigurationError: The space does not suit the search.
     """
     axes = parse_space(space)
-    how = search.proposals if isinstance(search, RacingSearch) else search.name
+    how = search.proposals if isinstance(search, RacingSearch) else "grid" if isinstance(search, CompareSearch) else search.name
     if how != "grid" and not axes:
         raise ConfigurationError(f"search={search.name} needs a study.space to draw from; this study has none.")
     if how == "grid":
@@ -269,7 +269,7 @@ def points(space: Mapping[str, Any], search: SearchSettings) -> list[Point]:
                 f"study.space: {endless[0]} is a distribution, and search={search.name} crosses lists. Give a list, or use {instead}."
             )
         return corners(space)
-    if isinstance(search, GridSearch) or how == "optuna":
+    if isinstance(search, GridSearch | CompareSearch) or how == "optuna":
         return []
     rng = np.random.default_rng(search.seed)
     drawn = [_drawn(axes, rng) for _ in range(num_samples(search, axes))]

@@ -11,6 +11,7 @@ from ray.tune import PlacementGroupFactory
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS
 from experiments.config.schema import StartingPolicy, SuiteConfig, parse
+from experiments.config.search_settings import CompareSearch
 from experiments.config.space import Point, base_point, corners, group_choices, points
 from experiments.config.trial_config import NUM_ENV_RUNNERS, VECTORIZE_MODE, Compose, TrialConfig
 from experiments.planning.axes import SearchedAxis
@@ -218,7 +219,7 @@ def _resolved(
     Where a space has distributions, its corners are checked as well: if they are valid, so is what lies between.
     """
     own = [parsed.point for parsed in wanted]
-    bases = [] if base is None or base in own else [base]
+    bases = [] if base is None or base in own or isinstance(suite.search, CompareSearch) else [base]
     extremes = [] if suite.search.name == "grid" else [point for point in corners(suite.study.space) if point not in (*own, *bases)]
     counted = [resolver.counted(parsed) for parsed in (*wanted, *map(resolver.parsed, (*bases, *extremes)))]
     resolver = replace(resolver, report_every_env_steps=report_grid([point.suite for point in counted]))
@@ -240,7 +241,8 @@ def _check_number(num_points: int, suite: SuiteConfig) -> None:
 
 def chooses_trials(suite: SuiteConfig) -> bool:
     """Whether a study chooses its trials as it goes."""
-    return suite.confirms or suite.max_env_steps is not None or suite.max_minutes is not None
+    limited = suite.max_env_steps is not None or suite.max_minutes is not None
+    return suite.confirms or limited or isinstance(suite.search, CompareSearch)
 
 
 def _possible(wanted: list[ResolvedPoint]) -> tuple[list[ResolvedPoint], tuple[str, ...]]:

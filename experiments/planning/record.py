@@ -11,6 +11,7 @@ from experiments.planning.axes import param_name, rule_param
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
+from experiments.search.comparing import Comparing
 from experiments.search.strategy import FIXED, SEARCH
 
 _TRAINING_PARAMS = (
@@ -101,6 +102,8 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         return record
     if plan.suite.confirms:
         record |= {"base": search.base_label, "objectives": list(search.outline.objectives)}
+    if isinstance(search.outline, Comparing):
+        record["comparison"] = asdict(search.outline.design)
     return {**record, "trials": [_asked(trial) for trial in trials.trials]}
 
 

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
+from analysis.stats.sequential import Design
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import is_rule
 from experiments.config.schema import SuiteConfig
-from experiments.config.search_settings import OptunaSearch, Pbt, RacingSearch, RandomSearch, searching_seeds
+from experiments.config.search_settings import CompareSearch, OptunaSearch, Pbt, RacingSearch, RandomSearch, searching_seeds
 from experiments.config.space import Choice, Point, corners, num_samples, parse_space, points
 from experiments.config.trial_config import TRAINING
 from experiments.metrics import NAMED_AXES
 from experiments.planning.configuration import Configuration
 from experiments.planning.resolver import Resolver
+from experiments.search.comparing import Comparing
 from experiments.search.optuna_search import Suggested
 from experiments.search.population import Population
 from experiments.search.racing import Racing
@@ -25,6 +27,8 @@ from experiments.search.trial_queue import Limits
 
 GENERATIONS = 5
 """Of a population, unless the configuration says otherwise."""
+MOST_COMPARED = 20
+"""Configurations of a sequential comparison: 190 pairs."""
 _ANY_OBJECTIVE = ("score",)
 """Of a search that asks for a list, whatever comes out: what its results are ranked by."""
 
@@ -52,8 +56,9 @@ class SearchDesign:
             storage: SQLite file for Optuna's study; None keeps it in memory.
         """
         suite, search, seeds = self.suite, self.suite.search, searching_seeds(self.suite)
-        own = [c.point for c in self.known]  # of rules at their base, one stands for all
-        listed = [point for point in points(suite.study.space, search) if point in own]
+        listed = self._listed
+        if isinstance(search, CompareSearch):
+            return Comparing(listed, seeds, Design(search.seeds_per_look, search.looks, search.alpha))
         if not suite.confirms:
             return Listed(listed, seeds, _ANY_OBJECTIVE, FIXED)
         proposals: Strategy
@@ -75,6 +80,17 @@ class SearchDesign:
             return Confirming(proposals, self.base, suite.confirmation.top, suite.confirmation.seeds, listed, shared)
         found = Racing(proposals, seeds, search.max_trials) if isinstance(search, RacingSearch) else proposals
         return Confirming(found, self.base, suite.confirmation.top, suite.confirmation.seeds)
+
+    @cached_property
+    def _listed(self) -> list[Point]:
+        """The points that are known before it starts; of rules that say the same at their base, one."""
+        own = [c.point for c in self.known]
+        return [point for point in points(self.suite.study.space, self.suite.search) if point in own]
+
+    @property
+    def num_compared(self) -> int:
+        """Configurations that a comparison runs."""
+        return len(self._listed)
 
     @cached_property
     def outline(self) -> Strategy:
@@ -155,6 +171,8 @@ class SearchDesign:
             ConfigurationError: It cannot.
         """
         limits = self.limits()
+        if isinstance(self.outline, Comparing):
+            self._check_comparison(self.outline.design)
         if limits.max_env_steps is not None and limits.max_env_steps < limits.trial_env_steps:
             raise ConfigurationError(
                 f"max_env_steps={limits.max_env_steps} is less than a trial's budget_env_steps={limits.trial_env_steps}: nothing could "
@@ -162,6 +180,24 @@ class SearchDesign:
             )
         if isinstance(self.suite.scheduler, Pbt):
             self._check_population()
+
+    def _check_comparison(self, design: Design) -> None:
+        number = self.num_compared
+        if number < 2:
+            raise ConfigurationError(
+                "search=compare compares two configurations or more, and study.space has one. Give it a list of two values, for example "
+                "'study.space={algorithm.training.lr:[1e-3,3e-3]}'."
+            )
+        if number > MOST_COMPARED:
+            raise ConfigurationError(
+                f"search=compare compares each pair, of {MOST_COMPARED} configurations at most, and study.space has {number}. Leave some "
+                "out, or try search=racing, which looks for the best."
+            )
+        if not design.can_decide:
+            raise ConfigurationError(
+                f"search.seeds_per_look={design.seeds_per_look} search.looks={design.looks}: whatever the scores, a permutation test of so "
+                f"few seeds shows no difference at search.alpha={design.alpha:g}. Try search.seeds_per_look=5, or a larger alpha."
+            )
 
     def _check_population(self) -> None:
         axes = parse_space(self.suite.study.space)

@@ -12,6 +12,7 @@ from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.building import environment_of, is_flattened, spaces
+from experiments.search.comparing import Comparing
 from experiments.search.strategy import Confirming
 
 MOST_LAYOUTS = 4
@@ -85,6 +86,13 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
     suite, strategy = plan.suite, search.outline
     if suite.max_minutes:
         size += f", within {suite.max_minutes:g} minutes"
+    if isinstance(strategy, Comparing):
+        design = strategy.design
+        return (
+            f"search=compare: {plural(search.num_compared, 'configuration')} x up to {plural(design.most_seeds, 'seed')}, "
+            f"{design.seeds_per_look} before each of {plural(design.looks, 'look')}, those of decided pairs left out; "
+            f"alpha={design.alpha:g} over all pairs and looks: {size}"
+        )
     if not isinstance(strategy, Confirming):
         return f"{_points_and_seeds(plan)}: {size}"
     groups = {"search": suite.search.name, "scheduler": suite.scheduler.name}

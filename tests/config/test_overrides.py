@@ -239,7 +239,7 @@ KINDS: Mapping[str, Kind] = {
     # Searches.
     "num_samples": whole(1, 5, null=True),
     **dict.fromkeys(("search.seed", "scheduler.seed"), whole(0, 10)),
-    "search.name": Kind(None, word("grid", "random", "optuna", "racing").wrong),
+    "search.name": Kind(None, word("grid", "random", "optuna", "racing", "compare").wrong),
     "scheduler.name": Kind(None, word("fifo", "asha", "median", "pbt").wrong),
     "sampler": word("tpe", "gp", "random"),
     "proposals": word("grid", "random", "optuna"),
@@ -248,6 +248,8 @@ KINDS: Mapping[str, Kind] = {
         _WORDS | _NUMBERS | _FLAGS | _MAPPINGS | _NONE | st.sampled_from([[], ["score", "score"], ["score", "loss"], ["score"] * 3]),
     ),
     "max_seeds": whole(2, 10),
+    **dict.fromkeys(("seeds_per_look", "looks"), whole(1, 10)),
+    "alpha": real(0, 1, above=True, tried=(0.01, 0.2)),
     "max_trials": whole(1, 50, null=True),
     "grace_env_steps": whole(1, 30_000, null=True),
     "reduction_factor": real(1, above=True, tried=(1.5, 8.0)),

@@ -61,6 +61,45 @@ def test_a_race_over_a_grid(plan_of: PlanOf) -> None:
     assert plan_record(study)["base"] == "lr=3e-3 b=2048"
 
 
+def test_a_comparison_runs_its_own_configurations_and_says_what_it_may_cost(plan_of: PlanOf) -> None:
+    plan, study = searching(plan_of("search=compare", "study.space={algorithm.training.lr:[1e-3,1e-2]}", "seeds=[5,7]"))
+    assert len(plan.configurations) == 2  # no base beside them
+    assert (plan.num_trials, plan.total_env_steps) == (50, 50 * 60_000)
+    assert summary(plan).startswith(
+        "search=compare: 2 configurations x up to 25 seeds, 5 before each of 5 looks, those of decided pairs left out; alpha=0.05 over all "
+        "pairs and looks: at most 50 trials, 3,000,000 env steps"
+    )
+    record = plan_record(study)
+    assert record["comparison"] == {"seeds_per_look": 5, "looks": 5, "alpha": 0.05}
+    assert record["phase"] == "fixed" and "base" not in record
+    queue = queue_of(plan)
+    asked = run(queue, lambda ask: Outcome(FINISHED, {"score": 100.0 if ask.point["algorithm.training.lr"] == 1e-3 else 1.0}, 60_000))
+    assert [ask.seed for ask in asked if ask.point["algorithm.training.lr"] == 1e-3] == [5, 7, 8, 9, 10]
+    assert not study.take(asked[0]).exploratory
+    assert "comparison" not in plan_record(searching(plan_of("search=racing"))[1])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error"),
+    [
+        (("study.space={}",), "two configurations or more, and study.space has one"),
+        (("study.space={algorithm.training.lr:[1e-4,2e-4,3e-4],algorithm.training.num_epochs:[1,2,3,4,5,6,7]}",), "20 .* has 21.*racing"),
+        (("search.seeds_per_look=1",), r"shows no difference at search.alpha=0.05. Try search.seeds_per_look=5"),
+        (("seeds=[0,1,2]", "search.looks=1", "search.seeds_per_look=2"), "seeds has 3 seeds, .* at most .* = 2"),
+        (("scheduler=asha",), "Try scheduler=fifo"),
+        (("confirmation.always=true",), "Try confirmation.always=false"),
+        (("repeats=2",), "Try repeats=1"),
+        (("study.space={env:[cartpole,acrobot]}",), "one environment"),
+        (("study.space={algorithm.training.lr:{distribution:loguniform,low:1e-5,high:1e-2}}",), "Give a list"),
+        (("search.alpha=0",), "search.alpha=0: input should be greater than 0"),
+        (("study=runner_scaling",), "throughput has none. Try search=grid"),
+    ],
+)
+def test_a_comparison_that_makes_no_sense_is_refused(plan_of: PlanOf, overrides: tuple[str, ...], error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        plan_of("search=compare", *overrides)
+
+
 OF_THE_GRID = "of the grid at these 3 seeds (15 configurations, 2,700,000 env steps)"
 COSTS = {
     ("search=racing",): f"at most 96% {OF_THE_GRID}",
