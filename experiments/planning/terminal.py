@@ -1,17 +1,20 @@
 """What the terminal shows of a plan before it runs."""
 
+import math
 from collections.abc import Callable
 
 import gymnasium as gym
+import numpy as np
 from rich.table import Table
 
+from analysis.stats.noise_scale import ratio
 from experiments.config.errors import first_line
 from experiments.planning.configuration import Configuration
 from experiments.planning.estimate import study_duration
 from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
-from experiments.rllib.building import environment_of, is_flattened, spaces
+from experiments.rllib.building import environment_of, is_flattened, rows_of_step, spaces
 from experiments.search.strategy import Confirming
 
 MOST_LAYOUTS = 4
@@ -154,6 +157,34 @@ def time_line(plan: Plan, past_speed: Callable[[str, str], float | None] | None)
         f"time        about {span(found.low, found.high)}: an estimate. The environment and the networks were timed here for a moment, "
         f"the rest is what it usually takes. No trial of {' or '.join(found.estimated)} has run with this store yet"
     )
+
+
+def noise_scale_lines(plan: Plan, past_gradients: Callable[[str, str], list[tuple[float, float]]]) -> list[str]:
+    """Which grids of batches lie on one side of a noise scale that is known: they cannot show where a larger batch stops paying.
+
+    Args:
+        plan: The study.
+        past_gradients: Algorithm and env to the estimates of |G|^2 and S of earlier trials.
+    """
+    grids: dict[tuple[str, str], set[int]] = {}
+    for c in plan.configurations:
+        grids.setdefault((c.suite.algorithm["name"], c.suite.env.name), set()).add(rows_of_step(c.suite.algorithm))
+    lines = []
+    for (algorithm, env), rows in grids.items():
+        if len(rows) < 2 or not (known := past_gradients(algorithm, env)):
+            continue
+        square, noise = np.array(known).T
+        found = ratio(square, noise, np.random.default_rng(0))
+        low, high = (found.estimate if math.isnan(end) else end for end in (found.low, found.high))
+        side, what = ("below", "a larger batch may still pay") if max(rows) < low else ("above", "a smaller one may do as well")
+        if max(rows) < low or min(rows) > high:
+            ends = "" if math.isnan(found.low) else f" [{found.low:,.0f}, {'no end' if math.isinf(high) else f'{high:,.0f}'}]"
+            scale = "" if math.isinf(found.estimate) else f" {found.estimate:,.0f}"
+            lines.append(
+                f"batches     {algorithm} on {env}: all of the grid, {min(rows):,} to {max(rows):,} rows of a gradient step, is {side} the gradient "
+                f"noise scale of {plural(len(known), 'earlier trial')},{scale}{ends}: {what} (docs/noise_scale.md)"
+            )
+    return lines
 
 
 def faster_line(plan: Plan, other: Plan | None) -> str | None:
