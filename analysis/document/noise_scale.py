@@ -24,8 +24,7 @@ def section(part: Part) -> Section:
         of_config = [rise for rise in found if rise.config == config]
         named = len({rise.config for rise in found}) > 1
         sentences += [f"{code(config)}: {rise.sentence}" if named else rise.sentence for rise in of_config]
-    beside = noise_scale.beside_critical_batch(part.runs, part.axes, part.replays, part.rng)
-    sentences += [beside.sentence] if beside else []
+    sentences += [one.sentence for one in noise_scale.beside_critical_batch(part.runs, part.axes, part.replays, part.rng)]
     frame = noise_scale.over_time(part.runs, part.curves, part.rng)
     best = part.highlight[:1]
     if len(frame) and len(mine := frame[frame["config"].astype(str).isin(best)]):

@@ -1,7 +1,7 @@
 """How the gradient noise scale moves over training, and whether it says where a larger batch stops paying. Pure functions of frames.
 
-The noise scale is S / |G|^2, in rows of a gradient step (`analysis.stats.noise_scale`). McCandlish et al. (2018, arXiv 1812.06162) report that
-it rises during training, tenfold and more, and that it predicts the critical batch.
+The noise scale is S / |G|^2, in rows of a gradient step (`analysis.stats.noise_scale`). McCandlish et al. (2018, arXiv 1812.06162) report
+that it rises during training, tenfold and more, and that it predicts the critical batch.
 """
 
 import math
@@ -17,7 +17,7 @@ from analysis.questions.labels import listed
 from analysis.questions.learning_rate_batch import BATCH, learning_rate_axis, points, slices
 from analysis.stats import critical_batch
 from analysis.stats.interval import Array, Interval
-from analysis.stats.noise_scale import apart, growth, ratio
+from analysis.stats.noise_scale import LEAST_SEEDS, apart, growth, ratio
 
 NETWORKS = {"": "all weights", "_policy": "policy", "_value": "value"}
 """Suffix of the metrics to what they are of."""
@@ -60,9 +60,10 @@ class Rise:
 
 @dataclass(frozen=True)
 class Beside:
-    """The noise scale beside the critical batch that the same runs measured, both in rows of a gradient step.
+    """The noise scale of a network beside the critical batch that the same runs measured, both in rows of a gradient step.
 
     Attributes:
+        network: Of `NETWORKS`.
         noise_scale: Over the whole training, of the runs that the critical batch rests on; NaN where there is none.
         critical_batch: From env steps to target at several batches; NaN without a fit.
         factor: noise scale / critical batch.
@@ -70,6 +71,7 @@ class Beside:
         sentence: The answer for a report.
     """
 
+    network: str
     noise_scale: Interval
     critical_batch: Interval
     factor: Interval
@@ -86,9 +88,9 @@ def over_time(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator
         rng: For the bootstrap over seeds.
 
     Returns:
-        A row a configuration, network and window: `config`, `env`, `network`, `window` (from 0), `env_steps` (its middle), `noise_scale` (rows;
-        infinite where |G|^2 does not stand out) with _low and _high, `gradient_square`, `gradient_noise` (means over seeds), `num_seeds`. Empty
-        where nothing was measured.
+        A row a configuration, network and window: `config`, `env`, `network`, `window` (from 0), `env_steps` (its middle), `noise_scale`
+        (rows; infinite where |G|^2 does not stand out) with _low and _high, `gradient_square`, `gradient_noise` (means over seeds),
+        `num_seeds`. Empty where nothing was measured.
     """
     rows = []
     windows = _windows(runs, curves)
@@ -128,8 +130,8 @@ def rises(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator) ->
     return found
 
 
-def beside_critical_batch(runs: pd.DataFrame, axes: Sequence[str], replays: bool, rng: np.random.Generator) -> Beside | None:
-    """The noise scale beside the critical batch of the same runs.
+def beside_critical_batch(runs: pd.DataFrame, axes: Sequence[str], replays: bool, rng: np.random.Generator) -> list[Beside]:
+    """The noise scale beside the critical batch of the same runs: of policy and value, where they are apart, else of all weights.
 
     The unit is rows of a gradient step: minibatches where these vary, training batches where an update is one gradient step. Where training
     batches of many minibatches vary, their critical batch is that of the outer batch, another question.
@@ -141,22 +143,28 @@ def beside_critical_batch(runs: pd.DataFrame, axes: Sequence[str], replays: bool
         rng: For the posterior and the bootstrap.
 
     Returns:
-        None where no batch varies, or no noise scale was measured.
+        One for each network; none where no batch varies, or no noise scale was measured.
     """
     runs = replicates(runs)
     runs = runs[runs["status"] == "finished"]
-    if _SQUARE not in runs or runs[_SQUARE].isna().all():
-        return None
+    if not (suffixes := _measured(runs)):
+        return []
     with_minibatches = MINIBATCH in runs and runs[MINIBATCH].notna().any()
     varied = [name for name in (MINIBATCH, BATCH) if name in runs and pd.to_numeric(runs[name], errors="coerce").nunique() > 1]
     if not varied:
-        return None
+        return []
     if with_minibatches and varied[0] != MINIBATCH:
         return _unknown(
             "The noise scale is in rows of a gradient step, here a minibatch, which does not vary. The critical batch of training batches, "
             "each of many minibatches, is another question: vary algorithm.training.minibatch_size to compare them."
         )
-    return _beside(runs, axes, varied[0], replays, rng)
+    return _beside(runs, axes, varied[0], replays, suffixes, rng)
+
+
+def _measured(runs: pd.DataFrame) -> list[str]:
+    """Suffixes of what was measured: the two networks', where they are apart, else that of all weights."""
+    known = [suffix for suffix in NETWORKS if (column := f"{_SQUARE}{suffix}") in runs and runs[column].notna().any()]
+    return [suffix for suffix in known if suffix] or known
 
 
 def _windows(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
@@ -192,8 +200,8 @@ def _rise(config: str, network: str, pairs: list[tuple[Array, Array]], rng: np.r
     elif factor.high < 1:
         verdict = "does not hold"
     what = f"Noise scale, {network}: {rows_text(first)} rows in the first fifth of training, {rows_text(last)} in the last"
-    if num_seeds < 2:
-        sentence = f"{what}; one seed gives no interval, so whether it rises can't be told."
+    if num_seeds < LEAST_SEEDS:
+        sentence = f"{what}; fewer than {LEAST_SEEDS} seeds give no interval, so whether it rises can't be told."
     else:
         how = {
             "holds": "It rises",
@@ -213,7 +221,9 @@ def _against_published(factor: Interval) -> str:
     return f"{published} are not reached" if factor.high < PUBLISHED_GROWTH else f"{published} are neither shown nor excluded"
 
 
-def _beside(runs: pd.DataFrame, axes: Sequence[str], column: str, replays: bool, rng: np.random.Generator) -> Beside:
+def _beside(
+    runs: pd.DataFrame, axes: Sequence[str], column: str, replays: bool, suffixes: Sequence[str], rng: np.random.Generator
+) -> list[Beside]:
     """The comparison, where rows of a gradient step vary in `column`."""
     lr = learning_rate_axis(axes)
     try:
@@ -228,30 +238,30 @@ def _beside(runs: pd.DataFrame, axes: Sequence[str], column: str, replays: bool,
     data = data[data["value"].notna()]
     best = data.groupby(["batch", "lr"])["value"].mean().groupby("batch").idxmax()
     chosen = data[[pair in set(best) for pair in zip(data["batch"], data["lr"], strict=True)]]
-    noise = _noise_of(runs.loc[chosen.index], rng)
     reached = int(chosen.groupby("batch")["reached"].any().sum())
     if reached < _LEAST_BATCHES or chosen.groupby("batch").size().max() < 2:
         why = f"{reached} of {len(best)} batches reach the target, and a critical batch needs {_LEAST_BATCHES}, of several seeds"
-        return Beside(noise, _NONE, _NONE, "can't tell", f"The noise scale can't be set beside a critical batch: {why}.")
+        return _unknown(f"The noise scale can't be set beside a critical batch: {why}.")
     size = chosen["batch"].to_numpy(float)
     steps = chosen["env_steps"].to_numpy(float) * (size if replays else 1.0)
     critical, _, _ = critical_batch.fit(size, steps, chosen["reached"].to_numpy(bool), rng)
-    return _compared(noise, critical, size)
+    return [_compared(suffix, _noise_of(runs.loc[chosen.index], suffix, rng), critical, size) for suffix in suffixes]
 
 
-def _noise_of(chosen: pd.DataFrame, rng: np.random.Generator) -> Interval:
+def _noise_of(chosen: pd.DataFrame, suffix: str, rng: np.random.Generator) -> Interval:
     """Over the whole training: means over the configurations of each seed, then the ratio."""
-    of_seeds = chosen.groupby("seed")[[_SQUARE, _NOISE]].mean().dropna()
-    return ratio(of_seeds[_SQUARE].to_numpy(float), of_seeds[_NOISE].to_numpy(float), rng) if len(of_seeds) else _NONE
+    square, noise = f"{_SQUARE}{suffix}", f"{_NOISE}{suffix}"
+    of_seeds = chosen.groupby("seed")[[square, noise]].mean().dropna()
+    return ratio(of_seeds[square].to_numpy(float), of_seeds[noise].to_numpy(float), rng) if len(of_seeds) else _NONE
 
 
-def _compared(noise: Interval, critical: Interval, size: Array) -> Beside:
-    what = f"In rows of a gradient step the noise scale over the whole training is {rows_text(noise)}, and the critical batch, where twice the "
-    what += f"fewest rows are needed, is {rows_text(critical)}"
+def _compared(suffix: str, noise: Interval, critical: Interval, size: Array) -> Beside:
+    network = NETWORKS[suffix]
+    what = f"In rows of a gradient step the noise scale ({network}) over the whole training is {rows_text(noise)}, and the critical batch, "
+    what += f"where twice the fewest rows are needed, is {rows_text(critical)}"
     if not all(math.isfinite(end) and end > 0 for end in (noise.low, noise.estimate, noise.high)):
-        return Beside(
-            noise, critical, _NONE, "can't tell", f"{what}: whether they agree can't be told, for the noise scale has no two ends."
-        )
+        words = "whether they agree can't be told, for the noise scale has no two ends"
+        return Beside(network, noise, critical, _NONE, "can't tell", f"{what}: {words}.")
     factor = apart(noise, critical)
     span = f"batches from {size.min():,.0f} to {size.max():,.0f}"
     if factor.low > 1 or factor.high < 1:
@@ -260,11 +270,11 @@ def _compared(noise: Interval, critical: Interval, size: Array) -> Beside:
         verdict, words = "can't tell", f"whether they agree can't be told: their ratio is {times_text(factor)}"
     else:
         verdict, words = "agree", f"they agree within their intervals, ratio {times_text(factor)}"
-    return Beside(noise, critical, factor, verdict, f"{what}: {words} ({span}).")
+    return Beside(network, noise, critical, factor, verdict, f"{what}: {words} ({span}).")
 
 
-def _unknown(sentence: str) -> Beside:
-    return Beside(_NONE, _NONE, _NONE, "can't tell", sentence)
+def _unknown(sentence: str) -> list[Beside]:
+    return [Beside(NETWORKS[""], _NONE, _NONE, _NONE, "can't tell", sentence)]
 
 
 _NONE = Interval(math.nan, math.nan, math.nan)

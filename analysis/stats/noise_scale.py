@@ -1,9 +1,4 @@
-"""The gradient noise scale: how many rows a gradient needs until its noise is as large as itself (McCandlish et al. 2018, arXiv 1812.06162).
-
-The gradient of a mean over n rows is G plus noise of covariance Sigma / n, so E|g_n|^2 = |G|^2 + S / n with S = tr Sigma. Two sizes of batch
-give both unknowns (their appendix A.1). The noise scale is S / |G|^2, in rows. Of each measurement both estimates are unbiased, and their
-ratio is not: they are averaged separately, and divided at the end.
-"""
+"""The gradient noise scale of several seeds, S / |G|^2, from each one's averages of both (`gradient_noise`): intervals by bootstrap."""
 
 import math
 
@@ -14,32 +9,11 @@ from scipy import special
 from analysis.stats.distributions import t_quantile
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 
+LEAST_SEEDS = 5
+"""Of an interval: a bootstrap's lies between the lowest and the highest seed, which hold the mean of a symmetric distribution in all but
+2^(1 - n) of cases."""
+
 _NUM_DRAWS = 4000
-
-
-def estimates(gradients: npt.NDArray[np.floating], rows: npt.NDArray[np.integer]) -> tuple[float, float]:
-    """Unbiased estimates of |G|^2 and of S from the gradients of the parts of one batch.
-
-    The whole batch's gradient is the mean of its parts', weighted by their rows. For k parts of N rows in all, the expectation of the weighted
-    mean of |g_i|^2 is |G|^2 + k S / N, and that of the whole batch's |g|^2 is |G|^2 + S / N.
-
-    Args:
-        gradients: (num_parts, num_weights), each of the mean loss over the part's rows.
-        rows: (num_parts,) of each part, drawn independently of the others'.
-
-    Returns:
-        |G|^2, which can come out negative, and S, which cannot.
-
-    Raises:
-        ValueError: There are fewer than two parts, or one without rows.
-    """
-    num_parts, total = len(rows), float(rows.sum())
-    if num_parts < 2 or rows.min() < 1:
-        raise ValueError(f"parts of {rows.tolist()} rows: it takes two parts, with a row each")
-    weights = (rows / total)[:, None]
-    whole = (weights * gradients).sum(axis=0, dtype=np.float64)
-    noise = total / (num_parts - 1) * float((weights * (gradients - whole) ** 2).sum())
-    return float(whole @ whole) - noise / total, noise
 
 
 def ratio(square: Array, noise: Array, rng: np.random.Generator) -> Interval:
@@ -51,11 +25,11 @@ def ratio(square: Array, noise: Array, rng: np.random.Generator) -> Interval:
         rng: Draws the seeds.
 
     Returns:
-        mean S / mean |G|^2, rows. Infinite where the mean of |G|^2 is not positive: the gradient does not stand out from its noise. NaN ends for
-        a single seed.
+        mean S / mean |G|^2, rows. Infinite where the mean of |G|^2 is not positive: the gradient does not stand out from its noise. Ends
+        are NaN below `LEAST_SEEDS`.
     """
     estimate = float(_divided(noise.mean(), square.mean()))
-    if len(square) < 2:
+    if len(square) < LEAST_SEEDS:
         return Interval(estimate, math.nan, math.nan)
     drawn = _draws(len(square), rng)
     return _interval(estimate, _divided(noise[drawn].mean(axis=1), square[drawn].mean(axis=1)), len(square))
@@ -73,7 +47,7 @@ def growth(first: tuple[Array, Array], last: tuple[Array, Array], rng: np.random
         The factor, as `ratio`; NaN where |G|^2 is not positive in both windows.
     """
     estimate = float(_factor(*(_divided(noise.mean(), square.mean()) for square, noise in (first, last))))
-    if len(first[0]) < 2:
+    if len(first[0]) < LEAST_SEEDS:
         return Interval(estimate, math.nan, math.nan)
     drawn = _draws(len(first[0]), rng)
     scales = [_divided(noise[drawn].mean(axis=1), square[drawn].mean(axis=1)) for square, noise in (first, last)]
@@ -98,7 +72,7 @@ def _draws(num_seeds: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
 
 
 def _interval(estimate: float, draws: Array, num_seeds: int) -> Interval:
-    """Percentiles of bootstrap draws, further out for few seeds, as Student's t is (Hesterberg 2015, arXiv 1411.5279, expanded percentiles).
+    """Percentiles of bootstrap draws, further out for few seeds, as Student's t is (expanded percentiles: Hesterberg, arXiv 1411.5279).
 
     A draw that is NaN counts as the lowest at the lower end, and as the highest at the upper one.
     """
@@ -112,7 +86,8 @@ def _interval(estimate: float, draws: Array, num_seeds: int) -> Interval:
 
 def _divided(noise: npt.ArrayLike, square: npt.ArrayLike) -> Array:
     noise, square = np.asarray(noise, dtype=np.float64), np.asarray(square, dtype=np.float64)
-    return np.divide(noise, square, out=np.full(square.shape, np.inf), where=square > 0)
+    scale: Array = np.divide(noise, square, out=np.full(square.shape, np.inf), where=square > 0)
+    return scale
 
 
 def _factor(first: Array, last: Array) -> Array:

@@ -205,8 +205,8 @@ class NoiseScaleSettings:
 
     Attributes:
         measure: Whether they do.
-        every_updates: From one measurement to the next, an update is a training batch; `None` lets the suite choose, so that they take at most
-            2% of a trial's time (`rllib.noise_scale.updates_between`).
+        every_updates: From one measurement to the next, an update is a training batch; `None` lets the suite choose, so that they take at
+            most 2% of a trial's time (`rllib.noise_scale.updates_between`).
     """
 
     measure: StrictBool = False

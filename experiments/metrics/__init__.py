@@ -43,7 +43,7 @@ METRICS: dict[str, str] = {
     "learner/lr": "learning rate",
     "learner/explained_variance": "share of the returns' variance that the value function explains",
     "learner/staleness_updates": "updates between the policy that sampled and the one that learns",
-    "learner/gradient_square": "estimate of |G|^2, the squared norm of the gradient without noise; mean over the measurements since the last report",
+    "learner/gradient_square": "estimate of |G|^2, the squared norm of the gradient without noise; mean of those since the last report",
     "learner/gradient_square_policy": "of the policy network alone, where it shares no weights",
     "learner/gradient_square_value": "of the value network or the critics alone, likewise",
     "learner/gradient_noise": "estimate of S, the trace of the covariance of one row's gradient, likewise",

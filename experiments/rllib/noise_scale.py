@@ -1,7 +1,7 @@
 """Measures the gradient noise scale of a learner's batches, and leaves what is learned as it is (docs/noise_scale.md).
 
-Before the first step of an update the gradient of its batch is computed part by part, by RLlib's own loss, on the weights as they are: without
-the optimizer, without the parameters' `grad`, with random numbers that nobody else gets, and with nothing logged but the estimates.
+Before the first step of an update the gradient of its batch is computed part by part, by RLlib's own loss, on the weights as they are:
+without the optimizer, without the parameters' `grad`, with random numbers that are put back, and with nothing logged but the estimates.
 """
 
 import copy
@@ -19,7 +19,7 @@ from ray.rllib.algorithms.impala.impala_learner import IMPALALearner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 
-from analysis.stats.noise_scale import estimates
+from analysis.stats.gradient_noise import estimates
 from experiments.preprocessing.rewards import LossOfScaledRewards
 from experiments.rllib.results import NOISE, NOISE_SCALE, SQUARE
 
@@ -93,8 +93,8 @@ def noise_of(learner: Any, module_id: str, batch: Mapping[str, Any], rng: np.ran
         num_parts: At most.
 
     Returns:
-        `gradient_square`, `gradient_noise`, and both with `_policy` and `_value`; empty where the batch has no two parts, or its gradient is not
-        finite.
+        `gradient_square`, `gradient_noise`, and both with `_policy` and `_value`; empty where the batch has no two parts, or its gradient
+        is not finite.
     """
     gradients, rows = part_gradients(learner, module_id, batch, rng, num_parts)
     found: dict[str, float] = {}

@@ -23,13 +23,13 @@ LEARNER_KEYS: dict[str, tuple[str, ...]] = {
 }
 """Metric of the contract to RLlib's names for it, the first one found counts."""
 SQUARE, NOISE, SCALE, SUFFIXES = "gradient_square", "gradient_noise", "noise_scale", ("", "_policy", "_value")
-"""What is estimated of gradients, by the last words of the metrics' names: of all weights, of the policy's, of the value function's or critics'."""
+"""What is estimated of gradients, by the last words of the metrics' names; of all weights, the policy's, and the value's or critics'."""
 MINIBATCH_MEANS = "suite_minibatch_means"
 """Key under `learners/<module>` that holds means over an update's minibatches (`learner.average_over_minibatches`)."""
 LAST_KL = "suite_last_kl"
 """Key beside it: the divergence that PPO's learner is made to log (`learner.log_kl`)."""
 NOISE_SCALE = "suite_noise_scale"
-"""Key beside it: sums over an iteration's measurements of the gradient noise scale, and their `count` (`noise_scale.measure_noise_scale`)."""
+"""Key beside it: sums over an iteration's measurements, and their `count` (`noise_scale.measure_noise_scale`)."""
 
 
 class NonFiniteError(RuntimeError):

@@ -400,10 +400,10 @@ class Store:
         speeds = sorted(m["progress/env_steps"] / m["final/wall_s"] for m in metrics if m.get("final/wall_s") and "progress/env_steps" in m)
         return speeds[len(speeds) // 2] if speeds else None
 
-    def past_gradients(self, algorithm: str, env: str) -> list[tuple[float, float]]:
-        """Estimates of |G|^2 and S over whole trials, of the finished ones of an algorithm on an env that measured them."""
-        square, noise = "final/gradient_square", "final/gradient_noise"
-        return [(m[square], m[noise]) for m in self._finished(algorithm, env, f" and metrics.`{square}` < 1e300") if noise in m]
+    def past_gradients(self, algorithm: str, env: str) -> list[dict[str, float]]:
+        """The metrics `final/gradient_*`, without `final/`, of the finished trials of an algorithm on an env that measured them."""
+        measured = self._finished(algorithm, env, " and metrics.`final/gradient_square` < 1e300")
+        return [{k.removeprefix("final/"): v for k, v in of.items() if k.startswith("final/gradient_")} for of in measured]
 
     def _finished(self, algorithm: str, env: str, also: str = "") -> list[dict[str, float]]:
         """The last metrics of finished trials, of the 200 newest."""

@@ -62,7 +62,7 @@ def test_whether_it_rises_is_told_with_its_interval(growth: float, verdict: str,
 def test_what_cannot_be_told_is_said() -> None:
     assert one(1.0).verdict == "can't tell"
     alone = one(9.0, seeds=1)
-    assert alone.verdict == "can't tell" and "one seed gives no interval" in alone.sentence
+    assert alone.verdict == "can't tell" and "fewer than 5 seeds give no interval" in alone.sentence
     hidden = one(9.0, square=-1.0)
     assert hidden.verdict == "can't tell" and "larger than these measurements can tell" in hidden.sentence
 
@@ -72,11 +72,11 @@ def test_a_study_that_measured_nothing_has_no_noise_scale() -> None:
     curves = curves_of(runs, 2.0).assign(metric="eval/return_mean")
     assert over_time(runs, curves, np.random.default_rng(0)).empty
     assert rises(runs, curves, np.random.default_rng(0)) == []
-    assert beside_critical_batch(runs.assign(lr=1e-3, **{MINIBATCH: 64}), ("lr", MINIBATCH), False, np.random.default_rng(0)) is None
+    assert beside_critical_batch(runs.assign(lr=1e-3, **{MINIBATCH: 64}), ("lr", MINIBATCH), False, np.random.default_rng(0)) == []
 
 
 def grid(noise_scale: float, critical: float = 200.0, column: str = MINIBATCH, replays: bool = False) -> pd.DataFrame:
-    """Runs at five batches that obey E = 20,000 (1 + batch / critical), E in env steps or, with replay, in rows at one update per env step."""
+    """Runs at four batches that obey E = 20,000 (1 + batch / critical), E in env steps or, with replay, in rows of as many updates."""
     rng, scores, params, steps, noise = np.random.default_rng(0), {}, {}, {}, {}
     for batch in (16, 64, 256, 1024):
         name = f"b={batch}"
@@ -94,8 +94,7 @@ def grid(noise_scale: float, critical: float = 200.0, column: str = MINIBATCH, r
 
 
 def compared(runs: pd.DataFrame, *axes: str, replays: bool = False) -> Beside:
-    found = beside_critical_batch(runs, axes, replays, np.random.default_rng(0))
-    assert found is not None
+    (found,) = beside_critical_batch(runs, axes, replays, np.random.default_rng(0))
     return found
 
 
@@ -109,6 +108,14 @@ def test_one_that_is_far_from_it_disagrees_by_a_factor() -> None:
     found = compared(grid(20_000.0), MINIBATCH)
     assert found.verdict == "disagree" and found.factor.low < 100 < found.factor.high
     assert "they disagree, by a factor of" in found.sentence
+
+
+def test_networks_that_are_apart_are_compared_one_by_one() -> None:
+    runs = grid(200.0)
+    noise = {"gradient_noise_policy": runs["gradient_noise"], "gradient_noise_value": runs["gradient_noise"] / 100}
+    apart = {**noise, "gradient_square_policy": 1.0, "gradient_square_value": 1.0}
+    found = beside_critical_batch(runs.assign(**apart), (MINIBATCH,), False, np.random.default_rng(0))
+    assert [(one.network, one.verdict) for one in found] == [("policy", "agree"), ("value", "disagree")]
 
 
 def test_rows_that_updates_processed_count_where_samples_are_replayed() -> None:
