@@ -11,6 +11,7 @@ from analysis.plots import noise_scale as drawing
 from analysis.plots import style
 from analysis.questions import noise_scale
 from analysis.questions.labels import code
+from analysis.questions.learning_rate_batch import BATCH
 
 _INTERVAL = "bootstrap over seeds, expanded percentiles"
 _WHAT = "Gradient noise scale over training: how many rows a gradient needs until its noise is as large as itself."
@@ -49,6 +50,6 @@ def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> tuple[
 
 def _rows(runs: pd.DataFrame) -> float | None:
     """Rows of a gradient step, where all runs have the same."""
-    columns: Sequence[str] = [c for c in (noise_scale.MINIBATCH, noise_scale.BATCH) if c in runs and runs[c].notna().all()]
+    columns: Sequence[str] = [c for c in (noise_scale.MINIBATCH, BATCH) if c in runs and runs[c].notna().all()]
     values = pd.to_numeric(runs[columns[0]]).unique() if columns else []
     return float(values[0]) if len(values) == 1 else None

@@ -44,7 +44,7 @@ def updates_between(config: AlgorithmConfig) -> int:
     Args:
         config: RLlib's, of a trial. An update is a training batch, of however many minibatches.
     """
-    rows, minibatch = config.train_batch_size_per_learner, config.minibatch_size
+    rows, minibatch = int(config.train_batch_size_per_learner), config.minibatch_size
     steps = (config.num_epochs or 1) * math.ceil(rows / minibatch) if minibatch else 1
     sampled = 1.0 if hasattr(config, "replay_buffer_config") else rows / getattr(config, "circular_buffer_iterations_per_batch", 1)
     update_s = _ENV_STEP_S * sampled + _STEP_S * steps
@@ -132,10 +132,10 @@ def _losses(
     learner: Any, module: Any, module_id: str, batch: dict[str, Any], rng: np.random.Generator, num_parts: int
 ) -> Iterator[tuple[torch.Tensor, int]]:
     """The mean loss of each part of a batch, and the part's rows."""
-    config, mask = learner.config.get_config_for_module(module_id), batch.get(Columns.LOSS_MASK)
+    config = learner.config.get_config_for_module(module_id)
     if isinstance(learner, IMPALALearner):
         # V-trace needs fragments whole, and what it computes of one does not depend on the others: each part masks them.
-        outputs = module.forward_train(batch)
+        outputs, mask = module.forward_train(batch), batch[Columns.LOSS_MASK]
         for members in fragments(mask.cpu().numpy(), rng, num_parts):
             masked = mask & torch.from_numpy(members).to(mask.device)
             part = {**batch, Columns.LOSS_MASK: masked}
@@ -145,7 +145,7 @@ def _losses(
     for index in np.array_split(rng.permutation(num_rows), num_parts):
         where = torch.from_numpy(index)
         part = {name: tree.map_structure(lambda rows, where=where: rows[where.to(rows.device)], column) for name, column in batch.items()}
-        counted = len(index) if mask is None else int(part[Columns.LOSS_MASK].sum())
+        counted = int(part[Columns.LOSS_MASK].sum()) if Columns.LOSS_MASK in part else len(index)
         if counted:
             outputs = module.forward_train(part)
             yield learner.compute_loss_for_module(module_id=module_id, config=config, batch=part, fwd_out=outputs), counted

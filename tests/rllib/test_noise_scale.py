@@ -73,7 +73,7 @@ def test_the_estimates_agree_with_per_sample_gradients_of_a_frozen_policy_on_rea
     assert alone["gradient_noise"] == pytest.approx(noise, rel=1e-4), "parts of one row each are the samples"
     assert alone["gradient_square"] == pytest.approx(square, rel=1e-3)
     assert alone["gradient_noise_policy"] + alone["gradient_noise_value"] == pytest.approx(noise, rel=1e-4)
-    drawn = [noise_of(learner, DEFAULT_MODULE_ID, batch, np.random.default_rng(seed)) for seed in range(100)]
+    drawn = [noise_of(learner, DEFAULT_MODULE_ID, batch, np.random.default_rng(seed)) for seed in range(40)]
     for name, truth in (("gradient_noise", noise), ("gradient_square", square)):
         values = np.array([one[name] for one in drawn])
         assert abs(values.mean() - truth) < 4 * values.std() / math.sqrt(len(values)), f"{PARTS} parts, on average: {name}"
