@@ -35,17 +35,17 @@ def section(part: Part) -> Section:
     return Section("noise-scale", "Gradient noise scale" if sentences or figures else "", tuple(sentences), tuple(figures))
 
 
-def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> tuple[tuple[str, ...], tuple[Drawn, ...]]:
-    """The noise scales of several environments, one configuration each: sentences and a figure; nothing where there are others."""
+def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> tuple[list[str], list[Drawn]]:
+    """The noise scales of several environments, one configuration each: sentences and figures; nothing where there are others."""
     frame: pd.DataFrame = noise_scale.over_time(runs, study.curves, rng)
-    of_all: pd.DataFrame = frame[frame["network"] == noise_scale.NETWORKS[""]] if len(frame) else frame
-    if of_all.empty or of_all["env"].nunique() < 2 or of_all["config"].nunique() != of_all["env"].nunique():
-        return (), ()
-    sentence = noise_scale.across_sentence(noise_scale.rises(runs, study.curves, rng))
-    figure = figure_of(drawing.plot(of_all, "env"))
-    return (sentence,), (
-        Drawn("noise-scales", figure, f"{_WHAT} All weights. {style.caption(study.name, of_all['num_seeds'], _INTERVAL)}"),
-    )
+    if frame.empty or frame["env"].nunique() < 2 or frame["config"].nunique() != frame["env"].nunique():
+        return [], []
+    figures = []
+    for network in noise_scale.apart_or_all(frame["network"]):
+        mine = frame[frame["network"] == network]
+        caption = f"{_WHAT} {network.capitalize()}. {style.caption(study.name, mine['num_seeds'], _INTERVAL)}"
+        figures.append(Drawn(f"noise-scale-{network.replace(' ', '-')}", figure_of(drawing.plot(mine, "env")), caption))
+    return noise_scale.across_sentences(noise_scale.rises(runs, study.curves, rng)), figures
 
 
 def _rows(runs: pd.DataFrame) -> float | None:

@@ -5,7 +5,7 @@ that it rises during training, tenfold and more, and that it predicts the critic
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,8 +163,9 @@ def beside_critical_batch(runs: pd.DataFrame, axes: Sequence[str], replays: bool
 
 def _measured(runs: pd.DataFrame) -> list[str]:
     """Suffixes of what was measured: the two networks', where they are apart, else that of all weights."""
-    known = [suffix for suffix in NETWORKS if (column := f"{_SQUARE}{suffix}") in runs and runs[column].notna().any()]
-    return [suffix for suffix in known if suffix] or known
+    suffix_of = {network: suffix for suffix, network in NETWORKS.items()}
+    known = [network for network, suffix in suffix_of.items() if (column := f"{_SQUARE}{suffix}") in runs and runs[column].notna().any()]
+    return [suffix_of[network] for network in apart_or_all(known)]
 
 
 def _windows(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
@@ -304,10 +305,19 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
 
 
-def across_sentence(found: Sequence[Rise]) -> str:
-    """In how many configurations the noise scale of all weights rises."""
-    of_all = [rise for rise in found if rise.network == NETWORKS[""]]
-    counts = {verdict: [rise.config for rise in of_all if rise.verdict == verdict] for verdict in ("holds", "does not hold", "can't tell")}
+def apart_or_all(networks: Iterable[str]) -> list[str]:
+    """Policy and value, where they were measured apart, else all weights: those of `NETWORKS` to look at first."""
+    given = set(networks)
+    known = [network for network in NETWORKS.values() if network in given]
+    return known[1:] or known
+
+
+def across_sentences(found: Sequence[Rise]) -> list[str]:
+    """In which configurations the noise scale rises, a sentence for each network."""
     words = {"holds": "it rises", "does not hold": "it falls", "can't tell": "can't be told"}
-    parts = [f"{words[verdict]} in {listed([f'`{name}`' for name in names])}" for verdict, names in counts.items() if names]
-    return f"The gradient noise scale (all weights) from the first fifth of training to the last: {'; '.join(parts)}." if parts else ""
+    sentences = []
+    for network in apart_or_all(rise.network for rise in found):
+        by_verdict = {v: [f"`{rise.config}`" for rise in found if (rise.network, rise.verdict) == (network, v)] for v in words}
+        parts = [f"{words[verdict]} in {listed(names)}" for verdict, names in by_verdict.items() if names]
+        sentences.append(f"The gradient noise scale ({network}) from the first fifth of training to the last: {'; '.join(parts)}.")
+    return sentences

@@ -1,28 +1,18 @@
 """The gradient noise scale of a study: over training, and beside its critical batch."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.questions.learning_rate_batch import BATCH
-from analysis.questions.noise_scale import MINIBATCH, Beside, Rise, across_sentence, beside_critical_batch, over_time, rises
-from tests.support.study_frames import BUDGET, make_runs
+from analysis.questions.noise_scale import MINIBATCH, NETWORKS, Beside, Rise, across_sentences, beside_critical_batch, over_time, rises
+from tests.support.noise_curves import curves_of
+from tests.support.study_frames import make_runs
 
 SEEDS = 5
-
-
-def curves_of(runs: pd.DataFrame, growth: float, spread: float = 0.1, square: float = 2.0) -> pd.DataFrame:
-    """Ten reports a trial: |G|^2 as given, and S from 200 up by a factor from the first fifth to the last; each seed at its own level."""
-    rows = []
-    for run in runs.to_dict("records"):
-        level = math.exp(spread * np.random.default_rng(run["seed"]).normal())
-        for report in range(1, 11):
-            noise = 200 * level * growth ** (((report + 1) // 2 - 1) / 4)
-            for name, value in (("gradient_square", square), ("gradient_noise", noise)):
-                rows.append((run["run_id"], run["config"], run["seed"], f"learner/{name}", report * BUDGET // 10, value))
-    return pd.DataFrame(rows, columns=["run_id", "config", "seed", "metric", "env_steps", "value"])
 
 
 def one(growth: float, seeds: int = SEEDS, **how: float) -> Rise:
@@ -134,6 +124,8 @@ def test_batches_that_never_reach_the_target_cannot_be_compared() -> None:
 
 
 def test_environments_are_summed_up_by_verdict() -> None:
-    sentence = across_sentence([one(8.0), one(1.0)])
+    (sentence,) = across_sentences([one(8.0), one(1.0)])
     assert sentence.endswith("it rises in `base`; can't be told in `base`.")
-    assert across_sentence([]) == ""
+    assert across_sentences([]) == []
+    apart = [replace(one(8.0), network=network) for network in NETWORKS.values()]
+    assert [words.split("(")[1].split(")")[0] for words in across_sentences(apart)] == ["policy", "value"]
