@@ -200,7 +200,7 @@ def _rise(config: str, network: str, pairs: list[tuple[Array, Array]], rng: np.r
         verdict = "holds"
     elif factor.high < 1:
         verdict = "does not hold"
-    what = f"Noise scale, {network}: {rows_text(first)} rows in the first fifth of training, {rows_text(last)} in the last"
+    what = f"Noise scale, {network}: {rows_text(first)} in the first fifth of training, {rows_text(last)} in the last"
     if num_seeds < LEAST_SEEDS:
         sentence = f"{what}; fewer than {LEAST_SEEDS} seeds give no interval, so whether it rises can't be told."
     else:
@@ -209,7 +209,8 @@ def _rise(config: str, network: str, pairs: list[tuple[Array, Array]], rng: np.r
             "does not hold": "It falls, and the published rise does not hold in this range",
             "can't tell": "Whether it rises can't be told in this range",
         }
-        sentence = f"{what}. {how[verdict]}: {times_text(factor)} times as large ({num_seeds} seeds)"
+        known = math.isfinite(factor.estimate) or factor.low > 0 or math.isfinite(factor.high)
+        sentence = f"{what}. {how[verdict]}{f': {times_text(factor)} times as large' if known else ''} ({num_seeds} seeds)"
         sentence += f"; {_against_published(factor)}." if verdict == "holds" else "."
     return Rise(config, network, first, last, factor, num_seeds, verdict, sentence)
 
@@ -282,13 +283,11 @@ _NONE = Interval(math.nan, math.nan, math.nan)
 
 
 def rows_text(found: Interval) -> str:
-    """Rows with their interval: `1,200 [900, 1,500]`; `above 900` where |G|^2 does not stand out."""
+    """Rows with their interval: `1,200 [900, 1,500] rows`; `more than 900 rows` where |G|^2 does not stand out."""
     if math.isinf(found.estimate):
-        return f"above {found.low:,.0f}" if math.isfinite(found.low) else "larger than these measurements can tell"
-    if not math.isfinite(found.estimate):
-        return "-"
+        return f"more than {_digits(found.low)} rows" if math.isfinite(found.low) else "more rows than these measurements can tell"
     ends = f" [{_digits(found.low)}, {_digits(found.high)}]" if not math.isnan(found.low) else ""
-    return f"{_digits(found.estimate)}{ends}"
+    return f"{_digits(found.estimate)}{ends} rows"
 
 
 def times_text(found: Interval) -> str:
