@@ -291,7 +291,9 @@ def rows_text(found: Interval) -> str:
 
 
 def times_text(found: Interval) -> str:
-    """A factor with its interval: `24 [8.1, 70]`."""
+    """A factor with its interval: `24 [8.1, 70]`; `more than 38` without an upper end."""
+    if math.isinf(found.estimate):
+        return f"more than {_digits(found.low)}"
     numbers = [_digits(value) for value in (found.estimate, found.low, found.high)]
     return f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
 
