@@ -36,19 +36,21 @@ def plot(frame: pd.DataFrame, series: str = "network", batch: float | None = Non
     known = frame[frame["noise_scale"].map(lambda value: math.isfinite(value) and value > 0)] if len(frame) else frame
     if known.empty:
         return style.no_data(ax, "no measurement tells the gradient from its noise")
-    ends = known[["noise_scale", "noise_scale_low", "noise_scale_high"]].stack()
+    ends = frame[["noise_scale", "noise_scale_low", "noise_scale_high"]].stack()
     finite = ends[ends.map(lambda value: math.isfinite(value) and value > 0)]
     top, bottom = _BEYOND * float(finite.max()), float(finite.min()) / _BEYOND
     width, open_ended, bare, named = float(known["env_steps"].max()), False, False, []
     shown = looks(known, series)
     for i, look in enumerate(shown):
         part = of_series(known, series, look.name).sort_values("env_steps")
-        x = part["env_steps"] + _APART * width * (i - (len(shown) - 1) / 2)
-        banded = part[["noise_scale_low", "noise_scale_high"]].notna().all(axis=1)
-        bare |= bool((~banded).any())
-        open_ended |= bool((part.loc[banded, "noise_scale_high"] > top).any() or (part.loc[banded, "noise_scale_low"] < bottom).any())
-        low, high = part.loc[banded, "noise_scale_low"].clip(lower=bottom), part.loc[banded, "noise_scale_high"].clip(upper=top)
-        ax.vlines(x[banded], low, high, color=look.colour, linewidth=1.2, zorder=2.4)
+        aside = _APART * width * (i - (len(shown) - 1) / 2)
+        x = part["env_steps"] + aside
+        bare |= bool(part[["noise_scale_low", "noise_scale_high"]].isna().any(axis=None))
+        banded = of_series(frame, series, look.name).dropna(subset=["noise_scale_low", "noise_scale_high"])
+        banded = banded[banded["noise_scale_low"] < top]  # of one without an estimate the lower end is known
+        open_ended |= bool((banded["noise_scale_high"] > top).any() or (banded["noise_scale_low"] < bottom).any())
+        low, high = banded["noise_scale_low"].clip(lower=bottom), banded["noise_scale_high"].clip(upper=top)
+        ax.vlines(banded["env_steps"] + aside, low, high, color=look.colour, linewidth=1.2, zorder=2.4)
         ax.plot(x, part["noise_scale"], label=look.label, zorder=2.6, markersize=5, **look.line)
         named.append(End(look.label, float(x.iloc[-1]), float(part["noise_scale"].iloc[-1]), look.colour, look.dash, look.marker))
     style.linear_axis(ax, "x")
@@ -63,7 +65,9 @@ def plot(frame: pd.DataFrame, series: str = "network", batch: float | None = Non
         ax,
         f"Dashed: rows of a gradient step, {text.number(batch)}." if batch is not None else "",
         "Whiskers that leave the figure have no end in these data." if open_ended else "",
-        f"{missing} point{'s' if missing > 1 else ''} left out: the gradient does not stand out from its noise." if missing else "",
+        f"{missing} point{'s have' if missing > 1 else ' has'} no marker: the gradient does not stand out from its noise."
+        if missing
+        else "",
         style.NO_INTERVAL.format("whisker") if bare else "",
     )
     return ax
