@@ -97,6 +97,8 @@ class Study:
             - env_steps_to_target, seconds_to_target: float64. NaN in a *finished* trial means that it never held the target: censored, at
               budget_env_steps and train_s.
             - env_steps_per_s, trained_steps_per_s: float64, over the training seconds.
+            - gradient_square, gradient_noise, noise_scale, and each with _policy and _value: float64, over the whole trial; NaN where
+              they were not measured.
             - disturbed_share: float64; where throughput was measured, the share of it in which others used the machine.
             - train_s, wall_s: float64, seconds.
         curves: A row for each point, sorted by run (as in `runs`), metric (as in the contract) and env steps. A point that was logged

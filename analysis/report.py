@@ -145,7 +145,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
             key, title = (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
             shown.append({"key": key, "title": title, "sentences": section.sentences, "figures": figures})
     confirmed = concluding(study.runs)  # all of them, where nothing was searched
-    overall = across(confirmed, study.axes, rng)
+    overall = across(study, confirmed, rng)
     if overall.sentences:
         shown.insert(
             0, {"key": overall.key, "title": overall.title, "sentences": overall.sentences, "figures": _figures(overall, "", pictures)}

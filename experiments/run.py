@@ -206,6 +206,8 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
                 console.print(terminal.plan_table(plan))
                 past_speed = lookup.past_speed(uri, output_dir, suite.tracking.timeout_s)
                 progress.say(console, terminal.time_line(plan, past_speed))
+                for line in terminal.noise_scale_lines(plan, lookup.past_gradients(uri, output_dir, suite.tracking.timeout_s)):
+                    progress.say(console, line)
             return Executed(plan, None, uri)
         if not ray.is_initialized() and not finished:
             ray_process.start_ray(hardware)

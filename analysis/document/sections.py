@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.document import learning, search, sensitivity, speed
+from analysis.document import learning, noise_scale, search, sensitivity, speed
 from analysis.document.parts import Drawn, Part, Section, figure_of
 from analysis.load import Study
 from analysis.plots import sensitivity_plane
@@ -30,14 +30,15 @@ def by_env(study: Study, rng: np.random.Generator) -> dict[str, list[Section]]:
     return {env: sections(study, part, rng) for env, part in parts.items()}
 
 
-def across(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> Section:
+def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Section:
     """What settings come to over several environments, and how much tuning they need; without a sentence where there is one environment.
 
     Args:
-        runs: As `analysis.load` gives them.
-        axes: The searched columns of `runs`.
+        study: Finished or not.
+        runs: Its trials that conclusions rest on.
         rng: For the bootstrap.
     """
+    axes = study.axes
     found = convergence.over_environments(runs, axes, rng)
     words = {"iqm": "interquartile mean", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
     sentences = []
@@ -50,7 +51,9 @@ def across(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) ->
         sentences.insert(0, "Scores from 0, the lowest possible return, to 1, the target; 95% intervals: stratified bootstrap over seeds.")
     needed = _tuning(runs, axes, rng)
     drawn = Drawn("sensitivity", figure_of(sensitivity_plane.plot(sensitivity.points(needed))), _PLANE) if needed else None
-    return Section("environments", "Over all environments", (*sentences, *sensitivity.sentences(needed)), (drawn,) if drawn else ())
+    of_noise, noise_scales = noise_scale.across(study, runs, rng)
+    sentences += [*sensitivity.sentences(needed), *of_noise]
+    return Section("environments", "Over all environments", tuple(sentences), (*([drawn] if drawn else []), *noise_scales))
 
 
 _PLANE = (
@@ -97,6 +100,7 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
             learning.lr_rules(of_design),
             learning.learning(part),
             learning.lr_and_batch(of_design),
+            noise_scale.section(of_design),
             learning.replay(of_design),
             learning.seeds(part),
             learning.comparison(part),

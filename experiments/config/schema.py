@@ -200,6 +200,20 @@ class MeasurementSettings:
 
 
 @dataclass(frozen=True, config=STRICT)
+class NoiseScaleSettings:
+    """Whether trials measure the gradient noise scale as they learn, which leaves what they learn as it is (docs/noise_scale.md).
+
+    Attributes:
+        measure: Whether they do.
+        every_updates: From one measurement to the next, an update is a training batch; `None` lets the suite choose, so that they take at
+            most 2% of a trial's time (`rllib.noise_scale.updates_between`).
+    """
+
+    measure: StrictBool = False
+    every_updates: Positive | None = None
+
+
+@dataclass(frozen=True, config=STRICT)
 class TrackingSettings:
     """Where MLflow keeps the runs.
 
@@ -332,6 +346,7 @@ class SuiteConfig:
     fast: StrictBool = True
     modules: dict[Name, StrictStr] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
+    noise_scale: NoiseScaleSettings = field(default_factory=NoiseScaleSettings)
     confirmation: ConfirmationSettings = field(default_factory=ConfirmationSettings)
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     max_env_steps: Positive | None = None
@@ -365,6 +380,10 @@ class SuiteConfig:
             raise ConfigurationError(
                 f"hardware.max_concurrent_trials={self.hardware.max_concurrent_trials}: throughput is measured one trial at a time. "
                 "Try hardware.max_concurrent_trials=1."
+            )
+        if self.measurement is not None and self.noise_scale.measure:
+            raise ConfigurationError(
+                "noise_scale.measure=true takes some of the time in which a throughput is measured. Try noise_scale.measure=false."
             )
         if len(self.seeds) * self.repeats > MAX_TRIALS:
             raise ConfigurationError(f"repeats={self.repeats} of {len(self.seeds)} seeds are more than {MAX_TRIALS:,} trials.")

@@ -18,6 +18,7 @@ from experiments.config.schema import (
     EvaluationSettings,
     FaultSettings,
     MeasurementSettings,
+    NoiseScaleSettings,
     StartingPolicy,
     SuiteConfig,
     parse,
@@ -64,7 +65,7 @@ class Start:
     copied: bool
 
 
-_NOT_HASHED = ("seed", "checkpoint", "faults", "repeat", "label", "rules", "multiples", "phase", "exploratory")
+_NOT_HASHED = ("seed", "checkpoint", "faults", "noise_scale", "repeat", "label", "rules", "multiples", "phase", "exploratory")
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class TrialConfig:
         preprocessing: What is done with observations and rewards before networks and losses see them.
         modules: A person's own that it imports, name to the hash of its content.
         measurement: How its throughput is measured; None if it trains to its budget.
+        noise_scale: Whether the gradient noise scale is measured. Not part of the hash: it does not change the result.
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
         rules: Setting of `training` to the rule that its number comes from. Not part of the hash: the number is.
@@ -112,6 +114,7 @@ class TrialConfig:
     preprocessing: PreprocessingSettings = field(default_factory=PreprocessingSettings)
     modules: Mapping[str, str] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
+    noise_scale: NoiseScaleSettings = field(default_factory=NoiseScaleSettings)
     repeat: int = 0
     label: str = ""
     rules: Mapping[str, str] = field(default_factory=dict)
@@ -189,6 +192,7 @@ class TrialConfig:
                 "faults": FaultSettings(**mapping["faults"]),
                 "preprocessing": PreprocessingSettings(**mapping.get("preprocessing", {})),
                 "measurement": MeasurementSettings(**measurement) if (measurement := mapping.get("measurement")) else None,
+                "noise_scale": NoiseScaleSettings(**mapping.get("noise_scale", {})),
                 "start": Start(**start) if (start := mapping.get("start")) else None,
                 "starts_from": StartingPolicy(**policy) if (policy := mapping.get("starts_from")) else None,
             }

@@ -123,10 +123,12 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             logged afterwards.
         last_minibatch: If set, it is called once per update with a module's id, the last minibatch and the module's outputs for it, before
             its step.
+        whole_batch: If set, it is called once per fast update with a module's id and the batch, before the first step.
     """
 
     minibatch_values: Callable[[str, dict[str, torch.Tensor]], None] | None = None
     last_minibatch: Callable[[str, Rows, dict[str, Any]], None] | None = None
+    whole_batch: Callable[[str, Rows], None] | None = None
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -205,6 +207,8 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         self.before_gradient_based_update(timesteps=timesteps or {})
         self._weights_seq_no += 1
         batch = self._batch_of(chunks, start)
+        if self.whole_batch is not None:
+            self.whole_batch(DEFAULT_MODULE_ID, batch)
         start = time.perf_counter()
         loss = self._train_minibatches(batch, passes)
         # RLlib observes every minibatch, which takes longer than clipping its gradient.

@@ -111,9 +111,14 @@ class _Recorder:
 
 
 class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type information
-    """The lean updates of both learners; `update` is RLlib's own."""
+    """The lean updates of both learners; `update` is RLlib's own.
+
+    Attributes:
+        whole_batch: If set, it is called once per lean update with a module's id and the batch, before its step.
+    """
 
     metrics: Any
+    whole_batch: Callable[[str, dict[str, Any]], None] | None = None
 
     def build(self) -> None:
         """As RLlib's."""
@@ -168,6 +173,8 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         metrics, self.metrics = self.metrics, self._recorder
         try:
             batch = {name: self._to_tensor(column) for name, column in columns.items()}
+            if self.whole_batch is not None:
+                self.whole_batch(_MODULE, batch)
             config = self.config.get_config_for_module(_MODULE)
             td_errors = self._step_without_autograd(batch, config)
             if td_errors is None:

@@ -121,6 +121,17 @@ def train_batch(algorithm: Mapping[str, Any]) -> int:
     return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"]))
 
 
+def rows_of_step(algorithm: Mapping[str, Any]) -> int:
+    """Rows of one gradient step over all learners: a minibatch's, or a training batch's where an update is one step.
+
+    Args:
+        algorithm: With its counts as numbers.
+    """
+    minibatch = algorithm["training"].get("minibatch_size", config_class(algorithm)().minibatch_size)
+    whole = train_batch(algorithm)
+    return min(whole, minibatch * max(1, int(algorithm["learners"]["num_learners"]))) if isinstance(minibatch, int) else whole
+
+
 def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     """The RLlib configuration of a trial, validated by RLlib.
 
@@ -277,7 +288,7 @@ def networks_of(trial: TrialConfig, config: AlgorithmConfig) -> Any:
     """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations.
 
     Raises:
-        ConfigurationError: RLlib cannot build them.
+        ConfigurationError: RLlib cannot build them, or what the trial measures cannot be measured of them.
     """
     own = _has_own_module(trial)
     # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors), and a
@@ -291,12 +302,17 @@ def networks_of(trial: TrialConfig, config: AlgorithmConfig) -> Any:
         if own:  # RLlib asks for these once samples are there
             for name in ("inference", "exploration", "train"):
                 getattr(built, f"get_{name}_action_dist_cls")()
-        return built
     except Exception as error:  # RLlib and torch raise what they like
         raise ConfigurationError(
             f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build these networks: "
             f"{_first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
         ) from error
+    if trial.noise_scale.measure and built.is_stateful():
+        raise ConfigurationError(
+            "noise_scale.measure=true: rows of a recurrent policy are not independent, as the gradient noise scale wants them. "
+            "Try noise_scale.measure=false."
+        )
+    return built
 
 
 def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:

@@ -65,6 +65,11 @@ def past_speed(uri: str, output_dir: Path, timeout_s: float) -> Callable[[str, s
     return None if _missing_database(uri) is not None else Store(uri, output_dir / "mlartifacts", timeout_s).past_speed
 
 
+def past_gradients(uri: str, output_dir: Path, timeout_s: float) -> Callable[[str, str], list[dict[str, float]]]:
+    """Algorithm and env to the estimates of |G|^2 and S of their earlier trials, by name; none if there is no store yet."""
+    return (lambda *names: []) if _missing_database(uri) is not None else Store(uri, output_dir / "mlartifacts", timeout_s).past_gradients
+
+
 def _missing_database(uri: str) -> Path | None:
     database = Path(uri.removeprefix("sqlite:///"))
     return database if uri.startswith("sqlite") and not database.exists() else None

@@ -394,20 +394,22 @@ class Store:
             return str(urlparse(self._client.get_run(run_id).info.artifact_uri).path)
         return ""
 
-    def past_speed(self, experiment_algorithm: str, env: str) -> float | None:
+    def past_speed(self, algorithm: str, env: str) -> float | None:
         """Median env steps per second of the finished trials of an algorithm on an env; None without any."""
-        experiments = [e.experiment_id for e in self._client.search_experiments()]
-        runs = self._client.search_runs(
-            experiments,
-            f"tags.kind = 'trial' and tags.algorithm = '{experiment_algorithm}' and tags.env = '{env}' and attributes.status = 'FINISHED'",
-            max_results=200,
-        )
-        speeds = sorted(
-            run.data.metrics["progress/env_steps"] / run.data.metrics["final/wall_s"]
-            for run in runs
-            if run.data.metrics.get("final/wall_s") and "progress/env_steps" in run.data.metrics
-        )
+        metrics = self._finished(algorithm, env)
+        speeds = sorted(m["progress/env_steps"] / m["final/wall_s"] for m in metrics if m.get("final/wall_s") and "progress/env_steps" in m)
         return speeds[len(speeds) // 2] if speeds else None
+
+    def past_gradients(self, algorithm: str, env: str) -> list[dict[str, float]]:
+        """The metrics `final/gradient_*`, without `final/`, of the finished trials of an algorithm on an env that measured them."""
+        measured = self._finished(algorithm, env, " and metrics.`final/gradient_square` < 1e300")
+        return [{k.removeprefix("final/"): v for k, v in of.items() if k.startswith("final/gradient_")} for of in measured]
+
+    def _finished(self, algorithm: str, env: str, also: str = "") -> list[dict[str, float]]:
+        """The last metrics of finished trials, of the 200 newest."""
+        experiments = [e.experiment_id for e in self._client.search_experiments()]
+        wanted = f"tags.kind = 'trial' and tags.algorithm = '{algorithm}' and tags.env = '{env}' and attributes.status = 'FINISHED'{also}"
+        return [run.data.metrics for run in self._client.search_runs(experiments, wanted, max_results=200)]
 
 
 def _create_database(path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -19,8 +20,18 @@ from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.hooks import EPISODES
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
 from experiments.rllib.no_compiler import leave_out_compiler
+from experiments.rllib.noise_scale import measure_noise_scale, updates_between
 from experiments.rllib.pipelines import own_pipelines
-from experiments.rllib.results import LEARNER_SECONDS, EpisodeSums, check_finite, gradient_steps, learner_metrics, runner_seconds
+from experiments.rllib.results import (
+    LEARNER_SECONDS,
+    NOISE_SCALE,
+    EpisodeSums,
+    NoiseSums,
+    check_finite,
+    gradient_steps,
+    learner_metrics,
+    runner_seconds,
+)
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial import resource_usage
 from experiments.trial.evaluation import Evaluation, evaluate
@@ -50,6 +61,7 @@ class Counters:
         curve: (env steps, return) of each evaluation.
         since: Of `TargetWatch`.
         reached: Likewise.
+        noise: Of `NoiseSums`.
     """
 
     grid_env_steps: int = 0
@@ -63,6 +75,7 @@ class Counters:
     curve: list[tuple[float, float]] = field(default_factory=list)
     since: tuple[float, float] | None = None
     reached: tuple[float, float] | None = None
+    noise: dict[str, float] = field(default_factory=dict)
 
 
 class Training:
@@ -98,6 +111,9 @@ class Training:
         self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
         for watch in (average_over_minibatches, time_updates, log_kl):
             algorithm.learner_group.foreach_learner(watch)
+        if trial.noise_scale.measure:
+            every = trial.noise_scale.every_updates or updates_between(config)
+            algorithm.learner_group.foreach_learner(partial(measure_noise_scale, every_updates=every))
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
         if isinstance(algorithm, FastOffPolicy):
@@ -134,7 +150,7 @@ class Training:
             RuntimeError: Nothing was sampled.
         """
         now = self.counters
-        episodes = EpisodeSums()
+        episodes, noise = EpisodeSums(), NoiseSums()
         start_env_steps, start_s, start_trained, batches = now.env_steps, now.train_s, now.trained, 0
         learner: dict[str, float] = {}
         while True:
@@ -146,6 +162,7 @@ class Training:
             runners = result.get("env_runners", {})
             learners = result.get("learners", {})
             module = learners.get("default_policy", {})
+            noise.add(module.get(NOISE_SCALE, {}))
             updating_s = float(learners.get("__all_modules__", {}).get(LEARNER_SECONDS, 0.0))
             self.time.add(runner_seconds(runners), updating_s / max(1, self.algorithm.config.num_learners))
             now.env_steps = int(runners.get("num_env_steps_sampled_lifetime", now.env_steps))
@@ -168,9 +185,11 @@ class Training:
         if now.warm is None:
             now.warm = (now.env_steps, now.train_s, now.trained)
         self._phases = self._clock.take()
+        NoiseSums(now.noise).add(noise.sums)
         return {
             **episodes.metrics(),
             **{name: value for name, value in learner.items() if value == value},
+            **noise.metrics("learner"),
             **training_shares(self._phases, seconds),
             "throughput/env_steps_per_s": sampled / seconds,
             "throughput/trained_steps_per_s": (now.trained - start_trained) / seconds,
@@ -227,6 +246,7 @@ class Training:
             **TargetWatch(self._trial.env.target, now.since, now.reached).metrics(),
             "final/env_steps_per_s": (now.env_steps - warm_env_steps) / seconds,
             "final/trained_steps_per_s": (now.trained - warm_trained) / seconds,
+            **NoiseSums(now.noise).metrics("final"),
             "final/train_s": now.train_s,
             "final/wall_s": self.wall_s(),
         }

@@ -20,6 +20,7 @@ from analysis.plots import (
     improvement_matrix,
     learning_curves,
     lineage,
+    noise_scale,
     pareto,
     returns_by_setting,
     sample_efficiency,
@@ -54,6 +55,16 @@ class Study:
     @property
     def grid(self) -> list[tuple[float, int]]:
         return list(itertools.product(self.lrs, self.batches))
+
+    def noise(self) -> pd.DataFrame:
+        """Three networks over five windows, the last of which has no upper end; one seed gives no interval."""
+        rows = []
+        for i, network in enumerate(("all weights", "policy", "value")):
+            for window in range(5):
+                scale = 10.0 ** (1 + i) * 2**window
+                low, high = (math.nan, math.nan) if self.num_seeds < 2 else (scale / 2, math.inf if window == 4 else 2 * scale)
+                rows.append((network, 6_000.0 * (2 * window + 1), scale, low, high))
+        return pd.DataFrame(rows, columns=["network", "env_steps", "noise_scale", "noise_scale_low", "noise_scale_high"])
 
     def settings(self) -> pd.DataFrame:
         """A policy in several environments; with one seed there is one episode."""
@@ -234,6 +245,7 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
     "lineage": (lineage.plot, Study.lineage),
     "returns_by_setting": (returns_by_setting.plot, Study.settings),
     "sensitivity_plane": (sensitivity_plane.plot, Study.plane),
+    "noise_scale": (noise_scale.plot, Study.noise),
 }
 STUDIES = {
     "one configuration, one seed": Study(lrs=(1e-3,), batches=(512,), num_seeds=1),
@@ -257,6 +269,7 @@ UNITS = {
     "lineage": ("env steps", "member (its seed)"),
     "returns_by_setting": ("mean return", ""),
     "sensitivity_plane": ("sensitivity: tuned minus best common setting", "score tuned for each environment"),
+    "noise_scale": ("env steps", "gradient noise scale (rows)"),
     "improvement_matrix": ("a run of the row beats one of the column: probability (%)", ""),
 }
 """Labels of the axes."""

@@ -555,3 +555,18 @@ def test_a_trial_that_ended_before_its_budget_is_not_taken_for_interrupted(
     listener.end("FINISHED", interrupted(listener))
     assert {o[1]: o[2] for o in writer.of("finish")} == {trial.folder_name: status, "study": "FINISHED"}
     assert ("set_tags", trial.folder_name, said) in writer.operations
+
+
+def test_what_earlier_trials_measured_is_found_by_algorithm_and_env(store: Store) -> None:
+    measured = {"final/gradient_square": 2.0, "final/gradient_noise": 60.0, "final/score": 1.0}
+    for algorithm, metrics, status in (
+        ("ppo", measured, "FINISHED"),
+        ("ppo", {"final/score": 1.0}, "FINISHED"),
+        ("ppo", measured, "FAILED"),
+    ):
+        run = store.create_run("study", "run", 0, {Tag.KIND: "trial", Tag.ALGORITHM: algorithm, Tag.ENV: "cartpole"})
+        store.log_rows(run, reports=[({**metrics, "progress/env_steps": 500, "final/wall_s": 5.0}, 1, 0)])
+        store.finish(run, status, 1)
+    assert store.past_gradients("ppo", "cartpole") == [{"gradient_square": 2.0, "gradient_noise": 60.0}]
+    assert store.past_gradients("dqn", "cartpole") == []
+    assert (store.past_speed("ppo", "cartpole"), store.past_speed("ppo", "acrobot")) == (100.0, None)
