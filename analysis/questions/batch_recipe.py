@@ -59,5 +59,6 @@ def recipe_holds(found: RulesFound) -> Answer:
 def _way(rules: dict[str, object]) -> str:
     if AT_BASE in rules.values():
         return AT_BASE
-    words = [WAYS[column].get(str(rule), f"{column}={rule}") for column, rule in rules.items()]
-    return f"{' in '.join(words[:2])}{f' at {words[2]}' if len(words) > 2 else ''}"
+    words = {column: WAYS[column].get(str(rule), f"{column}={rule}") for column, rule in rules.items()}
+    way = " in ".join(words[column] for column in list(WAYS)[:2] if column in words)
+    return f"{way} at {words['lr_rule']}" if "lr_rule" in words else way

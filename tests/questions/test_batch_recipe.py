@@ -47,6 +47,13 @@ def test_it_does_not_hold_where_it_is_rejected_itself_and_else_one_cannot_tell()
     assert (alike.rejected, recipe_holds(alike)) == ((), Answer.OPEN)
 
 
+def test_a_way_is_named_by_what_was_searched() -> None:
+    runs = runs_of(450.0, 300.0)
+    runs = runs[runs["minibatch_size_rule"].isin(["base", "constant"]) & runs["lr_rule"].isin(["base", "constant"])]
+    found = compare_ways(runs, (AXES[0], AXES[3]))[0]
+    assert set(found.pairs["better"]) | set(found.pairs["worse"]) == {"more environments", "longer fragments"}
+
+
 def test_a_study_of_the_learning_rate_alone_is_none_of_ways() -> None:
     assert not has_ways(("lr_rule", "train_batch_size_total")) and has_ways(AXES)
     assert compare_ways(runs_of(450.0, 300.0), ("lr_rule", "train_batch_size_total")) == []
