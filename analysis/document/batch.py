@@ -60,5 +60,8 @@ def recipe(part: Part) -> Section:
         claim = f"Published: {RECIPE}, and other ways degrade (Beukman et al. 2026): **{answer}**"
         left = [way for way in found.kept if way != RECIPE]
         more = f", since the data do not reject {listed(left)}" if answer is Answer.OPEN and left else ""
-        sentences += [f"{wording.within(found.settings)}{wording.rules_sentence(found)}", f"{claim} by {WORDS[found.measure]}{more}."]
+        sentences += [
+            f"{wording.within(found.settings)}{wording.rules_sentence(found, 'way')}",
+            f"{claim} by {WORDS[found.measure]}{more}.",
+        ]
     return Section("batch-recipe", "In which way should the batch grow?" if sentences else "", tuple(sentences))
