@@ -24,6 +24,7 @@ from analysis.plots import (
     seeds_needed,
 )
 from analysis.questions import convergence, learning_rate_batch, reproducibility, update_to_data
+from analysis.questions.batch_recipe import has_ways
 from analysis.questions.comparison import sequential_comparison
 from analysis.questions.decision import chosen_values
 from analysis.questions.labels import WORDS
@@ -175,7 +176,9 @@ def _slug(label: str) -> str:
 
 
 def lr_rules(part: Part) -> Section:
-    """Which rule for the learning rate."""
+    """Which rule for the learning rate; nothing where the batch grows in several ways, of which it is a part."""
+    if has_ways(part.axes):
+        return Section("lr-rules", "")
     sentences = tuple(f"{wording.within(found.settings)}{wording.rules_sentence(found)}" for found in compare_rules(part.runs, part.axes))
     return Section("lr-rules", "Which rule for the learning rate?", sentences)
 

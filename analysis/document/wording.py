@@ -97,18 +97,18 @@ def _signal(signals: Sequence[HealthSignal], key: str, harmless: bool) -> Health
     return next((signal for signal in signals if signal.key == key and signal.harmless == harmless), None)
 
 
-def rules_sentence(found: RulesFound) -> str:
-    """Which rules for the learning rate the data reject by a measure, and by how much."""
+def rules_sentence(found: RulesFound, what: str = "rule") -> str:
+    """Which rules, or whatever was compared at each batch, the data reject by a measure, and by how much."""
     form, pairs, words = FORMS[found.measure], found.pairs, WORDS[found.measure]
     if pairs.empty or not np.isfinite(pairs["p_adjusted"]).any():
-        return f"By {words}, rules cannot be compared: it takes two of them at the same batch, with two seeds in common."
+        return f"By {words}, {what}s cannot be compared: it takes two of them at the same batch, with two seeds in common."
     told = pairs[pairs["p_adjusted"] < 1 - CONFIDENCE].sort_values("difference").groupby("worse").tail(1).set_index("worse")
     clauses = [
         f"{rule} (at batch {told.loc[rule, 'batch']:,} it is {shown(interval_of(told.loc[rule], 'difference'), form)} below "
         f"{told.loc[rule, 'better']})"
         for rule in found.rejected
     ]
-    verdict = f"the data reject {listed(clauses)}" if clauses else "the data reject no rule"
+    verdict = f"the data reject {listed(clauses)}" if clauses else f"the data reject no {what}"
     left = f", and not {listed(found.kept)}" if clauses and found.kept else ""
     rests = f"{pairs['num_seeds'].min()} matched seeds; differences with 95% intervals; Holm over {len(pairs)} pairs, 5%"
     text = f"By {words}, {verdict}{left} ({rests})."

@@ -53,18 +53,26 @@ def compare_rules(runs: pd.DataFrame, axes: Sequence[str]) -> list[RulesFound]:
     finished = conclusive(runs)
     if RULE not in axes or finished.empty:
         return []
-    return [_compared(part, measure, settings) for settings, part in alike(finished, axes, _WAYS) for measure in MEASURES]
+    return [compared(part, RULE, measure, settings) for settings, part in alike(finished, axes, _WAYS) for measure in MEASURES]
 
 
-def _compared(finished: pd.DataFrame, measure: str, settings: Mapping[str, object]) -> RulesFound:
+def compared(finished: pd.DataFrame, column: str, measure: str, settings: Mapping[str, object]) -> RulesFound:
+    """What a column says, compared at each batch.
+
+    Args:
+        finished: As `conclusive` gives them.
+        column: Of these, with the rules, or whatever is compared; `AT_BASE` where all of them say the same.
+        measure: Of `MEASURES`.
+        settings: That all runs have in common.
+    """
     known = finished.astype({"config": str}).drop_duplicates("config").set_index("config")
     all_pairs = differences(by_seed(finished, measure).dropna(how="all")).dropna(subset="difference")
     for side in ("a", "b"):
         own = known.loc[all_pairs[f"config_{side}"].astype(str)]
-        all_pairs[f"rule_{side}"], all_pairs[f"batch_{side}"] = own[RULE].to_numpy(), own[BATCH].to_numpy().astype(int)
+        all_pairs[f"rule_{side}"], all_pairs[f"batch_{side}"] = own[column].to_numpy(), own[BATCH].to_numpy().astype(int)
     pairs, to_base = _within_batches(all_pairs), _to_base(all_pairs)
     rejected = tuple(dict.fromkeys(pairs.loc[pairs["p_adjusted"] < 1 - CONFIDENCE, "worse"]))
-    kept = tuple(rule for rule in known[RULE].unique() if rule not in (AT_BASE, *rejected))
+    kept = tuple(rule for rule in known[column].unique() if rule not in (AT_BASE, *rejected))
     return RulesFound(measure, settings, pairs, to_base, rejected, kept)
 
 

@@ -14,6 +14,21 @@ def p_values(differences: Estimates) -> Array:
     return np.asarray(2 * t_tail(np.abs(_t(differences)), differences.df))
 
 
+def beyond_p(differences: Estimates, delta: float) -> Array:
+    """P values of one-sided t tests: a small one says that a difference is larger than delta, either way.
+
+    Args:
+        differences: Their means and standard errors.
+        delta: In the unit of the differences, 0 or more.
+
+    Returns:
+        Of the shape of the differences, twice the tail for the two ways; NaN without a standard error, and where nothing varies.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = (np.abs(differences.estimate) - delta) / differences.se
+    return np.where(differences.se > 0, np.minimum(1.0, 2 * t_tail(t, differences.df)), np.nan)
+
+
 def unpaired(means: Estimates, first: int, second: int) -> Estimates:
     """The difference of two means over seeds that have nothing to do with each other, first minus second, with its interval.
 

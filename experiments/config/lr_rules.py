@@ -16,6 +16,8 @@ arXiv 2205.10287; Goyal et al. 2017, arXiv 1706.02677)."""
 _BATCH = "train_batch_size_per_learner"
 _OF_EACH_LEARNER = ("minibatch_size",)
 """Settings of each learner, which follow its share of the batch; all others follow the whole batch."""
+_ENVS = "num_envs_per_env_runner"
+"""The setting of `algorithm.env_runners` that may have a rule; all others are of `algorithm.training`."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
@@ -44,17 +46,26 @@ def is_rule(value: Any) -> bool:
 
 
 def rules_of(algorithm: Mapping[str, Any]) -> dict[str, Rule]:
-    """The settings of `algorithm.training` that have a rule.
+    """The settings of `algorithm.training`, and the number of environments of a runner, that have a rule.
 
     Raises:
         ConfigurationError: A rule is incomplete or wrong; names the key.
     """
-    training = algorithm.get("training")
-    return {name: _parsed(name, value) for name, value in training.items() if is_rule(value)} if isinstance(training, Mapping) else {}
+    sections = {section: algorithm.get(section) for section in ("training", "env_runners")}
+    ruled = [
+        (section, name, value)
+        for section, settings in sections.items()
+        if isinstance(settings, Mapping)
+        for name, value in settings.items()
+        if is_rule(value)
+    ]
+    return {name: _parsed(section, name, value) for section, name, value in ruled}
 
 
-def _parsed(name: str, given: Mapping[str, Any]) -> Rule:
-    key, base = f"algorithm.training.{name}", f"base_{name}"
+def _parsed(section: str, name: str, given: Mapping[str, Any]) -> Rule:
+    key, base = f"algorithm.{section}.{name}", f"base_{name}"
+    if section == "env_runners" and name != _ENVS:
+        raise ConfigurationError(f"{key}: has no rule, only {_ENVS} may. Give it a number.")
     if name == _BATCH:
         raise ConfigurationError(f"{key}: is the batch that rules go by, and has none itself. Give it a number.")
     example = f"Try {{rule: sqrt, {base}: {'3.0e-4' if name.endswith('lr') else '128'}, base_batch: 4000}}."
@@ -96,7 +107,11 @@ def names_of(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[st
 
 
 def _with(algorithm: Mapping[str, Any], values: Mapping[str, float]) -> dict[str, Any]:
-    return {**algorithm, "training": {**algorithm["training"], **values}} if values else dict(algorithm)
+    found = dict(algorithm)
+    for name, value in values.items():
+        section = "env_runners" if name == _ENVS else "training"
+        found[section] = {**found[section], name: value}
+    return found
 
 
 def _batch(algorithm: Mapping[str, Any], name: str) -> int:

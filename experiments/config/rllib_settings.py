@@ -60,8 +60,12 @@ _RANGES: Mapping[str, Range] = {
         ("lr", "actor_lr", "critic_lr", "alpha_lr", "grad_clip", "clip_param", "initial_alpha", "training_intensity"), _ABOVE_0
     ),
     **dict.fromkeys(("kl_target", "adam_epsilon", "sigma0"), _ABOVE_0),
-    **dict.fromkeys(("entropy_coeff", "vf_loss_coeff", "kl_coeff", "alpha", "beta", "num_gpus_per_learner"), _AT_LEAST_0),
-    **dict.fromkeys(("train_batch_size_per_learner", "minibatch_size", "num_epochs", "n_step", "broadcast_interval"), _AT_LEAST_1),
+    **dict.fromkeys(
+        ("entropy_coeff", "vf_loss_coeff", "kl_coeff", "alpha", "beta", "num_gpus_per_learner", "proximal_center_of_mass"), _AT_LEAST_0
+    ),
+    **dict.fromkeys(
+        ("train_batch_size_per_learner", "minibatch_size", "base_minibatch_size", "num_epochs", "n_step", "broadcast_interval"), _AT_LEAST_1
+    ),
     **dict.fromkeys(("circular_buffer_num_batches", "circular_buffer_iterations_per_batch", "num_envs_per_env_runner"), _AT_LEAST_1),
     **dict.fromkeys(("capacity", "batch_size_B", "batch_length_T", "rollout_fragment_length", "num_atoms"), _AT_LEAST_1),
     **dict.fromkeys(

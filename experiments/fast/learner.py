@@ -10,11 +10,12 @@ The operations are RLlib's and come in the same order, so the weights are the sa
 operations do not depend on where in a vector an element lies, and within rounding elsewhere.
 """
 
+import functools
 import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import torch
@@ -124,8 +125,11 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         last_minibatch: If set, it is called once per update with a module's id, the last minibatch and the module's outputs for it, before
             its step.
         whole_batch: If set, it is called once per fast update with a module's id and the batch, before the first step.
+        stock: RLlib's learner whose updates these are. Of a subclass for a learner that has a loss of its own, say: that learner, which it
+            inherits from as well.
     """
 
+    stock: ClassVar[type] = PPOTorchLearner
     minibatch_values: Callable[[str, dict[str, torch.Tensor]], None] | None = None
     last_minibatch: Callable[[str, Rows, dict[str, Any]], None] | None = None
     whole_batch: Callable[[str, Rows], None] | None = None
@@ -141,7 +145,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         return self._why_stock() or (chunks if isinstance(chunks, str) else None)
 
     def _why_stock(self) -> str | None:
-        own = next((name for name in _METHODS if is_overridden(self, PPOTorchLearner, name)), None)
+        own = next((name for name in _METHODS if is_overridden(self, self.stock, name)), None)
         if own is not None:
             return f"a {own} of its own"
         if reason := devices.why_stock(self._device):
@@ -268,8 +272,9 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             block = {key: rows.index_select(0, where) for key, rows in batch.items()}
             num_left -= len(index) // size
             for number, columns in enumerate(split(loss.columns(block, size), size)[: None if num_left else -1]):
-                step = self._step_without_autograd(adam, config, loss, networks, columns) if networks else None
-                step = step or self._step_with_autograd(adam, config, loss, minibatch_of(block, number, size), columns)
+                rows = functools.partial(minibatch_of, block, number, size)
+                step = self._step_without_autograd(adam, config, loss, networks, rows, columns) if networks else None
+                step = step or self._step_with_autograd(adam, config, loss, rows, columns)
                 if self.minibatch_values is not None:
                     values.add(*step)
             values.end_block(block)
@@ -293,7 +298,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
 
     @torch.no_grad()
     def _step_without_autograd(
-        self, adam: FlatAdam, config: Any, loss: PPOLoss, networks: DefaultNetworks, columns: Rows
+        self, adam: FlatAdam, config: Any, loss: PPOLoss, networks: DefaultNetworks, rows: Callable[[], Rows], columns: Rows
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None] | None:
         """Take a step with a minibatch; None, and no step, if its gradient is not finite.
 
@@ -301,17 +306,29 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             The inputs of the action distribution, the predicted values, and the gradient's global norm if RLlib logs it.
         """
         dist_inputs, predictions = networks.forward(columns["observations"])
+        self.weigh(rows, columns, dist_inputs)
         networks.backward(loss.policy(dist_inputs, columns), loss.of_values(predictions, columns))
         return (dist_inputs, predictions, self._clip_and_step(adam, config)) if adam.is_finite() else None
 
     def _step_with_autograd(
-        self, adam: FlatAdam, config: Any, loss: PPOLoss, rows: Rows, columns: Rows
+        self, adam: FlatAdam, config: Any, loss: PPOLoss, rows: Callable[[], Rows], columns: Rows
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """Take a step with a minibatch, whatever module and gradient."""
-        outputs = loss.module._forward_train(rows)
+        own = rows()
+        outputs = loss.module._forward_train(own)
+        self.weigh(rows, columns, outputs[Columns.ACTION_DIST_INPUTS])
         adam.zero_grad()
-        predictions = loss.backward(rows, outputs, columns)
+        predictions = loss.backward(own, outputs, columns)
         return outputs[Columns.ACTION_DIST_INPUTS].detach(), predictions.detach(), self._step(adam, config)
+
+    def weigh(self, rows: Callable[[], Rows], columns: Rows, dist_inputs: torch.Tensor) -> None:
+        """Hook for subclasses: called before the gradient of each minibatch but the last one of an update, whose loss is RLlib's own code.
+
+        Args:
+            rows: The minibatch. Log-probabilities and advantages may be changed in place.
+            columns: As `PPOLoss.columns` makes them of it; may be changed.
+            dist_inputs: Of the present policy, [rows, inputs].
+        """
 
     def _step(self, adam: FlatAdam, config: Any, last: bool = False) -> torch.Tensor | None:
         """Take a step with the parameters' gradients; returns their global norm if RLlib logs it."""

@@ -43,6 +43,15 @@ def why_stock(config: AlgorithmConfig) -> str | None:
     return None
 
 
+def _fast_learner(config: AlgorithmConfig) -> type | None:
+    """The fast learner in place of a configuration's: of RLlib's, or the one that a class of configurations names for its own default."""
+    own = getattr(config, "get_fast_learner_class", None)
+    if own is not None and config.learner_class is config.get_default_learner_class():
+        fast: type = own()
+        return fast
+    return _LEARNERS.get(config.learner_class)
+
+
 def make_fast(config: _Config) -> _Config:
     """Replace RLlib's own classes by the fast ones.
 
@@ -124,8 +133,8 @@ def make_fast(config: _Config) -> _Config:
         return config
     if config.env_runner_cls in (None, SingleAgentEnvRunner):
         config.env_runners(env_runner_cls=FastEnvRunner)
-    if config.learner_class in _LEARNERS:
-        config.learners(learner_class=_LEARNERS[config.learner_class])
+    if (learner := _fast_learner(config)) is not None:
+        config.learners(learner_class=learner)
     # Of several runners RLlib would wait for the last one, while the others idle. On 2 cores that pays as well (`python -m benchmarks
     # fast_waiting`); with a core for each it was not measured.
     if isinstance(config, IMPALAConfig) and config.num_env_runners == 1:

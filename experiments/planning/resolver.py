@@ -10,7 +10,7 @@ from experiments.config.lr_rules import is_rule, names_of, rules_of
 from experiments.config.named_axes import settings_of
 from experiments.config.schema import SuiteConfig, with_report_grid
 from experiments.config.space import Point
-from experiments.config.trial_config import GROUPS, TRAINING, apply_point, label_of
+from experiments.config.trial_config import GROUPS, apply_point, label_of
 from experiments.metrics import MAX_REPORTS, NAMED_AXES
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
@@ -58,7 +58,7 @@ class Resolver:
         suite = suite if self.budget_env_steps is None else replace(suite, budget_env_steps=self.budget_env_steps)
         names = names_of(suite.algorithm, rules)
         names |= {NAMED_AXES[axis]: names[first] for axis, first in parsed.settings.ruled.items()}
-        shown = {p: names[NAMED_AXES.get(p, p.removeprefix(TRAINING))] if is_rule(v) else v for p, v in parsed.settings.shown.items()}
+        shown = {p: names[NAMED_AXES.get(p, p.rpartition(".")[2])] if is_rule(v) else v for p, v in parsed.settings.shown.items()}
         return replace(parsed, label=label_of(shown, f"{suite.algorithm['name']}-{suite.env.name}"), suite=suite, rules=names)
 
     def on_grid(self, counted: ResolvedPoint) -> ResolvedPoint:

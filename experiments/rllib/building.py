@@ -39,6 +39,7 @@ from experiments.rllib.allowed_spaces import ARRAYS, check_spaces, wrong_actions
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
 from experiments.rllib.ppo import PPOConfig
+from experiments.rllib.ppo_ewma import PPOEWMAConfig
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
 from experiments.rllib.recurrent import make_recurrent
 from experiments.rllib.seeding import Role, process_seed
@@ -324,9 +325,11 @@ def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
     networks = networks_of(trial, config)
     weights = sum(p.nbytes for p in networks.state_dict().values())
     size = _CHECKPOINT_BYTES + 3 * int(weights)  # Adam keeps two moments of each
+    step = sum(int(np.asarray(space.sample()).nbytes) for space in spaces(environment_of(trial)))
+    if isinstance(config, PPOEWMAConfig):
+        size += int(weights) + config.staleness * config.total_train_batch_size * (step + _TRANSITION_BYTES)
     if replay := getattr(config, "replay_buffer_config", None):
         capacity = int(replay["capacity"])
-        step = sum(int(np.asarray(space.sample()).nbytes) for space in spaces(environment_of(trial)))
         step += sum(state.nbytes for state in tree.flatten(networks.get_initial_state()))  # each step's; recurrent networks alone have one
         fast = trial.fast and replay["type"] in BUFFERS and not networks.is_stateful()
         size += min(capacity, trial.budget_env_steps) * (step + (_FAST_TRANSITION_BYTES if fast else _TRANSITION_BYTES))

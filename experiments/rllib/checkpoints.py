@@ -40,7 +40,13 @@ _LEARNER_STATE = (
     "curr_log_alpha",  # SAC: the temperature
     "entropy_coeff_schedulers_per_module",  # PPO, IMPALA, APPO
     "last_update_ts_by_mid",  # DQN, SAC: when the target network was last updated
+    "proximal_weights_per_module",  # PPO-EWMA: the proximal policy, as this and the next one
+    "proximal_total_per_module",
+    "advantage_sums_per_module",  # PPO-EWMA: the moments of the advantages
 )
+
+_WAITING = "waiting"
+"""Attribute of an algorithm that learns from old samples (PPO-EWMA): those that it has not learned from yet."""
 
 
 def environments(algorithm: Any) -> Environments:
@@ -82,6 +88,7 @@ def save(algorithm: Any, folder: Path, of_environments: Environments, of_modules
     beside = {
         "learner": next(result.get() for result in algorithm.learner_group.foreach_learner(_learner_state)),
         "replay": getattr(algorithm, "local_replay_buffer", None),
+        _WAITING: getattr(algorithm, _WAITING, None),
         "environments": of_environments,
     }
     with (folder / BESIDE).open("wb") as file:
@@ -100,6 +107,8 @@ def restore(algorithm: Any, folder: Path) -> Environments:
     algorithm.learner_group.foreach_learner(partial(set_learner_state, state=beside["learner"]))
     if beside["replay"] is not None:
         algorithm.local_replay_buffer = beside["replay"]
+    if beside.get(_WAITING) is not None:
+        setattr(algorithm, _WAITING, beside[_WAITING])
     of_environments: Environments = beside["environments"]
     return of_environments
 

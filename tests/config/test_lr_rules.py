@@ -40,6 +40,16 @@ def test_the_batch_is_that_of_all_learners_but_for_minibatches() -> None:
     assert names_of(algorithm(lr={**SQRT, "base_batch": 4000}), rules_of(algorithm(lr={**SQRT, "base_batch": 4000}))) == {"lr": "base"}
 
 
+def test_the_number_of_environments_may_follow_the_batch() -> None:
+    envs = {"rule": "linear", "base_num_envs_per_env_runner": 16, "base_batch": 1000}
+    given = {**algorithm(lr=1e-3), "env_runners": {"num_env_runners": 0, "num_envs_per_env_runner": envs}}
+    ruled = with_rules(given, rules_of(given))
+    assert ruled["env_runners"] == {"num_env_runners": 0, "num_envs_per_env_runner": 64}
+    assert ruled["training"]["lr"] == 1e-3
+    with pytest.raises(ConfigurationError, match=r"algorithm.env_runners.num_env_runners: has no rule, only num_envs_per_env_runner may"):
+        rules_of({**given, "env_runners": {"num_env_runners": {"rule": "linear"}}})
+
+
 def test_other_mappings_are_left_alone() -> None:
     assert rules_of(algorithm(replay_buffer_config={"capacity": 1})) == {}
     assert rules_of({}) == rules_of({"training": 3}) == {}

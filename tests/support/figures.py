@@ -16,6 +16,7 @@ from matplotlib.colors import to_hex
 from analysis.plots import (
     batch_tradeoff,
     best_lr,
+    curve_gaps,
     group_gaps,
     improvement_matrix,
     learning_curves,
@@ -239,6 +240,7 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
     "seed_scatter": (seed_scatter.plot, Study.runs),
     "improvement_matrix": (improvement_matrix.plot, Study.pairs),
     "batch_tradeoff": (batch_tradeoff.plot, Study.tradeoff),
+    "curve_gaps": (curve_gaps.plot, Study.bands),
     "group_gaps": (lambda gaps, **options: group_gaps.plot(gaps, "score", **options), Study.gaps),
     "search_confirmed": (search_confirmed.plot, Study.curse),
     "search_progress": (search_progress.plot, Study.progress),
@@ -263,6 +265,7 @@ UNITS = {
     "pareto": ("seconds to target (training time)", "env steps to target"),
     "seed_scatter": ("score (mean return of the final evaluation)", ""),
     "batch_tradeoff": ("updates to target (training batches)", "env steps to target"),
+    "curve_gaps": ("env steps", "return minus the base batch's"),
     "group_gaps": ("seeds on either side", "difference in score"),
     "search_confirmed": ("mean score in the search (return)", "mean score on held-out seeds (return)"),
     "search_progress": ("env steps spent in the search", "score (mean return)"),

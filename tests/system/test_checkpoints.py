@@ -35,6 +35,7 @@ REPLAY = (
 NORMALIZE = ("preprocessing=normalize",)
 LSTM = ("++algorithm.rl_module.use_lstm=true", "++algorithm.rl_module.lstm_cell_size=16", "++algorithm.rl_module.max_seq_len=8")
 NOISE_SCALE = ("noise_scale.measure=true", "noise_scale.every_updates=3")
+EWMA = ("algorithm.training.minibatch_size=16", "algorithm.training.staleness=2")
 TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
 RUNNER = ("hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4")
 RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
@@ -85,6 +86,8 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *TWO_LEARNERS), marks=pytest.mark.nightly),
         pytest.param("ppo", "cartpole", (*PPO, *NOISE_SCALE), marks=pytest.mark.slow),
+        pytest.param("ppo_ewma", "cartpole", (*PPO, *EWMA), marks=pytest.mark.slow),
+        pytest.param("ppo_ewma", "pendulum", (*PPO, *EWMA, *NORMALIZE, "fast=false"), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *NOISE_SCALE), marks=pytest.mark.nightly),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *LSTM), marks=pytest.mark.slow),
