@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.document import learning, search, sensitivity, speed
+from analysis.document import learning, lockstep, search, sensitivity, speed
 from analysis.document.parts import Drawn, Part, Section, figure_of
 from analysis.load import Study
 from analysis.plots import sensitivity_plane
@@ -94,6 +94,7 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
         found = [
             learning.repeats(part),
             learning.lr_rules(of_design),
+            lockstep.lockstep(of_design),
             learning.learning(part),
             learning.lr_and_batch(of_design),
             learning.replay(of_design),
