@@ -5,7 +5,7 @@ import pandas as pd
 from analysis.document import wording
 from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
 from analysis.plots import lockstep as figure
-from analysis.questions.labels import FORMS, WORDS, interval_of, listed, shown
+from analysis.questions.labels import FORMS, WORDS, interval_of, listed, percent, shown
 from analysis.questions.lockstep import (
     FRAGMENT,
     LITTLE,
@@ -95,22 +95,23 @@ def _speedups(found: LockstepFound) -> str:
         return ""
     told = [f"{shown(interval_of(row, 'speedup'), '.2f')} with {_shape(row[TOTAL], row[FRAGMENT])}" for row in known.to_dict("records")]
     return (
-        f"In how many times fewer env steps staggered environments reach {REACHED:.0%} of what both gain: {listed(told)} (geometric means; "
-        "95% intervals, not corrected)."
+        f"To {percent(REACHED)} of what both gain, environments that start together take {listed(told)} times the env steps of staggered "
+        "ones (geometric means over seeds; 95% intervals, not corrected)."
     )
 
 
 def _published_speedup(found: LockstepFound) -> str:
+    low, high = PUBLISHED_SPEEDUP
     claims = {
-        True: f"{PUBLISHED_SPEEDUP[0]:g} to {PUBLISHED_SPEEDUP[1]:g} times fewer where environments move in lockstep",
-        False: f"little difference elsewhere (here: less than {LITTLE:g} times)",
+        True: f"where environments would move in lockstep, staggered ones take {low:g} to {high:g} times fewer env steps",
+        False: f"elsewhere they make little difference (here: less than {LITTLE:g} times)",
     }
     told = []
     for in_lockstep, claim in claims.items():
         rows = found.speedups[found.speedups["in_lockstep"] == in_lockstep]
         verdicts = [f"{row['verdict']} with {_shape(row[TOTAL], row[FRAGMENT])}" for row in rows.to_dict("records")]
-        told += [f"{claim}: in this range {listed(verdicts)}"] if verdicts else []
-    return f"Published (Bharthulwar et al. 2025): {'; '.join(told)}." if told else ""
+        told += [f"Published (Bharthulwar et al. 2025): {claim}. In this range: {listed(verdicts)}."] if verdicts else []
+    return " ".join(told)
 
 
 def _more(found: LockstepFound, measure: str) -> str:
@@ -118,11 +119,11 @@ def _more(found: LockstepFound, measure: str) -> str:
     if rows.empty or rows["p_adjusted"].isna().all():
         return ""
     told = [
-        f"{shown(interval_of(row, 'difference'), '+' + FORMS[measure])} {_way(row[STAGGER])} ({change_verdict(row)})"
+        f"{_way(row[STAGGER])} {shown(interval_of(row, 'difference'), '+' + FORMS[measure])} ({change_verdict(row)})"
         for row in rows.to_dict("records")
     ]
     row = rows.iloc[0]
     return (
-        f"Published (Mayor et al. 2025): at the same batch, more environments with shorter fragments are better. By {WORDS[measure]}, "
-        f"{_shape(row[TOTAL], row[FRAGMENT])} is {listed(told)} above {_shape(row['than'], row['than_fragment'])}, in this range."
+        f"Published (Mayor et al. 2025): at the same batch, more environments with shorter fragments are better. In this range, by "
+        f"{WORDS[measure]}, {_shape(row[TOTAL], row[FRAGMENT])} minus {_shape(row['than'], row['than_fragment'])}: {listed(told)}."
     )
