@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from analysis.plots import lines, style, text
 from analysis.plots.labels import label_ends
 
+_HEIGHT_IN = 4.0  # the longest name of a measure
 _WAYS = {False: "together", True: "staggered"}
 
 
@@ -24,7 +25,7 @@ def plot(levels: pd.DataFrame, measure: str = "auc", ax: Axes | None = None) -> 
         ValueError: A column is missing.
     """
     style.require(levels, ["environments", "fragment", "stagger", measure, f"{measure}_low", f"{measure}_high"])
-    ax = style.axes(ax)
+    ax = style.axes(ax, _HEIGHT_IN)
     style.name_axes(ax, "environments x fragment (env steps)", text.readable(measure))
     if levels.empty or levels[measure].isna().all():
         return style.no_data(ax, "no finished trial has a value")
