@@ -7,6 +7,7 @@ from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
 from analysis.plots import lockstep as figure
 from analysis.questions.labels import FORMS, WORDS, interval_of, listed, percent, shown
 from analysis.questions.lockstep import (
+    END,
     FRAGMENT,
     LITTLE,
     MEASURES,
@@ -95,8 +96,8 @@ def _speedups(found: LockstepFound) -> str:
         return ""
     told = [f"{shown(interval_of(row, 'speedup'), '.2f')} with {_shape(row[TOTAL], row[FRAGMENT])}" for row in known.to_dict("records")]
     return (
-        f"To {percent(REACHED)} of what both gain, environments that start together take {listed(told)} times the env steps of staggered "
-        "ones (geometric means over seeds; 95% intervals, not corrected)."
+        f"To {percent(REACHED)} of what both gain by the last {percent(END)} of the budget, environments that start together take "
+        f"{listed(told)} times the env steps of staggered ones (geometric means over seeds; 95% intervals, not corrected)."
     )
 
 

@@ -27,8 +27,10 @@ PUBLISHED_SPEEDUP = (2.0, 3.0)
 LITTLE = 1.25
 """How many times fewer, or more, is little: what is published for other environments has no number."""
 REACHED = 0.9
-"""Share of the way from the first evaluations to the lower of two final ones at which the env steps of both are compared: where curves are
-flat, at the end itself, they are noise."""
+"""Share of the way from the first evaluations to the lower of two means over the end at which the env steps of both are compared: where
+curves are flat, at the end itself, they are noise."""
+END = 0.25
+"""Share of the budget that is the end of a curve: a single evaluation has few episodes."""
 
 Verdict = Literal["holds", "does not hold", "can't tell"]
 
@@ -146,10 +148,8 @@ def _speedups(runs: pd.DataFrame, curves: pd.DataFrame, levels: pd.DataFrame) ->
         seeds = sorted(set(by_way[False]) & set(by_way[True]))
         if not seeds:
             continue
-        first, *last = (
-            np.mean([by_way[way][seed]["value"].iloc[at] for seed in seeds]) for way, at in ((False, 0), (False, -1), (True, -1))
-        )
-        level = first + REACHED * (min(last) - first)
+        first = np.mean([by_way[False][seed]["value"].iloc[0] for seed in seeds])
+        level = first + REACHED * (min(np.mean([_end(by_way[way][seed], budget) for seed in seeds]) for way in (False, True)) - first)
         taken = np.array([[env_steps_to(by_way[way][seed], level, budget) for seed in seeds] for way in (False, True)])
         is_lockstep = _is_lockstep(levels[(levels[TOTAL] == total) & ~levels[STAGGER]])
         rows.append({TOTAL: total, FRAGMENT: fragment, "level": level, "in_lockstep": is_lockstep, "num_seeds": len(seeds)})
@@ -173,6 +173,10 @@ def _is_lockstep(together: pd.DataFrame) -> bool | None:
 def _curves_by_seed(returns: pd.DataFrame, runs: pd.DataFrame) -> dict[int, pd.DataFrame]:
     own = returns[returns["run_id"].isin(runs["run_id"])]
     return {int(seed): curve.sort_values("env_steps") for seed, curve in own.groupby("seed")}
+
+
+def _end(curve: pd.DataFrame, budget: float) -> float:
+    return float(curve.loc[curve["env_steps"] > (1 - END) * budget, "value"].mean())
 
 
 def env_steps_to(curve: pd.DataFrame, level: float, budget: float) -> float:
