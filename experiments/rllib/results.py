@@ -153,7 +153,8 @@ def sampled_spans(runner_results: Mapping[str, Any]) -> list[list[Any]]:
         runner_results: RLlib's `env_runners` results.
 
     Returns:
-        Arrays as under `SPANS`, of each runner that has one.
+        Arrays as under `SPANS`, of each runner that has one, by its index: RLlib's own order may change when a trial is resumed.
     """
-    by_runner = [calls if isinstance(calls, list) else [calls] for calls in runner_results.get(SPANS, {}).values()]  # RLlib unpacks one
+    found = sorted(runner_results.get(SPANS, {}).items(), key=lambda item: int(item[0]))
+    by_runner = [calls if isinstance(calls, list) else [calls] for _, calls in found]  # RLlib unpacks a list of one
     return [[spans for spans in at_once if spans is not None] for at_once in zip_longest(*by_runner)]
