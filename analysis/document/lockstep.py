@@ -19,6 +19,7 @@ from analysis.questions.lockstep import (
     change_verdict,
     compare,
 )
+from analysis.stats.curves import plural
 
 _FIGURES = {
     "auc": "Area under the learning curve, mean over seeds, of environments that start together and of staggered ones.",
@@ -78,7 +79,7 @@ def _staggered(found: LockstepFound, measure: str) -> str:
     ]
     by_verdict = {verdict: _shapes(rows[[change_verdict(row) == verdict for row in rows.to_dict("records")]]) for verdict in _HELPS}
     verdicts = [f"{words} with {shapes}" for verdict, words in _HELPS.items() if (shapes := by_verdict[verdict])]
-    rests = f"{rows['num_seeds'].min()} matched seeds; Holm over all changes, 5%"
+    rests = f"{plural(int(rows['num_seeds'].min()), 'matched seed')}; Holm over all changes, 5%"
     return f"By {WORDS[measure]}, staggering brings {listed(told)}: it {listed(verdicts)} ({rests})."
 
 
