@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.document import batch, learning, noise_scale, search, sensitivity, speed
+from analysis.document import batch, learning, lockstep, noise_scale, search, sensitivity, speed
 from analysis.document.parts import Drawn, Part, Section, figure_of
 from analysis.load import Study
 from analysis.plots import sensitivity_plane
@@ -100,6 +100,7 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
             batch.invariance(of_design),
             batch.recipe(of_design),
             learning.lr_rules(of_design),
+            lockstep.lockstep(of_design),
             learning.learning(part),
             learning.lr_and_batch(of_design),
             noise_scale.section(of_design),

@@ -31,6 +31,7 @@ _NAMES: Mapping[str, str] = {
     "env_steps_per_s": "throughput (env steps/s)",
     "trained_steps_per_s": "training throughput (trained steps/s)",
     "train_s": "training time (s)",
+    "diversity": "phase diversity of a training batch",
 }
 
 

@@ -41,6 +41,7 @@ class EnvSettings:
         extra: The optional-dependency group of this project that installs it; `None` if the core does.
         backend: What trials train on: Gymnasium's environment, or EnvPool's of the same id. Evaluations are Gymnasium's.
         max_episode_steps: Where an episode is truncated; `None` leaves it to the registration.
+        stagger: Whether the first episodes of the training environments end at different times, so that they do not move in lockstep.
     """
 
     name: Name
@@ -54,6 +55,7 @@ class EnvSettings:
     extra: StrictStr | None = None
     backend: Literal["gymnasium", "envpool"] = "gymnasium"
     max_episode_steps: Positive | None = None
+    stagger: StrictBool = False
 
     @property
     def make_arguments(self) -> dict[str, Any]:

@@ -150,6 +150,8 @@ class TrialConfig:
             del content["env"]["backend"]
         if self.env.max_episode_steps is None:
             del content["env"]["max_episode_steps"]
+        if not self.env.stagger:
+            del content["env"]["stagger"]
         return hashlib.sha256(json.dumps(_normal(content), sort_keys=True).encode()).hexdigest()[:8]
 
     @property

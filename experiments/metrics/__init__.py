@@ -12,6 +12,7 @@ METRICS: dict[str, str] = {
     "train/return_max": "highest of them",
     "train/episode_len_mean": "env steps per episode, mean of the same episodes",
     "train/episodes": "how many they are",
+    "train/phase_diversity": "how evenly the rows of a training batch are spread over the episode: 0 all at the same time of it, 1 evenly",
     "throughput/env_steps_per_s": "env steps per training second since the last report",
     "throughput/trained_steps_per_s": "steps that the learner consumed per training second; on-policy: each once, whatever the epochs",
     "throughput/sample_share": "share of training seconds spent sampling, or waiting for samples",

@@ -62,6 +62,7 @@ def trial_params(plan: Plan, trial: TrialConfig) -> dict[str, Any]:
         "threads_per_process": trial.threads_per_process,
         "vectorize_mode": trial.env.vectorize_mode,
         **({"start": trial.starts_from.run or trial.starts_from.source} if trial.starts_from else {}),
+        **({"stagger": True} if trial.env.stagger else {}),
         **({} if trial.preprocessing.is_none else {"preprocessing": str(trial.preprocessing)}),
         **{rule_param(name): rule for name, rule in trial.rules.items()},
     }

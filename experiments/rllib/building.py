@@ -37,7 +37,7 @@ from experiments.fast.switch import make_fast
 from experiments.rllib.allowed_preprocessing import check_allowed
 from experiments.rllib.allowed_spaces import ARRAYS, check_spaces, wrong_actions
 from experiments.rllib.env_runner import EnvRunner, FastRunner
-from experiments.rllib.hooks import log_episode, seed_replay, seed_streams
+from experiments.rllib.hooks import STAGGERED, log_episode, seed_replay, seed_streams
 from experiments.rllib.ppo import PPOConfig
 from experiments.rllib.ppo_ewma import PPOEWMAConfig
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
@@ -234,6 +234,8 @@ def _has_own_module(trial: TrialConfig) -> bool:
 def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
     """What RLlib takes as `env`, `env_config` and `gym_env_vectorize_mode`."""
     env = environment_of(trial)
+    if env.stagger:
+        return STAGGERED, {"gym_id": env.id, "env_config": env.make_arguments, "time_limit": _time_limit(trial.env)}, env.vectorize_mode
     if env.backend == "gymnasium":
         return env.id, env.make_arguments, env.vectorize_mode
     if env.env_config:
@@ -247,6 +249,26 @@ def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
         raise ConfigurationError(f"env.backend=envpool: {reason}.")
     settings = {"gym_id": env.id, "num_threads": trial.threads_per_process}
     return f"{envpool.__name__}:{envpool.ID}", settings, "vector_entry_point"
+
+
+def _time_limit(env: EnvSettings) -> int:
+    """Env steps over which the ends of the first episodes are spread.
+
+    Raises:
+        ConfigurationError: There are none, or the episode of one environment cannot be ended alone; names the fix.
+    """
+    if env.backend == "envpool":
+        raise ConfigurationError("env.stagger=true: EnvPool cannot end the episode of one environment alone. Try env.backend=gymnasium.")
+    if env.vectorize_mode == "vector_entry_point":
+        raise ConfigurationError(
+            f"env.stagger=true: the vector implementation that {env.id} brings cannot end the episode of one environment alone. "
+            "Try env.vectorize_mode=sync."
+        )
+    if (limit := longest_episode(env)) is None:
+        raise ConfigurationError(
+            f"env.stagger=true: {env.id} has no time limit over which the first episodes could be spread. Try env.max_episode_steps=1000."
+        )
+    return limit
 
 
 def check_settings(algorithm: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from experiments.fast.env_runner import FastEnvRunner, deferrable
 from experiments.fast.transitions.rows import Chunk
 from experiments.rllib.no_compiler import leave_out_compiler
 from experiments.rllib.preprocessing import gatherer_of
-from experiments.rllib.results import NonFiniteError
+from experiments.rllib.results import SPANS, NonFiniteError
 from experiments.rllib.runner_clock import RunnerClock
 
 
@@ -31,6 +31,7 @@ class _Observed:
         gatherer: Gathers what is sampled; None if no statistics of it are wanted.
     """
 
+    config: Any
     worker_index: int
     num_env_steps_sampled_lifetime: int
     metrics: Any
@@ -42,6 +43,7 @@ class _Observed:
         except Exception as error:
             raise EnvRunnerError(reason_of(error)) from error
         self.gatherer = gatherer_of(self)
+        self._is_replayed = hasattr(self.config, "replay_buffer_config")
         self._clock = RunnerClock()
         self._clock.attach(self.metrics)
 
@@ -62,6 +64,9 @@ class _Observed:
         """Sample, and measure it."""
         with self._clock.sampling():
             episodes = super().sample(**kwargs)  # type: ignore[misc]  # RLlib's, beside this class
+            if episodes and not self._is_replayed:
+                spans = np.array([(episode.t_started, episode.t) for episode in episodes])
+                self.metrics.log_value((SPANS, str(self.worker_index)), spans, reduce="item_series")
             if self.gatherer is not None:
                 for episode in episodes:
                     observations, rewards = episode.observations, episode.rewards

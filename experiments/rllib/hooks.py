@@ -6,16 +6,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.envs import staggered
 from experiments.envs.envpool import EnvPoolVector
 from experiments.fast.env_runner import deferrable
 from experiments.rllib.seeding import Role, process_seed, stream_seed, stream_seeds
 
 EPISODES = "suite_episodes"
 """Key under `env_runners` of an RLlib result that holds the statistics of the episodes that ended in the iteration."""
+STAGGERED = f"{staggered.__name__}:{staggered.ID}"
+"""What RLlib knows environments as whose first episodes are cut short."""
 
 
 def seed_streams(*, seed: int, threads: int, env_runner: Any, segment: int = 0, **kwargs: Any) -> None:
-    """`on_environment_created`: replace RLlib's `seed + worker_index + i` by independent seeds, before the first reset.
+    """`on_environment_created`: replace RLlib's `seed + worker_index + i` by independent seeds, before the first reset, and say when the
+    first episodes end where they are to be cut short.
 
     Args:
         seed: The user's replicate number.
@@ -33,6 +37,9 @@ def seed_streams(*, seed: int, threads: int, env_runner: Any, segment: int = 0, 
     one_generator = one_generator and not isinstance(getattr(env_runner.env, "unwrapped", None), EnvPoolVector)  # None: beside remote ones
     env_runner._seed = env_seeds[0] if one_generator and env_seeds else env_seeds
     seed_process(process_seed(seed, Role.RUNNER, index, segment))
+    if env_runner.env is not None and env_runner.config.env == STAGGERED:
+        shares = staggered.first_shares(env_runner.num_envs, max(0, index - 1), max(1, env_runner.config.num_env_runners))
+        env_runner.env.unwrapped.set_attr(staggered.FIRST_SHARE, shares)
 
 
 def seed_process(seed: int) -> None:
@@ -60,12 +67,16 @@ def seed_replay(*, seed: int, algorithm: Any, segment: int = 0, **kwargs: Any) -
 def log_episode(*, episode: Any, prev_episode_chunks: Any, metrics_logger: Any, **kwargs: Any) -> None:
     """`on_episode_end`: log sums, since RLlib's `episode_return_mean` is a mean of per-runner means over a window.
 
+    An episode that was cut short is left out: its return is that of a part.
+
     Args:
         episode: The last chunk of the episode that ended.
         prev_episode_chunks: Its earlier chunks, if it spans several fragments.
         metrics_logger: The runner's.
         **kwargs: What else RLlib passes.
     """
+    if episode.infos.data[-1].get(staggered.CUT):
+        return
     episode_return = episode.get_return() + sum(chunk.get_return() for chunk in prev_episode_chunks or ())
     metrics_logger.log_value((EPISODES, "return_sum"), episode_return, reduce="sum")
     # episode.t counts from the episode's start. The lengths of earlier chunks don't serve: with a local runner the learner

@@ -3,10 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 RUNNER_SECONDS = "suite_runner_seconds"
 """Key under `env_runners` of an RLlib result: by runner index, the seconds of `RunnerClock`."""
+SPANS = "suite_spans"
+"""Key under `env_runners` of an RLlib result: by runner index, of each call of `sample` the chunks of episodes that it returned, an array
+[n, 2] of the env steps of the episode before the chunk and at its end. None of what goes to a replay buffer."""
 LEARNER_SECONDS = "suite_learner_seconds"
 """Key under `learners/__all_modules__` of an RLlib result: seconds in which an asynchronous learner was updating, summed over learners."""
 LEARNER_KEYS: dict[str, tuple[str, ...]] = {
@@ -173,3 +177,17 @@ def runner_seconds(runner_results: Mapping[str, Any]) -> dict[str, RunnerSeconds
         index: RunnerSeconds(**{name: float(seconds) for name, seconds in parts.items() if not math.isnan(seconds)})
         for index, parts in runner_results.get(RUNNER_SECONDS, {}).items()
     }
+
+
+def sampled_spans(runner_results: Mapping[str, Any]) -> list[list[Any]]:
+    """The chunks of episodes that env runners sampled in an iteration, those of all runners together, call by call of `sample`.
+
+    Args:
+        runner_results: RLlib's `env_runners` results.
+
+    Returns:
+        Arrays as under `SPANS`, of each runner that has one, by its index: RLlib's own order may change when a trial is resumed.
+    """
+    found = sorted(runner_results.get(SPANS, {}).items(), key=lambda item: int(item[0]))
+    by_runner = [calls if isinstance(calls, list) else [calls] for _, calls in found]  # RLlib unpacks a list of one
+    return [[spans for spans in at_once if spans is not None] for at_once in zip_longest(*by_runner)]

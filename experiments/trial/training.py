@@ -9,13 +9,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import FastOffPolicy
 from experiments.rllib import checkpoints, starting_weights
-from experiments.rllib.building import build_algorithm_config, environment_of, is_asynchronous
+from experiments.rllib.building import build_algorithm_config, environment_of, is_asynchronous, longest_episode
 from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.hooks import EPISODES
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
@@ -31,6 +32,7 @@ from experiments.rllib.results import (
     gradient_steps,
     learner_metrics,
     runner_seconds,
+    sampled_spans,
 )
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial import resource_usage
@@ -38,6 +40,7 @@ from experiments.trial.evaluation import Evaluation, evaluate
 from experiments.trial.events import Event, event_of, record_of
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.machine import Machine, this_machine
+from experiments.trial.phase_diversity import Spans, mean_phase_diversity
 from experiments.trial.resource_usage import Address, ProcessMonitor, this_process
 from experiments.trial.target import TargetWatch, area_under_curve
 from experiments.trial.time_use import TimeUse
@@ -62,6 +65,7 @@ class Counters:
         since: Of `TargetWatch`.
         reached: Likewise.
         noise: Of `NoiseSums`.
+        episode_len: Mean env steps of the episodes that ended last; None before any has.
     """
 
     grid_env_steps: int = 0
@@ -76,6 +80,7 @@ class Counters:
     since: tuple[float, float] | None = None
     reached: tuple[float, float] | None = None
     noise: dict[str, float] = field(default_factory=dict)
+    episode_len: float | None = None
 
 
 class Training:
@@ -153,6 +158,7 @@ class Training:
         episodes, noise = EpisodeSums(), NoiseSums()
         start_env_steps, start_s, start_trained, batches = now.env_steps, now.train_s, now.trained, 0
         learner: dict[str, float] = {}
+        sampled_together: list[Spans] = []
         while True:
             before = now.env_steps
             self._heartbeat()
@@ -171,6 +177,7 @@ class Training:
             now.updates += steps
             batches += int(result.get("num_training_step_calls_per_iteration", 1)) if self._has_minibatches else steps
             episodes.add(runners.get(EPISODES, {}))
+            sampled_together += [np.concatenate(spans) for spans in sampled_spans(runners)]
             check_finite(episodes.metrics(), now.env_steps)
             if steps:  # without one RLlib reports NaN losses, which are no fault
                 now.trained += float(module["num_module_steps_trained"]) / self._epochs
@@ -188,6 +195,7 @@ class Training:
         NoiseSums(now.noise).add(noise.sums)
         return {
             **episodes.metrics(),
+            **self._phase_diversity(sampled_together, episodes),
             **{name: value for name, value in learner.items() if value == value},
             **noise.metrics("learner"),
             **training_shares(self._phases, seconds),
@@ -199,6 +207,13 @@ class Training:
             "progress/train_s": now.train_s,
             **({"progress/batch_env_steps": sampled / batches} if batches else {}),
         }
+
+    def _phase_diversity(self, batches: Sequence[Spans], episodes: EpisodeSums) -> dict[str, float]:
+        """How evenly batches are spread over the episode; nothing where it is not known how long one is."""
+        if episodes.count:
+            self.counters.episode_len = episodes.len_sum / episodes.count
+        episode_len = self.counters.episode_len or longest_episode(self._trial.env)
+        return {"train/phase_diversity": mean_phase_diversity(batches, episode_len)} if batches and episode_len else {}
 
     def use_of_time(self) -> dict[str, float]:
         """Where the wall-clock went since the last report, and what of the machine was used; the next window begins."""

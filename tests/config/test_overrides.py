@@ -223,6 +223,7 @@ KINDS: Mapping[str, Kind] = {
     "model_config": Kind(None, _WORDS | _NUMBERS | _FLAGS | st.lists(_LETTERS, min_size=1)),
     "max_episode_steps": whole(1, 1000, null=True),
     "vectorize_mode": word("sync", "async"),
+    "stagger": Kind(st.just(False), _FLAG.wrong),  # true is not for every environment
     "frame_size": whole(1, 84),
     "frame_stack": whole(1, 4),
     "step_cost_ms": real(0, above=True, tried=(0.01, 2.0)),

@@ -21,6 +21,7 @@ from analysis.plots import (
     improvement_matrix,
     learning_curves,
     lineage,
+    lockstep,
     noise_scale,
     pareto,
     returns_by_setting,
@@ -84,6 +85,14 @@ class Study:
             for i, name in enumerate(self.names[:5])
         ]
         return self.frame(rows, "algorithm")
+
+    def ways(self) -> pd.DataFrame:
+        """Environments together and staggered, a number of them in the place of each batch."""
+        rows = []
+        for stagger, (i, _) in itertools.product((False, True), enumerate(self.batches)):
+            shape = {"environments": 8 * 4**i, "fragment": 128 / 4**i, "stagger": stagger}
+            rows.append({**shape, **self.with_interval("auc", -900.0 + 50 * i + 100 * stagger, 60.0)})
+        return pd.DataFrame(rows)
 
     @property
     def names(self) -> list[str]:
@@ -247,7 +256,11 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
     "lineage": (lineage.plot, Study.lineage),
     "returns_by_setting": (returns_by_setting.plot, Study.settings),
     "sensitivity_plane": (sensitivity_plane.plot, Study.plane),
+<<<<<<< HEAD
     "noise_scale": (noise_scale.plot, Study.noise),
+=======
+    "lockstep": (lockstep.plot, Study.ways),
+>>>>>>> lockstep
 }
 STUDIES = {
     "one configuration, one seed": Study(lrs=(1e-3,), batches=(512,), num_seeds=1),
@@ -272,7 +285,11 @@ UNITS = {
     "lineage": ("env steps", "member (its seed)"),
     "returns_by_setting": ("mean return", ""),
     "sensitivity_plane": ("sensitivity: tuned minus best common setting", "score tuned for each environment"),
+<<<<<<< HEAD
     "noise_scale": ("env steps", "gradient noise scale (rows)"),
+=======
+    "lockstep": ("environments x fragment (env steps)", "area under the learning curve (mean return)"),
+>>>>>>> lockstep
     "improvement_matrix": ("a run of the row beats one of the column: probability (%)", ""),
 }
 """Labels of the axes."""

@@ -37,6 +37,7 @@ LSTM = ("++algorithm.rl_module.use_lstm=true", "++algorithm.rl_module.lstm_cell_
 NOISE_SCALE = ("noise_scale.measure=true", "noise_scale.every_updates=3")
 EWMA = ("algorithm.training.minibatch_size=16", "algorithm.training.staleness=2")
 TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
+STAGGER = ("env.stagger=true", "env.max_episode_steps=100")
 RUNNER = ("hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4")
 RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
 
@@ -84,6 +85,9 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE), marks=pytest.mark.slow),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, "preprocessing.frame_stack=3"), marks=pytest.mark.slow),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly),
+        pytest.param("ppo", "pendulum", (*PPO, *STAGGER), marks=pytest.mark.slow),
+        pytest.param("ppo", "pendulum", (*PPO, *STAGGER, *RUNNERS), marks=pytest.mark.nightly),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *STAGGER), marks=pytest.mark.nightly),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *TWO_LEARNERS), marks=pytest.mark.nightly),
         pytest.param("ppo", "cartpole", (*PPO, *NOISE_SCALE), marks=pytest.mark.slow),
         pytest.param("ppo_ewma", "cartpole", (*PPO, *EWMA), marks=pytest.mark.slow),
