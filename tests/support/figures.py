@@ -256,11 +256,8 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
     "lineage": (lineage.plot, Study.lineage),
     "returns_by_setting": (returns_by_setting.plot, Study.settings),
     "sensitivity_plane": (sensitivity_plane.plot, Study.plane),
-<<<<<<< HEAD
     "noise_scale": (noise_scale.plot, Study.noise),
-=======
     "lockstep": (lockstep.plot, Study.ways),
->>>>>>> lockstep
 }
 STUDIES = {
     "one configuration, one seed": Study(lrs=(1e-3,), batches=(512,), num_seeds=1),
@@ -285,11 +282,8 @@ UNITS = {
     "lineage": ("env steps", "member (its seed)"),
     "returns_by_setting": ("mean return", ""),
     "sensitivity_plane": ("sensitivity: tuned minus best common setting", "score tuned for each environment"),
-<<<<<<< HEAD
     "noise_scale": ("env steps", "gradient noise scale (rows)"),
-=======
     "lockstep": ("environments x fragment (env steps)", "area under the learning curve (mean return)"),
->>>>>>> lockstep
     "improvement_matrix": ("a run of the row beats one of the column: probability (%)", ""),
 }
 """Labels of the axes."""
