@@ -192,7 +192,7 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         return all(getattr(type(self), name) is getattr(base, name) for name in names) and (own is None or self._scaled is not None)
 
     def _with_scaled_rewards(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return batch if self._scaled is None else self._scaled(_MODULE, batch)  # type: ignore[no-any-return]
+        return batch if self._scaled is None else self._scaled(_MODULE, batch)
 
     def _lay_out(self, adams: Mapping[str, FlatAdam], trained: Collection[torch.Tensor]) -> dict[torch.Tensor, torch.Tensor]:
         """The gradients of trained parameters, as parts of the vectors of their optimizers; empty if others are trained as well."""
@@ -336,6 +336,8 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
 
 class FastDQNTorchLearner(LeanUpdates, DQNTorchLearner):  # type: ignore[misc]
     """Drop-in for `DQNTorchLearner`, whose lean updates `experiments.fast.off_policy.FastDQN` uses."""
+
+    _loss: QLoss
 
     def build(self) -> None:
         """As RLlib's."""

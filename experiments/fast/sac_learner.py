@@ -19,6 +19,8 @@ _LOSSES = ("compute_loss_for_module", "_compute_loss_for_module_continuous", "_c
 class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
     """Drop-in for `SACTorchLearner`, whose lean updates `experiments.fast.off_policy.FastSAC` uses."""
 
+    _loss: SACLoss
+
     def build(self) -> None:
         """As RLlib's."""
         super().build()

@@ -172,7 +172,7 @@ def _forgets(envs: Any) -> bool:
 
     So it is of those of Gymnasium's below; one of a person's own, or a wrapper, may remember.
     """
-    env = envs.unwrapped
+    env: Any = envs.unwrapped
     if type(env) is SyncVectorEnv:
         env = env.envs[0]
         while type(env) in (TimeLimit, OrderEnforcing, PassiveEnvChecker):
