@@ -2,11 +2,11 @@
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
 
 from analysis.stats.distributions import normal_quantile, t_quantile, t_tail
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 from analysis.stats.moderated import Estimates, paired_differences
+from analysis.stats.roots import root
 
 
 def p_values(differences: Estimates) -> Array:
@@ -126,7 +126,7 @@ def seeds_needed(difference: float, spread: float, alpha: float = 1 - CONFIDENCE
     if missing(2.0) <= 0:
         return 2.0
     many = ((normal_quantile(1 - alpha / 2) + normal_quantile(power)) / effect) ** 2
-    return float(brentq(missing, 2.0, 2 * many + 100))
+    return float(root(missing, 2.0, float(2 * many + 100)))
 
 
 def probability_of_improvement(a: Array, b: Array, confidence: float = CONFIDENCE) -> Interval:
@@ -150,8 +150,8 @@ def probability_of_improvement(a: Array, b: Array, confidence: float = CONFIDENC
         return abs(estimate - theta) - z * float(np.sqrt(variance))
 
     inside = min(max(estimate, 1e-9), 1 - 1e-9)  # at 0 and 1 themselves the variance vanishes
-    low = brentq(excess, 0.0, inside) if estimate > 0 else 0.0
-    high = brentq(excess, inside, 1.0) if estimate < 1 else 1.0
+    low = root(excess, 0.0, inside) if estimate > 0 else 0.0
+    high = root(excess, inside, 1.0) if estimate < 1 else 1.0
     return Interval(estimate, float(low), float(high))
 
 

@@ -1,11 +1,11 @@
 """Whether differences are practically none: two one-sided tests, and how many seeds they take."""
 
 import numpy as np
-from scipy.optimize import brentq
 
 from analysis.stats.distributions import normal_quantile, t_quantile, t_tail
 from analysis.stats.interval import CONFIDENCE, Array
 from analysis.stats.moderated import Estimates
+from analysis.stats.roots import root
 
 
 def equivalence_p(differences: Estimates, delta: float) -> Array:
@@ -60,4 +60,4 @@ def seeds_for_equivalence(difference: float, spread: float, delta: float, alpha:
     if missing(2.0) <= 0:
         return 2.0
     many = ((normal_quantile(1 - alpha) + normal_quantile((1 + power) / 2)) / closest) ** 2
-    return float(brentq(missing, 2.0, 2 * many + 100))
+    return float(root(missing, 2.0, float(2 * many + 100)))

@@ -16,7 +16,7 @@ from analysis.stats.moderated import moderated_intervals
 from benchmarks.support.frozen import DEFAULT, overrides
 from benchmarks.support.harness import Report, Table, against, ratio, run, say, spread, suite_command, take_turns
 
-REPORT_TARGET_S = 20.0
+REPORT_TARGET_S = 4.0
 INTERVALS_TARGET_S = 10.0
 CONFIGURATIONS, SEEDS, POINTS = 200, 10, 100
 PEER_SAMPLES = 200

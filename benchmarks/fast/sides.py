@@ -212,14 +212,19 @@ def _sb3_ppo(env: str, envs: int, width: int, minibatch: int, epochs: int) -> Tu
     return _settled(turn)
 
 
-def replay(side: str, algorithm: str, **training: Any) -> Turn:
-    """DQN on CartPole or SAC on Pendulum, one environment and one update for each of its steps."""
+def replay(side: str, algorithm: str, critics: str = "rllib", **training: Any) -> Turn:
+    """DQN on CartPole or SAC on Pendulum, one environment and one update for each of its steps.
+
+    SAC's critics are RLlib's or, as `sb3`, of Stable-Baselines3's shape.
+    """
     if side == "sb3":
         return _sb3_replay(algorithm)
     from ray.rllib.algorithms.dqn import DQNConfig
     from ray.rllib.algorithms.sac import SACConfig
 
-    config = {"dqn": DQNConfig, "sac": SACConfig}[algorithm]()
+    from experiments.rllib import sac
+
+    config = {"dqn": DQNConfig, "sac": sac.SACConfig if critics == "sb3" else SACConfig}[algorithm]()
     config.environment({"dqn": "CartPole-v1", "sac": "Pendulum-v1"}[algorithm], disable_env_checking=True)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=1)
     if algorithm == "dqn":

@@ -1,4 +1,5 @@
-"""A whole study, from the command to the exit: fast, with RLlib's own parts, as a stock Tune script, and with SB3 in a process pool.
+"""A whole study, from the command to the exit: fast, with RLlib's own parts, as a stock Tune script, with SB3 in a process pool, and as the
+suite was before.
 
 What is run is frozen (`benchmarks.support.frozen`): a change of the suite's defaults leaves the comparison whole.
 """
@@ -7,15 +8,20 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.support.frozen import DEFAULT, SHORT, axes, frozen, overrides
+from analysis.document.next_step import hydra_value
+from benchmarks.support.frozen import DEFAULT, SHORT, frozen, overrides
 from benchmarks.support.harness import (
+    ROOT,
     BenchmarkError,
     Report,
     Table,
     Usage,
+    checked_out,
     points,
     ratio,
     ratios,
@@ -24,91 +30,246 @@ from benchmarks.support.harness import (
     suite_command,
     take_turns,
 )
+from experiments.metrics import TIME_PARTS
 
-LRS, BATCHES = axes(SHORT)
-SEEDS, BUDGET = frozen(SHORT)["seeds"], frozen(SHORT)["budget_env_steps"]
-FAST, SLOW, STOCK, SB3 = "the suite", "the suite, fast=false", "stock RLlib and Tune", "SB3 in a process pool"
-WHOLE, WHOLE_SLOW = "the default study", "the default study, fast=false"
-TARGETS = {SLOW: 2.5, STOCK: 3.0, SB3: 1.0}
-"""How many times as long the others have to take."""
+EARLIER = "7c43745"
+"""The commit that the default study was frozen at."""
+EVERY, EPISODES = 6000, 20
+"""Env steps between the evaluations of the short study, where it has them, and episodes of each."""
+EVALUATED = {"evaluation": {"episodes": EPISODES, "final_episodes": 1, "every_env_steps": EVERY}}
+
+SUITE, SLOW, SB3, STOCK = "the suite", "the suite, fast=false", "SB3 in a process pool", "stock RLlib and Tune"
+BEFORE = f"the suite at {EARLIER}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The suite beside others that do the same.
+
+    Attributes:
+        title: Of its table.
+        sides: What takes turns, by name; the suite is one of them.
+        targets: Side to the share of its wall-clock that the suite may take at most.
+        repeats: Turns.
+        once: Those that are too slow for more than the first.
+    """
+
+    title: str
+    sides: Mapping[str, Callable[[], "Done"]]
+    targets: Mapping[str, float]
+    repeats: int
+    once: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Done:
+    """One study.
+
+    Attributes:
+        usage: What it took.
+        shares: Of the suite: share of the trials' wall-clock by what it went to.
+    """
+
+    usage: Usage
+    shares: Mapping[str, float]
 
 
 def measure(quick: bool) -> Report:
     """Run it."""
-    seeds, repeats = (SEEDS[:1], 1) if quick else (SEEDS, 3)
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        scratch = Path(folder)
-        sides: dict[str, Callable[[], Usage]] = {
-            FAST: lambda: _suite(scratch, SHORT, seeds),
-            SB3: lambda: _sb3(scratch, seeds),
-            SLOW: lambda: _suite(scratch, SHORT, seeds, "fast=false"),
-            STOCK: lambda: _stock(scratch, seeds),
-        }
-        found = {name: [usage.wall_s for usage in taken] for name, taken in take_turns(sides, repeats, once=(SLOW, STOCK)).items()}
-        rows = [_row(name, seconds, found[FAST], TARGETS.get(name)) for name, seconds in found.items()]
-        missed = [f"{name}: {reached:.2f} of {t:.1f}" for name, t in TARGETS.items() if (reached := ratio(found[name], found[FAST])) < t]
-        if not quick:
-            whole, slow = [_suite(scratch, DEFAULT, SEEDS).wall_s], [_suite(scratch, DEFAULT, SEEDS, "fast=false").wall_s]
-            rows += [_row(WHOLE, whole, whole, None), _row(WHOLE_SLOW, slow, whole, TARGETS[SLOW])]
-            if (reached := ratio(slow, whole)) < TARGETS[SLOW]:
-                missed.append(f"{WHOLE_SLOW}: {reached:.2f} of {TARGETS[SLOW]:.1f}")
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder, checked_out(EARLIER, Path(folder) / "earlier") as earlier:
+        comparisons = _comparisons(Path(folder), earlier, quick)
+        found = [take_turns(comparison.sides, comparison.repeats, comparison.once) for comparison in comparisons]
+    missed = [
+        f"{comparison.title}, {side}: {reached:.2f} against at most {most:.2f}"
+        for comparison, of_one in zip(comparisons, found, strict=True)
+        for side, most in comparison.targets.items()
+        if (reached := _reached(of_one, side)) > most
+    ]
+    tables = [_table(comparison, of_one) for comparison, of_one in zip(comparisons, found, strict=True)]
     return Report(
         name="study_fast",
         title="A study, fast",
         compared=(
-            f"Wall-clock of whole commands, start-up included: PPO on CartPole-v1, {len(LRS)} learning rates x {len(BATCHES)} batches x "
-            f"{len(seeds)} seeds of {BUDGET:,} env steps, 16 environments, nets of [64, 64], minibatch 256, 6 epochs. The suite tracks and "
-            "writes checkpoints; only its evaluations are down to one episode at the end. *Stock*: `peers/stock_script.py` with the "
-            "layout of the suite's trials, without evaluation, and without Tune's MLflow callback, which would make it slower. *SB3*: "
-            "`peers/sb3_pool.py` in a pool of 2 processes, which records nothing. The last two rows are the default study as it was in "
-            "November 2026: 45 trials of 60,000 env steps with their evaluations and the report."
+            "Wall-clock of whole commands, start-up included: PPO on CartPole-v1, 16 environments, nets of [64, 64], minibatch 256, "
+            "6 epochs. The suite tracks and writes checkpoints. The short study is 3 learning rates x 3 batches x 3 seeds of 30,000 env "
+            "steps. *Stock*: `benchmarks/peers/stock_script.py` with the layout of the suite's trials; beside the short study without "
+            "evaluation, and without Tune's MLflow callback, which would make it slower. *SB3*: `benchmarks/peers/sb3_pool.py` in a pool "
+            f"of 2 processes, which records nothing; with evaluations, its EvalCallback plays {EPISODES} episodes side by side every "
+            f"{EVERY:,} env steps, as the suite does. The default study is that of November 2026: 5 learning rates x 3 batches x 3 seeds "
+            "of 60,000 env steps, 15 evaluations of 20 episodes and one of 100 a trial, and the report; commit "
+            f"{EARLIER} runs the same command. Beside the stock script, which evaluates 20 episodes every second iteration and tracks "
+            "with Tune's MLflow callback, it has one seed: the suite's start weighs more then."
         ),
         verdict="All targets met." if not missed else f"Missed: {'; '.join(missed)}.",
-        tables=(
-            Table(
-                "Wall-clock",
-                ("", "turns", "seconds", "times the suite's", "target"),
-                tuple(rows),
-                f"Median (minimum-maximum); {repeats} turns, the slow ones one.",
-            ),
-        ),
+        tables=(*tables, _shares(dict(zip([c.title for c in comparisons], found, strict=True)))),
         packages=("stable-baselines3",),
     )
 
 
-def _row(name: str, seconds: list[float], fast: list[float], target: float | None) -> tuple[str, ...]:
-    return name, str(len(seconds)), spread(seconds), ratios(seconds, fast), "" if target is None else f"{target:.1f}"
+def _comparisons(scratch: Path, earlier: Path, quick: bool) -> list[Comparison]:
+    repeats = 1 if quick else 3
+    short, whole = (_first_trial(name) if quick else {} for name in (SHORT, DEFAULT))
+    evaluated, one_seed = {**short, **EVALUATED}, {**whole, "seeds": frozen(DEFAULT)["seeds"][:1]}
+    return [
+        Comparison(
+            "The short study, without evaluations on the way",
+            {
+                SUITE: lambda: _suite(scratch, SHORT, short),
+                SB3: lambda: _sb3(scratch, short),
+                SLOW: lambda: _suite(scratch, SHORT, short, "fast=false"),
+                STOCK: lambda: _stock(scratch, SHORT, short, "--evaluation-interval", "0", "--no-mlflow"),
+            },
+            {SB3: 0.8, SLOW: 0.4, STOCK: 0.33},
+            repeats,
+            (SLOW, STOCK),
+        ),
+        Comparison(
+            "The short study, with evaluations",
+            {SUITE: lambda: _suite(scratch, SHORT, evaluated), SB3: lambda: _sb3(scratch, evaluated, EVERY)},
+            {SB3: 0.6},
+            repeats,
+        ),
+        Comparison(
+            "The default study",
+            {
+                SUITE: lambda: _suite(scratch, DEFAULT, whole),
+                BEFORE: lambda: _before(scratch, whole, earlier),
+                SLOW: lambda: _suite(scratch, DEFAULT, whole, "fast=false"),
+            },
+            {BEFORE: 0.55, SLOW: 0.4},
+            min(repeats, 2),
+            (SLOW,),
+        ),
+        Comparison(
+            "The default study, one seed",
+            {SUITE: lambda: _suite(scratch, DEFAULT, one_seed), STOCK: lambda: _stock(scratch, DEFAULT, one_seed)},
+            {STOCK: 0.15},
+            1,
+        ),
+    ]
 
 
-def _suite(scratch: Path, name: str, seeds: Sequence[int], *more: str) -> Usage:
+def _first_trial(name: str) -> dict[str, Any]:
+    """What makes a study one trial of two reports."""
+    study, every = frozen(name)["study"], frozen(name)["report_every_env_steps"]
+    return {
+        "seeds": [0],
+        "budget_env_steps": 2 * every,
+        "study": {**study, "space": {path: axis[:1] for path, axis in study["space"].items()}},
+    }
+
+
+def _reached(found: Mapping[str, Sequence[Done]], side: str) -> float:
+    """The share of a side's wall-clock that the suite takes, over the turns that both had."""
+    other = _wall(found[side])
+    return ratio(_wall(found[SUITE])[: len(other)], other)
+
+
+def _wall(done: Sequence[Done]) -> list[float]:
+    return [one.usage.wall_s for one in done]
+
+
+def _table(comparison: Comparison, found: Mapping[str, Sequence[Done]]) -> Table:
+    suite = _wall(found[SUITE])
+    rows = [
+        (
+            side,
+            str(len(done)),
+            spread(_wall(done)),
+            spread([one.usage.cpu_s for one in done], ".0f"),
+            "" if side == SUITE else ratios(suite[: len(done)], _wall(done)),
+            f"{comparison.targets[side]:.2f}" if side in comparison.targets else "",
+        )
+        for side, done in found.items()
+    ]
+    return Table(
+        comparison.title,
+        ("", "turns", "seconds", "CPU s", "the suite / it", "at most"),
+        tuple(rows),
+        "Median (minimum-maximum). CPU seconds are of all processes, sampled.",
+    )
+
+
+def _shares(found: Mapping[str, Mapping[str, Sequence[Done]]]) -> Table:
+    """Where the wall-clock of the suite's trials goes."""
+    columns = {title: of_one[SUITE][0].shares for title, of_one in found.items()}
+    rows = [(part.replace("_", " "), *(f"{100 * shares.get(part, 0.0):.1f}%" for shares in columns.values())) for part in TIME_PARTS]
+    rows = [row for row in rows if set(row[1:]) != {"0.0%"}]
+    note = "Shares of the wall-clock of the suite's trials from their first report to the last (metrics `time/*_share`), the first turn."
+    return Table("Where a trial's time goes", ("", *columns), tuple(rows), note)
+
+
+def _suite(scratch: Path, name: str, changes: Mapping[str, Any], *more: str) -> Done:
+    return _done(scratch, [*overrides(name, **changes), *more], _num_trials(_settings(name, changes)), ROOT)
+
+
+def _before(scratch: Path, changes: Mapping[str, Any], root: Path) -> Done:
+    """The default study by the configuration files of an earlier checkout, which the frozen one repeats."""
+    flat = {"seeds": frozen(DEFAULT)["seeds"], **changes}
+    study = flat.pop("study", {})
+    if "space" in study:
+        flat["study.space"] = study["space"]
+    words = [f"{name}={hydra_value(value)}" for name, value in flat.items()]
+    return _done(scratch, words, _num_trials(_settings(DEFAULT, changes)), root)
+
+
+def _done(scratch: Path, words: Sequence[str], trials: int, root: Path) -> Done:
     output_dir = Path(tempfile.mkdtemp(dir=scratch))
-    usage = run(suite_command([*overrides(name, seeds=list(seeds)), *more], output_dir), scratch / "suite.log")
-    trials = math.prod(len(axis) for axis in axes(name)) * len(seeds)
+    usage = run(suite_command(words, output_dir), scratch / "suite.log", root)
     last = {point.run: point.value for point in points(output_dir / "mlflow.db", "final/score")}
     if len(last) != trials:
         raise BenchmarkError(f"{trials} trials were asked for; finished: {len(last)}")
-    return usage
+    return Done(usage, _shares_of(output_dir / "mlflow.db"))
 
 
-def _stock(scratch: Path, seeds: Sequence[int]) -> Usage:
-    output = Path(tempfile.mkdtemp(dir=scratch))
-    usage = run(_command("stock_script", output, seeds, "--evaluation-interval", "0", "--no-mlflow"), scratch / "stock.log")
-    _check([trial["env_steps"] for trial in json.loads((output / "summary.json").read_text())], seeds)
-    return usage
+def _shares_of(database: Path) -> dict[str, float]:
+    """Share of the trials' wall-clock between reports that each part of it took."""
+    seconds: dict[tuple[str, int], float] = {}  # by run and step: since the report before
+    before: dict[str, float] = {}
+    for point in sorted(points(database, "progress/wall_s"), key=lambda p: (p.run, p.step)):
+        if point.run in before:
+            seconds[point.run, point.step] = point.value - before[point.run]
+        before[point.run] = point.value
+    total = sum(seconds.values())
+    return {
+        part: sum(p.value * seconds.get((p.run, p.step), 0.0) for p in points(database, f"time/{part}_share")) / total if total else 0.0
+        for part in TIME_PARTS
+    }
 
 
-def _sb3(scratch: Path, seeds: Sequence[int]) -> Usage:
-    output = Path(tempfile.mkdtemp(dir=scratch)) / "env_steps.json"
-    usage = run(_command("sb3_pool", output, seeds), scratch / "sb3.log")
-    _check(json.loads(output.read_text()), seeds)
-    return usage
+def _stock(scratch: Path, name: str, changes: Mapping[str, Any], *more: str) -> Done:
+    output, settings = Path(tempfile.mkdtemp(dir=scratch)), _settings(name, changes)
+    usage = run(_command("stock_script", output, settings, *more), scratch / "stock.log")
+    _check([trial["env_steps"] for trial in json.loads((output / "summary.json").read_text())], settings)
+    return Done(usage, {})
 
 
-def _command(module: str, output: Path, seeds: Sequence[int], *more: str) -> list[str]:
-    grid = ["--lr", *map(str, LRS), "--batch", *map(str, BATCHES), "--seed", *map(str, seeds)]
-    return [sys.executable, "-m", f"benchmarks.peers.{module}", "--output", str(output), "--budget", str(BUDGET), *grid, *more]
+def _sb3(scratch: Path, changes: Mapping[str, Any], every: int = 0) -> Done:
+    output, settings = Path(tempfile.mkdtemp(dir=scratch)) / "done.json", _settings(SHORT, changes)
+    evaluation = ["--evaluate-every", str(every), "--episodes", str(EPISODES)] if every else []
+    usage = run(_command("sb3_pool", output, settings, *evaluation), scratch / "sb3.log")
+    done = json.loads(output.read_text())
+    _check([env_steps for env_steps, _ in done], settings)
+    if every and min(evaluations for _, evaluations in done) < settings["budget_env_steps"] // every:
+        raise BenchmarkError(f"evaluations every {every} env steps were asked for; done: {done}")
+    return Done(usage, {})
 
 
-def _check(env_steps: Sequence[float], seeds: Sequence[int]) -> None:
-    if len(env_steps) != len(LRS) * len(BATCHES) * len(seeds) or min(env_steps) < BUDGET - max(BATCHES) / 2:
-        raise BenchmarkError(f"trials of {BUDGET} env steps were asked for; done: {list(env_steps)}")
+def _settings(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {**frozen(name), **changes}
+
+
+def _command(module: str, output: Path, settings: Mapping[str, Any], *more: str) -> list[str]:
+    (lrs, batches), budget = settings["study"]["space"].values(), str(settings["budget_env_steps"])
+    grid = ["--lr", *map(str, lrs), "--batch", *map(str, batches), "--seed", *map(str, settings["seeds"])]
+    return [sys.executable, "-m", f"benchmarks.peers.{module}", "--output", str(output), "--budget", budget, *grid, *more]
+
+
+def _num_trials(settings: Mapping[str, Any]) -> int:
+    return math.prod(len(axis) for axis in settings["study"]["space"].values()) * len(settings["seeds"])
+
+
+def _check(env_steps: Sequence[float], settings: Mapping[str, Any]) -> None:
+    (_, batches), budget = settings["study"]["space"].values(), settings["budget_env_steps"]
+    if len(env_steps) != _num_trials(settings) or min(env_steps) < budget - max(batches) / 2:
+        raise BenchmarkError(f"{_num_trials(settings)} trials of {budget} env steps were asked for; done: {list(env_steps)}")

@@ -202,22 +202,46 @@ def suite_command(overrides: Sequence[str], output_dir: Path) -> list[str]:
     return [sys.executable, "experiments/run.py", *overrides, f"output_dir={output_dir}"]
 
 
-def environment() -> dict[str, str]:
-    """Environment of a command: this checkout's packages first, wherever another one is installed."""
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+def environment(root: Path = ROOT) -> dict[str, str]:
+    """Environment of a command: a checkout's packages first, wherever another one is installed."""
+    return {**os.environ, "PYTHONPATH": str(root)}
 
 
-def run(command: Sequence[str], log: Path) -> Usage:
+@contextmanager
+def checked_out(commit: str, folder: Path) -> Iterator[Path]:
+    """An earlier commit of this repository.
+
+    Args:
+        commit: Its hash.
+        folder: Where it is checked out; it must not exist.
+
+    Yields:
+        `folder`.
+
+    Raises:
+        BenchmarkError: The history at hand does not reach so far.
+    """
+    made = subprocess.run(["git", "worktree", "add", "--detach", str(folder), commit], cwd=ROOT, capture_output=True, text=True)
+    if made.returncode:
+        raise BenchmarkError(f"commit {commit} cannot be checked out: {made.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, capture_output=True, check=False)
+
+
+def run(command: Sequence[str], log: Path, root: Path = ROOT) -> Usage:
     """Run a command to its end and measure it.
 
     Args:
         command: With its arguments.
         log: File for what it prints.
+        root: The checkout in which it runs.
 
     Raises:
         BenchmarkError: It failed.
     """
-    with log.open("a") as file, started(command, file) as (process, usage):
+    with log.open("a") as file, started(command, file, root) as (process, usage):
         status = process.wait()
     if status:
         raise BenchmarkError(f"{' '.join(command)} ended with {status}:\n" + "\n".join(log.read_text().splitlines()[-20:]))
@@ -225,18 +249,19 @@ def run(command: Sequence[str], log: Path) -> Usage:
 
 
 @contextmanager
-def started(command: Sequence[str], file: IO[str]) -> Iterator[tuple["subprocess.Popen[bytes]", Callable[[], Usage]]]:
+def started(command: Sequence[str], file: IO[str], root: Path = ROOT) -> Iterator[tuple["subprocess.Popen[bytes]", Callable[[], Usage]]]:
     """Start a command in a session of its own; on leaving, it is gone with all it started.
 
     Args:
         command: With its arguments.
         file: For what it prints.
+        root: The checkout in which it runs.
 
     Yields:
         The process, and what it took: from its start to the moment when it was last seen alive.
     """
     at, start = time.time(), time.perf_counter()
-    process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+    process = subprocess.Popen(command, cwd=root, env=environment(root), stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
     cpu_s: dict[int, float] = {}
     ended, end = threading.Event(), [0.0]
 

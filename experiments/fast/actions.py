@@ -1,7 +1,9 @@
 """From a module's outputs to a step of the environments: what RLlib's default module-to-env pipeline does, on whole batches."""
 
+import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
@@ -118,6 +120,36 @@ class ActionSampler:
             torch.multinomial(logits.flatten(0, 1).exp(), 1)
         found: np.ndarray = as_numpy(logits.gather(-1, chosen).squeeze(-1))
         return found
+
+
+class _KnownActions(gym.spaces.MultiDiscrete):
+    """A space of which is known that the actions are in it."""
+
+    def contains(self, x: Any) -> bool:
+        """Whether something is in it: not looked at."""
+        return True
+
+
+@contextmanager
+def known_actions(env: Any, module: Any) -> Iterator[None]:
+    """Let vectorised environments step without a look whether the actions are in their space, which takes CartPole a seventh of its step.
+
+    Args:
+        env: Of other environments, and of those that look at each one's action, nothing changes.
+        module: A default one, of which is known that it puts out a number for each action, or acts by such numbers.
+    """
+    inner = env.unwrapped
+    space, single = inner.action_space, inner.single_action_space
+    discrete = type(space) is gym.spaces.MultiDiscrete and type(single) is gym.spaces.Discrete and single == module.action_space
+    if not discrete:
+        yield
+        return
+    inner.action_space = copy.copy(space)
+    inner.action_space.__class__ = _KnownActions
+    try:
+        yield
+    finally:
+        inner.action_space = space
 
 
 def step_function(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any], list[dict[str, Any]] | None]]:

@@ -1,5 +1,6 @@
 """A fragment of env steps in arrays, and the episodes that are cut out of them."""
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from ray.rllib.utils.metrics import ENV_STEP_TIMER, MODULE_TO_ENV_CONNECTOR, RLM
 from ray.rllib.utils.spaces.space_utils import batch as batch_items
 from ray.rllib.utils.spaces.space_utils import unbatch
 
-from experiments.fast.actions import ActionSampler, step_function
+from experiments.fast.actions import ActionSampler, known_actions, step_function
 from experiments.fast.networks.ppo import plain_policy
 
 
@@ -57,7 +58,9 @@ class Fragment:
         module.eval()  # once: RLlib walks the whole module at every step
         try:
             with torch.no_grad():
-                return self._collect(num_timesteps)
+                known = known_actions(runner.env, module) if plain_policy(module) else contextlib.nullcontext()
+                with known:
+                    return self._collect(num_timesteps)
         except Exception:
             if self._observations:
                 runner.on_steps(np.stack(self._observations), np.stack(self._rewards))

@@ -10,15 +10,13 @@ at a time. The weights are the same as RLlib's, to the bit.
 import functools
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, DQNLearner
+from ray.rllib.algorithms.dqn.dqn_learner import DQNLearner
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
-from ray.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
 from ray.rllib.connectors.common import (
     AddObservationsFromEpisodesToBatch,
     AddStatesFromEpisodesToBatch,
@@ -41,8 +39,7 @@ from experiments.fast import devices
 from experiments.fast.networks.adam import FlatAdam
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.q import QNetworks
-from experiments.fast.q_loss import QLoss
-from experiments.preprocessing.modules import is_stock
+from experiments.fast.q_loss import KeptLosses, QLoss
 from experiments.preprocessing.rewards import LossOfScaledRewards
 
 _CONNECTORS = {
@@ -119,18 +116,23 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
 
     metrics: Any
     whole_batch: Callable[[str, dict[str, Any]], None] | None = None
+    _networks: Any
+    """Networks that are trained without autograd; None if there are none."""
+    _loss: KeptLosses
 
     def build(self) -> None:
         """As RLlib's."""
         super().build()
         self._recorder = _Recorder()
         self._known_adams: list[FlatAdam] = []
+        self._scaled: Callable[[str, Any], Any] | None = None
         self._adams: dict[str, FlatAdam] | None = None  # by the optimizer's name; None until the first lean update
+        self._targets: _Targets | None = None  # likewise
         self._lean_rows = 0
 
     def why_stock(self) -> str | None:
         """The reason why updates have to be RLlib's own; None if there is none."""
-        config, own = self.config, next(c for c in type(self).__mro__ if c in (FastDQNTorchLearner, FastSACTorchLearner))
+        config, own = self.config, next(c for c in type(self).__mro__ if LeanUpdates in c.__bases__)
         if changed := [name for name in _HOOKS if getattr(type(self), name) is not getattr(own, name)]:
             return f"a {changed[0]} of its own"
         if reason := devices.why_stock(self._device):
@@ -155,7 +157,7 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
     def begin_lean(self) -> None:
         """Prepare for lean updates, after anything else was done with this learner."""
         self.module[_MODULE].train()
-        self._adams = None
+        self._adams, self._targets = None, None
 
     def lean_update(self, columns: Mapping[str, Any], timesteps: dict[str, Any]) -> torch.Tensor:
         """One update, without its results.
@@ -187,12 +189,40 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         self._lean_rows += rows
         return td_errors
 
+    def _has_plain_loss(self, base: type, *names: str) -> bool:
+        """Whether the loss is that of a class of RLlib's, of rewards that may be scaled.
+
+        A loss of one's own may contain more than Q values, such as the weights themselves.
+        """
+        own = vars(self).get("compute_loss_for_module")
+        self._scaled = own.scaled if isinstance(own, LossOfScaledRewards) else None
+        return all(getattr(type(self), name) is getattr(base, name) for name in names) and (own is None or self._scaled is not None)
+
+    def _with_scaled_rewards(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return batch if self._scaled is None else self._scaled(_MODULE, batch)
+
+    def _lay_out(self, adams: Mapping[str, FlatAdam], trained: Collection[torch.Tensor]) -> dict[torch.Tensor, torch.Tensor]:
+        """The gradients of trained parameters, as parts of the vectors of their optimizers; empty if others are trained as well."""
+        if not adams or not all(param.requires_grad for param in self._params.values()):
+            return {}
+        for param in self._params.values():
+            param.grad = None
+        found = [adam.lay_out([param in trained for param in adam.parameters]) for adam in adams.values()]
+        gradients = {param: gradient for of_one in found for param, gradient in of_one.items()}
+        if not all(found) or len(gradients) != len(trained):
+            return {}
+        # RLlib's own code for gradients that are not finite finds them here.
+        for param, gradient in gradients.items():
+            param.grad = gradient
+        return gradients
+
     def _step_without_autograd(self, batch: dict[str, Any], config: Any) -> torch.Tensor | None:
         """Take a step; returns the TD errors, or None, and no step, where autograd is needed."""
         return None
 
     def _step_with_autograd(self, batch: dict[str, Any], config: Any) -> torch.Tensor:
         """Take a step, whatever module and loss; returns the TD errors."""
+        self._record_losses()
         fwd_out = self.module[_MODULE]._forward_train(batch)
         loss = self.compute_loss_for_module(module_id=_MODULE, config=config, batch=batch, fwd_out=fwd_out)
         self.metrics.log_value((_MODULE, self.TOTAL_LOSS_KEY), loss, window=1)
@@ -202,7 +232,15 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
             self._backward(loss)
         adams = (self._adams or {}).values()
         self._apply(config, [adam.norm() for adam in adams if adam.gather()])
+        if self._networks is not None:
+            self._end_adams()
+            self._adams = None  # the gradients are others now
         return self._recorder.td_error
+
+    def _record_losses(self) -> None:
+        """Log the losses of the updates without autograd."""
+        for name, values in self._loss.values().items():
+            self._recorder.extend((_MODULE, name), values, window=1)
 
     def _backward(self, loss: torch.Tensor) -> None:
         torch.autograd.backward(loss)
@@ -261,8 +299,10 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
             config, networks = self.config.get_config_for_module(module_id), module.unwrapped()
             due = timestep - self.last_update_ts_by_mid[module_id] >= config.target_network_update_freq
             if due and isinstance(networks, TargetNetworkAPI):
-                for main, target in networks.get_target_network_pairs():
-                    _average(main, target, config.tau)
+                targets = self._targets or _Targets(networks)
+                targets.move(config.tau)
+                if self.metrics is self._recorder:  # of the lean updates that follow
+                    self._targets = targets
                 self.metrics.log_value((module_id, NUM_TARGET_UPDATES), 1, reduce="lifetime_sum")
                 self.last_update_ts_by_mid[module_id] = timestep
                 self.metrics.log_value((module_id, LAST_TARGET_UPDATE_TS), timestep, reduce="max")
@@ -270,11 +310,15 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
     def abort_lean(self) -> None:
         """Discard the values that were not logged, after an error."""
         self._end_adams()
+        self._targets = None
+        self._loss.values()
         self._recorder, self._lean_rows = _Recorder(), 0
 
     def lean_results(self) -> dict[str, Any]:
         """The results of all lean updates since the last call, as RLlib's `update` returns those of one."""
         self._end_adams()
+        self._targets = None
+        self._record_losses()
         recorder, self._recorder = self._recorder, _Recorder()
         metrics = self.metrics
         wrapped = "log_value" in vars(metrics)  # and the wrapper gets every value
@@ -300,32 +344,21 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
 class FastDQNTorchLearner(LeanUpdates, DQNTorchLearner):  # type: ignore[misc]
     """Drop-in for `DQNTorchLearner`, whose lean updates `experiments.fast.off_policy.FastDQN` uses."""
 
+    _loss: QLoss
+
     def build(self) -> None:
         """As RLlib's."""
         super().build()
         self._networks: QNetworks | None = None
-        self._scaled: Callable[[str, Any], Any] | None = None
         self._loss = QLoss(self.config.get_config_for_module(_MODULE))
 
     def _begin_adams(self) -> dict[str, FlatAdam]:
         adams = super()._begin_adams()
         self._networks = None
-        # A loss of one's own may contain more than Q values, such as the weights themselves.
-        own = vars(self).get("compute_loss_for_module")
-        self._scaled = own.scaled if isinstance(own, LossOfScaledRewards) else None
-        plain = type(self).compute_loss_for_module is DQNTorchLearner.compute_loss_for_module and (own is None or self._scaled is not None)
-        plain = plain and len(adams) == 1 and all(param.requires_grad for param in self._params.values())
-        if plain and (networks := QNetworks.of(self.module[_MODULE])):
-            (adam,) = adams.values()
-            for param in self._params.values():
-                param.grad = None
-            trained = networks.parameters()
-            if gradients := adam.lay_out([param in trained for param in adam.parameters]):
-                networks.train_into(gradients)
-                # RLlib's own code for gradients that are not finite finds them here.
-                for param, gradient in gradients.items():
-                    param.grad = gradient
-                self._networks = networks
+        plain = self._has_plain_loss(DQNTorchLearner, "compute_loss_for_module")
+        if plain and (networks := QNetworks.of(self.module[_MODULE])) and (gradients := self._lay_out(adams, networks.parameters())):
+            networks.train_into(gradients)
+            self._networks = networks
         return adams
 
     def _step_without_autograd(self, batch: dict[str, Any], config: Any) -> torch.Tensor | None:
@@ -334,54 +367,10 @@ class FastDQNTorchLearner(LeanUpdates, DQNTorchLearner):  # type: ignore[misc]
         with torch.no_grad():
             if (q_values := self._networks.forward(batch)) is None:
                 return None
-            actions, gradient, td_errors = self._loss(q_values, batch if self._scaled is None else self._scaled(_MODULE, batch))
+            actions, gradient, td_errors = self._loss(q_values, self._with_scaled_rewards(batch))
             self._networks.backward(actions, gradient)
             self._apply(config, [adam.norm() for adam in (self._adams or {}).values()])
         return td_errors
-
-    def _step_with_autograd(self, batch: dict[str, Any], config: Any) -> torch.Tensor:
-        self._record_losses()
-        td_errors = super()._step_with_autograd(batch, config)
-        if self._networks is not None:
-            self._end_adams()
-            self._adams = None  # the gradients are others now
-        return td_errors
-
-    def _record_losses(self) -> None:
-        """Log the losses of the updates without autograd."""
-        for name, values in self._loss.values().items():
-            for key in (name, self.TOTAL_LOSS_KEY) if name == QF_LOSS_KEY else (name,):
-                self._recorder.extend((_MODULE, key), values, window=1)
-
-    def lean_results(self) -> dict[str, Any]:
-        """See `LeanUpdates`."""
-        self._record_losses()
-        return super().lean_results()
-
-    def abort_lean(self) -> None:
-        """See `LeanUpdates`."""
-        self._loss.values()
-        super().abort_lean()
-
-
-class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
-    """Drop-in for `SACTorchLearner`, whose lean updates `experiments.fast.off_policy.FastSAC` uses."""
-
-    def begin_lean(self) -> None:
-        """See `LeanUpdates`."""
-        super().begin_lean()
-        # No two of RLlib's losses have weights in common, so that its four backward passes can be one.
-        names = ("compute_loss_for_module", "_compute_loss_for_module_continuous", "_compute_loss_for_module_discrete")
-        plain = is_stock(self.module[_MODULE], DefaultSACTorchRLModule)
-        plain = plain and all(getattr(type(self), name) is getattr(SACTorchLearner, name) for name in names)
-        self._backward = self._backward_together if plain else self._backward_as_rllib  # type: ignore[method-assign]
-
-    def _backward_together(self, loss: torch.Tensor) -> None:
-        torch.autograd.backward(list(self._temp_losses.values()))
-        self._temp_losses.clear()
-
-    def _backward_as_rllib(self, loss: torch.Tensor) -> None:
-        self.compute_gradients({_MODULE: loss})
 
 
 class _Rows:
@@ -394,12 +383,21 @@ class _Rows:
         return len(self.policy_batches[_MODULE])
 
 
-def _average(main: torch.nn.Module, target: torch.nn.Module, tau: float) -> None:
-    """`update_target_network` (ray/rllib/utils/torch_utils.py): tau of the main network's weights, the rest of the target's."""
-    mains, targets = main.state_dict(), target.state_dict()
-    new, old = [mains[name] for name in targets], list(targets.values())
-    if all(weights.is_floating_point() for weights in old):
-        torch._foreach_mul_(old, 1 - tau)
-        torch._foreach_add_(old, torch._foreach_mul(new, tau))
-    else:
-        update_target_network(main_net=main, target_net=target, tau=tau)
+class _Targets:
+    """The target networks of a module; weights of these and of its own networks may change, not be replaced."""
+
+    def __init__(self, networks: TargetNetworkAPI) -> None:
+        self._pairs = networks.get_target_network_pairs()
+        states = [(main.state_dict(), target.state_dict()) for main, target in self._pairs]
+        self._new = [mains[name] for mains, targets in states for name in targets]
+        self._old = [weights for _, targets in states for weights in targets.values()]
+        self._plain = all(weights.is_floating_point() for weights in self._old)
+
+    def move(self, tau: float) -> None:
+        """`update_target_network` (ray/rllib/utils/torch_utils.py): tau of the main network's weights, the rest of the target's."""
+        if self._plain:
+            torch._foreach_mul_(self._old, 1 - tau)
+            torch._foreach_add_(self._old, torch._foreach_mul(self._new, tau))
+            return
+        for main, target in self._pairs:
+            update_target_network(main_net=main, target_net=target, tau=tau)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MAX_KEY, QF_MEAN_KEY, QF_MIN_KEY, TD_ERROR_MEAN_KEY
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.learner import Learner
 
 from experiments.fast.networks.q import QValues
 
@@ -20,7 +21,46 @@ _MOST_ROWS = 2**16
 """Rows to keep before what is logged of them is computed."""
 
 
-class QLoss:
+def of_huber(upstream: Tensor, values: Tensor, target: Tensor) -> Tensor:
+    """The gradient of RLlib's Huber loss of values [B] with respect to them."""
+    found: Tensor = torch.ops.aten.huber_loss_backward.default(upstream, values, target, _NONE, _DELTA)
+    return found
+
+
+class KeptLosses:
+    """Losses whose values are computed for many batches at once."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Tensor, ...]] = []
+        self._values: dict[str, list[float]] = {}
+
+    def keep(self, *columns: Tensor) -> None:
+        """Keep of a batch what its losses are made of, [B] or [1] each, the first one [B]."""
+        rows = len(columns[0])
+        if self._kept and (len(self._kept) * rows >= _MOST_ROWS or rows != len(self._kept[0][0])):
+            self._compute()
+        self._kept.append(columns)
+
+    def values(self) -> dict[str, list[float]]:
+        """What RLlib logs of each batch, by its names: of all since the last call."""
+        self._compute()
+        values, self._values = self._values, {}
+        return values
+
+    def _compute(self) -> None:
+        if not self._kept:
+            return
+        columns = [torch.stack(rows) for rows in zip(*self._kept, strict=True)]
+        self._kept = []
+        for name, column in self._logged(*columns).items():
+            self._values.setdefault(name, []).extend(column.tolist())
+
+    def _logged(self, *columns: Tensor) -> dict[str, Tensor]:
+        """What RLlib logs, [batches], of what was kept, [batches, B] or [batches, 1]."""
+        raise NotImplementedError
+
+
+class QLoss(KeptLosses):
     """The loss of one module without a distribution of returns.
 
     Args:
@@ -28,9 +68,8 @@ class QLoss:
     """
 
     def __init__(self, config: Any) -> None:
+        super().__init__()
         self._gamma, self._huber = config.gamma, config.td_error_loss_fn == "huber"
-        self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
-        self._values: dict[str, list[float]] = {}
 
     def __call__(self, q_values: QValues, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """The loss of a batch, which is kept until `values`.
@@ -46,32 +85,21 @@ class QLoss:
         weights = batch["weights"]
         upstream = weights * (1.0 / len(weights))
         if self._huber:
-            of_selected = torch.ops.aten.huber_loss_backward.default(upstream, selected, target, _NONE, _DELTA)
+            of_selected = of_huber(upstream, selected, target)
         else:
             of_selected = torch.ops.aten.mse_loss_backward.default(upstream, selected, target, _NONE)
-        if self._kept and (len(self._kept) * len(weights) >= _MOST_ROWS or len(weights) != len(self._kept[0][0])):
-            self._compute()
-        self._kept.append((selected, target, weights))
+        self.keep(selected, target, weights)
         return actions, of_selected, torch.abs(selected - target)
 
-    def values(self) -> dict[str, list[float]]:
-        """What RLlib logs of each batch, by its names: of all since the last call."""
-        self._compute()
-        values, self._values = self._values, {}
-        return values
-
-    def _compute(self) -> None:
-        if not self._kept:
-            return
-        selected, target, weights = (torch.stack(rows) for rows in zip(*self._kept, strict=True))
-        self._kept = []
+    def _logged(self, *columns: Tensor) -> dict[str, Tensor]:
+        selected, target, weights = columns
         loss = torch.nn.functional.huber_loss if self._huber else torch.nn.functional.mse_loss
-        values = {
-            QF_LOSS_KEY: (weights * loss(selected, target, reduction="none")).mean(dim=1),
+        mean_loss = (weights * loss(selected, target, reduction="none")).mean(dim=1)
+        return {
+            QF_LOSS_KEY: mean_loss,
+            Learner.TOTAL_LOSS_KEY: mean_loss,
             QF_MEAN_KEY: selected.mean(dim=1),
             QF_MAX_KEY: selected.amax(dim=1),
             QF_MIN_KEY: selected.amin(dim=1),
             TD_ERROR_MEAN_KEY: torch.abs(selected - target).mean(dim=1),
         }
-        for name, column in values.items():
-            self._values.setdefault(name, []).extend(column.tolist())

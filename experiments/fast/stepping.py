@@ -29,6 +29,7 @@ from ray.rllib.utils.spaces.space_utils import unbatch
 
 from experiments.fast.actions import ActionSampler, as_numpy, item_of, step_function
 from experiments.fast.env_runner import FastEnvRunner
+from experiments.fast.networks.inference import exploration_function
 from experiments.fast.networks.q import QNetworks
 from experiments.fast.transitions.rows import Chunk
 
@@ -103,6 +104,7 @@ class DirectSampler:
         self._has_hook = type(runner).on_steps is not FastEnvRunner.on_steps
         self._sample_actions = ActionSampler(runner, self._explore)
         self._networks = QNetworks.of(runner.module) if self._explore else None
+        self._forward = exploration_function(runner.module) if self._explore else None
         self.env_steps = self._steps = self._episodes = 0
         self._inference_s = self._env_s = self._sample_s = self._between_s = 0.0
         self._returned_s = time.perf_counter()
@@ -189,7 +191,10 @@ class DirectSampler:
             actions = as_numpy(self._networks.explore(self._batch, t)[Columns.ACTIONS])
             return actions, self._sample_actions.for_env(actions), {}
         module, batch = runner.module, self._batch
-        outputs = module._forward_exploration(batch, t=t) if self._explore else module._forward_inference(batch)
+        if self._forward is not None:
+            outputs = self._forward(batch)
+        else:
+            outputs = module._forward_exploration(batch, t=t) if self._explore else module._forward_inference(batch)
         actions, for_env, others = self._sample_actions(outputs)
         if (logp := self._sample_actions.log_probabilities()) is not None:
             others.setdefault(Columns.ACTION_LOGP, logp[0])

@@ -19,7 +19,6 @@ from experiments.metrics import NAMED_AXES
 from experiments.planning.configuration import Configuration
 from experiments.planning.resolver import Resolver
 from experiments.search.comparing import Comparing
-from experiments.search.optuna_search import Suggested
 from experiments.search.population import Population
 from experiments.search.racing import Racing
 from experiments.search.strategy import FIXED, Confirming, Listed, Strategy
@@ -69,6 +68,8 @@ class SearchDesign:
             return Confirming(population, self.base, suite.confirmation.top, suite.confirmation.seeds)
         if isinstance(search, OptunaSearch) or (isinstance(search, RacingSearch) and search.proposals == "optuna"):
             axes = parse_space(suite.study.space)
+            from experiments.search.optuna_search import Suggested  # with Optuna and its database, for the searches that ask it
+
             proposals = Suggested(axes, num_samples(search, axes), seeds, search.objective, search.sampler, search.seed, storage)
         elif isinstance(search, RacingSearch):
             proposals = Listed(listed, seeds[:1], search.objective)

@@ -5,28 +5,18 @@ layers of 256 on Pendulum that is 658,433 weights a critic in place of 67,329. P
 """
 
 from dataclasses import replace
-from typing import Any
 
-import torch
 from ray.rllib.algorithms import sac
 from ray.rllib.algorithms.sac.sac_catalog import SACCatalog
 from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
-from ray.rllib.core.columns import Columns
 from ray.rllib.core.models.base import Encoder
 from ray.rllib.core.models.configs import MLPEncoderConfig
-from ray.rllib.core.models.torch.encoder import TorchMLPEncoder
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-
-class ConcatenatingEncoder(TorchMLPEncoder):  # type: ignore[misc]  # RLlib ships no type information
-    """A perceptron of observations [B, O] and actions [B, A], concatenated in this order."""
-
-    def _forward(self, inputs: dict[str, torch.Tensor], **how: Any) -> dict[str, torch.Tensor]:
-        joined = torch.cat([inputs[Columns.OBS], inputs[Columns.ACTIONS]], dim=-1)
-        return super()._forward({Columns.OBS: joined}, **how)  # type: ignore[no-any-return]
+from experiments.fast.networks.sac import ConcatenatingEncoder
 
 
-class ConcatenatingCatalog(SACCatalog):  # type: ignore[misc]
+class ConcatenatingCatalog(SACCatalog):  # type: ignore[misc]  # RLlib ships no type information
     """RLlib's networks of SAC, but for the critics of continuous actions where observations are vectors."""
 
     def _build_qf_encoder_continuous(self, framework: str) -> Encoder:

@@ -1,10 +1,12 @@
 """A study's trials under Tune: what watches over them, and what Tune is told."""
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ray import tune
 from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
+from ray.tune.execution import class_cache
 from ray.tune.schedulers import TrialScheduler
 
 from experiments.config.trial_config import TrialConfig
@@ -19,6 +21,7 @@ from experiments.study.interruption import Interruption, StopOnRequest
 from experiments.study.listed_trials import ListedTrials
 from experiments.study.node_check import JoinCheck
 from experiments.study.nodes import NodeWatch
+from experiments.study.ray_process import PRELOADED
 from experiments.study.searcher import QueueSearcher
 from experiments.study.tune import StreamCallback, StudyScheduler, described
 from experiments.study.watchdog import Watchdog, receiver
@@ -94,6 +97,8 @@ def _tuner(
 ) -> tune.Tuner:
     """Tune's, of trials that are known, or of what a search asks for."""
     suite = plan.suite
+    if PRELOADED in os.environ:
+        class_cache.DEFAULT_ENV_VARS.clear()  # Tune's, for Lightning: with one, a trial gets none of the processes that are ready
     # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.
     limit = plan.concurrency if isinstance(search, QueueSearcher) and suite.hardware.max_concurrent_trials else None
     return tune.Tuner(

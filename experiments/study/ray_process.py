@@ -28,6 +28,11 @@ from experiments.study.address import why_not_joined
 
 START_S = "RAY_raylet_start_wait_time_s"
 """Variable by which Ray is told how long it may take to start on this machine."""
+PRELOADED = "RAY_preload_python_modules"
+"""Ray's setting of the modules that its processes import at their start."""
+_MOST_READY = 16
+"""Processes, one a CPU, that import what a trial needs before they are given one: of more, some may never be, at 0.3 GiB each."""
+
 _OF_LOSSES = re.compile("A worker died|has been marked dead|Raylet is terminated")
 """What nodes and processes that are lost make Ray say, in up to forty lines each: the suite says it in one."""
 
@@ -113,6 +118,10 @@ def _start_ray(hardware: HardwareSettings) -> None:
         num_cpus = int(machine.num_cpus)
         if num_cpus > (psutil.cpu_count() or 1):
             environment["RAY_prestart_worker_first_driver"] = "0"  # else a process for each CPU that was declared, at once
+        elif num_cpus <= _MOST_READY:
+            environment[PRELOADED] = "experiments.trial.ready"  # in the processes that Ray starts, while the plan is made
+            environment["RAY_idle_worker_killing_time_threshold_ms"] = "60000"  # where trials wait for nothing but a process, there is one
+        os.environ.pop(PRELOADED, None)
         os.environ.update(environment)  # inherited by Ray's processes
         try:
             with where:

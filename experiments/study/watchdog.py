@@ -1,5 +1,6 @@
 """Ends trials that give no sign of life."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,9 @@ from experiments.metrics import FAILED
 from experiments.study.attempts import Attempts, config_of
 from experiments.study.event_stream import EventStream
 from experiments.study.heartbeats import Heartbeats, Key
+from experiments.study.ray_process import PRELOADED
 from experiments.study.tune import DriverCallback
+from experiments.trial.ready import IS_LIGHT
 
 _LOOK_EVERY_S = 1.0
 
@@ -39,7 +42,9 @@ class SignsOfLife:
 def receiver() -> Any:
     """The actor that takes the trials' signs of life, on this node."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(num_cpus=0, max_restarts=-1)(Heartbeats).options(scheduling_strategy=here).remote()
+    # A process of its own, that is not one of those made ready for trials.
+    light = {"runtime_env": {"env_vars": {IS_LIGHT: "1"}}} if PRELOADED in os.environ else {}
+    return ray.remote(num_cpus=0, max_restarts=-1)(Heartbeats).options(scheduling_strategy=here, **light).remote()
 
 
 class Watchdog(DriverCallback):

@@ -2,7 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,21 +12,26 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import tree
+from gymnasium.vector import SyncVectorEnv
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from experiments.config.schema import EnvSettings
-from experiments.fast.actions import step_function
-from experiments.fast.networks.inference import deterministic_actions, inference_function
+from experiments.fast.actions import known_actions, step_function
+from experiments.fast.networks.inference import chooses_by_number, deterministic_actions, inference_function
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.rllib.pipelines import PipelinePolicy
 from experiments.rllib.results import NonFiniteError
 
 MAX_ENVS = 100
 """Environments that are stepped side by side; more episodes come in turns."""
+
+_FORGETTING = ("gymnasium.envs.classic_control.", "gymnasium.envs.mujoco.")
 
 Watch = Callable[[Any, npt.NDArray[np.bool_]], None]
 """Is given the environments side by side, before every step, and which of them are in their episode, (envs,)."""
@@ -68,6 +74,7 @@ def evaluate(
     explore_at: int | None = None,
     watch: Watch | None = None,
     on_actions: OnActions | None = None,
+    kept: "KeptEnvironments | None" = None,
 ) -> Evaluation:
     """Run one episode of the policy per env seed.
 
@@ -76,7 +83,7 @@ def evaluate(
 
     Args:
         module: The trained module, not in training mode.
-        env: The environment, made anew for each call.
+        env: The environment.
         env_seeds: A seed per episode. An environment with a vector entry point has one generator: it takes the first of each turn.
         normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
         clip_actions: RLlib's setting: the module's actions are clipped to the Box.
@@ -86,6 +93,7 @@ def evaluate(
         explore_at: Env steps sampled by which the module explores as in training; None: its deterministic policy.
         watch: Sees the episodes.
         on_actions: Sees what the policy is given, and what it does.
+        kept: Environments of earlier calls; None: they are made anew.
 
     Returns:
         The episodes in the order of the seeds.
@@ -96,7 +104,15 @@ def evaluate(
     check_weights(module)
     turns = [env_seeds[i : i + MAX_ENVS] for i in range(0, len(env_seeds), MAX_ENVS)]
     how = normalize_actions, clip_actions, alive, max_env_steps, pipelines, explore_at, watch, on_actions
-    done = [_run(module, env, seeds, *how) for seeds in turns]
+    own = KeptEnvironments() if kept is None else kept
+    try:
+        done = []
+        for turn, seeds in enumerate(turns):
+            with own.side_by_side(env, len(seeds), turn) as envs:
+                done.append(_run(module, env, seeds, envs, *how))
+    finally:
+        if kept is None:
+            own.close()
     return Evaluation(np.concatenate([d.returns for d in done]), np.concatenate([d.lengths for d in done]))
 
 
@@ -117,10 +133,58 @@ def environments(env: EnvSettings, count: int) -> Any:
     return DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.make_arguments))
 
 
+class KeptEnvironments:
+    """Environments side by side that stay from one evaluation to the next, where a reset leaves nothing of what was before."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int], Any] = {}
+
+    @contextmanager
+    def side_by_side(self, env: EnvSettings, count: int, turn: int) -> Iterator[Any]:
+        """Environments for one turn of an evaluation; the next evaluation's same turn finds them again, unless something failed.
+
+        Args:
+            env: The same at each call.
+            count: How many.
+            turn: Its number.
+        """
+        envs = self._kept.pop((count, turn), None)
+        if envs is None:
+            envs = environments(env, count)
+        try:
+            yield envs
+        except BaseException:
+            envs.close()
+            raise
+        if _forgets(envs):
+            self._kept[(count, turn)] = envs
+        else:
+            envs.close()
+
+    def close(self) -> None:
+        """Close them all."""
+        while self._kept:
+            self._kept.popitem()[1].close()
+
+
+def _forgets(envs: Any) -> bool:
+    """Whether a reset with a seed makes environments as they were when they were made.
+
+    So it is of those of Gymnasium's below; one of a person's own, or a wrapper, may remember.
+    """
+    env: Any = envs.unwrapped
+    if type(env) is SyncVectorEnv:
+        env = env.envs[0]
+        while type(env) in (TimeLimit, OrderEnforcing, PassiveEnvChecker):
+            env = env.env
+    return type(env).__module__.startswith(_FORGETTING)
+
+
 def _run(
     module: RLModule,
     env: EnvSettings,
     env_seeds: Sequence[int],
+    envs: Any,
     normalize_actions: bool,
     clip_actions: bool,
     alive: Callable[[], None],
@@ -130,32 +194,35 @@ def _run(
     watch: Watch | None,
     on_actions: OnActions | None,
 ) -> Evaluation:
-    count, envs = len(env_seeds), environments(env, len(env_seeds))
+    count = len(env_seeds)
     spaces = envs.single_observation_space, envs.single_action_space
     own = PipelinePolicy(module, *pipelines, *spaces, explore_at) if pipelines else None
     act = own or acting(module, envs.single_action_space, normalize_actions, clip_actions, count, explore_at)
     step, _ = step_function(envs)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
+    most, steps = math.inf if max_env_steps is None else max_env_steps, 0
     was_training = module.training
     module.eval()
+    known = known_actions(envs, module) if own is None and chooses_by_number(module) else nullcontext()
     try:
         observations, _ = envs.reset(seed=env_seeds[0] if env.vectorize_mode == "vector_entry_point" else list(env_seeds))
-        while running.any():
-            if watch is not None:
-                watch(envs, running)
-            alive()
-            actions = act(observations)
-            if on_actions is not None:
-                on_actions(observations, actions)
-            observations, rewards, terminated, truncated, _ = step(actions)
-            if own is not None:
-                own.on_step(observations, rewards, terminated, truncated)
-            returns[running] += rewards[running]
-            lengths[running] += 1
-            running &= ~(terminated | truncated) & (lengths != max_env_steps)
+        with known:
+            while np.count_nonzero(running) and steps < most:
+                if watch is not None:
+                    watch(envs, running)
+                alive()
+                actions = act(observations)
+                if on_actions is not None:
+                    on_actions(observations, actions)
+                observations, rewards, terminated, truncated, _ = step(actions)
+                if own is not None:
+                    own.on_step(observations, rewards, terminated, truncated)
+                np.add(returns, rewards, out=returns, where=running)
+                lengths += running
+                running &= ~(terminated | truncated)
+                steps += 1
     finally:
         module.train(was_training)
-        envs.close()
     return Evaluation(returns, lengths)
 
 
@@ -203,8 +270,11 @@ def acting(
             actions = out[Columns.ACTIONS]
         else:
             inputs = out[Columns.ACTION_DIST_INPUTS]
-            if not math.isfinite(inputs.sum().item()) and not inputs.isfinite().all():
+            scores = inputs.cpu().numpy()
+            if not math.isfinite(scores.sum()) and not np.isfinite(scores).all():
                 raise NonFiniteError("non-finite outputs of the policy in an evaluation")
+            if not explores and distribution() is TorchCategorical:
+                return np.asarray(scores.argmax(axis=-1))  # as `deterministic_actions`; of so few numbers NumPy's is faster
             actions = distribution().from_logits(inputs).sample() if explores else deterministic_actions(distribution(), inputs)
         actions = actions.detach().cpu().numpy()
         if continuous and normalize_actions:

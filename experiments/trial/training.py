@@ -36,7 +36,7 @@ from experiments.rllib.results import (
 )
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial import resource_usage
-from experiments.trial.evaluation import Evaluation, evaluate
+from experiments.trial.evaluation import Evaluation, KeptEnvironments, evaluate
 from experiments.trial.events import Event, event_of, record_of
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.machine import Machine, this_machine
@@ -131,6 +131,7 @@ class Training:
         self.counters = Counters()
         self._environments: checkpoints.Environments = {}
         self._scored: checkpoints.Weights | None = None
+        self._kept = KeptEnvironments()
         self.begin_window(perf_counter())
 
     def begin_window(self, start: float) -> None:
@@ -234,7 +235,7 @@ class Training:
             NonFiniteError: A return is not finite.
         """
         now = self.counters
-        metrics = self._evaluation(Role.EVALUATION, self._trial.evaluation.episodes).metrics()
+        metrics = self._evaluation(Role.EVALUATION, self._trial.evaluation.episodes, self._kept).metrics()
         check_finite(metrics, now.env_steps)
         now.curve.append((now.grid_env_steps, metrics["eval/return_mean"]))
         watch = TargetWatch(self._trial.env.target, now.since, now.reached)
@@ -266,7 +267,7 @@ class Training:
             "final/wall_s": self.wall_s(),
         }
 
-    def _evaluation(self, role: Role, episodes: int) -> Evaluation:
+    def _evaluation(self, role: Role, episodes: int, kept: KeptEnvironments | None = None) -> Evaluation:
         start = perf_counter()
         config = self.algorithm.config
         seeds = stream_seeds(self._trial.seed, role, episodes)
@@ -283,6 +284,7 @@ class Training:
                 self._heartbeat,
                 most,
                 own_pipelines(self.algorithm),
+                kept=kept,
             )
         finally:
             self.time.evaluation_s += perf_counter() - start
@@ -387,12 +389,15 @@ class Training:
     def close(self) -> None:
         """Stop runners and learners."""
         self._stop_measuring()
+        self._kept.close()
         # Not stop(): RLlib's waits half a second for a monitor that is off.
         self.algorithm.cleanup()
 
     def kill(self) -> None:
         """Stop what is left after a fault, by force: a runner may hang, and its CPU is needed."""
         self._stop_measuring()
+        with suppress(Exception):
+            self._kept.close()
         for actor in (actor for of_role in self._actors().values() for actor in of_role):
             ray.kill(actor)
         with suppress(Exception):

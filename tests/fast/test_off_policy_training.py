@@ -10,8 +10,9 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from experiments.fast import off_policy
 from experiments.fast.env_runner import FastEnvRunner
 from experiments.fast.off_policy import BUFFERS, FastDQN, FastSAC
-from experiments.fast.q_learner import FastDQNTorchLearner, FastSACTorchLearner
+from experiments.fast.q_learner import FastDQNTorchLearner
 from experiments.fast.replay import FastPrioritizedEpisodeReplayBuffer
+from experiments.fast.sac_learner import FastSACTorchLearner
 from experiments.fast.stepping import why_stock
 from tests.support.fast_off_policy import dqn, sac, same, train, weights
 

@@ -19,7 +19,8 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import TD_ERROR_KEY
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 
-from experiments.fast.q_learner import FastDQNTorchLearner, FastSACTorchLearner
+from experiments.fast.q_learner import FastDQNTorchLearner
+from experiments.fast.sac_learner import FastSACTorchLearner
 from experiments.rllib.sac import SACConfig
 from tests.support.fast_off_policy import STEPS, assert_same_learners, dqn, leaves, sac, same
 from tests.support.matrix import matrix
@@ -149,6 +150,7 @@ def test_lean_updates_of_sac_are_those_of_rllib(kind: str, clip: float | None) -
     fast, stock = learners(lambda fast: sac(fast, grad_clip=clip, **SAC[kind]))
     assert_same_updates(fast, stock)
     assert fast._backward == fast._backward_together  # one pass for the four losses
+    assert (fast._networks is not None) == (kind.endswith("of the suite"))  # whose gradients are without autograd
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])

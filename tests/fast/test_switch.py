@@ -15,7 +15,8 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from experiments.fast.env_runner import FastEnvRunner
 from experiments.fast.learner import FastPPOTorchLearner
 from experiments.fast.off_policy import FastDQN, FastSAC
-from experiments.fast.q_learner import FastDQNTorchLearner, FastSACTorchLearner
+from experiments.fast.q_learner import FastDQNTorchLearner
+from experiments.fast.sac_learner import FastSACTorchLearner
 from experiments.fast.switch import WAIT_S, make_fast
 from experiments.rllib import sac
 

@@ -1,4 +1,8 @@
-"""What is checked before Ray starts, and what is said if it does not."""
+"""What is checked before Ray starts, what its processes are told, and what is said if they do not start."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -6,6 +10,8 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.planning import machines
 from experiments.study import ray_process
+from experiments.trial import ready as ready_module
+from experiments.trial.ready import IS_LIGHT
 
 
 def test_gpus_that_torch_cannot_use_are_not_declared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +36,22 @@ def test_a_machine_that_is_too_busy_to_start_ray_is_told_so_in_a_line(
         monkeypatch.setenv(name, "1")  # restored afterwards
     with pytest.raises(said, match=r"Give the command again when they are done|another"):
         ray_process._start_ray(HardwareSettings("auto", num_cpus=1))
+
+
+@pytest.mark.parametrize(("cores", "cpus", "ready"), [(2, 2, True), (16, 16, True), (64, 64, False), (2, 4, False)])
+def test_rays_processes_get_ready_for_trials_where_there_are_few_and_each_has_a_core(
+    monkeypatch: pytest.MonkeyPatch, cores: int, cpus: int, ready: bool
+) -> None:
+    told: dict[str, str] = {}
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(ray_process.psutil, "cpu_count", lambda: cores)
+    monkeypatch.setattr(ray_process.ray, "init", lambda **how: told.update(os.environ))
+    for _ in range(2):  # nothing is left of an earlier start
+        monkeypatch.setitem(os.environ, ray_process.PRELOADED, "of.an.earlier.start")
+        ray_process._start_ray(HardwareSettings("auto", num_cpus=cpus))
+        assert (told.pop(ray_process.PRELOADED, None) == ready_module.__name__) == ready
+
+
+def test_a_light_process_does_not_import_what_trials_need() -> None:
+    code = "import sys, experiments.trial.ready; sys.exit('experiments.trial.trainable' in sys.modules or 'torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, IS_LIGHT: "1"}, check=True)

@@ -10,7 +10,7 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from experiments.config.schema import EnvSettings
 from experiments.rllib.results import NonFiniteError
 from experiments.rllib.seeding import Role, stream_seeds
-from experiments.trial.evaluation import evaluate
+from experiments.trial.evaluation import KeptEnvironments, evaluate
 
 
 class Policy(torch.nn.Module):
@@ -105,6 +105,34 @@ def test_the_same_seeds_give_the_same_returns_and_the_module_keeps_its_mode() ->
     first, second = (evaluate(policy, settings, [5, 6, 7], True, False) for _ in range(2))
     assert first.returns.tolist() == second.returns.tolist()
     assert policy.training
+
+
+@pytest.mark.parametrize(("name", "mode", "actions"), [("CartPole-v1", "vector_entry_point", 2), ("Acrobot-v1", "sync", 3)])
+def test_environments_that_are_kept_give_the_returns_of_new_ones(name: str, mode: str, actions: int) -> None:
+    policy = Policy(lambda obs: (obs.sum(dim=1) * 1000).long() % actions)
+    settings, kept, made = env(name, mode), KeptEnvironments(), []
+    for seed in range(3):
+        seeds = [seed, seed + 10, seed + 20]
+        ours = evaluate(policy, settings, seeds, True, False, max_env_steps=40, kept=kept)
+        theirs = evaluate(policy, settings, seeds, True, False, max_env_steps=40)
+        assert ours.returns.tolist() == theirs.returns.tolist()
+        assert ours.lengths.tolist() == theirs.lengths.tolist()
+        made += list(kept._kept.values())
+    assert len({id(envs) for envs in made}) == 1
+    kept.close()
+    assert not kept._kept
+
+
+def test_environments_that_may_remember_or_that_failed_are_not_kept() -> None:
+    kept = KeptEnvironments()
+    evaluate(Policy(first_action), env("tiny_envs:tiny/Count-v0", length=3), [1, 2], True, False, kept=kept)
+    assert not kept._kept  # a person's own
+    cartpole = env("CartPole-v1", "vector_entry_point")
+    evaluate(Policy(first_action), cartpole, [1, 2], True, False, kept=kept)
+    assert kept._kept
+    with pytest.raises(AssertionError):  # CartPole has no such action
+        evaluate(Policy(lambda obs: first_action(obs) + 7), cartpole, [1, 2], True, False, kept=kept)
+    assert not kept._kept
 
 
 def test_an_episode_without_end_is_cut() -> None:

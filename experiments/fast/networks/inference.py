@@ -33,6 +33,12 @@ def inference_function(module: TorchRLModule) -> Forward:
     return _greedy_policy(module) or plain_policy(module) or _plain_sac_policy(module) or module._forward_inference
 
 
+def chooses_by_number(module: Any) -> bool:
+    """Whether a module is a default one that acts by a number that it puts out for each action, if its actions are discrete."""
+    own = not isinstance(module, TorchRLModule) or is_overridden(module, TorchRLModule, "forward_inference", "forward_exploration")
+    return not own and (_greedy_policy(module) or plain_policy(module)) is not None
+
+
 def _greedy_policy(module: TorchRLModule) -> Forward | None:
     """As `plain_policy`, of DQN's."""
     networks = QNetworks.of(module)
@@ -56,6 +62,13 @@ def _plain_sac_policy(module: TorchRLModule) -> Forward | None:
         return None
     actor, seen, log_stds = forward_function(layers), observations_function(module), LogStds(module.pi)
     return lambda batch: {Columns.ACTION_DIST_INPUTS: log_stds.complete(actor(seen(batch[Columns.OBS])))}
+
+
+def exploration_function(module: TorchRLModule) -> Forward | None:
+    """The same of the `_forward_exploration` of SAC's default module, which is its `_forward_inference`; None of any other module."""
+    if not isinstance(module, DefaultSACTorchRLModule) or is_overridden(module, DefaultSACTorchRLModule, "_forward_exploration"):
+        return None
+    return _plain_sac_policy(module)
 
 
 def deterministic_actions(distribution: Any, inputs: torch.Tensor) -> torch.Tensor:

@@ -85,10 +85,10 @@ class Perceptron:
 
     Args:
         layers: Not empty.
-        gradients: For all their parameters.
+        gradients: For all their parameters; None: only the inputs' gradient is computed.
     """
 
-    def __init__(self, layers: Layers, gradients: Gradients) -> None:
+    def __init__(self, layers: Layers, gradients: Gradients | None) -> None:
         self._layers = [_Layer(linear, following[0] if following else None, gradients) for linear, following in layers]
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
@@ -105,11 +105,11 @@ class Perceptron:
 
 
 class _Layer:
-    def __init__(self, linear: nn.Linear, activation: nn.Module | None, gradients: Gradients) -> None:
+    def __init__(self, linear: nn.Linear, activation: nn.Module | None, gradients: Gradients | None) -> None:
         self._weight, self._bias = linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
         self._transposed = self._weight.t()
-        self._weight_gradient = gradients[linear.weight]
-        self._bias_gradient = None if linear.bias is None else gradients[linear.bias]
+        self._weight_gradient = None if gradients is None else gradients[linear.weight]
+        self._bias_gradient = None if gradients is None or linear.bias is None else gradients[linear.bias]
         self._activate = None if activation is None else _ACTIVATIONS[type(activation)][1]
         self._activation_backward = None if activation is None else _ACTIVATIONS[type(activation)][2]
         # Buffers that are reused as long as the number of rows stays the same.
@@ -129,7 +129,8 @@ class _Layer:
     def backward(self, gradient: torch.Tensor, to_inputs: bool) -> torch.Tensor:
         if self._activation_backward is not None:
             gradient = self._activation_backward(gradient, self._outputs)
-        torch.mm(gradient.t(), self._inputs, out=self._weight_gradient)
+        if self._weight_gradient is not None:
+            torch.mm(gradient.t(), self._inputs, out=self._weight_gradient)
         if self._bias_gradient is not None:
             torch.sum(gradient, 0, out=self._bias_gradient)
         if not to_inputs:
