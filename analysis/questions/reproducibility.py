@@ -132,7 +132,7 @@ def _logged(runs: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[Any, 
         for (*key, metric), of_metric in points.groupby([*trial, "metric"], observed=True):
             found.setdefault(tuple(key), {})[metric] = dict(zip(of_metric["env_steps"], of_metric["value"], strict=True))
     for row, (column, metric) in product(runs.to_dict("records"), _FINAL.items()):
-        if not np.isnan(row[column]):
+        if not np.isnan(row.get(column, np.nan)):  # few trials measure the noise scale
             found.setdefault(tuple(row[name] for name in trial), {})[metric] = {row["budget_env_steps"]: row[column]}
     return found
 

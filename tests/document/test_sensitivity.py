@@ -102,9 +102,9 @@ def test_a_table_without_a_column_is_refused(csv: Path, capsys: pytest.CaptureFi
 
 
 def test_the_report_of_several_environments_says_how_much_tuning_it_took() -> None:
-    section = across(runs_of(), ("env", "lr"), np.random.default_rng(0))
+    section = across(study_of(runs_of(), axes=("env", "lr")), runs_of(), np.random.default_rng(0))
     assert section.sentences[-1].startswith("`ppo`: 1.0")
     assert "a sensitivity of 0." in section.sentences[-1]
     assert [drawn.key for drawn in section.figures] == ["sensitivity"]
-    alone = across(runs_of(("cartpole",)), ("lr",), np.random.default_rng(0))
+    alone = across(study_of(runs_of(("cartpole",)), axes=("lr",)), runs_of(("cartpole",)), np.random.default_rng(0))
     assert (alone.sentences, alone.figures) == ((), ())

@@ -132,7 +132,7 @@ def test_hydras_own_flags_work(suite_here: RunSuite) -> None:
 def test_help_lists_the_choices_and_what_every_study_has_with_what_it_means(suite_here: RunSuite) -> None:
     said = suite_here("--help")
     assert said.returncode == 0
-    assert re.search(r"algorithm= +appo, dqn, impala, ppo, sac", said.stdout)
+    assert re.search(r"algorithm= +appo, dqn, impala, ppo, ppo_ewma, sac", said.stdout)
     assert "stall_after_s: 600 # seconds without a sign of life that end a trial" in said.stdout
 
 
