@@ -15,9 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import gymnasium as gym
-import numpy as np
 import torch
-import tree
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
@@ -32,25 +30,17 @@ from experiments.config.gym_registry import spec_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.envs import envpool, flattened, stacked
-from experiments.fast.off_policy import BUFFERS
 from experiments.fast.switch import make_fast
 from experiments.rllib.allowed_preprocessing import check_allowed
 from experiments.rllib.allowed_spaces import ARRAYS, check_spaces, wrong_actions
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import STAGGERED, log_episode, seed_replay, seed_streams
 from experiments.rllib.ppo import PPOConfig
-from experiments.rllib.ppo_ewma import PPOEWMAConfig
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
 from experiments.rllib.recurrent import make_recurrent
 from experiments.rllib.seeding import Role, process_seed
 
-_CHECKPOINT_BYTES = 100_000
-"""What RLlib writes of an algorithm beside its weights: configuration, metrics, counters. Measured, as the next three."""
-_TRANSITION_BYTES = 200
-_PRIORITY_BYTES = 100
 _LARGE_LAYER = 1_000_000
-_FAST_TRANSITION_BYTES = 90  # with its priority
-
 
 _Class = TypeVar("_Class")
 
@@ -336,27 +326,6 @@ def networks_of(trial: TrialConfig, config: AlgorithmConfig) -> Any:
             "Try noise_scale.measure=false."
         )
     return built
-
-
-def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
-    """About how many bytes the last checkpoint of a trial takes: the largest one, since a replay buffer fills.
-
-    Raises:
-        ConfigurationError: RLlib cannot build the trial's networks.
-    """
-    networks = networks_of(trial, config)
-    weights = sum(p.nbytes for p in networks.state_dict().values())
-    size = _CHECKPOINT_BYTES + 3 * int(weights)  # Adam keeps two moments of each
-    step = sum(int(np.asarray(space.sample()).nbytes) for space in spaces(environment_of(trial)))
-    if isinstance(config, PPOEWMAConfig):
-        size += int(weights) + config.staleness * config.total_train_batch_size * (step + _TRANSITION_BYTES)
-    if replay := getattr(config, "replay_buffer_config", None):
-        capacity = int(replay["capacity"])
-        step += sum(state.nbytes for state in tree.flatten(networks.get_initial_state()))  # each step's; recurrent networks alone have one
-        fast = trial.fast and replay["type"] in BUFFERS and not networks.is_stateful()
-        size += min(capacity, trial.budget_env_steps) * (step + (_FAST_TRANSITION_BYTES if fast else _TRANSITION_BYTES))
-        size += capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) and not fast else 0
-    return size
 
 
 def has_vector_entry_point(env: EnvSettings) -> bool:
