@@ -18,6 +18,8 @@ _OF_EACH_LEARNER = ("minibatch_size",)
 """Settings of each learner, which follow its share of the batch; all others follow the whole batch."""
 _ENVS = "num_envs_per_env_runner"
 """The setting of `algorithm.env_runners` that may have a rule; all others are of `algorithm.training`."""
+_WHOLE = (*_OF_EACH_LEARNER, _ENVS)
+"""Settings that are whole numbers."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
@@ -73,6 +75,8 @@ def _parsed(section: str, name: str, given: Mapping[str, Any]) -> Rule:
         raise ConfigurationError(f"{key}={dict(given)}: a rule needs {' and '.join(missing)}, where it starts from. {example}")
     if unknown := sorted(set(given) - {"rule", base, "base_batch"}):
         raise ConfigurationError(f"{key}: a rule has no {unknown[0]}. {example}")
+    if name in _WHOLE and isinstance(given[base], float) and not given[base].is_integer():
+        raise ConfigurationError(f"{key}.{base}={given[base]}: must be a whole number. {example}")
     try:
         return Rule(given["rule"], given[base], given["base_batch"])
     except ValidationError as error:

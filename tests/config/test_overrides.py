@@ -222,6 +222,7 @@ KINDS: Mapping[str, Kind] = {
     "module_class": text("", "os", "no.such.Class", "..", "torch.nn.Linear", null=True),
     "model_config": Kind(None, _WORDS | _NUMBERS | _FLAGS | st.lists(_LETTERS, min_size=1)),
     "max_episode_steps": whole(1, 1000, null=True),
+    "preprocessing.clip_rewards": real(0, above=True, null=True),
     "vectorize_mode": word("sync", "async"),
     "stagger": Kind(st.just(False), _FLAG.wrong),  # true is not for every environment
     "frame_size": whole(1, 84),
