@@ -44,7 +44,7 @@ class Rule:
 
 def is_rule(value: Any) -> bool:
     """Whether a setting's value is meant for a rule."""
-    return isinstance(value, Mapping) and "rule" in value
+    return isinstance(value, Mapping) and ("rule" in value or "base_batch" in value)
 
 
 def rules_of(algorithm: Mapping[str, Any]) -> dict[str, Rule]:
@@ -71,8 +71,9 @@ def _parsed(section: str, name: str, given: Mapping[str, Any]) -> Rule:
     if name == _BATCH:
         raise ConfigurationError(f"{key}: is the batch that rules go by, and has none itself. Give it a number.")
     example = f"Try {{rule: sqrt, {base}: {'3.0e-4' if name.endswith('lr') else '128'}, base_batch: 4000}}."
-    if missing := [part for part in (base, "base_batch") if given.get(part) is None]:
-        raise ConfigurationError(f"{key}={dict(given)}: a rule needs {' and '.join(missing)}, where it starts from. {example}")
+    if missing := [part for part in ("rule", base, "base_batch") if given.get(part) is None]:
+        needed = " and ".join(f"{part} ({', '.join(EXPONENTS)})" if part == "rule" else part for part in missing)
+        raise ConfigurationError(f"{key}={dict(given)}: a rule needs {needed}. {example}")
     if unknown := sorted(set(given) - {"rule", base, "base_batch"}):
         raise ConfigurationError(f"{key}: a rule has no {unknown[0]}. {example}")
     if name in _WHOLE and isinstance(given[base], float) and not given[base].is_integer():

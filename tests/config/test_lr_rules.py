@@ -58,7 +58,12 @@ def test_other_mappings_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"lr": {"rule": "sqrt", "base_batch": 1000}}, r"training\.lr=.*needs base_lr, where it starts from. Try \{rule: sqrt, base_lr: 3"),
+        ({"lr": {"rule": "sqrt", "base_batch": 1000}}, r"training\.lr=.*needs base_lr. Try \{rule: sqrt, base_lr: 3"),
+        ({"lr": {"base_lr": 1e-3, "base_batch": 1000}}, r"training\.lr=.*needs rule \(constant, sqrt, linear\). Try"),
+        (
+            {"minibatch_size": {"rule": "sqrt", "base_minibatch_size": 1.5, "base_batch": 1000}},
+            "base_minibatch_size=1.5: must be a whole number",
+        ),
         ({"lr": {"rule": "sqrt"}}, "needs base_lr and base_batch"),
         ({"lr": {**SQRT, "rule": "cubic"}}, r"training\.lr\.rule='cubic': input should be 'constant', 'sqrt' or 'linear'"),
         ({"lr": {**SQRT, "base_lr": -1}}, r"training\.lr\.base_lr=-1: "),
