@@ -5,7 +5,8 @@ for which it must be recent, in env steps. Here the second role has a policy of 
 after every gradient step. With minibatches a factor c smaller, and as many of them in a training batch, as much is learned from as many
 env steps if
 
-- Adam's learning rate is divided by sqrt(c), and the centers of mass 1 / (1 - beta) - 1 of its two averages are multiplied by c,
+- Adam's learning rate is divided by sqrt(c),
+- the centers of mass 1 / (1 - beta) - 1 of its two averages are multiplied by c (by the same reasoning; not known to be the paper's),
 - the center of mass of the average of weights is multiplied by c: in env steps it stays where it was,
 - advantages are standardised over c times as many batches, 1 / (1 - decay) = c.
 
