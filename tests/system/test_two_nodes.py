@@ -23,10 +23,8 @@ SMALL_THERE = [word for word in SMALL if not word.startswith("hardware.")]
 SECOND_NODE = f"{SECOND} ({SECOND_ADDRESS})"
 
 
-LONG = "budget_env_steps=16384"
-"""Of a study that lasts until Ray knows that a node is gone."""
-LONGER = "budget_env_steps=40960"
-"""Of a study that lasts until a node has started, or is back."""
+LONG = "budget_env_steps=49152"
+"""Of a study that lasts until Ray knows that a node is gone, has started, or is back, on a fast machine as well."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +36,7 @@ def long_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def longer_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `reference`, of the longer study."""
-    return alone(tmp_path_factory.mktemp("longer") / "out", LONGER)
+    return alone(tmp_path_factory.mktemp("longer") / "out", LONG)
 
 
 def alone(out: Path, *words: str) -> Path:
@@ -101,7 +99,7 @@ def test_a_study_whose_node_is_cut_off_ends_to_the_same_bits_on_the_other(tmp_pa
 def test_a_study_whose_node_is_cut_off_for_a_minute_ends_to_the_same_bits(tmp_path: Path, longer_reference: Path) -> None:
     out = tmp_path / "out"
     with two_nodes(tmp_path, shared=True) as nodes:
-        study = nodes.study(out, *SMALL_THERE, LONGER).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
+        study = nodes.study(out, *SMALL_THERE, LONG).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
         nodes.set_link(up=False)
         time.sleep(60)
         assert study.process.poll() is None
@@ -131,7 +129,7 @@ def test_a_node_that_joins_a_running_study_is_used_to_the_same_bits(tmp_path: Pa
     out = tmp_path / "out"
     with linked_machines(tmp_path, shared=True) as nodes:
         nodes.start_head()
-        study = nodes.study(out, *SMALL_THERE, LONGER).until(nodes.head.trains)
+        study = nodes.study(out, *SMALL_THERE, LONG).until(nodes.head.trains)
         time.sleep(10)
         nodes.start_second()
         study.until(nodes.second.trains)
@@ -159,7 +157,7 @@ def test_a_node_that_joins_without_the_studys_files_is_not_used(tmp_path: Path, 
     out = tmp_path / "out"
     with linked_machines(tmp_path, shared=False) as nodes:
         nodes.start_head()
-        study = nodes.study(out, *SMALL_THERE, LONGER).until(nodes.head.trains)
+        study = nodes.study(out, *SMALL_THERE, LONG).until(nodes.head.trains)
         nodes.start_second()
         assert study.end() == 0
         assert not list(Path(f"/proc/{nodes.second.pid}/root{tmp_path}").iterdir())
