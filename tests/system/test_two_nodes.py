@@ -33,12 +33,6 @@ def long_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return alone(tmp_path_factory.mktemp("long") / "out", LONG)
 
 
-@pytest.fixture(scope="module")
-def longer_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `reference`, of the longer study."""
-    return alone(tmp_path_factory.mktemp("longer") / "out", LONG)
-
-
 def alone(out: Path, *words: str) -> Path:
     """A study with some settings, on one machine and left alone."""
     assert Driver(out, *SMALL, *words).end() == 0
@@ -96,7 +90,7 @@ def test_a_study_whose_node_is_cut_off_ends_to_the_same_bits_on_the_other(tmp_pa
 
 
 @pytest.mark.nightly
-def test_a_study_whose_node_is_cut_off_for_a_minute_ends_to_the_same_bits(tmp_path: Path, longer_reference: Path) -> None:
+def test_a_study_whose_node_is_cut_off_for_a_minute_ends_to_the_same_bits(tmp_path: Path, long_reference: Path) -> None:
     out = tmp_path / "out"
     with two_nodes(tmp_path, shared=True) as nodes:
         study = nodes.study(out, *SMALL_THERE, LONG).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
@@ -105,7 +99,7 @@ def test_a_study_whose_node_is_cut_off_for_a_minute_ends_to_the_same_bits(tmp_pa
         assert study.process.poll() is None
         nodes.set_link(up=True)
         assert study.end() == 0
-    assert sum(ended_as(longer_reference, out).restarts.values()) >= 1
+    assert sum(ended_as(long_reference, out).restarts.values()) >= 1
     assert said_of_nodes(study)[0].startswith(f"{SECOND_NODE} does not answer")
     for path in out.glob("studies/*/trials/*/events.jsonl"):  # what the process there wrote on was refused
         attempts = [event.attempt for event in TrialFolder(path.parent).log.all()]
@@ -125,7 +119,7 @@ def test_a_driver_that_is_killed_on_a_cluster_goes_on_by_the_same_command(tmp_pa
 
 
 @pytest.mark.nightly
-def test_a_node_that_joins_a_running_study_is_used_to_the_same_bits(tmp_path: Path, longer_reference: Path) -> None:
+def test_a_node_that_joins_a_running_study_is_used_to_the_same_bits(tmp_path: Path, long_reference: Path) -> None:
     out = tmp_path / "out"
     with linked_machines(tmp_path, shared=True) as nodes:
         nodes.start_head()
@@ -134,7 +128,7 @@ def test_a_node_that_joins_a_running_study_is_used_to_the_same_bits(tmp_path: Pa
         nodes.start_second()
         study.until(nodes.second.trains)
         assert study.end() == 0
-    assert sum(ended_as(longer_reference, out).restarts.values()) == 0
+    assert sum(ended_as(long_reference, out).restarts.values()) == 0
     assert said_of_nodes(study) == [f"{SECOND_NODE}, 1 CPU and 0 GPUs joined: up to 2 trials at once"]
 
 
@@ -153,7 +147,7 @@ def test_a_head_without_cpus_waits_for_a_node_that_comes(tmp_path: Path, referen
 
 
 @pytest.mark.nightly
-def test_a_node_that_joins_without_the_studys_files_is_not_used(tmp_path: Path, longer_reference: Path) -> None:
+def test_a_node_that_joins_without_the_studys_files_is_not_used(tmp_path: Path, long_reference: Path) -> None:
     out = tmp_path / "out"
     with linked_machines(tmp_path, shared=False) as nodes:
         nodes.start_head()
@@ -161,7 +155,7 @@ def test_a_node_that_joins_without_the_studys_files_is_not_used(tmp_path: Path, 
         nodes.start_second()
         assert study.end() == 0
         assert not list(Path(f"/proc/{nodes.second.pid}/root{tmp_path}").iterdir())
-    ended_as(longer_reference, out)
+    ended_as(long_reference, out)
     (refused,) = said_of_nodes(study)
     assert refused.startswith(f"{SECOND_NODE} is not used from now on: what the driver writes is not there: {out}")
 
