@@ -4,6 +4,7 @@ These are torch's own formulas on the same numbers in the same order, so the bit
 at once: it takes as long as the loss otherwise.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ def of_huber(upstream: Tensor, values: Tensor, target: Tensor) -> Tensor:
     return found
 
 
-class KeptLosses:
+class KeptLosses(ABC):
     """Losses whose values are computed for many batches at once."""
 
     def __init__(self) -> None:
@@ -55,9 +56,9 @@ class KeptLosses:
         for name, column in self._logged(*columns).items():
             self._values.setdefault(name, []).extend(column.tolist())
 
+    @abstractmethod
     def _logged(self, *columns: Tensor) -> dict[str, Tensor]:
         """What RLlib logs, [batches], of what was kept, [batches, B] or [batches, 1]."""
-        raise NotImplementedError
 
 
 class QLoss(KeptLosses):
