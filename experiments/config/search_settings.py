@@ -193,14 +193,13 @@ def check_search(suite: "SuiteConfig") -> None:
     search, scheduler = suite.search, suite.scheduler
     if isinstance(search, CompareSearch):
         _check_comparison(suite, search)
+        return
     if not (suite.confirms or suite.max_env_steps or suite.max_minutes):
         return
     named = f"search={search.name}" if search.name in ("optuna", "racing") else f"scheduler={scheduler.name}"
     if not suite.is_search:
         limited = "max_env_steps" if suite.max_env_steps else "max_minutes"
         named = "confirmation.always=true" if suite.confirmation.always else limited
-    if isinstance(search, CompareSearch):
-        return
     if suite.measurement is not None:
         raise ConfigurationError(
             f"{named} searches by what trials learn, and a study of throughput learns nothing. Try search=grid scheduler=fifo without "

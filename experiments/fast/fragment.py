@@ -19,6 +19,7 @@ from ray.rllib.utils.spaces.space_utils import batch as batch_items
 from ray.rllib.utils.spaces.space_utils import unbatch
 
 from experiments.fast.actions import ActionSampler, known_actions, step_function
+from experiments.fast.networks.inference import Forward
 from experiments.fast.networks.ppo import plain_policy
 
 
@@ -58,9 +59,9 @@ class Fragment:
         module.eval()  # once: RLlib walks the whole module at every step
         try:
             with torch.no_grad():
-                known = known_actions(runner.env, module) if plain_policy(module) else contextlib.nullcontext()
-                with known:
-                    return self._collect(num_timesteps)
+                policy = plain_policy(module)
+                with known_actions(runner.env, module) if policy else contextlib.nullcontext():
+                    return self._collect(num_timesteps, self._forward_function(policy))
         except Exception:
             if self._observations:
                 runner.on_steps(np.stack(self._observations), np.stack(self._rewards))
@@ -69,10 +70,10 @@ class Fragment:
             if training:
                 module.train()
 
-    def _collect(self, num_timesteps: int) -> bool:
+    def _collect(self, num_timesteps: int, forward: Callable[[dict[str, Any], int], dict[str, Any]]) -> bool:
         runner, num_envs = self._runner, self._num_envs
         step_envs, as_list = step_function(runner.env)
-        forward, policy = self._forward_function(), self._policy
+        policy = self._policy
         resets = np.array([not episode.is_reset for episode in runner._ongoing_episodes])
         to_module, runner._cached_to_module = runner._cached_to_module, None
         device, dtype = to_module[Columns.OBS].device, to_module[Columns.OBS].dtype
@@ -117,10 +118,10 @@ class Fragment:
         runner.on_step_seconds(env_s, inference_s)
         return True
 
-    def _forward_function(self) -> Callable[[dict[str, Any], int], dict[str, Any]]:
-        """The module's forward pass, at an env step of this fragment."""
+    def _forward_function(self, policy: Forward | None) -> Callable[[dict[str, Any], int], dict[str, Any]]:
+        """The module's forward pass, at an env step of this fragment; `policy` is it without the calls of its parts, if there is such."""
         runner = self._runner
-        if policy := plain_policy(runner.module):
+        if policy is not None:
             return lambda batch, env_steps: policy(batch)
         if not self._explore:
             return lambda batch, env_steps: runner.module._forward_inference(batch)

@@ -126,7 +126,8 @@ def _networks_of(policy: Policy) -> str:
     """What policies have in common that differ in nothing but their weights."""
     trial, module = policy.trial, policy.module
     shapes = [(name, tuple(weights.shape)) for name, weights in module.state_dict().items()]
-    return repr((type(module), shapes, trial.algorithm["rl_module"], trial.env, trial.preprocessing, policy.normalize_actions))
+    how = policy.normalize_actions, policy.clip_actions
+    return repr((type(module), shapes, trial.algorithm["rl_module"], trial.env, trial.preprocessing, how))
 
 
 def _refusal(trial: TrialConfig, error: Exception) -> str:
