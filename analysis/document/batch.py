@@ -3,9 +3,10 @@
 from analysis.document import wording
 from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
 from analysis.plots import curve_gaps
-from analysis.questions.batch_invariance import SMALLER, SPREAD, STALE, Answer, Invariance, compare_with_base
+from analysis.questions.batch_invariance import SMALLER, SPREAD, STALE, Invariance, compare_with_base
 from analysis.questions.batch_invariance import curve_gaps as gaps_of
 from analysis.questions.batch_recipe import RECIPE, compare_ways, recipe_holds
+from analysis.questions.claims import Verdict
 from analysis.questions.labels import FORMS, WORDS, interval_of, listed, percent, shown
 
 _POLICIES = {"ewma": "PPO-EWMA", "sampling": "PPO"}
@@ -34,6 +35,10 @@ def invariance(part: Part) -> Section:
     return Section("batch-invariance", "Does learning stay the same?", tuple(sentences), tuple(figures))
 
 
+def _told(answer: Verdict) -> str:
+    return f"{answer} in this range" if answer is Verdict.OPEN else answer
+
+
 def _is_claim(found: Invariance) -> bool:
     """Whether this is what was published."""
     return (found.policy, found.change, found.measure) == ("ewma", SMALLER, "score")
@@ -49,7 +54,7 @@ def _invariance_sentence(found: Invariance) -> str:
     at = "staleness" if found.change == STALE else "batch"
     told = [f"{shown(interval_of(row, 'difference'), '+' + form)} at {at} {row[at]:,}" for row in rows.sort_values(at).to_dict("records")]
     rests = f"{rows['num_seeds'].min()} matched seeds; differences to the base with 95% intervals, delta {found.delta:{form}}"
-    return f"{_named(found.policy)}, {found.change}, by {words}: **{found.answer}**. {listed(told)} ({rests})."
+    return f"{_named(found.policy)}, {found.change}, by {words}: **{_told(found.answer)}**. {listed(told)} ({rests})."
 
 
 def recipe(part: Part) -> Section:
@@ -57,9 +62,9 @@ def recipe(part: Part) -> Section:
     sentences = []
     for found in compare_ways(part.runs, part.axes):
         answer = recipe_holds(found)
-        claim = f"Published: {RECIPE}, and other ways degrade (Beukman et al. 2026): **{answer}**"
+        claim = f"Published: {RECIPE}, and other ways degrade (Beukman et al. 2026): **{_told(answer)}**"
         left = [way for way in found.kept if way != RECIPE]
-        more = f", since the data do not reject {listed(left)}" if answer is Answer.OPEN and left else ""
+        more = f", since the data do not reject {listed(left)}" if answer is Verdict.OPEN and left else ""
         sentences += [
             f"{wording.within(found.settings)}{wording.rules_sentence(found, 'way')}",
             f"{claim} by {WORDS[found.measure]}{more}.",

@@ -5,6 +5,7 @@ import pandas as pd
 from analysis.document import wording
 from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
 from analysis.plots import lockstep as figure
+from analysis.questions.claims import Verdict
 from analysis.questions.labels import FORMS, WORDS, interval_of, listed, percent, shown
 from analysis.questions.lockstep import (
     END,
@@ -83,7 +84,7 @@ def _staggered(found: LockstepFound, measure: str) -> str:
     return f"By {WORDS[measure]}, staggering brings {listed(told)}: it {listed(verdicts)} ({rests})."
 
 
-_HELPS = {"holds": "helps", "does not hold": "hurts", "can't tell": "makes no significant difference"}
+_HELPS = {Verdict.HOLDS: "helps", Verdict.FAILS: "hurts", Verdict.OPEN: "makes no significant difference"}
 """A verdict on a change in words."""
 
 

@@ -5,11 +5,11 @@ Everything is compared with the configuration at the largest batch that learns f
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import pandas as pd
 
+from analysis.questions.claims import Verdict
 from analysis.questions.convergence import by_seed, conclusive, differences, replicates, turned
 from analysis.stats.comparisons import beyond_p, holm
 from analysis.stats.equivalence import equivalence_p
@@ -25,14 +25,6 @@ al. 2022, arXiv 2110.00641, figure 2), and so what is tested for here."""
 
 SMALLER, SMALLER_AS_IT_IS, STALE = "smaller batches, settings adjusted", "smaller batches, settings as they are", "old samples"
 """What changes."""
-
-
-class Answer(StrEnum):
-    """What the data say of a claim."""
-
-    HOLDS = "holds"
-    FAILS = "does not hold"
-    OPEN = "can't tell in this range"
 
 
 @dataclass(frozen=True)
@@ -55,7 +47,7 @@ class Invariance:
     measure: str
     delta: float
     differences: pd.DataFrame
-    answer: Answer
+    answer: Verdict
 
 
 def compare_with_base(runs: pd.DataFrame, axes: Sequence[str]) -> list[Invariance]:
@@ -152,8 +144,8 @@ def _pairs(finished: pd.DataFrame, measure: str, delta: float) -> pd.DataFrame:
     return both[["config", "base", "difference", "difference_low", "difference_high", "p_equivalent", "p_beyond", "num_seeds"]]
 
 
-def _answer(rows: pd.DataFrame) -> Answer:
+def _answer(rows: pd.DataFrame) -> Verdict:
     alpha = 1 - CONFIDENCE
     if len(rows) and (rows["p_equivalent"] <= alpha).all():
-        return Answer.HOLDS
-    return Answer.FAILS if (holm(rows["p_beyond"].to_numpy(dtype=float)) <= alpha).any() else Answer.OPEN
+        return Verdict.HOLDS
+    return Verdict.FAILS if (holm(rows["p_beyond"].to_numpy(dtype=float)) <= alpha).any() else Verdict.OPEN

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.questions.batch_invariance import Answer
+from analysis.questions.claims import Verdict
 from analysis.questions.convergence import alike, conclusive
 from analysis.questions.lr_rules import BATCH, MEASURES, RulesFound, compared
 from experiments.metrics import AT_BASE
@@ -49,11 +49,11 @@ def compare_ways(runs: pd.DataFrame, axes: Sequence[str]) -> list[RulesFound]:
     return [compared(part, "way", m, settings) for settings, part in alike(finished, axes, (*WAYS, BATCH)) for m in MEASURES]
 
 
-def recipe_holds(found: RulesFound) -> Answer:
+def recipe_holds(found: RulesFound) -> Verdict:
     """Whether more environments in more minibatches at a constant rate is the only way that is not rejected; "does not hold": it is."""
     if RECIPE in found.rejected:
-        return Answer.FAILS
-    return Answer.HOLDS if found.kept == (RECIPE,) and found.rejected else Answer.OPEN
+        return Verdict.FAILS
+    return Verdict.HOLDS if found.kept == (RECIPE,) and found.rejected else Verdict.OPEN
 
 
 def _way(rules: dict[str, object]) -> str:

@@ -5,11 +5,11 @@ Pure functions of a study's frames.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 
+from analysis.questions.claims import Verdict
 from analysis.questions.convergence import alike, by_seed, conclusive, differences, turned
 from analysis.questions.runners import ENVS, total_envs
 from analysis.stats.comparisons import holm
@@ -31,8 +31,6 @@ REACHED = 0.9
 curves are flat, at the end itself, they are noise."""
 END = 0.25
 """Share of the budget that is the end of a curve: a single evaluation has few episodes."""
-
-Verdict = Literal["holds", "does not hold", "can't tell"]
 
 
 @dataclass(frozen=True)
@@ -135,8 +133,8 @@ def _changes(runs: pd.DataFrame, measure: str) -> tuple[pd.DataFrame, pd.DataFra
 def change_verdict(row: Mapping[str, float]) -> Verdict:
     """Whether a change of `staggered` or `more` makes things better, at 5% over all changes of the measure."""
     if not row["p_adjusted"] < 1 - CONFIDENCE:
-        return "can't tell"
-    return "holds" if row["difference"] > 0 else "does not hold"
+        return Verdict.OPEN
+    return Verdict.HOLDS if row["difference"] > 0 else Verdict.FAILS
 
 
 def _speedups(runs: pd.DataFrame, curves: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
@@ -203,8 +201,8 @@ def speedup_verdict(found: Interval, in_lockstep: bool | None) -> Verdict:
         in_lockstep: Whether the environments move in lockstep unless they are staggered; None: unknown.
     """
     if np.isnan(found.low) or in_lockstep is None:
-        return "can't tell"
+        return Verdict.OPEN
     low, high = (PUBLISHED_SPEEDUP[0], np.inf) if in_lockstep else (1 / LITTLE, LITTLE)
     if low <= found.low and found.high <= high:
-        return "holds"
-    return "does not hold" if found.high < low or found.low > high else "can't tell"
+        return Verdict.HOLDS
+    return Verdict.FAILS if found.high < low or found.low > high else Verdict.OPEN

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
+from analysis.questions.claims import Verdict
 from analysis.questions.convergence import replicates
 from analysis.questions.labels import listed
 from analysis.questions.learning_rate_batch import BATCH, learning_rate_axis, points, slices
@@ -44,7 +45,7 @@ class Rise:
         last: Of the last one.
         factor: How many times as large the last one is, seed by seed.
         num_seeds: With measurements in both.
-        verdict: `holds`, `does not hold` or `can't tell`: that it rises.
+        verdict: That it rises.
         sentence: The answer for a report.
     """
 
@@ -54,7 +55,7 @@ class Rise:
     last: Interval
     factor: Interval
     num_seeds: int
-    verdict: str
+    verdict: Verdict
     sentence: str
 
 
@@ -195,23 +196,23 @@ def _rise(config: str, network: str, pairs: list[tuple[Array, Array]], rng: np.r
     first, last = (ratio(square, noise, rng) for square, noise in pairs)
     factor = growth(pairs[0], pairs[1], rng)
     num_seeds = len(pairs[0][0])
-    verdict = "can't tell"
+    verdict = Verdict.OPEN
     if factor.low > 1:
-        verdict = "holds"
+        verdict = Verdict.HOLDS
     elif factor.high < 1:
-        verdict = "does not hold"
+        verdict = Verdict.FAILS
     what = f"Noise scale, {network}: {rows_text(first)} in the first fifth of training, {rows_text(last)} in the last"
     if num_seeds < LEAST_SEEDS:
         sentence = f"{what}; fewer than {LEAST_SEEDS} seeds give no interval, so whether it rises can't be told."
     else:
         how = {
-            "holds": "It rises",
-            "does not hold": "It falls, and the published rise does not hold in this range",
-            "can't tell": "Whether it rises can't be told in this range",
+            Verdict.HOLDS: "It rises",
+            Verdict.FAILS: "It falls, and the published rise does not hold in this range",
+            Verdict.OPEN: "Whether it rises can't be told in this range",
         }
         known = math.isfinite(factor.estimate) or factor.low > 0 or math.isfinite(factor.high)
         sentence = f"{what}. {how[verdict]}{f': {times_text(factor)} times as large' if known else ''} ({num_seeds} seeds)"
-        sentence += f"; {_against_published(factor)}." if verdict == "holds" else "."
+        sentence += f"; {_against_published(factor)}." if verdict is Verdict.HOLDS else "."
     return Rise(config, network, first, last, factor, num_seeds, verdict, sentence)
 
 
@@ -315,7 +316,7 @@ def apart_or_all(networks: Iterable[str]) -> list[str]:
 
 def across_sentences(found: Sequence[Rise]) -> list[str]:
     """In which configurations the noise scale rises, a sentence for each network."""
-    words = {"holds": "it rises", "does not hold": "it falls", "can't tell": "can't be told"}
+    words = {Verdict.HOLDS: "it rises", Verdict.FAILS: "it falls", Verdict.OPEN: "can't be told"}
     sentences = []
     for network in apart_or_all(rise.network for rise in found):
         by_verdict = {v: [f"`{rise.config}`" for rise in found if (rise.network, rise.verdict) == (network, v)] for v in words}

@@ -9,11 +9,11 @@ from analysis.questions.batch_invariance import (
     SMALLER,
     SMALLER_AS_IT_IS,
     STALE,
-    Answer,
     Invariance,
     compare_with_base,
     curve_gaps,
 )
+from analysis.questions.claims import Verdict
 from analysis.stats.comparisons import beyond_p
 from analysis.stats.moderated import paired_differences
 from tests.support.study_frames import make_curves, make_runs
@@ -48,9 +48,9 @@ def test_what_is_within_a_20th_of_the_range_holds_and_what_is_far_beyond_it_does
     found = by_change(runs_of(noise=3.0))
     assert set(found) == {SMALLER, SMALLER_AS_IT_IS, STALE}
     assert {f.delta for f in found.values()} == {25.0}  # of 500
-    assert found[SMALLER].answer is Answer.HOLDS
+    assert found[SMALLER].answer is Verdict.HOLDS
     assert sorted(found[SMALLER].differences["batch"]) == [128, 512]
-    assert found[SMALLER_AS_IT_IS].answer is Answer.FAILS
+    assert found[SMALLER_AS_IT_IS].answer is Verdict.FAILS
     (row,) = found[SMALLER_AS_IT_IS].differences.to_dict("records")
     assert row["difference"] == pytest.approx(-200, abs=5) and row["difference_low"] < row["difference"] < row["difference_high"] < -25
     assert found[STALE].differences["staleness"].tolist() == [8]
@@ -58,7 +58,7 @@ def test_what_is_within_a_20th_of_the_range_holds_and_what_is_far_beyond_it_does
 
 def test_with_much_noise_nothing_can_be_told_of_what_is_alike() -> None:
     found = by_change(runs_of(noise=80.0, num_seeds=5))
-    assert found[SMALLER].answer is found[STALE].answer is Answer.OPEN
+    assert found[SMALLER].answer is found[STALE].answer is Verdict.OPEN
     sentence = _invariance_sentence(found[SMALLER])
     assert sentence.startswith("PPO-EWMA, smaller batches, settings adjusted, by score: **can't tell in this range**. ")
     assert "at batch 128 and " in sentence and "at batch 512 (5 matched seeds; " in sentence and "delta 25.0" in sentence
@@ -71,9 +71,9 @@ def test_equal_ones_seldom_differ_and_ones_at_delta_seldom_hold() -> None:
         scores = rng.normal(400, 15, (5, 5))
         runs = runs_of(noise=1.0, num_seeds=5)
         runs["score"] = scores.reshape(-1)
-        wrong += by_change(runs)[SMALLER].answer is Answer.FAILS
+        wrong += by_change(runs)[SMALLER].answer is Verdict.FAILS
         runs["score"] = (scores - 25 * (runs.drop_duplicates("config")["config"] == "ewma b=128 adjusted").to_numpy()[:, None]).reshape(-1)
-        held += by_change(runs)[SMALLER].answer is Answer.HOLDS
+        held += by_change(runs)[SMALLER].answer is Verdict.HOLDS
     assert wrong <= 20 and held <= 20
 
 

@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pandas as pd
 
-from analysis.questions.batch_invariance import Answer
 from analysis.questions.batch_recipe import RECIPE, compare_ways, has_ways, recipe_holds
+from analysis.questions.claims import Verdict
 from analysis.questions.lr_rules import RulesFound
 from tests.support.study_frames import make_runs
 
@@ -38,13 +38,13 @@ def test_the_recipe_holds_where_all_other_ways_are_rejected() -> None:
     found = by_score(450.0, 300.0)
     assert len(found.rejected) == 7 and OTHER in found.rejected and found.kept == (RECIPE,)
     assert len(found.pairs) == 28 and set(found.pairs["batch"]) == {2048}
-    assert recipe_holds(found) is Answer.HOLDS
+    assert recipe_holds(found) is Verdict.HOLDS
 
 
 def test_it_does_not_hold_where_it_is_rejected_itself_and_else_one_cannot_tell() -> None:
-    assert recipe_holds(by_score(300.0, 450.0)) is Answer.FAILS
+    assert recipe_holds(by_score(300.0, 450.0)) is Verdict.FAILS
     alike = by_score(400.0, 400.0)
-    assert (alike.rejected, recipe_holds(alike)) == ((), Answer.OPEN)
+    assert (alike.rejected, recipe_holds(alike)) == ((), Verdict.OPEN)
 
 
 def test_a_way_is_named_by_what_was_searched() -> None:
