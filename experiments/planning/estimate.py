@@ -193,12 +193,17 @@ class Duration:
         return self.seconds * WITHIN
 
 
-def study_duration(plan: Plan, past_speed: Callable[[str, str], float | None] | None) -> Duration:
+PastSpeed = Callable[[str, str, float], float | None]
+"""Algorithm, env and the fewest env steps that count to the median env steps a second of earlier trials."""
+
+
+def study_duration(plan: Plan, past_speed: PastSpeed | None) -> Duration:
     """How long a study takes, by the speed of earlier trials, and by estimates where there are none.
 
     Args:
         plan: The study, which trains to budgets.
-        past_speed: Algorithm and environment to the median env steps a second of earlier trials; None if there is no store yet.
+        past_speed: The speed of earlier trials; None if there is no store yet. Those of less than a quarter of this study's env steps do
+            not count: evaluations, and with replay the env steps before the first update, have other shares of them.
     """
     groups: dict[tuple[str, str], list[Configuration]] = {}
     for configuration in plan.configurations:
@@ -206,7 +211,7 @@ def study_duration(plan: Plan, past_speed: Callable[[str, str], float | None] | 
     seconds, env_steps, estimated = 0.0, 0, list[str]()
     for (name, env), group in groups.items():
         budgets = sum(c.suite.budget_env_steps for c in group)
-        speed = None if past_speed is None else past_speed(name, env)
+        speed = None if past_speed is None else past_speed(name, env, budgets / len(group) / 4)
         if speed is None:
             estimated.append(f"{name} on {env}")
             drawn = random.Random(0).sample(group, min(len(group), _MOST_TIMED))

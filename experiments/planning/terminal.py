@@ -10,7 +10,7 @@ from rich.table import Table
 from analysis.stats.noise_scale import ratio
 from experiments.config.errors import first_line
 from experiments.planning.configuration import Configuration
-from experiments.planning.estimate import study_duration
+from experiments.planning.estimate import PastSpeed, study_duration
 from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
@@ -145,12 +145,12 @@ def _checkpoints(plan: Plan) -> str:
     )
 
 
-def time_line(plan: Plan, past_speed: Callable[[str, str], float | None] | None) -> str:
+def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
     """How long a study will take, from what has run before; an estimate, where nothing of its kind has.
 
     Args:
         plan: The study.
-        past_speed: Algorithm and env to the median env steps per second of earlier trials; None if there is no store yet.
+        past_speed: The speed of earlier trials; None if there is no store yet.
     """
     if (how := plan.suite.measurement) is not None:
         runners = sum(c.layout.num_env_runners for c in plan.configurations) * len(plan.seeds) * plan.repeats
@@ -164,7 +164,7 @@ def time_line(plan: Plan, past_speed: Callable[[str, str], float | None] | None)
         return f"time        about {duration(found.seconds)}, at the median speed of earlier trials in this store"
     return (
         f"time        about {span(found.low, found.high)}: an estimate. The environment and the networks were timed here for a moment, "
-        f"the rest is what it usually takes. No trial of {' or '.join(found.estimated)} has run with this store yet"
+        f"the rest is what it usually takes. No trial of {' or '.join(found.estimated)} of about this length has run with this store yet"
     )
 
 

@@ -3,6 +3,7 @@
 The builder methods reject unknown names; `update_from_dict` would not.
 """
 
+import copy
 import functools
 import importlib
 import itertools
@@ -136,7 +137,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     Raises:
         ConfigurationError: RLlib refuses it, or a number is outside its range; names the key.
     """
-    algorithm = trial.algorithm
+    algorithm = copy.deepcopy(trial.algorithm)  # RLlib writes into what it is given
     check_settings(algorithm)
     _check_counts(algorithm)
     config = config_class(algorithm)()

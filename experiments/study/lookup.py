@@ -60,8 +60,8 @@ def named_folder(resume: str) -> Path | None:
     return given if (given := Path(resume).expanduser().absolute()).is_dir() else None
 
 
-def past_speed(uri: str, output_dir: Path, timeout_s: float) -> Callable[[str, str], float | None] | None:
-    """Algorithm and env to the median env steps per second of their earlier trials; None if there is no store yet."""
+def past_speed(uri: str, output_dir: Path, timeout_s: float) -> Callable[[str, str, float], float | None] | None:
+    """Algorithm, env and the fewest env steps that count to the median env steps a second of earlier trials; None without a store."""
     return None if _missing_database(uri) is not None else Store(uri, output_dir / "mlartifacts", timeout_s).past_speed
 
 

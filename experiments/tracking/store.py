@@ -394,10 +394,10 @@ class Store:
             return str(urlparse(self._client.get_run(run_id).info.artifact_uri).path)
         return ""
 
-    def past_speed(self, algorithm: str, env: str) -> float | None:
-        """Median env steps per second of the finished trials of an algorithm on an env; None without any."""
-        metrics = self._finished(algorithm, env)
-        speeds = sorted(m["progress/env_steps"] / m["final/wall_s"] for m in metrics if m.get("final/wall_s") and "progress/env_steps" in m)
+    def past_speed(self, algorithm: str, env: str, least_env_steps: float) -> float | None:
+        """Median env steps per second of the finished trials of an algorithm on an env with at least so many env steps; None without."""
+        metrics = [m for m in self._finished(algorithm, env) if m.get("progress/env_steps", 0) >= least_env_steps]
+        speeds = sorted(m["progress/env_steps"] / m["final/wall_s"] for m in metrics if m.get("final/wall_s"))
         return speeds[len(speeds) // 2] if speeds else None
 
     def past_gradients(self, algorithm: str, env: str) -> list[dict[str, float]]:

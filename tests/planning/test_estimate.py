@@ -131,16 +131,16 @@ def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(plan_of:
     quiet(SMALL)
     plan = plan_of("study=algorithms", "env=cartpole")
     assert "an estimate" in time_line(plan, None)
-    asked: list[tuple[str, str]] = []
+    asked: list[tuple[str, str, float]] = []
 
-    def past(algorithm: str, env: str) -> float | None:
-        asked.append((algorithm, env))
+    def past(algorithm: str, env: str, least_env_steps: float) -> float | None:
+        asked.append((algorithm, env, least_env_steps))
         return 10_000.0 if algorithm != "dqn" else None
 
     told = time_line(plan, past)
     assert "an estimate" in told
-    assert "No trial of dqn on cartpole has run" in told
-    assert len(asked) == 4
+    assert "No trial of dqn on cartpole of about this length has run" in told
+    assert asked == [(name, "cartpole", 75_000) for name in ("ppo", "dqn", "appo", "impala")]  # a quarter of 300,000
     known = time_line(plan_of(), past)
     assert known == "time        about 2 min 15 s, at the median speed of earlier trials in this store"  # 2.7M env steps, two at once
 

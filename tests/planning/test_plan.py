@@ -1,3 +1,4 @@
+import copy
 import math
 from typing import Any
 
@@ -15,7 +16,7 @@ from experiments.planning.machines import Cluster, Node, local_machine
 from experiments.planning.record import searched_params
 from experiments.planning.resources import Layout, check_fits, trials_at_once
 from experiments.planning.terminal import summary
-from experiments.rllib.building import spaces
+from experiments.rllib.building import build_algorithm_config, spaces
 from tests.support.suite import PAIRS, PlanOf
 
 SINGLE = "study.space={}"
@@ -344,3 +345,13 @@ def test_resources_follow_the_runner_count_of_each_configuration(plan_of: PlanOf
 def test_bad_input_is_refused_with_its_key(plan_of: PlanOf, overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         plan_of(*overrides)
+
+
+def test_what_rllib_writes_into_its_settings_stays_out_of_the_trials(plan_of: PlanOf) -> None:
+    uniform = (
+        "algorithm.training.replay_buffer_config={type: EpisodeReplayBuffer, capacity: 1000}"  # another type: RLlib keeps the very object
+    )
+    trial = plan_of("algorithm=dqn", f"++{uniform}", "study.space={}").trials[0]
+    planned = copy.deepcopy(trial.algorithm)
+    build_algorithm_config(trial).replay_buffer_config["metrics_num_episodes_for_smoothing"] = 100  # as RLlib's DQN does
+    assert trial.algorithm == planned

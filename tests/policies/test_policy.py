@@ -30,6 +30,7 @@ TRAINED = {
     "ppo with connectors of one's own": (*TINY, *ONE, "env=pendulum", FILTERING, LOCAL),
     "ppo with remote connectors of one's own": (*TINY, *ONE, "env=pendulum", FILTERING, REMOTE),
     "dqn": (*REPLAY, *ONE, "algorithm=dqn", "env=cartpole", LOCAL),
+    "dqn uniform": (*REPLAY, *ONE, "algorithm=dqn", "env=cartpole", LOCAL, SEQUENCES),
     "dqn normalised": (*REPLAY, *ONE, "algorithm=dqn", "env=acrobot", "preprocessing=normalize", REMOTE),
     "dqn recurrent": (*REPLAY, *ONE, "algorithm=dqn", "env=cartpole", LOCAL, SEQUENCES, *LSTM),
     "sac": (*REPLAY, *ONE, "algorithm=sac", "env=pendulum", LOCAL),
@@ -61,6 +62,7 @@ def policy_in(folder: Path) -> Policy:
 def test_the_policy_of_a_checkpoint_reaches_the_logged_score_to_the_bit(plan_of: PlanOf, make: Make, tmp_path: Path, name: str) -> None:
     logged = trained(plan_of, make, tmp_path / "trial", *TRAINED[name])
     found = checkpoint.read(tmp_path / "trial", "checkpoint=x")
+    assert found.trial.config_id == plan_of(*TRAINED[name], cluster=Cluster((Node(4, 0),))).trials[0].config_id
     assert found.score == logged
     policy = load(found, "checkpoint=x")
     held_out = policy.evaluate(policy.held_out_seeds())

@@ -569,4 +569,5 @@ def test_what_earlier_trials_measured_is_found_by_algorithm_and_env(store: Store
         store.finish(run, status, 1)
     assert store.past_gradients("ppo", "cartpole") == [{"gradient_square": 2.0, "gradient_noise": 60.0}]
     assert store.past_gradients("dqn", "cartpole") == []
-    assert (store.past_speed("ppo", "cartpole"), store.past_speed("ppo", "acrobot")) == (100.0, None)
+    assert (store.past_speed("ppo", "cartpole", 500), store.past_speed("ppo", "acrobot", 500)) == (100.0, None)
+    assert store.past_speed("ppo", "cartpole", 501) is None
