@@ -11,6 +11,7 @@ MODULES = {
     "resume": "studies.resume",
     "tracking_cost": "studies.tracking_cost",
     "safety_cost": "studies.safety_cost",
+    "policies_cost": "studies.policies_cost",
     "driver_memory": "studies.driver_memory",
     "scale": "studies.scale",
     "study_vs_stock": "studies.study_vs_stock",

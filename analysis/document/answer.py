@@ -147,7 +147,10 @@ def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:
     if len(decision.leaders) > 1:
         same, rivals = len(_same(decision)), len(_rivals(decision))
         words = [f"practically the same as {same}"] * bool(same) + [f"not significantly different from {rivals}"] * bool(rivals)
-        return f", {' and '.join(words)} of the {len(decision.order) - 1} others ({_seeds(summary.loc[decision.chosen])})"
+        others = f" of the {len(decision.order) - 1} others"
+        if len(decision.order) == 2:
+            words, others = [word.removesuffix("1") + "the other" for word in words], ""
+        return f", {' and '.join(words)}{others} ({_seeds(summary.loc[decision.chosen])})"
     others, solve = (f"the {among - 1} others", " that solve it") if among > 2 else ("the other", " one that solves it")
     return f": significantly {_BETTER[decision.measure]} than {others}{solve if decision.saturated else ''}"
 
