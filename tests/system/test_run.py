@@ -10,6 +10,7 @@ import pytest
 from analysis.document.answer import closing_table
 from analysis.load import load_study
 from analysis.questions.labels import with_interval
+from tests.support.commands import run_here
 from tests.support.head import ray_head
 from tests.support.suite import PAIRS, TINY, RunSuite
 
@@ -155,13 +156,18 @@ FIRST = {"ppo": "mountaincar_continuous", "dqn": "acrobot", "sac": "hopper", "im
     ("algorithm", "env"),
     [pytest.param(a, e, marks=pytest.mark.slow if FIRST.get(a) == e else pytest.mark.nightly) for a, e in PAIRS],
 )
-def test_smoke_runs_with_every_pair_that_the_action_space_allows(run_suite: RunSuite, tmp_path: Path, algorithm: str, env: str) -> None:
+def test_smoke_runs_and_its_policy_plays_with_every_pair_that_the_action_space_allows(
+    run_suite: RunSuite, tmp_path: Path, algorithm: str, env: str
+) -> None:
     done = run_suite("study=smoke", f"algorithm={algorithm}", f"env={env}", timeout_s=600)
     if re.search("needs (discrete|continuous) actions", done.stderr):
         assert done.returncode == 2  # which pairs these are, tests of the plan say
         return
     assert done.returncode == 0, done.stdout + done.stderr
     assert [status for _, status in runs(tmp_path / "out", "trial")] == ["FINISHED"] * 4
+    played = run_here("experiments/evaluate.py", "study=smoke", f"output_dir={tmp_path / 'out'}")
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert "the logged final/score, to the bit" in played.stdout
 
 
 @pytest.mark.ray
