@@ -26,9 +26,10 @@ WAIT_S = 20
 """How long to wait for a writer that locks the file, which one in WAL mode never does."""
 
 _POINTS = """
-SELECT wanted.key AS run, metrics.key AS metric, metrics.step, metrics.timestamp, metrics.value, metrics.is_nan
+SELECT wanted.key AS run, metrics.key AS metric, metrics.step, metrics.timestamp, iif(metrics.is_nan, 9e999, metrics.value) AS value
 FROM json_each(?) AS wanted CROSS JOIN metrics ON metrics.run_uuid = wanted.value
 """
+"""NaN comes as infinity, which MLflow stores as the largest number there is: a column less for each of a million points."""
 _SOME = "WHERE metrics.key IN (SELECT value FROM json_each(?))"
 _INDEXED = 3
 """Up to so many metrics the index on (run, key) pays. For more, every point of a run is read, in one pass: the points of one metric lie far
@@ -110,10 +111,11 @@ class SqliteReader:
         except adbc.Error as error:
             raise self._unreadable(error) from error
         code_of = {metric: code for code, metric in enumerate(metrics)}
-        names = table["metric"].combine_chunks().dictionary_encode()
+        names = table["metric"].dictionary_encode().combine_chunks()
         codes = np.array([code_of.get(name, -1) for name in names.dictionary.to_pylist()], np.int64)
         metric = codes[names.indices.to_numpy()] if len(codes) else np.empty(0, np.int64)
-        value = np.where(table["is_nan"].to_numpy() != 0, np.nan, table["value"].to_numpy().astype(np.float64))
+        value = table["value"].to_numpy()
+        value = np.where(np.isinf(value), np.nan, value)
         points = Points(table["run"].to_numpy(), metric, table["step"].to_numpy(), table["timestamp"].to_numpy(), value)
         return points if (codes >= 0).all() else points.where(metric >= 0)
 
