@@ -4,12 +4,11 @@ MLflow's own client would create the file if it is not there, migrate it if it i
 """
 
 import importlib.util
-import itertools
 import json
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -89,14 +88,30 @@ class SqliteReader:
 
     def content(self, run: Run, name: str) -> bytes | None:
         """See `Reader.content`."""
-        location = urlparse(run.artifact_uri)
-        given = [Path(url2pathname(location.path))] if location.scheme in ("", "file") and location.path else []
-        # Where the output folder was moved, the files still lie beside the store.
-        beside = self._path.parent.glob(f"mlartifacts/**/{run.run_id}/artifacts")
-        for folder in itertools.chain(given, beside):
+        for folder in self._folders(run.run_id, run.artifact_uri):
             if (folder / name).is_file():
                 return (folder / name).read_bytes()
         return None
+
+    def folder(self, run_id: str) -> Path:
+        """Where the artifacts of a run are.
+
+        Raises:
+            AnalysisError: There is no such run, or there is nothing where its artifacts should be.
+        """
+        found = self._rows("SELECT artifact_uri FROM runs WHERE run_uuid = ?", run_id)
+        for folder in (folder for (uri,) in found for folder in self._folders(run_id, uri or "")):
+            if folder.is_dir():
+                return folder
+        raise AnalysisError(f"{f'the artifacts of the run {run_id} are' if found else f'the run {run_id} is'} not there")
+
+    def _folders(self, run_id: str, artifact_uri: str) -> Iterator[Path]:
+        """Where the artifacts of a run may be."""
+        location = urlparse(artifact_uri)
+        if location.scheme in ("", "file") and location.path:
+            yield Path(url2pathname(location.path))
+        # Where the output folder was moved, the files still lie beside the store.
+        yield from self._path.parent.glob(f"mlartifacts/**/{run_id}/artifacts")
 
     def points(self, study_run: str, runs: Sequence[Run], metrics: Sequence[str]) -> Points:
         """See `Reader.points`."""
