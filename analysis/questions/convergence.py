@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
-from analysis.stats.aggregates import TRIM, Statistic, optimality_gap
+from analysis.stats.aggregates import Statistic, iqms, optimality_gap
 from analysis.stats.bootstrap import stratified_bootstrap
 from analysis.stats.comparisons import holm, p_values, probability_of_improvement
 from analysis.stats.interval import Array, Interval
@@ -400,7 +399,7 @@ def _aggregates(sizes: npt.NDArray[np.int64]) -> dict[str, Callable[[Array], Arr
         return np.asarray(np.add.reduceat(draws, starts, axis=1) / sizes)
 
     return {
-        "iqm": lambda draws: np.asarray(stats.trim_mean(draws, TRIM, axis=1)),
+        "iqm": iqms,
         "mean": lambda draws: np.asarray(env_means(draws).mean(axis=1)),
         "median": lambda draws: np.asarray(np.median(env_means(draws), axis=1)),
         "optimality_gap": lambda draws: np.asarray(1 - np.minimum(draws, 1).mean(axis=1)),
