@@ -423,11 +423,13 @@ def _typed(values: Sequence[str | None]) -> pd.Series:
 def _curves(points: Points, runs: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
     """The frame `Study.curves`."""
     with_run = runs[runs["run_id"].notna()]
-    order = np.lexsort((points.at_ms, points.step, points.metric, points.run))
-    run, metric, step = points.run[order], points.metric[order], points.step[order]
+    curve = points.run * len(metrics) + points.metric
+    order = np.lexsort((points.at_ms, points.step, curve))
+    curve, step = curve[order], points.step[order]
     last = np.ones(len(order), bool)
-    last[:-1] = (np.diff(run) != 0) | (np.diff(metric) != 0) | (np.diff(step) != 0)
-    order, run, metric, step = order[last], run[last], metric[last], step[last]
+    last[:-1] = (curve[1:] != curve[:-1]) | (step[1:] != step[:-1])
+    order, step = order[last], step[last]
+    run, metric = points.run[order], points.metric[order]
     started_ms = with_run["started"].dt.as_unit("ms").astype("int64").to_numpy()
     config = with_run["config"].cat
     return pd.DataFrame(
@@ -440,5 +442,6 @@ def _curves(points: Points, runs: pd.DataFrame, metrics: Sequence[str]) -> pd.Da
             "env_steps": step,
             "wall_s": (points.at_ms[order] - started_ms[run]) / 1000,
             "value": points.value[order],
-        }
+        },
+        copy=False,
     )

@@ -1,5 +1,6 @@
 """A study's report: one HTML file that holds everything it shows."""
 
+import gc
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -134,7 +135,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
     """
     rng = np.random.default_rng(SEED)
     found = answers(study.runs, study.curves)
-    table = closing_table(study.runs, study.axes)
+    table = closing_table(study.runs, study.axes, [answer.decision for answer in found])
     steps = tuple(next_step(answer.decision, study.runs, origin_of(study)) for answer in found)
     several = len(found) > 1
     pictures: dict[str, bytes] = {}
@@ -397,4 +398,5 @@ def _provenance(study: Study) -> list[tuple[str, str]]:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # so that what was imported is not looked through again and again
     sys.exit(main(sys.argv[1:]))

@@ -94,19 +94,20 @@ def _unconfirmed(env: str) -> Answer:
     return Answer(nothing, "No answer yet: nothing that the search found was confirmed on held-out seeds.", "", "")
 
 
-def closing_table(runs: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
+def closing_table(runs: pd.DataFrame, axes: Sequence[str], decisions: Sequence[Decision] | None = None) -> pd.DataFrame:
     """The summary of all configurations, the chosen one first, then best first, environments in turn.
 
     Args:
         runs: As `analysis.load` gives them.
         axes: Columns of `runs` that say what a configuration is.
+        decisions: As `decide` makes them of the trials that conclusions rest on, where that was done before.
 
     Returns:
         As `convergence.summarise` and `failures.failures`, with `leader`: not significantly different from the best, or practically the
         same; and `chosen`.
     """
     runs = concluding(runs)
-    table, decisions = _summary(runs, axes), decide(runs)
+    table, decisions = _summary(runs, axes), decide(runs) if decisions is None else decisions
     ranks = {config: rank for rank, config in enumerate(config for d in decisions for config in d.order)}
     table["leader"] = table["config"].isin([c for d in decisions for c in d.leaders])
     table["chosen"] = table["config"].isin([d.chosen for d in decisions])

@@ -56,9 +56,9 @@ class Part:
     def __init__(self, study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> None:
         self.trials, self.runs = runs, convergence.replicates(runs)
         self.study, self.curves, self.axes, self.rng = study.name, study.curves, [a for a in study.axes if a in runs], rng
-        self.table = closing_table(runs, self.axes)
-        self.summary = self.table.sort_values("config", ignore_index=True)
         self.decision: Decision = decide(runs)[0]
+        self.table = closing_table(runs, self.axes, [self.decision])
+        self.summary = self.table.sort_values("config", ignore_index=True)
         self.target = float(runs["target"].iloc[0])
         self.packed = not bool(runs["exclusive"].all())
         self.picked = bool((runs["phase"] == "confirm").all())

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
-from analysis.stats.aggregates import TRIM, Statistic, optimality_gap
+from analysis.stats.aggregates import Statistic, iqms, optimality_gap
 from analysis.stats.bootstrap import stratified_bootstrap
 from analysis.stats.comparisons import holm, p_values, probability_of_improvement
 from analysis.stats.interval import Array, Interval
@@ -99,8 +98,8 @@ def conclusive(runs: pd.DataFrame) -> pd.DataFrame:
     """
     kept = replicates(runs)
     kept = kept[(kept["status"] == "finished") & ~kept["exploratory"].astype(bool)].copy()
-    for column in (*MEASURES, "wall_s"):
-        kept[column] = kept[column].astype(float).where(np.isfinite(kept[column].astype(float)))
+    measured = kept[[*MEASURES, "wall_s"]].astype(float)
+    kept[measured.columns] = measured.where(np.isfinite(measured))
     kept["reached"] = kept["env_steps_to_target"].notna()
     has_target = kept["target"].notna()
     unreached = has_target & ~kept["reached"]
@@ -116,7 +115,7 @@ def by_seed(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
         runs: Of one environment.
         measure: A column of `runs`.
     """
-    configs = [c for c in runs["config"].cat.categories if (runs["config"] == c).any()]
+    configs = list(runs["config"].cat.remove_unused_categories().cat.categories)
     matrix = runs.pivot(index="config", columns="seed", values=measure)
     return matrix.reindex(configs).astype(float)
 
@@ -160,16 +159,16 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     table["num_reached"] = grouped["reached"].sum().reindex(table.index).fillna(0).astype(int)
     at_end = (finished["score"] >= finished["target"]).groupby(finished["config"], observed=True).sum()
     table["num_at_end"] = at_end.reindex(table.index).fillna(0).astype(int)
-    for measure in MEASURES:
-        for name in (measure, f"{measure}_low", f"{measure}_high"):
-            table[name] = np.nan
-        for _, part in finished.groupby("env", observed=True, sort=False):
+    columns = {f"{measure}{end}": np.full(len(table), np.nan) for measure in MEASURES for end in ("", "_low", "_high")}
+    for _, part in finished.groupby("env", observed=True, sort=False):
+        for measure in MEASURES:
             matrix = by_seed(part, measure)
             logarithmic = measure in SPEEDS
             bounds = UNBOUNDED if logarithmic else bounds_of(measure, part)
             found = moderated_intervals(np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy(), MEASURES[measure], bounds)
             for name, values in found.columns(measure).items():
-                table.loc[matrix.index, name] = np.exp(values) if logarithmic else values
+                columns[name][table.index.get_indexer(matrix.index)] = np.exp(values) if logarithmic else values
+    table = table.assign(**columns)
     scores = grouped["score"]
     table["score_mean"], table["score_median"], table["score_min"] = scores.mean(), scores.median(), scores.min()
     gaps = {c: optimality_gap(g["score"].dropna(), g["target"].iloc[0]) for c, g in grouped if g["score"].notna().any()}
@@ -400,7 +399,7 @@ def _aggregates(sizes: npt.NDArray[np.int64]) -> dict[str, Callable[[Array], Arr
         return np.asarray(np.add.reduceat(draws, starts, axis=1) / sizes)
 
     return {
-        "iqm": lambda draws: np.asarray(stats.trim_mean(draws, TRIM, axis=1)),
+        "iqm": iqms,
         "mean": lambda draws: np.asarray(env_means(draws).mean(axis=1)),
         "median": lambda draws: np.asarray(np.median(env_means(draws), axis=1)),
         "optimality_gap": lambda draws: np.asarray(1 - np.minimum(draws, 1).mean(axis=1)),

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from analysis.questions.facts import Facts
 from analysis.questions.labels import percent
@@ -289,7 +288,8 @@ def _largest_return(curves: Series) -> float | None:
 
 def _slope(x: Array, y: Array) -> float:
     """Theil and Sen's: the median slope over all pairs (Sen 1968)."""
-    return float(stats.theilslopes(y, x).slope)
+    dx, dy = x[:, None] - x, y[:, None] - y
+    return float(np.median(dy[dx > 0] / dx[dx > 0]))
 
 
 def _trend(values: Array) -> float:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from analysis import AnalysisError
+from analysis.stats.distributions import t_quantile
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 from analysis.stats.law_means import LEAST_NOISE, Means, means_of
 from analysis.stats.law_posterior import Draws, fit_both, interval_of, knee, of_these_blocks, peak
@@ -321,7 +321,7 @@ def _count_table(means: Means, draws: Draws) -> pd.DataFrame:
     free = variance**2 / sum(part**2 / df for part, df in parts if df > 0) if means.replicated else np.nan
     rows = []
     for i, num in enumerate(means.num):
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, free) * np.sqrt(variance / means.num_seeds[i])) if means.replicated else np.nan
+        half = float(t_quantile((1 + CONFIDENCE) / 2, free) * np.sqrt(variance / means.num_seeds[i])) if means.replicated else np.nan
         measured = Interval(*(float(np.exp(means.mean[i] + away)) for away in (0.0, -half, half)))
         efficiency = interval_of(np.exp(draws.curve(float(num)) - one - np.log(num)), means.replicated)
         rows.append(

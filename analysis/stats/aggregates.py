@@ -17,9 +17,14 @@ def iqm(values: npt.ArrayLike) -> float:
     Args:
         values: Any shape, pooled; a quarter of them, rounded down, is left out at either end.
     """
-    from scipy import stats  # most of a second, which the start of a study need not wait for
+    return float(iqms(np.ravel(values)))
 
-    return float(stats.trim_mean(np.ravel(values), TRIM))
+
+def iqms(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Interquartile means over the last axis: (..., n) -> (...,)."""
+    count = values.shape[-1]
+    cut = int(TRIM * count)
+    return np.asarray(np.partition(values, (cut, count - cut - 1), axis=-1)[..., cut : count - cut].mean(axis=-1))
 
 
 def optimality_gap(values: npt.ArrayLike, target: float) -> float:

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from analysis.stats.distributions import normal_quantile, t_quantile, t_tail
+from analysis.stats.distributions import noncentral_t_tail, normal_quantile, t_quantile, t_tail
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 from analysis.stats.moderated import Estimates, paired_differences
 from analysis.stats.roots import root
@@ -61,7 +61,6 @@ def holm(p: Array) -> Array:
     corrected = np.full(len(p), np.nan)
     known = np.isfinite(p)
     order = np.flatnonzero(known)[np.argsort(p[known], kind="stable")]
-    # Not statsmodels' multipletests, which collects Python's garbage at each call: 60 ms.
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(np.arange(len(order), 0, -1) * p[order]))
     return corrected
 
@@ -112,8 +111,6 @@ def seeds_needed(difference: float, spread: float, alpha: float = 1 - CONFIDENCE
     """
     if difference == 0 or not np.isfinite(difference) or not np.isfinite(spread):
         return np.inf
-    from scipy import stats  # most of a second, which the start of a study need not wait for
-
     effect = abs(difference) / max(spread, 1e-12)
     if not 1e-3 <= effect <= 1e3:
         return 2.0 if effect > 1 else np.inf
@@ -121,7 +118,7 @@ def seeds_needed(difference: float, spread: float, alpha: float = 1 - CONFIDENCE
     def missing(num_seeds: float) -> float:
         # Not statsmodels' solver: with few seeds and a large effect it finds no solution.
         df = num_seeds - 1
-        return power - float(stats.nct.sf(t_quantile(1 - alpha / 2, df), df, effect * np.sqrt(num_seeds)))
+        return power - float(noncentral_t_tail(t_quantile(1 - alpha / 2, df), df, effect * np.sqrt(num_seeds)))
 
     if missing(2.0) <= 0:
         return 2.0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.stats.distributions import normal_quantile, t_quantile, t_tail
+from analysis.stats.distributions import noncentral_t_tail, normal_quantile, t_quantile, t_tail
 from analysis.stats.interval import CONFIDENCE, Array
 from analysis.stats.moderated import Estimates
 from analysis.stats.roots import root
@@ -42,15 +42,13 @@ def seeds_for_equivalence(difference: float, spread: float, delta: float, alpha:
     """
     if not (np.isfinite(difference) and np.isfinite(spread)) or abs(difference) >= delta:
         return np.inf
-    from scipy import stats  # most of a second, which the start of a study need not wait for
-
     spread = max(spread, 1e-12)
 
     def missing(num_seeds: float) -> float:
         df, scale = num_seeds - 1, np.sqrt(num_seeds) / spread
         quantile = t_quantile(1 - alpha, df)
-        either = [stats.nct.sf(quantile, df, distance * scale) for distance in (delta - difference, delta + difference)]
-        return power - float(sum(either) - 1)
+        either = [float(noncentral_t_tail(quantile, df, distance * scale)) for distance in (delta - difference, delta + difference)]
+        return power - (sum(either) - 1)
 
     closest = (delta - abs(difference)) / spread
     if closest > 1e3:

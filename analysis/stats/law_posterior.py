@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import special, stats
+from scipy import special
 
+from analysis.stats.distributions import chi2_quantile
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 from analysis.stats.law_means import LEAST_NOISE, Means
 
@@ -174,7 +175,7 @@ def _noise_grid(means: Means) -> tuple[Array, Array]:
     if not means.replicated:
         return np.geomspace(*_NOISE_OF_SINGLE_SEEDS, _NUM_NOISES), np.zeros(_NUM_NOISES)
     measured = max(means.noise, LEAST_NOISE)
-    least, most = measured * np.sqrt(means.free / np.asarray(stats.chi2.ppf([0.997, 0.003], means.free), dtype=float))
+    least, most = measured * np.sqrt(means.free / chi2_quantile([0.997, 0.003], means.free))
     noises = np.geomspace(float(least), float(most), _NUM_NOISES)
     return noises, -means.free * (np.log(noises) + 0.5 * (measured / noises) ** 2)
 

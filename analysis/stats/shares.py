@@ -2,8 +2,9 @@
 
 import numpy as np
 import numpy.typing as npt
-from statsmodels.stats.proportion import proportion_confint
+from scipy import special
 
+from analysis.stats.distributions import normal_quantile
 from analysis.stats.interval import CONFIDENCE, Array
 
 
@@ -18,7 +19,12 @@ def share_interval(count: npt.ArrayLike, total: npt.ArrayLike, confidence: float
     Returns:
         Low and high, of the arguments' shape.
     """
-    return _interval(count, total, confidence, "wilson")
+    count, total = np.asarray(count), np.asarray(total)
+    share, z = count / total, -normal_quantile((1 - confidence) / 2)
+    whole = 1 + z**2 / total
+    centre = (share + z**2 / (2 * total)) / whole
+    half = z * np.sqrt(share * (1 - share) / total + z**2 / (4 * total**2)) / whole
+    return _exact(count, total, centre - half, centre + half)
 
 
 def jeffreys_interval(count: npt.ArrayLike, total: npt.ArrayLike, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
@@ -35,10 +41,11 @@ def jeffreys_interval(count: npt.ArrayLike, total: npt.ArrayLike, confidence: fl
     Returns:
         Low and high, of the arguments' shape.
     """
-    return _interval(count, total, confidence, "jeffreys")
+    count, total, tail = np.asarray(count), np.asarray(total), (1 - confidence) / 2
+    beta = count + 0.5, total - count + 0.5
+    return _exact(count, total, special.betaincinv(*beta, tail), special.betainccinv(*beta, tail))
 
 
-def _interval(count: npt.ArrayLike, total: npt.ArrayLike, confidence: float, method: str) -> tuple[Array, Array]:
-    count, total = np.asarray(count), np.asarray(total)
-    low, high = proportion_confint(count, total, alpha=1 - confidence, method=method)
-    return np.where(count == 0, 0.0, low), np.where(count == total, 1.0, high)  # exactly, not but for rounding
+def _exact(count: Array, total: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """An interval whose ends at 0 and 1 are exact, not but for rounding."""
+    return np.where(count == 0, 0.0, low), np.where(count == total, 1.0, high)

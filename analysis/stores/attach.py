@@ -3,11 +3,12 @@
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from analysis.stores.address import without_password
+from analysis.stores.sqlite import SqliteReader
 
 TIMEOUT_S = 30
 """Of a request. A server that does not answer keeps the report from nobody: it is a file as well."""
@@ -27,30 +28,39 @@ def attach(html: str, pictures: Mapping[str, bytes], run_id: str, tracking_uri: 
     Returns:
         What went wrong; empty if nothing did.
     """
+    files = {"report.html": html.encode(), **{f"figures/{name}": content for name, content in pictures.items()}}
+    try:
+        if tracking_uri.startswith("sqlite:///"):  # not by MLflow's client, which takes two seconds to start and then copies the files
+            _write(files, SqliteReader(Path(tracking_uri.removeprefix("sqlite:///"))).folder(run_id))
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                _write(files, Path(folder))
+                _upload(files, Path(folder), run_id, tracking_uri)
+    except Exception as error:  # noqa: BLE001  # whatever the store does, the report is written
+        return f"{without_password(tracking_uri)}: {_reason(error)}"
+    return ""
+
+
+def _write(files: Mapping[str, bytes], folder: Path) -> None:
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+
+
+def _upload(paths: Iterable[str], folder: Path, run_id: str, tracking_uri: str) -> None:
+    """Send files of a folder to a server."""
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(TIMEOUT_S)
     os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"  # MLflow's 7 wait for minutes
-    from mlflow.tracking import MlflowClient  # a second of imports, which a report that is only written does not need
+    from mlflow.tracking import MlflowClient  # a second of imports, which nothing else needs
 
-    for name in ("mlflow", "alembic"):  # after the import, which sets them up
-        logging.getLogger(name).setLevel(logging.ERROR)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "report.html").write_text(html, encoding="utf-8")
-        for path, content in pictures.items():
-            target = folder / "figures" / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-        try:
-            client = MlflowClient(tracking_uri=tracking_uri)
+    logging.getLogger("mlflow").setLevel(logging.ERROR)  # after the import, which sets it up
+    client = MlflowClient(tracking_uri=tracking_uri)
 
-            def put(file: Path) -> None:
-                client.log_artifact(run_id, str(file), file.parent.relative_to(folder).as_posix().strip("."))
+    def put(path: str) -> None:
+        client.log_artifact(run_id, str(folder / path), Path(path).parent.as_posix().strip("."))
 
-            with ThreadPoolExecutor(FILES_AT_ONCE if tracking_uri.startswith("http") else 1) as threads:
-                list(threads.map(put, (file for file in sorted(folder.rglob("*")) if file.is_file())))
-        except Exception as error:  # noqa: BLE001  # whatever the store does, the report is written
-            return f"{without_password(tracking_uri)}: {_reason(error)}"
-    return ""
+    with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
+        list(threads.map(put, paths))
 
 
 def _reason(error: BaseException) -> str:

@@ -4,12 +4,11 @@ MLflow's own client would create the file if it is not there, migrate it if it i
 """
 
 import importlib.util
-import itertools
 import json
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,10 @@ WAIT_S = 20
 """How long to wait for a writer that locks the file, which one in WAL mode never does."""
 
 _POINTS = """
-SELECT wanted.key AS run, metrics.key AS metric, metrics.step, metrics.timestamp, metrics.value, metrics.is_nan
+SELECT wanted.key AS run, metrics.key AS metric, metrics.step, metrics.timestamp, iif(metrics.is_nan, 9e999, metrics.value) AS value
 FROM json_each(?) AS wanted CROSS JOIN metrics ON metrics.run_uuid = wanted.value
 """
+"""NaN comes as infinity, which MLflow stores as the largest number there is: a column less for each of a million points."""
 _SOME = "WHERE metrics.key IN (SELECT value FROM json_each(?))"
 _INDEXED = 3
 """Up to so many metrics the index on (run, key) pays. For more, every point of a run is read, in one pass: the points of one metric lie far
@@ -88,14 +88,30 @@ class SqliteReader:
 
     def content(self, run: Run, name: str) -> bytes | None:
         """See `Reader.content`."""
-        location = urlparse(run.artifact_uri)
-        given = [Path(url2pathname(location.path))] if location.scheme in ("", "file") and location.path else []
-        # Where the output folder was moved, the files still lie beside the store.
-        beside = self._path.parent.glob(f"mlartifacts/**/{run.run_id}/artifacts")
-        for folder in itertools.chain(given, beside):
+        for folder in self._folders(run.run_id, run.artifact_uri):
             if (folder / name).is_file():
                 return (folder / name).read_bytes()
         return None
+
+    def folder(self, run_id: str) -> Path:
+        """Where the artifacts of a run are.
+
+        Raises:
+            AnalysisError: There is no such run, or there is nothing where its artifacts should be.
+        """
+        found = self._rows("SELECT artifact_uri FROM runs WHERE run_uuid = ?", run_id)
+        for folder in (folder for (uri,) in found for folder in self._folders(run_id, uri or "")):
+            if folder.is_dir():
+                return folder
+        raise AnalysisError(f"{f'the artifacts of the run {run_id} are' if found else f'the run {run_id} is'} not there")
+
+    def _folders(self, run_id: str, artifact_uri: str) -> Iterator[Path]:
+        """Where the artifacts of a run may be."""
+        location = urlparse(artifact_uri)
+        if location.scheme in ("", "file") and location.path:
+            yield Path(url2pathname(location.path))
+        # Where the output folder was moved, the files still lie beside the store.
+        yield from self._path.parent.glob(f"mlartifacts/**/{run_id}/artifacts")
 
     def points(self, study_run: str, runs: Sequence[Run], metrics: Sequence[str]) -> Points:
         """See `Reader.points`."""
@@ -110,10 +126,11 @@ class SqliteReader:
         except adbc.Error as error:
             raise self._unreadable(error) from error
         code_of = {metric: code for code, metric in enumerate(metrics)}
-        names = table["metric"].combine_chunks().dictionary_encode()
+        names = table["metric"].dictionary_encode().combine_chunks()
         codes = np.array([code_of.get(name, -1) for name in names.dictionary.to_pylist()], np.int64)
         metric = codes[names.indices.to_numpy()] if len(codes) else np.empty(0, np.int64)
-        value = np.where(table["is_nan"].to_numpy() != 0, np.nan, table["value"].to_numpy().astype(np.float64))
+        value = table["value"].to_numpy()
+        value = np.where(np.isinf(value), np.nan, value)
         points = Points(table["run"].to_numpy(), metric, table["step"].to_numpy(), table["timestamp"].to_numpy(), value)
         return points if (codes >= 0).all() else points.where(metric >= 0)
 

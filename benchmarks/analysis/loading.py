@@ -188,7 +188,10 @@ def _numbered(folder: Path) -> Iterator[Path]:
 def _build(folder: Path, size: Size) -> None:
     """A store with one study, in the order in which two trials at a time would write it."""
     store = Store(f"sqlite:///{folder / 'mlflow.db'}", folder / "mlartifacts", 5.0)
-    study = store.create_run("studies", EXPERIMENT, 0, {"kind": "study", "study": EXPERIMENT.split("/")[0]})
+    name = EXPERIMENT.split("/")[0]
+    study = store.create_run("studies", EXPERIMENT, 0, {"kind": "study", "study": name})
+    plan = {"study": name, "question": "", "axes": {}, "exclusive": True, "seeds": [*range(SEEDS)], "configurations": []}
+    store.log_texts(study, {"plan.json": json.dumps(plan)})
     experiment = int(store.experiment(EXPERIMENT))
     runs = [uuid.UUID(int=number + 1).hex for number in range(size.runs)]
     tags = {

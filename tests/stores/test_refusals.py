@@ -16,6 +16,8 @@ from analysis import AnalysisError
 from analysis.load import load_study
 from analysis.stores.address import without_password
 from analysis.stores.attach import attach
+from analysis.stores.records import Reader
+from analysis.stores.server import ServerReader
 from analysis.stores.sqlite import SqliteReader
 from tests.support.stored_studies import PLAN, START_MS, Written, uri_of
 
@@ -85,17 +87,34 @@ def test_a_file_that_is_no_store_of_mlflow_is_refused(content: str, tmp_path: Pa
 
 
 def test_a_report_and_its_figures_are_attached_to_the_studys_run(copied: Callable[[], Written], tmp_path: Path) -> None:
-    written = copied()
-    study = written.study("reported", "reported/ppo-cartpole", START_MS)
+    study = copied().study("reported", "reported/ppo-cartpole", START_MS)
     assert attach("<p>It works.</p>", {"seeds.svg": b"<svg/>"}, study, uri_of(tmp_path)) == ""
-    (run,) = SqliteReader(tmp_path / "mlflow.db").runs("studies")
-    assert SqliteReader(tmp_path / "mlflow.db").content(run, "report.html") == b"<p>It works.</p>"
-    assert SqliteReader(tmp_path / "mlflow.db").content(run, "figures/seeds.svg") == b"<svg/>"
+    _check_attached(SqliteReader(tmp_path / "mlflow.db"), study)
+
+
+def test_a_report_goes_where_a_moved_stores_artifacts_are(copied: Callable[[], Written], tmp_path: Path) -> None:
+    study = copied().study("reported", "reported/ppo-cartpole", START_MS)
+    shutil.copytree(tmp_path, moved := tmp_path.with_name("moved"))
+    shutil.rmtree(tmp_path / "mlartifacts")
+    assert attach("<p>It works.</p>", {"seeds.svg": b"<svg/>"}, study, uri_of(moved)) == ""
+    _check_attached(SqliteReader(moved / "mlflow.db"), study)
+
+
+def test_a_report_is_attached_to_the_studys_run_on_a_server(server: str, tmp_path: Path) -> None:
+    study = load_study("lr", server).run_id
+    assert attach("<p>It works.</p>", {"seeds.svg": b"<svg/>"}, study, server) == ""
+    _check_attached(ServerReader(server, tmp_path), study)
+
+
+def _check_attached(store: Reader, study: str) -> None:
+    (run,) = (run for run in store.runs("studies") if run.run_id == study)
+    assert store.content(run, "report.html") == b"<p>It works.</p>"
+    assert store.content(run, "figures/seeds.svg") == b"<svg/>"
 
 
 def test_a_store_that_does_not_take_a_report_says_why_without_its_password(copied: Callable[[], Written], tmp_path: Path) -> None:
     copied()
-    assert "Run with id=none not found" in attach("", {}, "none", uri_of(tmp_path))
+    assert "the run none is not there" in attach("", {}, "none", uri_of(tmp_path))
     refused = attach("", {}, "none", "http://me:secret@127.0.0.1:9")
     assert refused.startswith("http://***@127.0.0.1:9: ") and "refused" in refused and "secret" not in refused
 
