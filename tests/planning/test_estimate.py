@@ -140,7 +140,7 @@ def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(plan_of:
     told = time_line(plan, past)
     assert "an estimate" in told
     assert "No trial of dqn on cartpole of about this length has run" in told
-    assert asked == [(name, "cartpole", 75_000) for name in ("ppo", "dqn", "appo", "impala")]  # a quarter of 300,000
+    assert asked == [(name, "cartpole", 250_000) for name in ("ppo", "dqn", "appo", "impala")]  # a quarter of 1,000,000
     known = time_line(plan_of(), past)
     assert known == "time        about 2 min 15 s, at the median speed of earlier trials in this store"  # 2.7M env steps, two at once
 
