@@ -27,7 +27,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick() -> Iterator[None]:
-    """Trials in the tests' own process are made quickly."""
+    """Plans and trials in the tests' own process are made quickly."""
     from tests.support.quick_rllib import quick_rllib
 
     with quick_rllib():

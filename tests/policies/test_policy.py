@@ -43,6 +43,9 @@ TRAINED = {
 EXPORTED = ("ppo", "dqn", "sac", "appo", "impala")
 ASYNCHRONOUS = {"appo", "impala"}
 SLOW = ASYNCHRONOUS | {name for name in TRAINED if " " in name} - {"ppo normalised, stacked", "ppo with connectors of one's own"}
+NIGHTLY = {"appo normalised"}
+"""As IMPALA's are."""
+MARKS = {**dict.fromkeys(SLOW, pytest.mark.slow), **dict.fromkeys(NIGHTLY, pytest.mark.nightly)}
 
 
 def trained(plan_of: PlanOf, make: Make, folder: Path, *overrides: str) -> float:
@@ -58,7 +61,7 @@ def policy_in(folder: Path) -> Policy:
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in TRAINED])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS[name]) if name in MARKS else name for name in TRAINED])
 def test_the_policy_of_a_checkpoint_reaches_the_logged_score_to_the_bit(plan_of: PlanOf, make: Make, tmp_path: Path, name: str) -> None:
     logged = trained(plan_of, make, tmp_path / "trial", *TRAINED[name])
     found = checkpoint.read(tmp_path / "trial", "checkpoint=x")

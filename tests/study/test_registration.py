@@ -163,9 +163,10 @@ def test_an_export_is_prepared_once_when_fewer_trials_are_left_than_run_side_by_
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_study_leaves_a_confirmed_champion_that_has_the_score_of_its_run(run_suite: RunSuite, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("ray_instance")
+def test_a_study_leaves_a_confirmed_champion_that_has_the_score_of_its_run(suite_here: RunSuite, tmp_path: Path) -> None:
     confirmed = ("seeds=[0]", "confirmation.always=true", "confirmation.seeds=[10,11]", "study.space={}")
-    done = run_suite("study=smoke", "registry.models=recommended", *confirmed, timeout_s=280)
+    done = suite_here("study=smoke", "registry.models=recommended", *confirmed, with_ray=True)
     assert done.returncode == 0, done.stderr
     assert "policies    2 versions of models:/ppo-cartpole in MLflow's registry" in done.stdout
     client = MlflowClient(f"sqlite:///{tmp_path / 'out/mlflow.db'}")

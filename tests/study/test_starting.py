@@ -27,6 +27,8 @@ TRAINED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "appo": ((*ASYNC, "algorithm=appo", REMOTE), (STILL,)),
     "impala": ((*ASYNC, "algorithm=impala", REMOTE), (STILL,)),
 }
+MARKS = {"ppo": (), "appo": pytest.mark.nightly}
+"""The others are slow. APPO starts as IMPALA does."""
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
 
@@ -46,7 +48,7 @@ def started(config: TrialConfig, start: Starting, study: Path) -> tuple[TrialCon
     return replace(config, starts_from=start.policy), study / "trials" / "own"
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "ppo" else pytest.mark.slow) for name in TRAINED])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, pytest.mark.slow)) for name in TRAINED])
 def test_a_trial_that_learns_nothing_scores_as_the_policy_that_it_starts_from(
     plan_of: PlanOf, make: Make, studies: Path, name: str
 ) -> None:

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+import ray
 
+from experiments.config.schema import HardwareSettings
+from experiments.study.ray_process import start_ray
+from tests.support.commands import run_here
 from tests.support.driver import Driver, left_of
 from tests.support.outputs import SMALL, Killed, is_halfway
 
@@ -27,22 +31,31 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
+def run_to_the_end(out: Path, *words: str) -> str:
+    """What a study says, by the command in the tests' own process."""
+    if not ray.is_initialized():
+        start_ray(HardwareSettings("test", num_cpus=4, num_gpus=0))
+    done = run_here("experiments/run.py", *words, f"output_dir={out}", "report=false", with_ray=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 @pytest.fixture(scope="session")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reference(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) -> Path:
     """Output of a study that was never touched, to read only."""
 
     def make(folder: Path) -> None:
-        assert Driver(folder / "out", *SMALL).end() == 0
+        run_to_the_end(folder / "out", *SMALL)
 
     return made_once(tmp_path_factory, "reference", make) / "out"
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+def store(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) -> str:
     """The tracking URI of a real small study that ran each seed twice."""
 
     def make(folder: Path) -> None:
-        assert Driver(folder / "out", "study=smoke", "repeats=2").end() == 0
+        run_to_the_end(folder / "out", "study=smoke", "repeats=2")
 
     return f"sqlite:///{made_once(tmp_path_factory, 'notebooks', make)}/out/mlflow.db"
 

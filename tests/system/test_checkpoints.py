@@ -82,7 +82,7 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNER), marks=pytest.mark.slow),
         pytest.param("ppo", "cartpole", (*PPO, *SCHEDULES, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("ppo", "cartpole", (*PPO, *TWO_LEARNERS), marks=pytest.mark.nightly),
-        pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE), marks=pytest.mark.slow),
+        pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE), marks=pytest.mark.nightly),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, "preprocessing.frame_stack=3"), marks=pytest.mark.slow),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("ppo", "pendulum", (*PPO, *STAGGER), marks=pytest.mark.slow),
@@ -101,7 +101,7 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
-        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.slow),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.nightly),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
     ],
 )

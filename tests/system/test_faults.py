@@ -165,14 +165,24 @@ def test_an_asynchronous_algorithm_goes_on_after_its_runner_was_killed(run_fault
     assert (tags["restarts"], tags["reproducible"]) == ("1", "false")
 
 
-def test_a_number_that_is_not_finite_fails_its_trial_with_its_place_and_reaches_no_metric(run_faulty: RunFaulty) -> None:
-    places = {
-        "nan_reward": "reward of environment 0 of runner 0",
-        "inf_reward": "reward of environment 0 of runner 0",
-        "nan_observation": "observation of environment 0 of runner 0",
-        "inf_observation": "observation of environment 0 of runner 0",
-        "large_reward": "learner/loss = nan",
-    }
+PLACES = {
+    "nan_reward": "reward of environment 0 of runner 0",
+    "inf_reward": "reward of environment 0 of runner 0",
+    "nan_observation": "observation of environment 0 of runner 0",
+    "inf_observation": "observation of environment 0 of runner 0",
+    "large_reward": "learner/loss = nan",
+}
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [("nan_reward", "inf_observation", "large_reward"), pytest.param(tuple(PLACES), marks=pytest.mark.nightly)],
+    ids=["few", "all"],
+)
+def test_a_number_that_is_not_finite_fails_its_trial_with_its_place_and_reaches_no_metric(
+    run_faulty: RunFaulty, numbers: tuple[str, ...]
+) -> None:
+    places = {number: PLACES[number] for number in numbers}
     study = run_faulty(f"study.space={{env.env_config.fault:[{','.join(places)},null]}}")
     assert study.outcome.exit_code == 1
     for number, place in places.items():
@@ -219,7 +229,7 @@ def test_many_trials_that_fail_are_one_line(run_faulty: RunFaulty, tmp_path: Pat
     needs = tmp_path / "licence"
     needs.touch()
     seeds = "seeds=[0,1,2,3]"
-    study = run_faulty("study.space={}", f"+env.env_config.needs={needs}", seeds, before=needs.unlink)
+    study = run_faulty("study.space={}", f"+env.env_config.needs={needs}", seeds, "faults.max_restarts=1", before=needs.unlink)
     assert study.outcome.exit_code == 1
     (line,) = failures(study.outcome.outcomes)
     assert re.fullmatch(

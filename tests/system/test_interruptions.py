@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from experiments.tracking import writer
 from tests.support.commands import type_here
 from tests.support.driver import Driver, printed_command
 from tests.support.full_disk import on_small_disk
@@ -26,7 +28,7 @@ from tests.support.outputs import (
     left_in,
     standing,
 )
-from tests.support.suite import ROOT
+from tests.support.suite import ROOT, RunSuite
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -68,6 +70,7 @@ SIGNALS: dict[str, tuple[Callable[[int], None], int]] = {
 }
 
 
+@pytest.mark.usefixtures("ray_instance")
 @pytest.mark.parametrize("name", ["SIGINT", *(pytest.param(name, marks=pytest.mark.nightly) for name in list(SIGNALS)[1:])])
 def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(name: str, tmp_path: Path, reference: Path) -> None:
     out, (send, code) = tmp_path / "out", SIGNALS[name]
@@ -83,8 +86,8 @@ def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(name: 
     assert set(statuses.values()) == {"KILLED", "FINISHED"}
     (report,) = out.glob("reports/*.html")
     assert "of 4 trials interrupted: gamma=" in report.read_text()
-    resumed = Driver.typed(printed_command(driver.stdout, "resume"), tmp_path / "resumed")
-    assert resumed.end() == 0
+    resumed = type_here(printed_command(driver.stdout, "resume"))
+    assert resumed.returncode == 0
     assert standing(resumed.stdout)[0] >= list(statuses.values()).count("FINISHED")  # one may just have finished
     assert_same(left_in(out / "mlflow.db"), left_in(reference / "mlflow.db"))
 
@@ -131,14 +134,30 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.mark.usefixtures("ray_instance")
-def test_a_study_whose_server_never_comes_back_finishes_and_is_delivered_later(tmp_path: Path, server: Server, reference: Path) -> None:
+def test_a_study_whose_server_never_comes_back_finishes_and_is_delivered_later(
+    tmp_path: Path, server: Server, reference: Path, suite_here: RunSuite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
-    driver = Driver(out, *SMALL, "tracking=server", f"tracking.uri={server.uri}").until(lambda: is_halfway(out))
-    server.kill()
-    assert driver.end() == 0
-    assert re.search(r"MLflow did not take \d+ writes.*\n^deliver ", driver.stdout, re.MULTILINE)
+    monkeypatch.setattr(writer, "FINAL_WAIT_S", 2.0)
+    over = threading.Event()
+
+    def kill_server() -> None:
+        while not is_halfway(out):
+            if over.wait(0.01):
+                return
+        server.kill()
+
+    killing = threading.Thread(target=kill_server)
+    killing.start()
+    try:
+        done = suite_here(*SMALL, "tracking=server", f"tracking.uri={server.uri}", with_ray=True)
+    finally:
+        over.set()
+        killing.join()
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"MLflow did not take \d+ writes.*\n^deliver ", done.stdout, re.MULTILINE)
     server.start()
-    delivering = type_here(printed_command(driver.stdout, "deliver"))
+    delivering = type_here(printed_command(done.stdout, "deliver"))
     assert delivering.returncode == 0
     assert standing(delivering.stdout) == (4, 0, 0)
     assert_same(left_in(server.database), left_in(reference / "mlflow.db"))

@@ -45,8 +45,12 @@ def test_commands_that_start_nothing(command: str, tmp_path: Path) -> None:
 def test_commands_that_run_a_study(command: str, tmp_path: Path) -> None:
     done = run(command, f"output_dir={tmp_path}", f"report={str(command == REAL[0]).lower()}")
     assert done.returncode == 0, done.stdout + done.stderr
+    typed: set[str] = set()
     for read in READING if command == REAL[0] else []:
-        done = run(read, f"tracking_uri=sqlite:///{tmp_path}/mlflow.db")
+        _, script, *arguments = shlex.split(read)
+        store = f"tracking_uri=sqlite:///{tmp_path}/mlflow.db"
+        done = run_here(script, *arguments, store) if script in typed else run(read, store)  # each script as a person starts it, once
+        typed.add(script)
         assert done.returncode == 0, done.stdout + done.stderr
         assert list(tmp_path.glob("reports/*.html"))
 

@@ -30,6 +30,7 @@ from experiments.tracking import provenance
 from experiments.tracking.archive import Archive, LoggedTrial
 from experiments.tracking.provenance_changes import Change, changes
 from experiments.tracking.store import Store
+from tests.support.commands import run_here
 from tests.support.suite import ROOT, TINY, PlanOf, RunSuite
 
 pytestmark = pytest.mark.slow
@@ -493,17 +494,15 @@ def tags_of(out: Path, run_id: str) -> dict[str, str]:
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(600)  # three times Ray
-def test_a_logged_trial_comes_out_identical_and_a_tampered_record_does_not(run_suite: RunSuite, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("ray_instance")
+def test_a_logged_trial_comes_out_identical_and_a_tampered_record_does_not(suite_here: RunSuite, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert run_suite(*TINY, "seeds=[1]", "study.space={}").returncode == 0
+    assert suite_here(*TINY, "seeds=[1]", "study.space={}", with_ray=True).returncode == 0
     (first,) = run_ids(out, "smoke")
+    words = ("experiments/reproduce.py", f"run={first}", f"output_dir={out}")
 
-    def reproduce() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "experiments/reproduce.py", f"run={first}", f"output_dir={out}"]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
-
-    done = reproduce()
+    # In a process of its own, as on the day after.
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "identical: " in done.stdout
     second = run_ids(out, "reproduce")[-1]
@@ -515,7 +514,7 @@ def test_a_logged_trial_comes_out_identical_and_a_tampered_record_does_not(run_s
 
     with sqlite3.connect(out / "mlflow.db") as database:
         database.execute("UPDATE metrics SET value = value + 1e-9 WHERE run_uuid = ? AND key = 'learner/loss' AND step = 1024", [first])
-    done = reproduce()
+    done = run_here(*words, with_ray=True)
     assert done.returncode == 1, done.stdout + done.stderr
     second = run_ids(out, "reproduce")[-1]
     tags = tags_of(out, second)

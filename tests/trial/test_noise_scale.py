@@ -49,7 +49,7 @@ def test_measuring_changes_nothing_that_is_learned(plan_of: PlanOf, make: Make, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["impala", "appo"])
+@pytest.mark.parametrize("algorithm", [pytest.param("impala", marks=pytest.mark.nightly), "appo"])
 def test_asynchronous_algorithms_measure_it_too(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     settings = ("study=smoke", f"algorithm={algorithm}", "budget_env_steps=8000", "report_every_env_steps=4000", "evaluation.episodes=2")
     runners = ("hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4", "seeds=[0]", "study.space={}", *ON)

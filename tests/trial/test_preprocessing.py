@@ -29,8 +29,15 @@ def statistics_of(trial: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("fast", ["true", "false"])
-@pytest.mark.parametrize("runners", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("runners", "fast"),
+    [
+        (0, "true"),
+        (0, "false"),
+        pytest.param(2, "true", marks=pytest.mark.slow),
+        pytest.param(2, "false", marks=pytest.mark.nightly),
+    ],
+)
 def test_every_env_step_counts_once(plan_of: PlanOf, make: Make, fast: str, runners: int) -> None:
     local = (f"hardware.num_env_runners={runners}", "hardware.num_envs_per_env_runner=4")
     config = plan_of(*TINY, *ONE, "env=pendulum", "preprocessing=normalize", f"fast={fast}", *local, cluster=Cluster((Node(4, 0),))).trials[
@@ -49,7 +56,7 @@ def test_every_env_step_counts_once(plan_of: PlanOf, make: Make, fast: str, runn
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param((*PENDULUM, "preprocessing=normalize", "checkpoint.every_env_steps=1024"), marks=pytest.mark.slow),
+        pytest.param((*PENDULUM, "preprocessing=normalize", "checkpoint.every_env_steps=1024"), marks=pytest.mark.nightly),
         (*PENDULUM, "preprocessing=normalize", "preprocessing.frame_stack=3", "checkpoint.every_env_steps=1024"),
         pytest.param(
             (*REPLAY, *ONE, "hardware.num_env_runners=0", "algorithm=dqn", "env=acrobot", "preprocessing=normalize"),
@@ -99,7 +106,7 @@ def test_rllib_acts_from_a_checkpoint_as_the_trial_does(plan_of: PlanOf, make: M
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["impala", "appo"])
+@pytest.mark.parametrize("algorithm", ["impala", pytest.param("appo", marks=pytest.mark.nightly)])
 def test_asynchronous_algorithms_merge_what_has_arrived(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     # RLlib's learners give away their weights with every twentieth batch at most.
     many_batches = ("budget_env_steps=12288", "report_every_env_steps=4096", "algorithm.training.train_batch_size_per_learner=128")

@@ -31,10 +31,10 @@ REPLAYING = (*REPLAY, "study.space={}", "seeds=[0]", "algorithm=dqn", "hardware.
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param((*SMALL, BATCH, "env=pendulum"), marks=pytest.mark.slow),
+        pytest.param((*SMALL, BATCH, "env=pendulum"), marks=pytest.mark.nightly),
         (*SMALL, BATCH, "env=pendulum", "preprocessing=normalize"),
         pytest.param((*REPLAYING, "env=cartpole"), marks=pytest.mark.slow),
-        pytest.param((*REPLAYING, "env=cartpole", "preprocessing=symlog"), marks=pytest.mark.slow),
+        pytest.param((*REPLAYING, "env=cartpole", "preprocessing=symlog"), marks=pytest.mark.nightly),
     ],
     ids=["ppo", "ppo, normalised", "dqn", "dqn, symlog"],
 )
@@ -49,7 +49,7 @@ def test_it_is_evaluated_with_what_it_remembers(plan_of: PlanOf, make: Make, set
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("algorithm", ["impala", "appo"])
+@pytest.mark.parametrize("algorithm", [pytest.param("impala", marks=pytest.mark.nightly), "appo"])
 def test_asynchronous_algorithms_train_it(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     trial = make(plan_of(*SMALL, BATCH, f"algorithm={algorithm}", "env=cartpole", "preprocessing=normalize", *LSTM).trials[0])
     assert FAILURE not in step(trial)

@@ -112,7 +112,7 @@ class TestTrained:
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("algorithm", ["impala", "appo"])
+@pytest.mark.parametrize("algorithm", ["impala", pytest.param("appo", marks=pytest.mark.nightly)])
 def test_asynchronous_algorithms_have_it_too(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     common = ("study=smoke", *PENDULUM[1:], "env=cartpole", "env.vectorize_mode=sync", STAGGER)
     said: dict[str, Any] = run(make(plan_of(*common, f"algorithm={algorithm}", cluster=FOUR_CPUS).trials[0]))[-1]
