@@ -9,6 +9,7 @@ from analysis.stats.bootstrap import stratified_bootstrap
 from analysis.stats.comparisons import leaders, p_values, probability_of_improvement
 from analysis.stats.interval import Array
 from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
+from benchmarks.calibration.batch_size import tables as batch_size_tables
 from benchmarks.calibration.learning_rate_batch import CURVES, GRIDS, best_lr_coverage, critical_batch_coverage, exponent_coverage
 from benchmarks.calibration.on_pools import tables as pool_tables
 from benchmarks.calibration.robustness import tables as robustness_tables
@@ -189,6 +190,7 @@ def measure(quick: bool) -> Report:
     tables += _scaling_tables(12 if quick else 120, rng)
     tables += robustness_tables(SHAPES, few, np.random.default_rng(1))
     tables += pool_tables(few, np.random.default_rng(3))
+    tables += batch_size_tables(SHAPES, few // 10, np.random.default_rng(4))
     return Report(
         name="calibration",
         title="Calibration of the statistics",
