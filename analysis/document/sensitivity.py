@@ -25,7 +25,7 @@ METHODS = (
     "of the setting that is best for all together; means over environments.",
     "**Effective dimensionality.** The fewest hyperparameters that, tuned for each environment with the others as in the common setting, "
     f"bring {percent(NEAR_PEAK)} of the score tuned for each environment.",
-    "**Intervals.** 95%, basic bootstrap over the seeds of each setting in each environment, the scale held. Simulated, they cover in 83 "
+    "**Intervals.** 95%, basic bootstrap over the seeds of each setting in each environment, the scale held. Simulated, they cover in 86 "
     "to 94%, and less where many settings are equally good; the percentiles of the paper can miss altogether there.",
     "**On other seeds.** The best of several noisy means flatters, more so where it is chosen for each environment. Settings chosen "
     "without a seed, and judged by it, each seed in turn, are not flattered; this number has no interval.",
