@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.questions.convergence import conclusive, is_measured, replicates
+from analysis.stats.aggregates import iqm
 from analysis.stats.shares import jeffreys_interval
 from analysis.stats.tolerance import lower_bound
 
@@ -18,8 +19,9 @@ FRACTION_OF_BEST = 0.5
 def failure_threshold(runs: pd.DataFrame) -> float:
     """The score below which a seed fails, a return.
 
-    It is `failure_below` where the study has one. Else the environment's target, if a configuration ends there on average. Else half of
-    what the best configuration brings, by mean, above the lowest possible return; above 0 where that is unknown.
+    It is `failure_below` where the study has one. Else the environment's target, if a configuration ends there by interquartile mean: a
+    mean, which a failure lowers, would take the target away where some seeds fail. Else half of what the best configuration brings above
+    the lowest possible return; above 0 where that is unknown.
 
     Args:
         runs: As `analysis.load` gives them, of one environment.
@@ -30,8 +32,9 @@ def failure_threshold(runs: pd.DataFrame) -> float:
     given = _constant(runs, "failure_below")
     if np.isfinite(given):
         return given
-    means = conclusive(runs).groupby("config", observed=True)["score"].mean()
-    best, target, low = float(means.max()), _constant(runs, "target"), _constant(runs, "score_range_low")
+    scores = conclusive(runs).dropna(subset="score").groupby("config", observed=True)["score"]
+    best = max((iqm(of_seeds.to_numpy(dtype=float)) for _, of_seeds in scores), default=np.nan)
+    target, low = _constant(runs, "target"), _constant(runs, "score_range_low")
     if best >= target:
         return target
     low = low if np.isfinite(low) else 0.0

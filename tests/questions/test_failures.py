@@ -19,6 +19,10 @@ def test_a_seed_fails_below_the_target_where_a_configuration_ends_there() -> Non
     )
 
 
+def test_a_seed_that_collapses_does_not_take_the_target_away() -> None:
+    assert failure_threshold(make_runs({"collapses": [500, 490, 480, 500, 20]})) == 475  # its mean is 398
+
+
 @pytest.mark.parametrize(
     ("target", "low", "below"),
     [
