@@ -147,10 +147,10 @@ def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:
     among = decision.num_solving if decision.saturated else len(decision.order)
     if len(decision.leaders) > 1:
         same, rivals = len(_same(decision)), len(_rivals(decision))
-        words = [f"practically the same as {same}"] * bool(same) + [f"not significantly different from {rivals}"] * bool(rivals)
-        others = f" of the {len(decision.order) - 1} others"
+        same_as, different_from, others = str(same), str(rivals), f" of the {len(decision.order) - 1} others"
         if len(decision.order) == 2:
-            words, others = [word.removesuffix("1") + "the other" for word in words], ""
+            same_as, different_from, others = "the other", "the other", ""
+        words = [f"practically the same as {same_as}"] * bool(same) + [f"not significantly different from {different_from}"] * bool(rivals)
         return f", {' and '.join(words)}{others} ({_seeds(summary.loc[decision.chosen])})"
     others, solve = (f"the {among - 1} others", " that solve it") if among > 2 else ("the other", " one that solves it")
     return f": significantly {_BETTER[decision.measure]} than {others}{solve if decision.saturated else ''}"

@@ -464,7 +464,7 @@ def test_every_wrong_value_of_every_knob_is_refused_with_its_key_before_ray_star
 
         with subtests.test(choices=knob.choices, key=knob.key):
             each(knob.kind.wrong, check, examples=2 * examples)
-    assert len(tried) >= 0.75 * examples * len(every)
+    assert len(tried) >= 0.762 * examples * len(every)  # 650 of all 853
 
 
 @pytest.mark.slow
