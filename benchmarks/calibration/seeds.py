@@ -190,7 +190,7 @@ def measure(quick: bool) -> Report:
     tables += _scaling_tables(12 if quick else 120, rng)
     tables += robustness_tables(SHAPES, few, np.random.default_rng(1))
     tables += pool_tables(few, np.random.default_rng(3))
-    tables += batch_size_tables(SHAPES, few // 10, np.random.default_rng(4))
+    tables += batch_size_tables(SHAPES, few, np.random.default_rng(4))
     return Report(
         name="calibration",
         title="Calibration of the statistics",
