@@ -3,6 +3,7 @@
 python experiments/run.py [study=] [algorithm=] [env=] [hardware=] [search=] [scheduler=] [tracking=] [key=value ...]
 """
 
+import contextlib
 import functools
 import logging
 import os
@@ -217,24 +218,26 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
             else resume_study(plan, folder, output_dir, console, conclusions)
         )
     finally:
-        if outcome is None and folder is not None:
-            folder.close()
-        if not joined and (outcome is None or not outcome.tune_hangs):
-            ray.shutdown()
-    for line in conclusions.closing_lines(outcome.record, [asdict(o) for o in outcome.outcomes], console.width):
-        if isinstance(line, str):
+        if outcome is None:
+            if folder is not None:
+                folder.close()
+            if not joined:
+                ray.shutdown()
+    with contextlib.nullcontext() if joined or outcome.tune_hangs else ray_process.ending():
+        for line in conclusions.closing_lines(outcome.record, [asdict(o) for o in outcome.outcomes], console.width):
+            if isinstance(line, str):
+                progress.say(console, line)
+            else:
+                console.print(line, highlight=False)
+        for line in progress.failures(outcome.outcomes):
+            progress.say(console, line, style="red")
+        if suite.report is not None:
+            if suite.report.video and (line := _video(outcome, uri, output_dir, suite.tracking.timeout_s)):
+                progress.say(console, line)
+            progress.say(console, _report(outcome, uri, output_dir))
+        held = [] if quiet else room_lines(suite, outcome, uri, output_dir)
+        for line in where_lines(plan, outcome, uri, resume_command(suite, outcome, own), held):
             progress.say(console, line)
-        else:
-            console.print(line, highlight=False)
-    for line in progress.failures(outcome.outcomes):
-        progress.say(console, line, style="red")
-    if suite.report is not None:
-        if suite.report.video and (line := _video(outcome, uri, output_dir, suite.tracking.timeout_s)):
-            progress.say(console, line)
-        progress.say(console, _report(outcome, uri, output_dir))
-    held = [] if quiet else room_lines(suite, outcome, uri, output_dir)
-    for line in where_lines(plan, outcome, uri, resume_command(suite, outcome, own), held):
-        progress.say(console, line)
     return Executed(plan, outcome, uri)
 
 

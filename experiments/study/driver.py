@@ -21,6 +21,7 @@ from experiments.study.execution import run_trials
 from experiments.study.folder import StudyFolder
 from experiments.study.interruption import Interruption
 from experiments.study.key import StudyKey
+from experiments.study.last_trials import Preparation
 from experiments.study.node_check import check_nodes
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress, say
@@ -135,12 +136,13 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
         to_mlflow = TrackingListener(trials, folder, writer, analyst, resumed, delivered)
         to_mlflow.begin()
         models = Registration(trials, outcomes, folder, writer, lambda: bool(interruption.signals))
+        preparation = Preparation(trials, outcomes, [models.prepare, *([analyst.prepare] if plan.suite.report else [])])
         try:
             if plan.search:
                 warn = functools.partial(console.print, style="yellow", highlight=False, soft_wrap=True)
                 searcher = QueueSearcher(trials, plan.search, folder, warn)
             stopping = _early_stopping(plan)
-            stream = EventStream(folder, filter(None, (outcomes, progress, to_mlflow, stopping, searcher, models)))
+            stream = EventStream(folder, filter(None, (outcomes, progress, to_mlflow, stopping, searcher, preparation)))
             if resumed:
                 _replay(trials, folder, stream, stopping)
             if tracking.tensorboard:
@@ -152,6 +154,7 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
                 if left and not interruption.signals:
                     tune_ended = run_trials(trials, left, folder, stream, stopping, functools.partial(say, console), interruption)
         finally:
+            preparation.wait()
             ended = tuple(outcomes.of(trial) for trial in trials.trials)
             unfinished = any(o.status == INTERRUPTED for o in ended)
             failed = any(o.status == FAILED for o in ended)

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -72,6 +73,17 @@ def start_beside_imports(hardware: HardwareSettings, module: str) -> None:
     thread.start()
     try:
         start_ray(hardware)
+    finally:
+        thread.join()
+
+
+@contextlib.contextmanager
+def ending() -> Iterator[None]:
+    """End Ray in another thread, which mostly waits for Ray's processes, while this one does what is left to do."""
+    thread = threading.Thread(target=ray.shutdown, name="end of Ray")
+    thread.start()
+    try:
+        yield
     finally:
         thread.join()
 

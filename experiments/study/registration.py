@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
 from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
@@ -23,7 +22,6 @@ from experiments.study.outcomes import Outcomes
 from experiments.tracking.listener import STUDY_KEY
 from experiments.tracking.registry import SCORES, TASK, PolicyModel
 from experiments.tracking.writer import Writer
-from experiments.trial.events import Ended, Event
 
 SCORE = "final/score"
 ONNX = "policy.onnx"
@@ -52,27 +50,13 @@ class Registration:
     interrupted: Callable[[], bool]
     registered: dict[str, int] = field(default_factory=dict)
     _traced: dict[str, Any] = field(default_factory=dict)
-    _loading: Thread | None = None
 
-    def on_event(self, trial: TrialConfig, event: Event) -> None:
-        """Prepare to export once fewer trials are left than run side by side, so that a core is free for it."""
-        plan = self.trials.plan
-        if not isinstance(event, Ended) or self._loading or not self._wanted or plan.search:
-            return
-        if len(self.trials.trials) - self.outcomes.num_ended < plan.concurrency:
-            self._loading = Thread(target=self._prepare, args=(trial,), name="exporter", daemon=True)
-            self._loading.start()
-
-    def _prepare(self, trial: TrialConfig) -> None:
+    def prepare(self, trial: TrialConfig) -> None:
         """Export a policy for what the first one alone takes: imports, and the trace of networks that are alike in most studies."""
-        with suppress(Exception), TemporaryDirectory() as scratch:  # what is wrong is said when a policy is exported
-            newest = checkpoint.read(self.folder.trial(trial).checkpoints()[-1], trial.name)
-            self._write(newest, trial, Path(scratch), Origin())
-
-    def wait(self) -> None:
-        """Until all is prepared, if it is about to be."""
-        if self._loading:
-            self._loading.join()
+        if self._wanted:
+            with TemporaryDirectory() as scratch:
+                newest = checkpoint.read(self.folder.trial(trial).checkpoints()[-1], trial.name)
+                self._write(newest, trial, Path(scratch), Origin())
 
     @property
     def _wanted(self) -> bool:
@@ -83,7 +67,6 @@ class Registration:
         """Export the policies that `registry.models` asks for, and put them. One that cannot be exported is said, and left out."""
         if not self._wanted:
             return
-        self.wait()
         models = self.trials.plan.suite.registry.models
         for trial in self.trials.trials:
             of_recommended = trial.label in recommended and not trial.exploratory

@@ -1,7 +1,6 @@
 """Which policies of a study become models, and that nothing of it can end a study."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -142,23 +141,6 @@ def test_what_was_exported_is_put_again_by_a_resume_and_not_made_again(plan_of: 
     again, _ = register(plan, tmp_path / "study", [plan.trials[0].label])
     assert again.puts == first.puts
     assert len(exports) == 3
-
-
-@pytest.mark.parametrize(("models", "left_when_prepared"), [("recommended", [1]), ("none", [])])
-def test_an_export_is_prepared_once_when_fewer_trials_are_left_than_run_side_by_side(
-    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: str, left_when_prepared: list[int]
-) -> None:
-    plan = replace(plan_of(*GRID, f"registry.models={models}"), concurrency=2)
-    trials, outcomes, prepared = StudyTrials(plan), Outcomes(), []
-    left = len(trials.trials)
-    monkeypatch.setattr(Registration, "_prepare", lambda self, trial: prepared.append(left))
-    done = Registration(trials, outcomes, StudyFolder(tmp_path), Put(), lambda: False)  # type: ignore[arg-type]
-    for number, trial in enumerate(trials.trials):
-        outcomes.on_event(trial, ended(number, FINISHED))
-        left -= 1
-        done.on_event(trial, ended(number, FINISHED))
-        done.wait()
-    assert prepared == left_when_prepared
 
 
 @pytest.mark.ray
