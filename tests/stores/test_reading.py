@@ -4,7 +4,7 @@ import json
 import sqlite3
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from analysis.load import load_study
 from analysis.stores import server as server_module
 from analysis.stores.records import Run
 from analysis.stores.server import ServerReader
+from analysis.stores.sqlite import SqliteReader
 from tests.support.stored_studies import MORE_THAN_ONE_ANSWER, START_MS, Written, insert_points, uri_of
 
 # Reading leaves the store as it is.
@@ -41,6 +42,18 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(AnalysisError, match=r"no store at .*/outputs/mlflow.db: run a study first \(make study\)"):
         load_study()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("gone", [(), ("lr=3e-3 s=0",), ("lr=1e-3 s=0", "lr=1e-3 s=1"), ("lr=3e-3 s=0", "lr=1e-3 s=0", "lr=1e-3 s=1")])
+def test_runs_that_logged_nothing_are_read_beside_others(copied: Callable[[], Written], gone: Sequence[str]) -> None:
+    written = copied()
+    reader = SqliteReader(written.folder / "mlflow.db")
+    runs = sorted(reader.runs("lr/ppo-cartpole"), key=lambda run: run.name)
+    with closing(sqlite3.connect(written.folder / "mlflow.db", timeout=20)) as database:
+        database.executemany("DELETE FROM metrics WHERE run_uuid = ?", [(run.run_id,) for run in runs if run.name in gone])
+        database.commit()
+    points = reader.points("", runs, ["eval/return_mean"])
+    assert {runs[index].name for index in points.run} == {run.name for run in runs} - set(gone)
 
 
 # The server's limits, and the cache.
