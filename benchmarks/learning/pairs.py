@@ -30,6 +30,7 @@ class Pair:
         env: Its file in `conf/env`.
         published: Score that others have published; NaN if none.
         deviation: Of the published score, over episodes of one run.
+        published_env_steps: After how many it was reached; NaN if there is none.
         source: Who published it.
         reason: Why the suite may score less; "" if it must not.
     """
@@ -38,6 +39,7 @@ class Pair:
     env: str
     published: float
     deviation: float
+    published_env_steps: float
     source: str
     reason: str
 

@@ -10,7 +10,7 @@ Each pair is a study of the suite's own command with the settings that the suite
 import argparse
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -40,6 +40,8 @@ README = ROOT / "README.md"
 _BEGIN, _END = "<!-- what is learned: begin -->", "<!-- what is learned: end -->"
 _SHOWN = ("", "env steps", "seeds", "score [95%]", "worst seed", "env steps to target", "published")
 """Columns of the README's table."""
+_SHORT = ": not all"
+"""End of the verdict of a pair with seeds that miss the target."""
 UNKNOWN, EARLIER = "not measured", "measured with earlier settings"
 """Verdicts of pairs without a trial at all, or at the present settings."""
 QUICK = ("budget_env_steps=4000", "report_every_env_steps=4000", "evaluation.episodes=2", "evaluation.final_episodes=2")
@@ -114,9 +116,15 @@ def _finished(study: Study) -> pd.DataFrame:
 def _report(rows: pd.DataFrame) -> Report:
     present = {pair: trial_of(pair.algorithm, pair.env, SEEDS[0]).config_id if pair.of(rows).any() else "" for pair in pairs()}
     judged = {pair: _judged(pair, rows, config_id) for pair, config_id in present.items()}
-    worse = [str(pair) for pair, found in judged.items() if found[-1].startswith("worse") and not pair.reason]
-    missing = sum(found[-1] in (UNKNOWN, EARLIER) for found in judged.values())
-    verdict = f"{len(judged) - missing} of {len(judged)} pairs are measured; worse than published: {', '.join(worse) or 'none'}."
+    known = {pair: found[-1] for pair, found in judged.items() if found[-1] not in (UNKNOWN, EARLIER)}
+    worse = {pair for pair, judgement in known.items() if judgement.startswith("worse")}
+    short = {pair for pair, judgement in known.items() if judgement.endswith(_SHORT)}
+    verdict = (
+        f"{len(known)} of {len(judged)} pairs are measured. Worse than published: {_named(p for p in worse if not p.reason)}; with a "
+        f"reason that is named below: {_named(p for p in worse if p.reason)}. Nothing is published, and not every seed ends at the "
+        f"target: {_named(short)}."
+    )
+    machines = measured_on(rows)
     columns = (*_SHOWN[:-1], "training", "published", "verdict")
     return Report(
         name="learning",
@@ -126,25 +134,36 @@ def _report(rows: pd.DataFrame) -> Report:
             "return of 100 episodes of the final deterministic policy on held-out seeds of the environment, with its 95% interval; it "
             "leaves out extreme seeds, so the worst stands beside it. Env steps to target: geometric mean over the seeds that hold it, and "
             "how many these are. Training: mean of the seconds of a trial's training, on machines with other work: no timing. Published: "
-            "of one run, with the deviation over its episodes. "
+            "of one run, with the deviation over its episodes, after so many env steps. "
             "*Worse*: the upper end of the interval lies below the published score less its deviation. Where Stable-Baselines3's PPO was "
             "run here at these settings (`python -m benchmarks.learning.sb3`), it is the judge: Welch's t-test over seeds, two-sided, 5%."
         ),
         verdict=verdict,
         tables=(Table("Scores", columns, tuple((str(pair), *found) for pair, found in judged.items())),),
-        notes="\n".join(f"- {pair}: {pair.reason}" for pair in judged if pair.reason),
+        notes="\n".join([*(f"- {pair}: {pair.reason}" for pair in judged if pair.reason), f"- Trials ran on: {machines}"]),
     )
+
+
+def measured_on(rows: pd.DataFrame) -> str:
+    """Kinds of CPUs that trials ran on, and how many on each."""
+    return ", ".join(f"{cpu} ({count})" for cpu, count in rows["cpu"].value_counts().items())
+
+
+def _named(found: Iterable[Pair]) -> str:
+    return ", ".join(sorted(map(str, found))) or "none"
 
 
 def _judged(pair: Pair, rows: pd.DataFrame, config_id: str) -> tuple[str, ...]:
     """The cells of a pair's row, the verdict last; `config_id` is of its present settings."""
     mine = rows[pair.of(rows)]
-    published = "" if np.isnan(pair.published) else f"{pair.published:g} +- {pair.deviation:g} ({pair.source})"
+    after = f"after {pair.published_env_steps:,.0f}"
+    published = "" if np.isnan(pair.published) else f"{pair.published:g} +- {pair.deviation:g} {after} ({pair.source})"
     if mine.empty:
         return ("", "0", "", "", "", "", published, UNKNOWN)
     is_present = mine["config_id"] == config_id
     last = mine[is_present] if is_present.any() else mine[mine["config_id"] == mine.sort_values("date")["config_id"].iloc[-1]]
-    low, high = OmegaConf.load(CONF / "env" / f"{pair.env}.yaml").score_range
+    env = OmegaConf.load(CONF / "env" / f"{pair.env}.yaml")
+    low, high = env.score_range
     bounds = (-np.inf if low is None else low, np.inf if high is None else high)
     with_bounds = moderated_intervals(last["score"].to_numpy(float)[None, :], MEASURES["score"], bounds).columns("score")
     score, low, high = (float(with_bounds[name][0]) for name in ("score", "score_low", "score_high"))
@@ -154,6 +173,8 @@ def _judged(pair: Pair, rows: pd.DataFrame, config_id: str) -> tuple[str, ...]:
     if len(theirs) > 1:
         published = f"{theirs.mean():.0f} ({theirs.min():.0f} to {theirs.max():.0f}; SB3 here, {len(theirs)} seeds); {published}"
         judgement = against_sb3(last["score"].to_numpy(float), theirs)
+    elif not published:
+        judgement = against_target(last["score"].to_numpy(float), env.target)
     else:
         judgement = verdict(high if np.isfinite(high) else score, pair)  # seeds that all end at the same score have no interval
     if not is_present.any():
@@ -188,15 +209,19 @@ def against_sb3(ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) 
     return f"{'better' if ours.mean() > theirs.mean() else 'worse'} than SB3's (p = {p:.3f})"
 
 
+def against_target(ours: npt.NDArray[np.float64], target: float) -> str:
+    """How many seeds end at the environment's target, where nothing is published."""
+    reached = int((ours >= target).sum())
+    return f"{reached} of {len(ours)} seeds end at {target:g}" + ("" if reached == len(ours) else _SHORT)
+
+
 def verdict(high: float, pair: Pair) -> str:
     """Whether a score is worse than the published one.
 
     Args:
         high: The upper end of its interval.
-        pair: What is published, and the reason why the suite may score less.
+        pair: What is published, which something must be, and the reason why the suite may score less.
     """
-    if np.isnan(pair.published):
-        return ""
     if high >= pair.published - pair.deviation:
         return "not worse"
     return "worse: see the notes" if pair.reason else "worse"

@@ -1,5 +1,6 @@
 """The table of what every algorithm learns: its pairs can be run, its rows are kept, its verdicts are right."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,11 +10,14 @@ import pytest
 
 from benchmarks.learning import scores
 from benchmarks.learning.pairs import COLUMNS, Pair, keep, measured, pairs
-from benchmarks.learning.scores import EARLIER, README, against_sb3, into_readme, verdict
+from benchmarks.learning.scores import EARLIER, README, UNKNOWN, against_sb3, into_readme, verdict
 from benchmarks.support.harness import DOCS, Table
+from experiments.config.compose import CONF
 from tests.support.suite import PlanOf
 
-PAIR = Pair("ppo", "cartpole", 240.0, 30.0, "SB3 zoo", "")
+PAIR = Pair("ppo", "cartpole", 240.0, 30.0, 100_000.0, "SB3 zoo", "")
+OF_THEIR_OWN = (("ppo", "cartpole"), ("sac", "pendulum"))
+"""Whose files have measurements with more seeds, or more of them."""
 
 
 @pytest.mark.parametrize("pair", pairs(), ids=str)
@@ -43,16 +47,23 @@ def test_worse_is_an_interval_below_the_published_score_less_its_deviation(high:
     assert verdict(high, PAIR) == words
 
 
-def test_a_known_reason_is_named_and_nothing_published_is_no_verdict() -> None:
-    assert verdict(0.0, Pair("ppo", "hopper", 240.0, 30.0, "", "gSDE")) == "worse: see the notes"
-    assert verdict(0.0, Pair("appo", "cartpole", float("nan"), float("nan"), "", "")) == ""
+def test_a_known_reason_is_named() -> None:
+    assert verdict(0.0, replace(PAIR, reason="gSDE")) == "worse: see the notes"
 
 
-def test_a_pair_of_which_nothing_is_published_is_measured_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("ended_at", "words", "named"),
+    [((500.0, 475.0), "2 of 2 seeds end at 475", "none"), ((500.0, 474.9), "1 of 2 seeds end at 475: not all", "impala on cartpole")],
+)
+def test_a_pair_of_which_nothing_is_published_is_held_to_the_target(
+    ended_at: tuple[float, float], words: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scores, "trial_of", lambda *asked: SimpleNamespace(config_id="abc"))
-    (table,) = scores._report(rows(0, 500.0).assign(algorithm="impala")).tables
-    (found,) = (row for row in table.rows if row[0] == "impala on cartpole")
-    assert found[-1] == ""
+    report = scores._report(pd.concat([rows(seed, score) for seed, score in enumerate(ended_at)]).assign(algorithm="impala"))
+    (found,) = (row for row in report.tables[0].rows if row[0] == "impala on cartpole")
+    assert found[-1] == words
+    assert report.verdict.startswith("1 of 25 pairs are measured. Worse than published: none; ")
+    assert report.verdict.endswith(f"not every seed ends at the target: {named}.")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +85,36 @@ def test_the_readme_takes_the_rows_that_have_all_seeds_and_the_present_settings(
     assert into_readme(table, text) == text
 
 
-def test_every_number_of_the_readmes_table_stands_on_the_page() -> None:
-    page = {tuple(row.split(" | ")[:6]) for row in (DOCS / "learning.md").read_text().splitlines() if row.startswith("| ")}
-    shown = README.read_text().partition("<!-- what is learned: begin -->")[2].partition("<!--")[0].splitlines()
-    rows = {tuple(row.split(" | ")[:6]) for row in shown if row.startswith("| ")}
-    assert rows and rows <= page
+@pytest.fixture(scope="module")
+def table() -> Table:
+    """The page's, from what was measured; all settings count as the present ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scores, "trial_of", lambda algorithm, env, seed: SimpleNamespace(config_id=last_id(algorithm, env)))
+        return scores._report(measured()).tables[0]
+
+
+def last_id(algorithm: str, env: str) -> str:
+    mine = measured()[lambda rows: (rows["algorithm"] == algorithm) & (rows["env"] == env)]
+    return str(mine.sort_values("date")["config_id"].iloc[-1])
+
+
+def test_page_and_readme_show_what_was_measured(table: Table) -> None:
+    page, readme = (DOCS / "learning.md").read_text(), README.read_text()
+    for row in table.rows:
+        assert f"| {' | '.join(row[:-1])} |" in page
+    shown = readme.partition("<!-- what is learned: begin -->")[2].partition("<!--")[0].splitlines()
+    assert set(shown) - {""} <= set(into_readme(table, readme).splitlines())
+
+
+@pytest.mark.parametrize("pair", pairs(), ids=str)
+def test_the_settings_of_a_pair_say_what_was_measured(pair: Pair, table: Table) -> None:
+    file = CONF / "tuned" / f"{pair.algorithm}-{pair.env}.yaml"
+    if not file.exists() or (pair.algorithm, pair.env) in OF_THEIR_OWN:
+        return
+    found = dict(zip(table.columns, next(row for row in table.rows if row[0] == str(pair)), strict=True))
+    page = next(line for line in (DOCS / "learning.md").read_text().splitlines() if line.startswith(f"| {pair} |"))
+    if page.endswith(f"| {UNKNOWN} |") or page.endswith(f"| {EARLIER} |"):
+        assert "Not measured here yet" in file.read_text()
+    else:
+        said = f"{found['score [95%]']}, worst seed {found['worst seed']}, after {found['env steps']} env steps, {found['seeds']} seeds"
+        assert f"# Measured: {said}" in file.read_text()
