@@ -6,9 +6,10 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from experiments.config.errors import ConfigurationError
 from experiments.storage.objects import SCHEMES, Objects
@@ -131,18 +132,19 @@ def check_writable(folder: Path, setting: str = "", other: str = "output_dir=/pa
 
 
 def check_kept(folder: Path) -> None:
-    """Make sure that objects can be written, read and removed at the address that a folder is a copy of, if it is one.
+    """Make sure that objects can be written, read and removed at the address that a folder is a copy of, if it is one, and none by two.
 
     Raises:
-        ConfigurationError: They cannot.
+        ConfigurationError: They cannot, or the store writes over an object that was to be left.
     """
     if (uri := stored_at(folder)) is None:
         return
     mark = f".check-{secrets.token_hex(8)}"
     try:
         objects = Objects(uri, patience_s=_PATIENCE_S)
-        version = objects.create(mark, mark.encode())
-        objects.replace(mark, mark.encode() * 2, version)
+        version = objects.create(mark, b"first")
+        objects.replace(mark, b"second", version)
+        is_conditional = _is_refused(objects.create, mark, b"third") and _is_refused(objects.replace, mark, b"fourth", version)
         objects.names()
         objects.remove([mark])
     except OSError as error:
@@ -151,3 +153,16 @@ def check_kept(folder: Path) -> None:
             f"command and of all nodes has the credentials ({_CREDENTIALS[uri.partition('://')[0]]}), and that they may list, read, write "
             "and remove objects there."
         ) from None
+    if not is_conditional:
+        raise ConfigurationError(
+            f"output_dir={uri}: this store writes over an object although it was asked not to (If-None-Match, If-Match), so that two "
+            "drivers or two attempts at a trial would destroy each other's results. Name another store, or mount it: output_dir=/path."
+        )
+
+
+def _is_refused(put: Callable[..., str], *arguments: Any) -> bool:
+    try:
+        put(*arguments)
+    except FileExistsError:
+        return True
+    return False

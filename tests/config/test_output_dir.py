@@ -1,12 +1,16 @@
 """What a person names to keep results in: folders, and addresses in object stores."""
 
 from pathlib import Path
+from typing import Any
 
+import obstore
 import pytest
+from obstore.store import MemoryStore
 
 from experiments.config import output_dir
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute, check_kept, check_writable, is_within, stored_at
+from experiments.storage.objects import Objects
 
 
 def test_an_address_has_a_copy_on_this_machine_whose_paths_lead_back_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,3 +79,21 @@ def test_a_store_that_does_not_answer_is_refused_with_what_it_needs(tmp_path: Pa
     with pytest.raises(ConfigurationError, match=r"output_dir=s3://bucket/a: cannot be written .*AWS_ACCESS_KEY_ID"):
         check_kept(absolute("s3://bucket/a"))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ignored", ["none", "create", "update"])
+def test_a_store_that_writes_over_what_is_to_be_left_is_refused(ignored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, put = MemoryStore(), obstore.put
+
+    def careless(store: MemoryStore, name: str, content: bytes, mode: Any) -> Any:
+        return put(store, name, content, mode="overwrite" if ignored == ("create" if mode == "create" else "update") else mode)
+
+    monkeypatch.setattr(obstore, "put", careless)
+    monkeypatch.setattr(output_dir, "Objects", lambda uri, patience_s: Objects(uri, store=store))
+    monkeypatch.chdir(tmp_path)
+    if ignored == "none":
+        check_kept(absolute("s3://bucket/a"))
+    else:
+        with pytest.raises(ConfigurationError, match=r"output_dir=s3://bucket/a: this store writes over .*output_dir=/path"):
+            check_kept(absolute("s3://bucket/a"))
+    assert Objects("s3://bucket/a", store=store).names() == []
