@@ -86,7 +86,7 @@ def joined_cluster() -> Cluster:
 
 def node_of(resources: Mapping[str, float]) -> Node:
     """A node by its resources, as Ray or an autoscaler's settings name them."""
-    return Node(resources.get("CPU", 0), resources.get("GPU", 0), _accelerator_types(resources))
+    return Node(resources.get("CPU", 0), resources.get("GPU", 0), accelerator_types(resources))
 
 
 def grown(present: Iterable[Node]) -> Cluster:
@@ -126,7 +126,8 @@ def accelerator_resource(kind: str) -> str:
     return f"{_ACCELERATOR_TYPE}{kind}"
 
 
-def _accelerator_types(resources: Iterable[str]) -> tuple[str, ...]:
+def accelerator_types(resources: Iterable[str]) -> tuple[str, ...]:
+    """The kinds of accelerators that resources are labelled with."""
     return tuple(name.removeprefix(_ACCELERATOR_TYPE) for name in resources if name.startswith(_ACCELERATOR_TYPE))
 
 

@@ -1,7 +1,7 @@
 """Which nodes the processes of a trial go to: `hardware.accelerator_type` and `hardware.placement`, as Ray's placement groups have them."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from ray.tune import PlacementGroupFactory
 from ray.util import accelerators
@@ -9,7 +9,7 @@ from ray.util import accelerators
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.planning.machines import Cluster, accelerator_resource
-from experiments.planning.resources import trials_at_once
+from experiments.planning.resources import DoesNotFitError, trials_at_once
 
 ACCELERATOR_TYPES = tuple(sorted(value for name, value in vars(accelerators).items() if name.isupper() and isinstance(value, str)))
 """The names that Ray has for kinds of accelerators."""
@@ -29,7 +29,8 @@ def on_nodes(request: PlacementGroupFactory, hardware: HardwareSettings, cluster
         asynchronous: Whether the algorithm samples while it learns.
 
     Raises:
-        ConfigurationError: There is no such accelerator, or the trial has no GPU.
+        DoesNotFitError: No node has such an accelerator.
+        ConfigurationError: Nobody has, or the trial has no GPU.
     """
     bundles = [dict(bundle) for bundle in request.bundles]
     if (kind := hardware.accelerator_type) is not None:
@@ -40,6 +41,12 @@ def on_nodes(request: PlacementGroupFactory, hardware: HardwareSettings, cluster
                 "hardware.num_gpus_per_learner=1."
             )
         bundles = [{**bundle, accelerator_resource(kind): _A_SHARE} if bundle.get("GPU") else bundle for bundle in bundles]
+        if kind not in cluster.accelerator_types:
+            wanted = PlacementGroupFactory(bundles, strategy=hardware.placement or "PACK")
+            has = _has(cluster.accelerator_types)
+            raise DoesNotFitError(
+                f"hardware.accelerator_type={kind}: no node has one; {has}. Choose one of those, or leave it out.", wanted
+            )
     if hardware.placement is not None:
         return PlacementGroupFactory(bundles, strategy=hardware.placement)
     on_one = PlacementGroupFactory(bundles, strategy="STRICT_PACK")
@@ -47,22 +54,23 @@ def on_nodes(request: PlacementGroupFactory, hardware: HardwareSettings, cluster
     return on_one if fits else PlacementGroupFactory(bundles, strategy="PACK")
 
 
-def check_accelerator_type(kind: str, there: Iterable[str]) -> None:
-    """Make sure that a kind of accelerator has a name of Ray's, and is there.
+def check_accelerator_type(kind: str, there: Collection[str]) -> None:
+    """Make sure that a kind of accelerator has a name of Ray's, whether any node has one or not.
 
     Args:
         kind: As given.
         there: Those of the cluster's nodes.
 
     Raises:
-        ConfigurationError: It has none, or is not.
+        ConfigurationError: It has none.
     """
-    known, given = sorted(there), f"hardware.accelerator_type={kind}"
-    if kind in known:
+    by_lower = {name.lower(): name for name in (*ACCELERATOR_TYPES, *there)}
+    if kind in by_lower.values():
         return
-    has = f"this cluster has {', '.join(known)}" if known else "this cluster has none"
-    if kind not in ACCELERATOR_TYPES:
-        by_lower = {name.lower(): name for name in (*ACCELERATOR_TYPES, *known)}
-        near = [by_lower[name] for name in difflib.get_close_matches(kind.lower(), by_lower, n=3, cutoff=0.4)]
-        raise ConfigurationError(f"{given}: Ray knows no such accelerator{f'; near: {chr(44).join(near)}' if near else ''}. Here {has}.")
-    raise ConfigurationError(f"{given}: no node has one; {has}. Choose one of those, or leave it out.")
+    near = [by_lower[name] for name in difflib.get_close_matches(kind.lower(), by_lower, n=3, cutoff=0.4)]
+    names = f"; near: {', '.join(near)}" if near else ""
+    raise ConfigurationError(f"hardware.accelerator_type={kind}: Ray knows no such accelerator{names}. Here {_has(there)}.")
+
+
+def _has(there: Collection[str]) -> str:
+    return f"this cluster has {', '.join(sorted(there)) or 'none'}"

@@ -13,7 +13,7 @@ from experiments.config.named_axes import without_names
 from experiments.config.schema import SuiteConfig
 from experiments.config.update_to_data import KEY as UPDATE_TO_DATA
 from experiments.config.update_to_data import check_update_to_data, with_intensity
-from experiments.planning.machines import Cluster, amount, plural
+from experiments.planning.machines import Cluster, accelerator_types, amount, plural
 from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous, replays, suits_gpu, train_batch
 
 _CPUS_OF_ASYNCHRONOUS = 4
@@ -153,7 +153,8 @@ def needs(request: PlacementGroupFactory) -> str:
     """What a trial needs, in words; of several bundles also the largest."""
     total, widest = request.required_resources, max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
     split = f" in parts of up to {amount(*widest)}" if len(request.bundles) > 1 else ""
-    return f"{amount(total.get('CPU', 0), total.get('GPU', 0))}{split}"
+    kinds = ", ".join(accelerator_types(total))
+    return f"{amount(total.get('CPU', 0), total.get('GPU', 0))}{f' ({kinds})' if kinds else ''}{split}"
 
 
 def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: str, num_env_runners: int = 0) -> None:

@@ -12,6 +12,7 @@ from experiments.planning.plan import Plan
 from experiments.planning.resources import DoesNotFitError, check_fits
 from experiments.study import waiting
 from experiments.study.waiting import planned
+from tests.support.suite import PlanOf
 
 REQUEST = PlacementGroupFactory([{"CPU": 2}])
 
@@ -59,6 +60,15 @@ def test_a_node_that_an_autoscaler_may_add_is_asked_for_and_planned_with(wanted:
     found, said = plan(joined(0, 2, num_coming=1), joined(0, 2))
     assert found == joined(0, 2)
     assert len(said) == 1 and wanted
+
+
+def test_a_kind_of_accelerator_that_no_node_has_yet_is_waited_for(plan_of: PlanOf, wanted: list[str]) -> None:
+    words, said = ("study=single", "hardware.num_gpus_per_learner=1", "hardware.accelerator_type=A100"), list[str]()
+    grown = Cluster((Node(8, 0), Node(8, 1, ("A100",))), is_joined=True)
+    found = planned(lambda cluster: plan_of(*words, cluster=cluster), joined(8), lambda: grown, 1000.0, said.append)
+    assert found.configurations[0].request.bundles[0]["GPU"] == 1
+    assert said == ["waiting     for 1 CPU and 1 GPU (A100), at most 1000 s in all (hardware.wait_for_nodes_s)"]
+    assert wanted == ["asked", "let go"]
 
 
 def test_what_no_node_of_the_autoscaler_can_hold_is_refused_at_once(wanted: list[str]) -> None:
