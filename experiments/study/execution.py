@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ray import tune
-from ray.tune import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
+from ray.tune import CheckpointConfig, FailureConfig, PlacementGroupFactory, RunConfig, TuneConfig
 from ray.tune.execution import class_cache
 from ray.tune.schedulers import TrialScheduler
 
@@ -14,6 +14,7 @@ from experiments.planning.machines import Node, grown
 from experiments.planning.plan import Plan, concurrency_of
 from experiments.planning.trials import StudyTrials
 from experiments.study.attempts import Attempts, config_of
+from experiments.study.demand import MOST
 from experiments.study.early_stopping import EarlyStopping
 from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
@@ -27,7 +28,7 @@ from experiments.study.tune import StreamCallback, StudyScheduler, described
 from experiments.study.watchdog import Watchdog, receiver
 from experiments.trial.measured import MeasuredTrial
 from experiments.trial.resource_usage import this_process
-from experiments.trial.trainable import DRIVER, MEASURE_SYSTEM, Trial
+from experiments.trial.trainable import DRIVER, MEASURE_SYSTEM, TRIAL, Trial
 
 
 def run_trials(
@@ -66,7 +67,14 @@ def run_trials(
             search.max_concurrent = at_once
             return at_once
 
-        nodes = NodeWatch(JoinCheck(plan, folder.path), plan.suite.hardware.wait_for_nodes_s, say, resize, stop.asked.set)
+        def more() -> Sequence[PlacementGroupFactory]:
+            if isinstance(search, QueueSearcher):
+                return []
+            most = 1 if plan.is_measured else plan.suite.hardware.max_concurrent_trials or len(trials.trials)
+            besides = search.left[: max(0, min(MOST, most - search.max_concurrent))]
+            return [Trial.default_resource_request({TRIAL: trial}) for trial in besides]
+
+        nodes = NodeWatch(JoinCheck(plan, folder.path), plan.suite.hardware.wait_for_nodes_s, say, resize, more, stop.asked.set)
     attempts = Attempts(stream, heartbeats, nodes)
     is_reached = nodes.states.answers if nodes else (lambda ids: True)
     callbacks: list[Any] = [StreamCallback(stream, attempts), Watchdog(stream, attempts, heartbeats, is_reached)]

@@ -21,7 +21,12 @@ class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships n
             max_concurrent: Most trials side by side; 0: as many as fit.
         """
         super().__init__(max_concurrent=max_concurrent)
-        self._described = described
+        self._described, self._given = described, 0
+
+    @property
+    def left(self) -> Sequence[Mapping[str, Any]]:
+        """The trials that Tune has not asked for yet, described."""
+        return self._described[self._given :]
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:  # Tune saves it with the experiment; a resume has the trials' own folders
         return BasicVariantGenerator, ()
@@ -36,7 +41,7 @@ class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships n
     def _trials(self, spec: Mapping[str, Any]) -> Iterator[Any]:
         parser = _make_parser()
         for number, trial in enumerate(self._described):
-            own = {**spec, "config": {**spec["config"], TRIAL: trial}}
+            own, self._given = {**spec, "config": {**spec["config"], TRIAL: trial}}, number + 1
             yield _create_trial_from_spec(own, parser, trial_id=f"{self._uuid_prefix}{number:05d}", experiment_tag=str(number))
 
     def save_to_dir(self, dirpath: str, session_str: str) -> None:

@@ -3,16 +3,18 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ray
+from ray.tune import PlacementGroupFactory
 
 from experiments.config.errors import ConfigurationError
 from experiments.planning.machines import Cluster, Node, node_of
 from experiments.planning.resources import needs, trials_at_once
 from experiments.study.attempts import Attempts
+from experiments.study.demand import Demand
 from experiments.study.node_check import JoinCheck, named
 from experiments.study.node_states import Changes, Machine, NodeStates
 from experiments.study.recovery import NODE, Loss
@@ -86,6 +88,7 @@ class NodeWatch(DriverCallback):
         wait_s: float,
         say: Callable[[str], None],
         resize: Callable[[Iterable[Node]], int],
+        more: Callable[[], Sequence[PlacementGroupFactory]],
         stop: Callable[[], None],
     ) -> None:
         """Follow the nodes.
@@ -95,11 +98,13 @@ class NodeWatch(DriverCallback):
             wait_s: How long a study may be without a node for any of its trials.
             say: Takes a line for the terminal.
             resize: Takes what the study may use from now on; gives how many trials may run side by side.
+            more: What each trial needs that would run as well if there were more nodes.
             stop: Ends the study.
         """
         self.states = NodeStates(machines())
         self.gave_up = ""
-        self._check, self._wait_s, self._say, self._resize, self._stop = check, wait_s, say, resize, stop
+        self._check, self._wait_s, self._say, self._resize, self._more, self._stop = check, wait_s, say, resize, more, stop
+        self._demand = Demand()
         self._own = ray.get_runtime_context().get_node_id()
         self._reachability = Reachability()
         self._next_look = 0.0
@@ -134,7 +139,12 @@ class NodeWatch(DriverCallback):
         for trial in trials:
             if lost := [node for node in self._running_on(trial) if self.states.is_lost(node)]:
                 self._attempts.end(trial, Loss(NODE, f"{self.states.name(lost[0])} was lost"))
+        self._demand.ask(self._more(), {machine.id for machine in present})
         self._wait(trials, now)
+
+    def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+        """Ask for no more nodes."""
+        self._demand.close()
 
     def _running_on(self, trial: Any) -> tuple[str, ...]:
         """Ids of a trial's nodes; none unless it runs."""

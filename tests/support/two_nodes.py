@@ -5,6 +5,7 @@ The kernel then ends every process in them and removes the link between them. Th
 """
 
 import contextlib
+import json
 import os
 import secrets
 import shlex
@@ -98,9 +99,37 @@ class TwoNodes:
             machine.run("ip", "address", "add", f"{address}/24", "dev", device)
             machine.run("ip", "link", "set", device, "up")
 
-    def start_head(self, num_cpus: int = 1) -> None:
+    def start_head(self, num_cpus: int = 1, *arguments: str) -> None:
         """Start Ray on the head node, with so many CPUs."""
-        self._ray_start(self.head, HEAD_ADDRESS, num_cpus, "--head", "--port=6379", "--temp-dir=/mnt/ray", "--include-dashboard=false")
+        words = ("--head", "--port=6379", "--temp-dir=/mnt/ray", "--include-dashboard=false", *arguments)
+        self._ray_start(self.head, HEAD_ADDRESS, num_cpus, *words)
+
+    def start_growing_head(self, most: int) -> None:
+        """Start Ray on the head node, without CPUs, with an autoscaler that adds up to `most` nodes of one CPU, all on this machine.
+
+        Its nodes are by Ray's own `FakeMultiNodeProvider`, and as KubeRay's it tells nobody in the cluster what it may add. It is the first
+        version of the autoscaler: for the second one, the provider needs a file that is not in Ray's wheel.
+        """
+        kind = {"resources": {"CPU": 1, "object_store_memory": 100_000_000}, "node_config": {}, "min_workers": 0, "max_workers": most}
+        head = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
+        provider = {"type": "fake_multinode", "gcs_address": CLUSTER}
+        lists = ("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands", "head_start_ray_commands")
+        settings = {
+            "cluster_name": "growing",
+            "max_workers": most,
+            "upscaling_speed": 1.0,
+            "idle_timeout_minutes": 5,
+            "provider": {**provider, "use_node_id_as_ip": True, "disable_node_updaters": True, "disable_launch_config_check": True},
+            "available_node_types": {"ray.head.default": head, "worker": kind},
+            "head_node_type": "ray.head.default",
+            **{name: {} for name in ("auth", "docker", "file_mounts")},
+            **{name: [] for name in (*lists, "worker_start_ray_commands", "cluster_synced_files", "rsync_exclude", "rsync_filter")},
+            "file_mounts_sync_continuously": False,
+        }
+        file = self._logs / "autoscaler.json"
+        file.write_text(json.dumps(settings))
+        self._environment |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+        self.start_head(0, f"--autoscaling-config={file}")
 
     def start_second(self, num_cpus: int = 1) -> None:
         """Start Ray on the second node, which joins the first."""

@@ -147,6 +147,19 @@ def test_a_head_without_cpus_waits_for_a_node_that_comes(tmp_path: Path, referen
 
 
 @pytest.mark.nightly
+def test_an_autoscaler_that_tells_nobody_what_it_may_add_hears_of_every_trial(tmp_path: Path, long_reference: Path) -> None:
+    out = tmp_path / "out"
+    with linked_machines(tmp_path, shared=True) as nodes:
+        nodes.start_growing_head(2)
+        study = nodes.study(out, *SMALL_THERE, LONG)
+        assert study.end() == 0
+    assert sum(ended_as(long_reference, out).restarts.values()) == 0
+    first, second = said_of_nodes(study)
+    assert first == "for 1 CPU and 0 GPUs, at most 600 s in all (hardware.wait_for_nodes_s)"
+    assert second.endswith(", 1 CPU and 0 GPUs joined: up to 2 trials at once")
+
+
+@pytest.mark.nightly
 def test_a_node_that_joins_without_the_studys_files_is_not_used(tmp_path: Path, long_reference: Path) -> None:
     out = tmp_path / "out"
     with linked_machines(tmp_path, shared=False) as nodes:
