@@ -229,6 +229,8 @@ def replay(side: str, algorithm: str, critics: str = "rllib", **training: Any) -
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=1)
     if algorithm == "dqn":
         config.rl_module(model_config={"fcnet_hiddens": [64, 64], "fcnet_activation": "relu", "head_fcnet_hiddens": []})
+    elif critics == "sb3":  # its networks, and those of conf/algorithm/sac.yaml
+        config.rl_module(model_config={"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"})
     config.training(train_batch_size_per_learner=_BATCH[algorithm], num_steps_sampled_before_learning_starts=_WARM_UP, **training)
     config.debugging(seed=0, log_level="ERROR")
     config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration={"dqn": 500, "sac": 50}[algorithm])
