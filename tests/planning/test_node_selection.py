@@ -61,3 +61,8 @@ def test_one_that_is_not_there_is_refused_with_those_that_are(plan_of: PlanOf) -
     with pytest.raises(DoesNotFitError, match=r"H100: no node has one; this cluster has A100, T4\. Choose one of those") as refused:
         plan_of(SINGLE, "hardware.num_gpus_per_learner=1", "hardware.accelerator_type=H100", cluster=MIXED)
     assert needs(refused.value.request) == "1 CPU and 1 GPU (H100)"
+
+
+def test_what_nodes_a_trial_goes_to_changes_no_configuration(plan_of: PlanOf) -> None:
+    ids = {plan_of(SINGLE, f"hardware.placement={placement}").configurations[0].config_id for placement in ("null", "PACK", "SPREAD")}
+    assert len(ids) == 1

@@ -143,6 +143,17 @@ def test_what_was_exported_is_put_again_by_a_resume_and_not_made_again(plan_of: 
     assert len(exports) == 3
 
 
+@pytest.mark.parametrize(("models", "exported"), [("recommended", ["2000"]), ("none", [])])
+def test_a_first_export_is_prepared_where_policies_are_wanted(
+    plan_of: PlanOf, tmp_path: Path, exports: list[str], monkeypatch: pytest.MonkeyPatch, models: str, exported: list[str]
+) -> None:
+    plan, prepared = plan_of(*GRID, f"registry.models={models}"), list[str]()
+    monkeypatch.setattr(Registration, "_write", lambda self, found, trial, folder, origin: prepared.append(str(found.env_steps)))
+    _, done = register(plan, tmp_path / "study", [])
+    done.prepare(plan.trials[0])
+    assert prepared == exported
+
+
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_instance")
