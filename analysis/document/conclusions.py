@@ -52,8 +52,8 @@ def diagnose(planned: Mapping[str, Any], known: Mapping[str, Any], curves: Curve
     return tags(curves, facts_of(planned, known))
 
 
-def prepare(trial: object) -> None:
-    """Import what a study's end takes, and what its report is drawn with, whichever trial ended."""
+def prepare() -> None:
+    """Import what a study's end takes, and what its report is drawn with."""
     from analysis import load  # noqa: F401
     from analysis.document import answer, next_step, terminal  # noqa: F401
     from analysis.plots import labels, learning_curves  # noqa: F401

@@ -136,7 +136,7 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
         to_mlflow = TrackingListener(trials, folder, writer, analyst, resumed, delivered)
         to_mlflow.begin()
         models = Registration(trials, outcomes, folder, writer, lambda: bool(interruption.signals))
-        preparation = Preparation(trials, outcomes, [models.prepare, *([analyst.prepare] if plan.suite.report else [])])
+        preparation = Preparation(trials, outcomes, [models.prepare, *([lambda _: analyst.prepare()] if plan.suite.report else [])])
         try:
             if plan.search:
                 warn = functools.partial(console.print, style="yellow", highlight=False, soft_wrap=True)

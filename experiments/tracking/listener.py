@@ -82,8 +82,8 @@ class Analyst(Protocol):
     def diagnose(self, planned: Mapping[str, Any], known: Mapping[str, Any], curves: Curves) -> Mapping[str, str]:
         """Tags of a trial, from its parameters, what else is known of its configuration, and its curves."""
 
-    def prepare(self, trial: TrialConfig) -> None:
-        """Make ready for the study's end, whichever trial ended."""
+    def prepare(self) -> None:
+        """Make ready for the study's end."""
 
     def conclude(self, record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> Conclusions | None:
         """What a study came to, from its plan's record and how each trial ended; None if no trial has started."""
