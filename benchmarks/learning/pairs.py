@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hydra
+import numpy as np
 import pandas as pd
 
 from benchmarks.support import kept
@@ -33,6 +34,7 @@ class Pair:
         published_env_steps: After how many it was reached; NaN if there is none.
         source: Who published it.
         reason: Why the suite may score less; "" if it must not.
+        env_steps: Where its trials end, as far as two cores get; NaN where they end as the settings say.
     """
 
     algorithm: str
@@ -42,6 +44,7 @@ class Pair:
     published_env_steps: float
     source: str
     reason: str
+    env_steps: float
 
     def __str__(self) -> str:
         return f"{self.algorithm} on {self.env}"
@@ -57,14 +60,15 @@ def pairs() -> list[Pair]:
     return [Pair(**{str(name): value for name, value in row.items()}) for row in table.to_dict("records")]
 
 
-def settings_of(algorithm: str, env: str) -> list[str]:
+def settings_of(pair: Pair) -> list[str]:
     """The overrides that make a pair the study that is measured."""
-    return [f"algorithm={algorithm}", f"env={env}", "study.space={}"]
+    ends = [] if np.isnan(pair.env_steps) else [f"budget_env_steps={pair.env_steps:.0f}"]
+    return [f"algorithm={pair.algorithm}", f"env={pair.env}", "study.space={}", *ends]
 
 
-def trial_of(algorithm: str, env: str, seed: int, overrides: Sequence[str] = ()) -> TrialConfig:
+def trial_of(pair: Pair, seed: int, overrides: Sequence[str] = ()) -> TrialConfig:
     """The trial that the command runs on this machine."""
-    words = [*settings_of(algorithm, env), *overrides]
+    words = [*settings_of(pair), *overrides]
     with composing():
         compose = composer(hydra.compose("config", overrides=split_space(words)[0]), words)
         suite = parse(compose({}))

@@ -20,7 +20,7 @@ import gymnasium as gym
 import pandas as pd
 import torch
 
-from benchmarks.learning.pairs import MEASURED, keep, trial_of
+from benchmarks.learning.pairs import MEASURED, Pair, keep, measured, pairs, trial_of
 from benchmarks.peers.sb3_script import evaluate
 from benchmarks.support.harness import say
 from experiments.config.schema import EnvSettings
@@ -33,11 +33,12 @@ BESIDE = MEASURED.with_name("sb3.csv")
 _ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 
 
-def train(env_name: str, seed: int) -> dict[str, Any]:
-    """Train and score one seed; a row of `BESIDE`."""
+def train(job: tuple[Pair, int]) -> dict[str, Any]:
+    """Train and score one seed of a pair; a row of `BESIDE`."""
     os.nice(19)
     torch.set_num_threads(1)
-    trial = trial_of("ppo", env_name, seed)
+    pair, seed = job
+    trial = trial_of(pair, seed)
     start = time.perf_counter()
     model, normalised = _learned(trial.algorithm, trial.env, asdict(trial.preprocessing), seed, trial.budget_env_steps)
     train_s = time.perf_counter() - start
@@ -45,7 +46,7 @@ def train(env_name: str, seed: int) -> dict[str, Any]:
     seen = getattr(normalised, "normalize_obs", lambda observations: observations)  # frozen: VecNormalize's own steps alone change it
     score = evaluate(model, envs, stream_seed(seed, Role.EVALUATION), seen)
     return {
-        "algorithm": "ppo", "env": env_name, "config_id": trial.config_id, "seed": seed, "env_steps": trial.budget_env_steps,
+        "algorithm": pair.algorithm, "env": pair.env, "config_id": trial.config_id, "seed": seed, "env_steps": trial.budget_env_steps,
         "score": round(score, 3), "env_steps_to_target": None, "train_s": round(train_s, 1), "date": date.today().isoformat(),
         "commit": f"stable-baselines3 {metadata.version('stable-baselines3')}", "cpu": host()["cpu"],
     }  # fmt: skip
@@ -100,13 +101,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.sb3", description=__doc__)
     parser.add_argument("envs", nargs="+", help="files of conf/env, for PPO")
     arguments = parser.parse_args()
-    known = {(row["env"], row["seed"], row["config_id"]) for row in pd.read_csv(BESIDE).to_dict("records")} if BESIDE.exists() else set()
-    wanted = [(env, seed) for env in arguments.envs for seed in SEEDS if (env, seed, trial_of("ppo", env, seed).config_id) not in known]
+    if unknown := sorted(set(arguments.envs) - {pair.env for pair in pairs() if pair.algorithm == "ppo"}):
+        parser.error(f"there is no pair of PPO and {unknown[0]!r} in benchmarks/learning/pairs.csv")
+    known = {(row["env"], row["seed"], row["config_id"]) for row in measured(BESIDE).to_dict("records")}
+    wanted = [
+        (pair, seed)
+        for pair in pairs()
+        for seed in SEEDS
+        if pair.algorithm == "ppo" and pair.env in arguments.envs and (pair.env, seed, trial_of(pair, seed).config_id) not in known
+    ]
     with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
-        jobs = [pool.apply_async(train, job) for job in wanted]
-        for (env, seed), job in zip(wanted, jobs, strict=True):
-            keep(pd.DataFrame([job.get()]), BESIDE)
-            say(f"SB3's PPO on {env}: seed {seed}")
+        for row in pool.imap_unordered(train, wanted):
+            keep(pd.DataFrame([row]), BESIDE)
+            say(f"SB3's PPO on {row['env']}: seed {row['seed']}")
 
 
 if __name__ == "__main__":

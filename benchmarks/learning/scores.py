@@ -42,6 +42,8 @@ _SHOWN = ("", "env steps", "seeds", "score [95%]", "worst seed", "env steps to t
 """Columns of the README's table."""
 _SHORT = ": not all"
 """End of the verdict of a pair with seeds that miss the target."""
+_EARLY = "ended early: not judged"
+"""Verdict of a pair whose trials end where two cores get."""
 UNKNOWN, EARLIER = "not measured", "measured with earlier settings"
 """Verdicts of pairs without a trial at all, or at the present settings."""
 QUICK = ("budget_env_steps=4000", "report_every_env_steps=4000", "evaluation.episodes=2", "evaluation.final_episodes=2")
@@ -74,8 +76,8 @@ def measure(quick: bool, wanted: Sequence[str] = ()) -> Report:
 def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, overrides: Sequence[str] = ()) -> None:
     """Run the seeds of a pair that were not measured with its present settings."""
     name = f"learning-{pair.algorithm}-{pair.env}"
-    settings = [*settings_of(pair.algorithm, pair.env), f"study.name={name}", *overrides]
-    config_id = trial_of(pair.algorithm, pair.env, seeds[0], overrides).config_id
+    settings = [*settings_of(pair), f"study.name={name}", *overrides]
+    config_id = trial_of(pair, seeds[0], overrides).config_id
     began = _last(name, output_dir)
     if began is not None:
         keep(_finished(began), file)  # what a run that was ended has left
@@ -114,15 +116,16 @@ def _finished(study: Study) -> pd.DataFrame:
 
 
 def _report(rows: pd.DataFrame) -> Report:
-    present = {pair: trial_of(pair.algorithm, pair.env, SEEDS[0]).config_id if pair.of(rows).any() else "" for pair in pairs()}
+    present = {pair: trial_of(pair, SEEDS[0]).config_id if pair.of(rows).any() else "" for pair in pairs()}
     judged = {pair: _judged(pair, rows, config_id) for pair, config_id in present.items()}
     known = {pair: found[-1] for pair, found in judged.items() if found[-1] not in (UNKNOWN, EARLIER)}
     worse = {pair for pair, judgement in known.items() if judgement.startswith("worse")}
     short = {pair for pair, judgement in known.items() if judgement.endswith(_SHORT)}
+    early = {pair for pair, judgement in known.items() if judgement == _EARLY}
     verdict = (
         f"{len(known)} of {len(judged)} pairs are measured. Worse than published: {_named(p for p in worse if not p.reason)}; with a "
         f"reason that is named below: {_named(p for p in worse if p.reason)}. Nothing is published, and not every seed ends at the "
-        f"target: {_named(short)}."
+        f"target: {_named(short)}. Ended early, as far as two cores get, and not judged: {_named(early)}."
     )
     machines = measured_on(rows)
     columns = (*_SHOWN[:-1], "training", "published", "verdict")
@@ -173,6 +176,8 @@ def _judged(pair: Pair, rows: pd.DataFrame, config_id: str) -> tuple[str, ...]:
     if len(theirs) > 1:
         published = f"{theirs.mean():.0f} ({theirs.min():.0f} to {theirs.max():.0f}; SB3 here, {len(theirs)} seeds); {published}"
         judgement = against_sb3(last["score"].to_numpy(float), theirs)
+    elif not np.isnan(pair.env_steps):
+        judgement = _EARLY
     elif not published:
         judgement = against_target(last["score"].to_numpy(float), env.target)
     else:

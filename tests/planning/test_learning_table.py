@@ -9,20 +9,20 @@ import pandas as pd
 import pytest
 
 from benchmarks.learning import scores
-from benchmarks.learning.pairs import COLUMNS, Pair, keep, measured, pairs
+from benchmarks.learning.pairs import COLUMNS, Pair, keep, measured, pairs, settings_of
 from benchmarks.learning.scores import EARLIER, README, UNKNOWN, against_sb3, into_readme, verdict
 from benchmarks.support.harness import DOCS, Table
 from experiments.config.compose import CONF
 from tests.support.suite import PlanOf
 
-PAIR = Pair("ppo", "cartpole", 240.0, 30.0, 100_000.0, "SB3 zoo", "")
+PAIR = Pair("ppo", "cartpole", 240.0, 30.0, 100_000.0, "SB3 zoo", "", float("nan"))
 OF_THEIR_OWN = (("ppo", "cartpole"), ("sac", "pendulum"))
 """Whose files have measurements with more seeds, or more of them."""
 
 
 @pytest.mark.parametrize("pair", pairs(), ids=str)
 def test_every_pair_is_a_study_of_the_suite(pair: Pair, plan_of: PlanOf) -> None:
-    plan = plan_of("study=single", f"algorithm={pair.algorithm}", f"env={pair.env}")
+    plan = plan_of("study=single", *settings_of(pair))
     assert len(plan.configurations) == 1
 
 
@@ -62,8 +62,16 @@ def test_a_pair_of_which_nothing_is_published_is_held_to_the_target(
     report = scores._report(pd.concat([rows(seed, score) for seed, score in enumerate(ended_at)]).assign(algorithm="impala"))
     (found,) = (row for row in report.tables[0].rows if row[0] == "impala on cartpole")
     assert found[-1] == words
-    assert report.verdict.startswith("1 of 25 pairs are measured. Worse than published: none; ")
-    assert report.verdict.endswith(f"not every seed ends at the target: {named}.")
+    assert report.verdict.startswith(f"1 of {len(pairs())} pairs are measured. Worse than published: none; ")
+    assert f"not every seed ends at the target: {named}. " in report.verdict
+
+
+def test_a_pair_that_ends_as_far_as_two_cores_get_is_named_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "trial_of", lambda *asked: SimpleNamespace(config_id="abc"))
+    report = scores._report(pd.concat([rows(seed, -100.0 + seed) for seed in range(5)]).assign(algorithm="sac", env="hopper"))
+    (found,) = (row for row in report.tables[0].rows if row[0] == "sac on hopper")
+    assert found[-1] == "ended early: not judged"
+    assert report.verdict.endswith("as far as two cores get, and not judged: sac on hopper.")
 
 
 @pytest.mark.parametrize(
@@ -89,13 +97,12 @@ def test_the_readme_takes_the_rows_that_have_all_seeds_and_the_present_settings(
 def table() -> Table:
     """The page's, from what was measured; all settings count as the present ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scores, "trial_of", lambda algorithm, env, seed: SimpleNamespace(config_id=last_id(algorithm, env)))
+        patch.setattr(scores, "trial_of", lambda pair, seed: SimpleNamespace(config_id=last_id(pair)))
         return scores._report(measured()).tables[0]
 
 
-def last_id(algorithm: str, env: str) -> str:
-    mine = measured()[lambda rows: (rows["algorithm"] == algorithm) & (rows["env"] == env)]
-    return str(mine.sort_values("date")["config_id"].iloc[-1])
+def last_id(pair: Pair) -> str:
+    return str(measured()[pair.of].sort_values("date")["config_id"].iloc[-1])
 
 
 def test_page_and_readme_show_what_was_measured(table: Table) -> None:
