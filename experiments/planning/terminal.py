@@ -21,6 +21,8 @@ from experiments.search.strategy import Confirming
 
 MOST_LAYOUTS = 4
 """Layouts of a study that are named before it starts; `dry_run=true` lists all."""
+HOURS = 2 * 3600.0
+"""Seconds from which on a study's time is warned of."""
 FASTER = 1.5
 """Times as fast as a study's own profile another one must be, by an estimate, to be named."""
 
@@ -160,11 +162,23 @@ def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
         found = study_duration(plan, past_speed)
     except Exception as error:  # noqa: BLE001  # an environment raises what it likes, and an estimate is no reason to end
         return f"time        unknown: its environment or its networks could not be timed here ({type(error).__name__}: {first_line(error)})"
+    warning = _of_hours(plan) if found.seconds >= HOURS else ""
     if not found.estimated:
-        return f"time        about {duration(found.seconds)}, at the median speed of earlier trials in this store"
+        return f"time        about {duration(found.seconds)}, at the median speed of earlier trials in this store{warning}"
     return (
         f"time        about {span(found.low, found.high)}: an estimate. The environment and the networks were timed here for a moment, "
-        f"the rest is what it usually takes. No trial of {' or '.join(found.estimated)} of about this length has run with this store yet"
+        f"the rest is what it usually takes. No trial of {' or '.join(found.estimated)} of about this length has run with this store "
+        f"yet{warning}"
+    )
+
+
+def _of_hours(plan: Plan) -> str:
+    """What to do about a study that takes hours."""
+    env_steps, minutes = plan.total_env_steps // 4, round(HOURS / 120)
+    return (
+        ". These are hours. What is interrupted goes on with resume=<its run id>; study=smoke tries it all in a minute; less of it: fewer "
+        f"seeds=[...] or values of study.space, a smaller budget_env_steps, or what is done by max_minutes={minutes} or "
+        f"max_env_steps={env_steps}"
     )
 
 

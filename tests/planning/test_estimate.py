@@ -145,6 +145,13 @@ def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(plan_of:
     assert known == "time        about 2 min 15 s, at the median speed of earlier trials in this store"  # 2.7M env steps, two at once
 
 
+@pytest.mark.parametrize(("env_steps_s", "hours"), [(189.0, False), (187.0, True)])
+def test_a_study_of_hours_is_warned_of_with_what_makes_it_shorter(env_steps_s: float, hours: bool, plan_of: PlanOf) -> None:
+    said = time_line(plan_of(), lambda *_: env_steps_s)  # 2.7M env steps, two at once
+    assert ("These are hours" in said) is hours
+    assert ("resume=" in said and said.endswith("max_minutes=60 or max_env_steps=675000")) is hours
+
+
 def test_an_environment_that_fails_leaves_the_time_unknown(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> float:
         raise ValueError("no display\nmore")
