@@ -23,8 +23,16 @@ SMALL_THERE = [word for word in SMALL if not word.startswith("hardware.")]
 SECOND_NODE = f"{SECOND} ({SECOND_ADDRESS})"
 
 
+LONGER = "budget_env_steps=16384"
+"""Of a study that lasts until Ray hears that a node's connections have ended, on a fast machine as well."""
 LONG = "budget_env_steps=49152"
-"""Of a study that lasts until Ray knows that a node is gone, has started, or is back, on a fast machine as well."""
+"""Of one that lasts until a node is missed, has started, or is back, likewise."""
+
+
+@pytest.fixture(scope="module")
+def longer_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `reference`, of the longer study."""
+    return alone(tmp_path_factory.mktemp("longer") / "out", LONGER)
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +71,11 @@ def test_a_study_trains_on_both_nodes_to_the_same_bits_as_on_one(tmp_path: Path,
     assert said_of_nodes(study) == []
 
 
-def lose_second(tmp_path: Path, lose: Callable[[TwoNodes], None]) -> tuple[Path, Driver]:
+def lose_second(tmp_path: Path, budget: str, lose: Callable[[TwoNodes], None]) -> tuple[Path, Driver]:
     """A study whose second node is lost in the midst of a trial there."""
     out = tmp_path / "out"
     with two_nodes(tmp_path, shared=True) as nodes:
-        study = nodes.study(out, *SMALL_THERE, LONG).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
+        study = nodes.study(out, *SMALL_THERE, budget).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
         lose(nodes)
         assert study.end() == 0
     return out, study
@@ -76,15 +84,15 @@ def lose_second(tmp_path: Path, lose: Callable[[TwoNodes], None]) -> tuple[Path,
 @pytest.mark.parametrize(
     "turn", [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 6))]
 )
-def test_a_study_whose_node_is_killed_ends_to_the_same_bits_on_the_other(turn: int, tmp_path: Path, long_reference: Path) -> None:
-    out, study = lose_second(tmp_path, lambda nodes: nodes.second.kill())
-    assert sum(ended_as(long_reference, out).restarts.values()) == 1
+def test_a_study_whose_node_is_killed_ends_to_the_same_bits_on_the_other(turn: int, tmp_path: Path, longer_reference: Path) -> None:
+    out, study = lose_second(tmp_path, LONGER, lambda nodes: nodes.second.kill())
+    assert sum(ended_as(longer_reference, out).restarts.values()) == 1
     assert said_of_nodes(study) == [f"{SECOND_NODE} is gone: what ran there goes on elsewhere, from its last checkpoint"]
 
 
 @pytest.mark.nightly
 def test_a_study_whose_node_is_cut_off_ends_to_the_same_bits_on_the_other(tmp_path: Path, long_reference: Path) -> None:
-    out, study = lose_second(tmp_path, lambda nodes: nodes.set_link(up=False))
+    out, study = lose_second(tmp_path, LONG, lambda nodes: nodes.set_link(up=False))
     assert sum(ended_as(long_reference, out).restarts.values()) == 1
     assert said_of_nodes(study)[0] == f"{SECOND_NODE} does not answer: what ran there goes on elsewhere, from its last checkpoint"
 

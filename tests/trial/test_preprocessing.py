@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.dqn import DQN
 from ray.rllib.algorithms.ppo import PPO
-from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.algorithms.sac import SAC
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.planning.machines import Cluster, Node
@@ -89,15 +90,26 @@ def test_returns_are_the_environments_own_and_an_evaluation_changes_no_statistic
     assert weights_digest(weights(algorithm)) == before
 
 
-def test_rllib_acts_from_a_checkpoint_as_the_trial_does(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
-    trial = make(plan_of(*PENDULUM, "preprocessing=normalize").trials[0])
+@pytest.mark.parametrize(
+    ("settings", "of_rllib"),
+    [
+        (PENDULUM, PPO),
+        ((*REPLAY, *ONE, "hardware.num_env_runners=0", "algorithm=dqn", "env=acrobot"), DQN),
+        ((*REPLAY, *ONE, "hardware.num_env_runners=0", "algorithm=sac", "env=pendulum"), SAC),
+    ],
+    ids=["ppo", "dqn", "sac"],
+)
+def test_rllib_acts_from_a_checkpoint_as_the_trial_does(
+    settings: tuple[str, ...], of_rllib: type[Algorithm], plan_of: PlanOf, make: Make, tmp_path: Path
+) -> None:
+    trial = make(plan_of(*settings, "preprocessing=normalize").trials[0])
     step(trial)
     trial.save_checkpoint(str(tmp_path))
     training = trial._training
     config = training.algorithm.config.copy(copy_frozen=False)
-    config.env_runners(env_runner_cls=SingleAgentEnvRunner).learners(learner_class=PPOTorchLearner)
+    config.env_runners(env_runner_cls=SingleAgentEnvRunner).learners(learner_class=config.get_default_learner_class())
     config.callbacks(on_algorithm_init=None, on_environment_created=None, on_episode_end=None)
-    stock = PPO(config=config)
+    stock = of_rllib(config=config)
     stock.restore_from_path(str(tmp_path / RLLIB))
     for algorithm in (stock, Algorithm.from_checkpoint(str(tmp_path / RLLIB))):
         assert weights_digest(weights(algorithm)) == weights_digest(weights(training.algorithm))
