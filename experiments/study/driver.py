@@ -32,6 +32,9 @@ from experiments.tracking.provenance_changes import changes
 from experiments.tracking.store import Store, num_writers, store_uri
 from experiments.tracking.writer import Writer
 
+MANY_WRITES = 500
+"""Writes to MLflow that are left at the end of a study, from which on the terminal says so."""
+
 
 @dataclass(frozen=True)
 class StudyOutcome:
@@ -161,7 +164,9 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
             limit = searcher.queue.closed if searcher else ""
             status = "KILLED" if unfinished else "FAILED" if failed else "FINISHED"
             record = to_mlflow.end(status, ended, limit, (lambda recommended: None) if unfinished else models)
-            interruption.run(writer.close)
+            if (behind := writer.pending) >= MANY_WRITES:
+                say(console, f"tracking    {behind:,} writes are on their way to MLflow")
+            interruption.run(functools.partial(writer.close, patient=not unfinished))
             writer.close(wait_s=0)  # counts what is left, where that was cut short
             folder.close()
     study_run = writer.run_ids.get(STUDY_KEY)

@@ -117,21 +117,39 @@ class Writer:
             self._lanes.setdefault((key, method in FILES), _Lane()).pending.append(Operation(method, key, args))
             self._changed.notify()
 
-    def close(self, wait_s: float | None = None) -> None:
+    @property
+    def pending(self) -> int:
+        """Operations that wait, or are under way."""
+        with self._changed:
+            return self._pending()
+
+    def _pending(self) -> int:
+        return sum(len(lane.pending) for lane in self._lanes.values())
+
+    def close(self, wait_s: float | None = None, patient: bool = False) -> None:
         """Deliver what is queued, and end the threads.
 
         Args:
             wait_s: How long at most; by default `FINAL_WAIT_S`, or `FINAL_WAIT_SHARE` of the time since the writer was made.
+            patient: Whether that begins anew with every call that the store takes, since one that is behind is not away; until the wait is
+                as long as all the time before it.
         """
+        age_s = time.monotonic() - self._started_at
         if wait_s is None:
-            wait_s = max(FINAL_WAIT_S, FINAL_WAIT_SHARE * (time.monotonic() - self._started_at))
+            wait_s = max(FINAL_WAIT_S, FINAL_WAIT_SHARE * age_s)
+        most_s = max(wait_s, age_s) if patient else wait_s
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._lanes, wait_s)
+            pending, now = self._pending(), time.monotonic()
+            quiet_until, give_up = now + wait_s, now + most_s
+            while self._lanes and (left_s := min(quiet_until, give_up) - time.monotonic()) > 0:
+                self._changed.wait(left_s)
+                if patient and self._pending() != pending:
+                    pending, quiet_until = self._pending(), time.monotonic() + wait_s
             self._over = True
             self._changed.notify_all()
-            self.undelivered = sum(len(lane.pending) for lane in self._lanes.values())
+            self.undelivered = self._pending()
 
     def _deliver_all(self) -> None:
         while True:

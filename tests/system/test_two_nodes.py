@@ -10,7 +10,7 @@ from analysis.load import load_study
 from experiments.trial.folder import TrialFolder
 from experiments.trial.machine import cpu_model
 from tests.support.driver import Driver
-from tests.support.outputs import SMALL, Left, assert_same, checkpoints, left_in
+from tests.support.outputs import SMALL, TRIALS, Left, assert_same, checkpoints, left_in
 from tests.support.own_files import own_file
 from tests.support.two_nodes import HEAD, SECOND, SECOND_ADDRESS, TwoNodes, linked_machines, two_nodes
 from tests.system.test_search_study import SEARCHES, asked, ended
@@ -27,6 +27,9 @@ LONGER = "budget_env_steps=16384"
 """Of a study that lasts until Ray hears that a node's connections have ended, on a fast machine as well."""
 LONG = "budget_env_steps=49152"
 """Of one that lasts until a node is missed, has started, or is back, likewise."""
+
+HANG = f"self.t += 1\n        time.sleep(0 if socket.gethostname() != {SECOND!r} else 10_000)"
+"""In place of the first line of an environment's step: it never returns on the second node."""
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +219,25 @@ def test_a_module_of_ones_own_travels_to_a_node_that_does_not_have_the_file_to_t
         study = nodes.study(out, *SMALL_THERE, *words).until(lambda: nodes.head.trains() and nodes.second.trains())
         assert study.end() == 0
     ended_as(alone(tmp_path / "alone", *words), out)
+
+
+@pytest.mark.nightly
+def test_a_trial_that_hangs_on_the_other_node_is_ended_as_stalled_and_leaves_no_process_there(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    out, own = tmp_path / "out", tmp_path_factory.mktemp("own")
+    words = "env=gym", *own_file(own, "hangs")
+    module = own / "hangs.py"
+    module.write_text(f"import socket, time\n{module.read_text()}".replace("self.t += 1", HANG))
+    with two_nodes(tmp_path, shared=True) as nodes:
+        study = nodes.study(out, *SMALL_THERE, *words, "faults.stall_after_s=20").until(lambda: nodes.second.trains())
+        assert study.end() == 1
+        assert not nodes.second.trains()
+    found = left_in(out / "mlflow.db")
+    failed = {run for run, tags in found.tags.items() if tags["host"] == SECOND}
+    assert failed and {run for run in TRIALS if found.statuses[run] == "FAILED"} == failed
+    assert {found.tags[run]["failure"] for run in failed} == {"stalled: no sign of life for 20 s (faults.stall_after_s)"}
+    assert set(found.weights) == set(TRIALS) - failed
 
 
 @pytest.mark.nightly

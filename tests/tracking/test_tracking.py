@@ -130,6 +130,36 @@ def test_a_store_that_stays_away_ends_the_wait_and_the_missing_writes_are_counte
     ]  # once, whatever the number of attempts
 
 
+class SlowStore(FlakyStore):
+    """Takes a fifth of a second for each call."""
+
+    def __getattr__(self, method: str) -> Any:
+        call = super().__getattr__(method)
+
+        def slowly(*args: Any) -> str:
+            time.sleep(0.2)
+            return str(call(*args))
+
+        return slowly
+
+
+@pytest.mark.parametrize(
+    ("patient", "age_s", "all_delivered"),
+    [(False, 60.0, False), (True, 60.0, True), (True, 0.0, False)],
+    ids=["one wait", "patient", "young"],
+)
+def test_a_store_that_is_behind_is_waited_for_as_long_as_it_takes_writes_and_the_study_took(
+    patient: bool, age_s: float, all_delivered: bool
+) -> None:
+    writer = writer_to(SlowStore())
+    for number in range(12):
+        open_trial(writer, f"trial {number}")
+    writer._started_at -= age_s
+    assert writer.pending > 6
+    writer.close(wait_s=1.0, patient=patient)
+    assert (writer.undelivered == 0) is all_delivered
+
+
 def test_reports_that_wait_go_out_together_but_never_past_the_runs_end() -> None:
     flaky = FlakyStore()
     writer = writer_to(flaky)
