@@ -18,6 +18,7 @@ MODULES = {
     "fast": "fast.speed",
     "fast_memory": "fast.memory",
     "fast_waiting": "fast.waiting",
+    "preprocessing_cost": "fast.preprocessing",
     "reuse": "studies.reuse",
     "study_fast": "studies.study_fast",
     "throughput": "studies.throughput",

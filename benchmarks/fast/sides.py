@@ -137,6 +137,18 @@ def ppo(side: str, env: str, envs: int, width: int, minibatch: int, epochs: int)
     return _trained(config, side)
 
 
+def preprocessed(side: str, words: list[str]) -> Turn:
+    """A study's trial in this process, with normalisation if the side is `fast`."""
+    from benchmarks.support.trials import trial_of_command
+    from experiments.rllib.building import build_algorithm_config
+
+    how = "normalize" if side == "fast" else "none"
+    alone = ("study.space={}", "hardware.num_env_runners=0", f"preprocessing={how}")
+    config = build_algorithm_config(trial_of_command([*words, *alone], 0))
+    _start_ray(1)
+    return _trained(config, side)
+
+
 def _start_ray(num_cpus: int) -> None:
     """Of one's own: RLlib would join any cluster that it finds."""
     import ray

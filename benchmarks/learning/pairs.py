@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import hydra
 import numpy as np
 import pandas as pd
 
 from benchmarks.support import kept
-from experiments.config.compose import composer, composing, split_space
-from experiments.config.schema import parse
+from benchmarks.support.trials import trial_of_command
 from experiments.config.trial_config import TrialConfig
-from experiments.planning.machines import local_machine
-from experiments.planning.plan import plan_study
 
 FOLDER = Path(__file__).parent
 MEASURED = FOLDER / "data" / "learning.csv"
@@ -68,11 +64,7 @@ def settings_of(pair: Pair) -> list[str]:
 
 def trial_of(pair: Pair, seed: int, overrides: Sequence[str] = ()) -> TrialConfig:
     """The trial that the command runs on this machine."""
-    words = [*settings_of(pair), *overrides]
-    with composing():
-        compose = composer(hydra.compose("config", overrides=split_space(words)[0]), words)
-        suite = parse(compose({}))
-        return plan_study(suite, compose, local_machine(suite.hardware)).configurations[0].trial(seed)
+    return trial_of_command([*settings_of(pair), *overrides], seed)
 
 
 def measured(file: Path = MEASURED) -> pd.DataFrame:

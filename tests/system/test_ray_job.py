@@ -11,7 +11,6 @@ import pytest
 from tests.support.driver import Driver
 from tests.support.outputs import SMALL, assert_same, left_in
 from tests.support.studies import query
-from tests.support.suite import ROOT
 from tests.support.two_nodes import CLUSTER, HEAD_ADDRESS, TwoNodes, linked_machines
 
 DASHBOARD = f"http://{HEAD_ADDRESS}:8265"
@@ -48,9 +47,9 @@ def test_a_job_that_is_stopped_leaves_nothing_running_and_submitted_again_goes_o
     out = tmp_path / "out"
     longer = [*SMALL, "budget_env_steps=8192"]
     there = ["study.key=job", f"output_dir={out}", f"tracking.uri=sqlite:///{tmp_path}/mlflow.db", "report=false"]
-    command = ["python", str(ROOT / "experiments/run.py"), *(word for word in longer if not word.startswith("hardware.")), *there]
+    command = ["python", "experiments/run.py", *(word for word in longer if not word.startswith("hardware.")), *there]
     environment = json.dumps({"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}})
-    submit = ["ray", "job", "submit", f"--address={DASHBOARD}", "--no-wait", f"--runtime-env-json={environment}"]
+    submit = ["ray", "job", "submit", f"--address={DASHBOARD}", "--working-dir=.", "--no-wait", f"--runtime-env-json={environment}"]
     submitted = answer(head, *submit, "--submission-id=first", "--", *command)
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
     wait_for(lambda: len(list(out.glob("studies/*/trials/*/checkpoints/*"))) >= 2, "no checkpoint is written")
