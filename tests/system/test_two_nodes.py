@@ -1,7 +1,7 @@
 """Studies on a cluster of two nodes, each with its own network, processes, host name and /tmp."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -23,10 +23,13 @@ SMALL_THERE = [word for word in SMALL if not word.startswith("hardware.")]
 SECOND_NODE = f"{SECOND} ({SECOND_ADDRESS})"
 
 
-LONGER = "budget_env_steps=16384"
-"""Of a study that lasts until Ray hears that a node's connections have ended, on a fast machine as well."""
 LONG = "budget_env_steps=49152"
-"""Of one that lasts until a node is missed, has started, or is back, likewise."""
+"""Of a study that lasts until a node is missed, has started, or is back, on a fast machine as well."""
+LONGER = "budget_env_steps=16384"
+"""Of one that lasts until a node is missed by a head that asks as often as `ASKS_OFTEN` says."""
+ASKS_OFTEN = {
+    f"RAY_health_check_{name}": value for name, value in (("period_ms", "500"), ("timeout_ms", "2000"), ("failure_threshold", "2"))
+}
 
 HANG = f"self.t += 1\n        time.sleep(0 if socket.gethostname() != {SECOND!r} else 10_000)"
 """In place of the first line of an environment's step: it never returns on the second node."""
@@ -74,28 +77,40 @@ def test_a_study_trains_on_both_nodes_to_the_same_bits_as_on_one(tmp_path: Path,
     assert said_of_nodes(study) == []
 
 
-def lose_second(tmp_path: Path, budget: str, lose: Callable[[TwoNodes], None]) -> tuple[Path, Driver]:
+def lose_second(
+    tmp_path: Path, lose: Callable[[TwoNodes], None], budget: str = LONG, environment: Mapping[str, str] | None = None
+) -> tuple[Path, Driver]:
     """A study whose second node is lost in the midst of a trial there."""
     out = tmp_path / "out"
-    with two_nodes(tmp_path, shared=True) as nodes:
+    with two_nodes(tmp_path, shared=True, environment=environment) as nodes:
         study = nodes.study(out, *SMALL_THERE, budget).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
         lose(nodes)
         assert study.end() == 0
     return out, study
 
 
-@pytest.mark.parametrize(
-    "turn", [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 6))]
-)
-def test_a_study_whose_node_is_killed_ends_to_the_same_bits_on_the_other(turn: int, tmp_path: Path, longer_reference: Path) -> None:
-    out, study = lose_second(tmp_path, LONGER, lambda nodes: nodes.second.kill())
-    assert sum(ended_as(longer_reference, out).restarts.values()) == 1
+@pytest.mark.slow
+def test_a_study_whose_node_is_killed_and_soon_missed_ends_to_the_same_bits_on_the_other(tmp_path: Path, longer_reference: Path) -> None:
+    out, study = lose_second(tmp_path, lambda nodes: nodes.second.kill(), LONGER, ASKS_OFTEN)
+    assert_lost(longer_reference, out, study)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("turn", range(5))
+def test_a_study_whose_node_is_killed_ends_to_the_same_bits_on_the_other(turn: int, tmp_path: Path, long_reference: Path) -> None:
+    out, study = lose_second(tmp_path, lambda nodes: nodes.second.kill())
+    assert_lost(long_reference, out, study)
+
+
+def assert_lost(reference: Path, out: Path, study: Driver) -> None:
+    """A study has lost a node and nothing else."""
+    assert sum(ended_as(reference, out).restarts.values()) == 1
     assert said_of_nodes(study) == [f"{SECOND_NODE} is gone: what ran there goes on elsewhere, from its last checkpoint"]
 
 
 @pytest.mark.nightly
 def test_a_study_whose_node_is_cut_off_ends_to_the_same_bits_on_the_other(tmp_path: Path, long_reference: Path) -> None:
-    out, study = lose_second(tmp_path, LONG, lambda nodes: nodes.set_link(up=False))
+    out, study = lose_second(tmp_path, lambda nodes: nodes.set_link(up=False))
     assert sum(ended_as(long_reference, out).restarts.values()) == 1
     assert said_of_nodes(study)[0] == f"{SECOND_NODE} does not answer: what ran there goes on elsewhere, from its last checkpoint"
 
