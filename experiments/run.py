@@ -146,7 +146,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
 
         from analysis.document import conclusions
         from experiments.planning import terminal
-        from experiments.planning.machines import joined_cluster
+        from experiments.planning.machines import joined_cluster, local_machine
         from experiments.planning.plan import plan_study, with_auto
         from experiments.study import lookup, progress
         from experiments.study.driver import resume_study, run_study
@@ -175,7 +175,12 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
             compose = starting.in_place(compose)
             suite = parse(compose({}))
         hardware = suite.hardware if folder is None else folder.hardware(place)
-        cluster = joined_cluster() if joined else ray_process.cluster_of(hardware)
+        try:
+            cluster = joined_cluster() if joined else ray_process.cluster_of(hardware)
+        except ConfigurationError:  # what is finished needs no cluster
+            cluster = local_machine(hardware)
+            if folder is None or not folder.is_over(cluster, suite.tracking):
+                raise
         at_work = ""
         if folder is not None and suite.dry_run:
             at_work = folder.at_work()

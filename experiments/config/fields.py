@@ -106,4 +106,11 @@ def _describe(error: Any) -> str:  # pydantic_core.ErrorDetails is a TypedDict o
         return f"{key}: there is no such setting. Run with --cfg job to see the settings there are."
     if error["type"] in ("missing", "missing_argument"):
         return f"{key}: this setting is missing."
-    return f"{key}={error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}."
+    return f"{key}={error['input']!r}: {said(error)}."
+
+
+def said(error: Any) -> str:
+    """What is wrong, in the words of whoever raised it: pydantic puts `Value error, ` before them, and begins its own with a capital."""
+    cause = error.get("ctx", {}).get("error")
+    message = str(error["msg"] if cause is None else cause)
+    return message if cause is not None else f"{message[0].lower()}{message[1:]}"

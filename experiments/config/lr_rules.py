@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, StrictFloat, StrictInt, ValidationError
 from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.fields import said
 from experiments.metrics import AT_BASE
 
 EXPONENTS: Mapping[str, float] = {"constant": 0.0, "sqrt": 0.5, "linear": 1.0}
@@ -83,7 +84,7 @@ def _parsed(section: str, name: str, given: Mapping[str, Any]) -> Rule:
     except ValidationError as error:
         first = error.errors()[0]
         part = ("rule", base, "base_batch")[int(first["loc"][0])]
-        raise ConfigurationError(f"{key}.{part}={given[part]!r}: {first['msg'][0].lower()}{first['msg'][1:]}. {example}") from None
+        raise ConfigurationError(f"{key}.{part}={given[part]!r}: {said(first)}. {example}") from None
 
 
 def with_bases(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:

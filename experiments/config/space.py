@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, Stri
 from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.fields import MAX_TRIALS
+from experiments.config.fields import MAX_TRIALS, said
 from experiments.config.lr_rules import is_rule
 from experiments.config.search_settings import CompareSearch, GridSearch, OptunaSearch, RacingSearch, RandomSearch, SearchSettings
 from experiments.config.trial_config import GROUPS
@@ -185,8 +185,7 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
             except ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join(str(part) for part in first["loc"] if part not in _KINDS)
-                message = str(first.get("ctx", {}).get("error") or first["msg"])
-                raise ConfigurationError(f"study.space: {path}{': ' + where if where else ''}: {message}.") from None
+                raise ConfigurationError(f"study.space: {path}{': ' + where if where else ''}: {said(first)}.") from None
         else:
             raise ConfigurationError(
                 f"study.space: {path}={values!r} is neither a list nor a distribution. "

@@ -136,6 +136,8 @@ def _problem_of_server(uri: str, timeout_s: float) -> str:
     except Exception as error:  # noqa: BLE001  # MLflow wraps whatever happened
         return f"does not answer ({first_line(_root(error))}). Start it"
     reason = f"{answer.status_code} {answer.text[:200]}".strip()
+    if not answer.ok and "Invalid Host header" in reason:
+        return f"does not know itself by this name ({reason}). Start it with --allowed-hosts={parsed.netloc}, beside the names that it has"
     return "" if answer.ok else f"answers with an error ({reason}). Check the address and your credentials"
 
 

@@ -42,10 +42,11 @@ def test_a_command_given_again_after_a_kill_ends_with_one_study_and_the_same_bit
     assert kinds == ["study", *["trial"] * 4]
 
 
-def test_a_command_given_again_after_the_end_says_where_the_results_are_and_runs_nothing(given_twice: Path) -> None:
+@pytest.mark.parametrize("where", [(), ("hardware.address=127.0.0.1:1",)], ids=["here", "whose cluster is gone"])
+def test_a_command_given_again_after_the_end_says_where_the_results_are_and_runs_nothing(where: tuple[str, ...], given_twice: Path) -> None:
     out = given_twice / "out"
     before, trained = left_in(out / "mlflow.db"), {p: p.stat().st_mtime_ns for p in out.glob("studies/*/trials/**/*")}
-    again = run_here("experiments/run.py", *COMMAND, f"output_dir={out}", "report=false")  # fails if Ray is started
+    again = run_here("experiments/run.py", *COMMAND, *where, f"output_dir={out}", "report=false")  # fails if Ray is started
     assert again.returncode == 0, again.stderr
     assert "key         the study night is finished: nothing is run again" in again.stdout
     assert f"files       {folder_of(out)}" in again.stdout

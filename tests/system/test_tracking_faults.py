@@ -32,6 +32,8 @@ from tests.support.written_studies import (
     writer_to,
 )
 
+NAME = "tracking.example"
+
 pytestmark = pytest.mark.slow
 
 
@@ -164,6 +166,15 @@ def test_a_server_that_is_no_tracking_server_is_refused_at_the_start(tmp_path: P
         with pytest.raises(ConfigurationError, match=r"tracking\.uri=http://\*\*\*@127.*answers with an error \(404"):
             check_store(f"http://me:secret@127.0.0.1:{other.server_port}", 30.0)
         other.shutdown()
+
+
+def test_a_server_that_is_not_to_be_known_by_a_name_is_refused_with_the_option_that_it_lacks(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *how, **more: found("127.0.0.1" if host == NAME else host, *how, **more))
+    with pytest.raises(ConfigurationError, match=rf"Invalid Host header.*Start it with --allowed-hosts={NAME}:{server.port}, "):
+        check_store(f"http://{NAME}:{server.port}", 30.0)
 
 
 def test_a_server_that_works_is_accepted_at_the_start(server: Server) -> None:
