@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from urllib.parse import urlparse
 
 from experiments.config.errors import ConfigurationError, first_line
+from experiments.metrics import INDEX_EXPERIMENT
 
 _TABLES_LOCK = 6_072_131_795
 """Key of the advisory lock under which MLflow's tables are made: any number that no other program takes in the same database."""
@@ -18,6 +19,13 @@ SELECT current_setting('transaction_read_only') = 'on',
        has_schema_privilege(current_schema(), 'CREATE'),
        has_table_privilege(to_regclass('runs'), 'INSERT')
 """
+
+FILES_BY_SERVER = f"SELECT 1 FROM experiments WHERE name = '{INDEX_EXPERIMENT}' AND artifact_location LIKE 'mlflow-artifacts:%'"
+"""Of any database of MLflow's: a row if its first study was logged by a tracking server, which alone takes the files of its experiments."""
+BY_SERVER = (
+    "has studies that were logged by a tracking server, which alone takes their files. Name it, tracking.uri=http://host:port, or choose "
+    "another database"
+)
 
 
 def is_postgresql(uri: str) -> bool:
@@ -86,7 +94,8 @@ def _problem(uri: str) -> str:
     try:
         with engine.connect() as connection:
             read_only, creates, inserts = connection.execute(sqlalchemy.text(_RIGHTS)).one()
-        found, needed = _schema_versions(engine)
+            found, needed = _schema_versions(engine)
+            by_server = inserts and connection.execute(sqlalchemy.text(FILES_BY_SERVER)).first()
     except sqlalchemy.exc.SQLAlchemyError as error:
         return f"does not take a connection ({first_line(error.__cause__ or error)}). Start it, or check the address, PGUSER and PGPASSWORD"
     finally:
@@ -99,7 +108,7 @@ def _problem(uri: str) -> str:
         return f"has MLflow's tables in version {found}, and MLflow here needs {needed}. Back it up, and run mlflow db upgrade"
     if found is not None and not inserts:
         return "does not let this user write. Grant INSERT, UPDATE and DELETE on all its tables"
-    return ""
+    return BY_SERVER if by_server else ""
 
 
 def _schema_versions(engine: object) -> tuple[str | None, str]:

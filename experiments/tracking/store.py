@@ -149,9 +149,12 @@ def _check_sqlite(path: Path) -> None:
         return
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=5)) as connection:
-            connection.execute("SELECT name FROM sqlite_master LIMIT 1")
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            by_server = "experiments" in tables and connection.execute(postgresql.FILES_BY_SERVER).fetchone()
     except sqlite3.Error as error:
         raise ConfigurationError(f"tracking store {path}: {error}. Move it away, or choose another output_dir.") from None
+    if by_server:
+        raise ConfigurationError(f"tracking store {path}: {postgresql.BY_SERVER}.")
 
 
 Report = tuple[Mapping[str, float], int, int]

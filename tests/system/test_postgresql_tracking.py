@@ -31,7 +31,7 @@ def deployed() -> tuple[dict[str, str], int, int]:
     return variables, workers, most
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def database() -> Iterator[PostgresServer]:
     with postgres_server(deployed()[2]) as server:
         yield server

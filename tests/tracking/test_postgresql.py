@@ -9,9 +9,10 @@ from pydantic import TypeAdapter
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import readable_errors
 from experiments.config.schema import TrackingSettings
+from experiments.metrics import INDEX_EXPERIMENT
 from experiments.tracking.postgresql import with_timeouts
 from experiments.tracking.store import Store, check_store
-from tests.support.mlflow_server import free_port
+from tests.support.mlflow_server import Server, free_port
 from tests.support.postgresql_server import PostgresServer, postgres_server
 from tests.support.written_studies import start_together
 
@@ -110,6 +111,15 @@ def test_a_database_is_checked_for_everything_that_would_lose_writes(
     logged_in.query("UPDATE alembic_version SET version_num = 'older'")
     assert "run mlflow db upgrade" in refusal(uri)
     logged_in.query("UPDATE alembic_version SET version_num = %s", version)
+    check_store(uri, 5.0)
+    server = Server(tmp_path, uri)
+    try:
+        Store(server.uri, tmp_path, 30.0).experiment(INDEX_EXPERIMENT)
+    finally:
+        server.kill()
+    assert "logged by a tracking server, which alone takes their files. Name it, tracking.uri=http://host:port" in refusal(uri)
+    logged_in.query("DELETE FROM experiments WHERE name = %s", INDEX_EXPERIMENT)
+    Store(uri, tmp_path, 30.0).experiment(INDEX_EXPERIMENT)
     check_store(uri, 5.0)
 
 

@@ -14,7 +14,7 @@ from analysis.document import conclusions
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import TrackingSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED, PRUNED, Tag
+from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning.record import plan_record
 from experiments.planning.trials import StudyTrials
 from experiments.study.folder import StudyFolder
@@ -403,6 +403,15 @@ def test_a_database_in_a_folder_that_cannot_be_written_is_refused(tmp_path: Path
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match=r"tracking\.uri=sqlite:///.*new\.db: cannot be written"):
         check_store(f"sqlite:///{tmp_path}/file/new.db", 1.0)
+
+
+def test_a_file_of_a_tracking_server_is_refused_for_the_server(store: Store, tmp_path: Path) -> None:
+    uri, experiment = f"sqlite:///{tmp_path / 'mlflow.db'}", store.experiment(INDEX_EXPERIMENT)
+    check_store(uri, 1.0)
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database, database:  # as a server makes it
+        database.execute("UPDATE experiments SET artifact_location = 'mlflow-artifacts:/2' WHERE experiment_id = ?", [experiment])
+    with pytest.raises(ConfigurationError, match=r"mlflow\.db: has studies that were logged by a tracking server.*Name it, tracking\.uri="):
+        check_store(uri, 1.0)
 
 
 def test_the_embedded_store_is_under_the_output_folder(tmp_path: Path) -> None:
