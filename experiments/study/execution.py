@@ -77,11 +77,11 @@ def run_trials(
         nodes = NodeWatch(JoinCheck(plan, folder.path), plan.suite.hardware.wait_for_nodes_s, say, resize, more, stop.asked.set)
     attempts = Attempts(stream, heartbeats, nodes)
     is_reached = nodes.states.answers if nodes else (lambda ids: True)
-    callbacks: list[Any] = [StreamCallback(stream, attempts), Watchdog(stream, attempts, heartbeats, is_reached)]
+    scheduler = StudyScheduler(stream, attempts, stopping, (lambda: nodes.states.unused) if nodes else None)
+    callbacks: list[Any] = [StreamCallback(stream, attempts, scheduler), Watchdog(stream, attempts, heartbeats, is_reached)]
     if nodes:
         nodes.watch(attempts)
         callbacks.append(nodes)
-    scheduler = StudyScheduler(stream, attempts, stopping, (lambda: nodes.states.unused) if nodes else None)
     try:
         return interruption.run(_tuner(plan, search, folder, callbacks, scheduler, stop).fit, stop.asked.set)
     finally:

@@ -4,15 +4,16 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from ray.tune import Callback, PlacementGroupFactory
+from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, PRUNED
+from experiments.metrics import PRUNED
 from experiments.study.attempts import Attempts, config_of
 from experiments.study.early_stopping import EarlyStopping
 from experiments.study.event_stream import EventStream
 from experiments.study.placement import StudyPlacement
-from experiments.trial.trainable import EVENTS, FOLDER, RECYCLE_PROCESS, REQUEST, reason_for
+from experiments.trial.trainable import EVENTS, FOLDER, RECYCLE_PROCESS, REQUEST
 
 
 def described(trial: TrialConfig, folder: str, request: PlacementGroupFactory) -> dict[str, Any]:
@@ -37,9 +38,8 @@ class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type info
 class StreamCallback(DriverCallback):
     """Tells the stream what Tune notices. Whether a trial finished, its own events say: Tune calls one complete that a signal stopped."""
 
-    def __init__(self, stream: EventStream, attempts: Attempts) -> None:
-        self._stream, self._attempts = stream, attempts
-        self._failing: list[Any] = []
+    def __init__(self, stream: EventStream, attempts: Attempts, scheduler: "StudyScheduler") -> None:
+        self._stream, self._attempts, self._scheduler = stream, attempts, scheduler
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Begin an attempt; Tune calls this before the trial's first step."""
@@ -54,20 +54,8 @@ class StreamCallback(DriverCallback):
         self._stream.catch_up(config_of(trial))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Tune calls this before it records the error: the end of the step has the reason."""
-        self._failing.append(trial)
-
-    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """End the trials whose error is there by now."""
-        for trial in [t for t in self._failing if t.get_error()]:
-            self._failing.remove(trial)
-            self._stream.end(config_of(trial), FAILED, _reason(trial))
-
-    def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
-        """End what is left of the trials that failed."""
-        while self._failing:
-            trial = self._failing.pop()
-            self._stream.end(config_of(trial), FAILED, _reason(trial))
+        """Tune has given a trial up."""
+        self._scheduler.take_up_again(trial)
 
 
 class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type information
@@ -92,6 +80,8 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         """
         super().__init__()
         self._stream, self._attempts, self._stopping, self._unused = stream, attempts, stopping, unused
+        self._tune: Any = None
+        self._lost: Any = None  # in this step of Tune's
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return FIFOScheduler, ()
@@ -103,9 +93,30 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         if self._attempts.has_ended(trial):
             tune_controller.stop_trial(trial)
 
+    def choose_trial_to_run(self, tune_controller: Any) -> Any:
+        """As Tune's; it asks once in each of its steps."""
+        self._lost = None
+        return super().choose_trial_to_run(tune_controller)
+
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Tune has lost a trial's process, and will start the trial again."""
-        self._attempts.lost(trial)
+        """Tune has lost a trial's process, and will start the trial again, or give it up: see `take_up_again`."""
+        self._tune = tune_controller
+        if trial is not self._lost:
+            self._attempts.lost(trial)
+        self._lost = trial
+
+    def take_up_again(self, trial: Any) -> None:
+        """Put a trial that Tune has given up back into its queue, unless the trial has ended.
+
+        Whatever becomes of a process, Tune is to start the trial again (`max_failures=-1`). It does not where the process is lost as it is
+        handed on from one trial to the next (ray/tune/execution/tune_controller.py: `_schedule_trial_reset`): such a loss is told twice, to
+        `_actor_failed` and to `_trial_task_failure`, and the second time the trial is in the queue already, which counts as its end. It
+        would also get no other process, as one that waits for its reset.
+        """
+        if self._attempts.has_ended(trial):
+            return
+        self._tune._resetting_trials.discard(trial)
+        self._tune._set_trial_status(trial, Trial.PENDING)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Whether the trial goes on. Tune asks before it tells the callbacks."""
@@ -125,11 +136,3 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         """
         tune_controller._reuse_actors = not result.get(RECYCLE_PROCESS)
         super().on_trial_complete(tune_controller, trial, result)
-
-
-def _reason(trial: Any) -> str:
-    """Why a Tune trial failed, in a line: the innermost error's."""
-    if (error := trial.get_pickled_error()) is not None:
-        return reason_for(error)
-    text = str(trial.get_error() or "").strip()
-    return text.splitlines()[-1][:500] if text else "no reason was recorded"

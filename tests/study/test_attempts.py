@@ -72,6 +72,7 @@ class Case:
     def fails(self, error: Exception) -> Attempt | None:
         """The attempt after one that failed with an error; None if there is none."""
         Path(self.trial.pickled_error_file).write_bytes(cloudpickle.dumps(error))
+        self.scheduler.choose_trial_to_run(self)  # as in each of Tune's steps
         self.scheduler.on_trial_error(self, self.trial)
         self.scheduler.on_trial_add(self, self.trial)
         if self.stopped:
@@ -79,6 +80,9 @@ class Case:
         self.attempts.begin(self.trial)
         self.attempts._nodes[self.trial] = (NODE_ID,)
         return self.begun[-1]
+
+    def get_trials(self) -> list[Any]:
+        return []
 
     def stop_trial(self, trial: Any) -> None:
         self.stopped.append(trial)
