@@ -137,7 +137,8 @@ def _problem_of_server(uri: str, timeout_s: float) -> str:
         return f"does not answer ({first_line(_root(error))}). Start it"
     reason = f"{answer.status_code} {answer.text[:200]}".strip()
     if not answer.ok and "Invalid Host header" in reason:
-        return f"does not know itself by this name ({reason}). Start it with --allowed-hosts={parsed.netloc}, beside the names that it has"
+        name = parsed.netloc.rpartition("@")[2]
+        return f"does not know itself by this name ({reason}). Start it with --allowed-hosts={name}, beside the names that it has"
     return "" if answer.ok else f"answers with an error ({reason}). Check the address and your credentials"
 
 

@@ -173,8 +173,9 @@ def test_a_server_that_is_not_to_be_known_by_a_name_is_refused_with_the_option_t
 ) -> None:
     found = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *how, **more: found("127.0.0.1" if host == NAME else host, *how, **more))
-    with pytest.raises(ConfigurationError, match=rf"Invalid Host header.*Start it with --allowed-hosts={NAME}:{server.port}, "):
-        check_store(f"http://{NAME}:{server.port}", 30.0)
+    with pytest.raises(ConfigurationError, match=rf"Invalid Host header.*Start it with --allowed-hosts={NAME}:{server.port}, ") as refused:
+        check_store(f"http://me:secret@{NAME}:{server.port}", 30.0)
+    assert "secret" not in str(refused.value)
 
 
 def test_a_server_that_works_is_accepted_at_the_start(server: Server) -> None:
