@@ -111,6 +111,6 @@ def _describe(error: Any) -> str:  # pydantic_core.ErrorDetails is a TypedDict o
 
 def said(error: Any) -> str:
     """What is wrong, in the words of whoever raised it: pydantic puts `Value error, ` before them, and begins its own with a capital."""
-    cause = error.get("ctx", {}).get("error")
-    message = str(error["msg"] if cause is None else cause)
-    return message if cause is not None else f"{message[0].lower()}{message[1:]}"
+    if (cause := error.get("ctx", {}).get("error")) is not None:
+        return str(cause)
+    return f"{error['msg'][0].lower()}{error['msg'][1:]}"

@@ -121,10 +121,7 @@ class Writer:
     def pending(self) -> int:
         """Operations that wait, or are under way."""
         with self._changed:
-            return self._pending()
-
-    def _pending(self) -> int:
-        return sum(len(lane.pending) for lane in self._lanes.values())
+            return sum(len(lane.pending) for lane in self._lanes.values())
 
     def close(self, wait_s: float | None = None, patient: bool = False) -> None:
         """Deliver what is queued, and end the threads.
@@ -141,15 +138,15 @@ class Writer:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-            pending, now = self._pending(), time.monotonic()
+            pending, now = self.pending, time.monotonic()
             quiet_until, give_up = now + wait_s, now + most_s
             while self._lanes and (left_s := min(quiet_until, give_up) - time.monotonic()) > 0:
                 self._changed.wait(left_s)
-                if patient and self._pending() != pending:
-                    pending, quiet_until = self._pending(), time.monotonic() + wait_s
+                if patient and self.pending != pending:
+                    pending, quiet_until = self.pending, time.monotonic() + wait_s
             self._over = True
             self._changed.notify_all()
-            self.undelivered = self._pending()
+            self.undelivered = self.pending
 
     def _deliver_all(self) -> None:
         while True:

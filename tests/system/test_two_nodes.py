@@ -25,8 +25,8 @@ SECOND_NODE = f"{SECOND} ({SECOND_ADDRESS})"
 
 LONG = "budget_env_steps=49152"
 """Of a study that lasts until a node is missed, has started, or is back, on a fast machine as well."""
-LONGER = "budget_env_steps=16384"
-"""Of one that lasts until a node is missed by a head that asks as often as `ASKS_OFTEN` says."""
+MIDDLE = "budget_env_steps=16384"
+"""Of a shorter one: until a node is missed by a head that asks as often as `ASKS_OFTEN` says."""
 ASKS_OFTEN = {
     f"RAY_health_check_{name}": value for name, value in (("period_ms", "500"), ("timeout_ms", "2000"), ("failure_threshold", "2"))
 }
@@ -36,9 +36,9 @@ HANG = f"self.t += 1\n        time.sleep(0 if socket.gethostname() != {SECOND!r}
 
 
 @pytest.fixture(scope="module")
-def longer_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `reference`, of the longer study."""
-    return alone(tmp_path_factory.mktemp("longer") / "out", LONGER)
+def middle_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `reference`, of the one between."""
+    return alone(tmp_path_factory.mktemp("middle") / "out", MIDDLE)
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +90,9 @@ def lose_second(
 
 
 @pytest.mark.slow
-def test_a_study_whose_node_is_killed_and_soon_missed_ends_to_the_same_bits_on_the_other(tmp_path: Path, longer_reference: Path) -> None:
-    out, study = lose_second(tmp_path, lambda nodes: nodes.second.kill(), LONGER, ASKS_OFTEN)
-    assert_lost(longer_reference, out, study)
+def test_a_study_whose_node_is_killed_and_soon_missed_ends_to_the_same_bits_on_the_other(tmp_path: Path, middle_reference: Path) -> None:
+    out, study = lose_second(tmp_path, lambda nodes: nodes.second.kill(), MIDDLE, ASKS_OFTEN)
+    assert_lost(middle_reference, out, study)
 
 
 @pytest.mark.nightly
