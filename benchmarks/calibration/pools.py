@@ -11,19 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
-import hydra
 import numpy as np
 import pandas as pd
 
 from analysis.stats.interval import Array
+from benchmarks.support.commanded import plan_of_command
 from benchmarks.support.harness import say
 from benchmarks.support.kept import keep, kept
-from experiments.config.compose import composer, composing, split_space
-from experiments.config.schema import parse
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FINISHED
-from experiments.planning.machines import local_machine
-from experiments.planning.plan import plan_study
 from experiments.study.ray_process import quiet
 from experiments.tracking.provenance import git_state, host
 from experiments.trial.events import Ended
@@ -77,10 +73,7 @@ def sampler(scores: Array) -> Callable[[np.random.Generator, tuple[int, ...]], A
 def trials(env: str) -> Sequence[TrialConfig]:
     """The trials of an environment's pool, seed by seed."""
     words = [f"env={env}", *_COMMON, *POOLS[env]]
-    with composing():
-        compose = composer(hydra.compose("config", overrides=split_space(words)[0]), words)
-        suite = parse(compose({}))
-        return plan_study(suite, compose, local_machine(suite.hardware)).trials
+    return plan_of_command(words).trials
 
 
 def missing(file: Path = KEPT) -> Iterator[TrialConfig]:

@@ -139,12 +139,12 @@ def ppo(side: str, env: str, envs: int, width: int, minibatch: int, epochs: int)
 
 def preprocessed(side: str, words: list[str]) -> Turn:
     """A study's trial in this process, with normalisation if the side is `fast`."""
-    from benchmarks.support.trials import trial_of_command
+    from benchmarks.support.commanded import plan_of_command
     from experiments.rllib.building import build_algorithm_config
 
     how = "normalize" if side == "fast" else "none"
     alone = ("study.space={}", "hardware.num_env_runners=0", f"preprocessing={how}")
-    config = build_algorithm_config(trial_of_command([*words, *alone], 0))
+    config = build_algorithm_config(plan_of_command([*words, *alone]).configurations[0].trial(0))
     _start_ray(1)
     return _trained(config, side)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.support import kept
-from benchmarks.support.trials import trial_of_command
+from benchmarks.support.commanded import plan_of_command
 from experiments.config.trial_config import TrialConfig
 
 FOLDER = Path(__file__).parent
@@ -64,7 +64,7 @@ def settings_of(pair: Pair) -> list[str]:
 
 def trial_of(pair: Pair, seed: int, overrides: Sequence[str] = ()) -> TrialConfig:
     """The trial that the command runs on this machine."""
-    return trial_of_command([*settings_of(pair), *overrides], seed)
+    return plan_of_command([*settings_of(pair), *overrides]).configurations[0].trial(seed)
 
 
 def measured(file: Path = MEASURED) -> pd.DataFrame:

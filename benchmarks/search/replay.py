@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 import pandas as pd
 
@@ -19,14 +18,12 @@ from analysis.questions.decision import decide
 from analysis.stats.comparisons import leaders
 from analysis.stats.shares import share_interval
 from benchmarks.search.table import DATA
+from benchmarks.support.commanded import plan_of_command
 from benchmarks.support.harness import Report, Table
-from experiments.config.compose import CONF, composer, split_space
-from experiments.config.schema import parse
 from experiments.config.search_settings import Asha
 from experiments.config.space import Point, parse_space
 from experiments.metrics import FINISHED, PRUNED
 from experiments.planning.machines import Cluster, Node
-from experiments.planning.plan import plan_study
 from experiments.planning.trials import StudyTrials
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
@@ -255,10 +252,7 @@ def suggestion_s(num: int) -> list[float]:
         f"search.num_samples={num}",
         f"study.space={{{LR}:{{distribution:loguniform,low:1e-5,high:1e-1}},{BATCH}:[512,2000,4000]}}",
     )
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config", overrides=split_space(overrides)[0])
-        compose = composer(composed, overrides)
-        plan = plan_study(parse(compose({})), compose, Cluster((Node(2, 0),)))
+    plan = plan_of_command(overrides, Cluster((Node(2, 0),)))
     assert plan.search
     trials = StudyTrials(plan)
     rng, seconds = np.random.default_rng(0), []

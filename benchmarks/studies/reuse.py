@@ -5,14 +5,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import hydra
 import ray
 
-from benchmarks.support.harness import ROOT, Report, Table, against, ratios, spread
-from experiments.config.compose import composer, split_space
-from experiments.config.schema import HardwareSettings, parse
+from benchmarks.support.commanded import plan_of_command
+from benchmarks.support.harness import Report, Table, against, ratios, spread
+from experiments.config.schema import HardwareSettings
 from experiments.planning.machines import Cluster, Node
-from experiments.planning.plan import plan_study
 from experiments.study.ray_process import start_ray
 from experiments.trial.trainable import FOLDER, MEASURE_SYSTEM, TRIAL, Trial
 
@@ -30,10 +28,7 @@ OVERRIDES = (
 def measure(quick: bool) -> Report:
     """Run it."""
     repeats = 1 if quick else 5
-    with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        overrides, _ = split_space(OVERRIDES)
-        compose = composer(hydra.compose("config", overrides=overrides), OVERRIDES)
-        trial = plan_study(parse(compose({})), compose, Cluster((Node(2, 0),))).trials[0]
+    trial = plan_of_command(OVERRIDES, Cluster((Node(2, 0),))).trials[0]
     start_ray(HardwareSettings("benchmark", num_cpus=2, num_gpus=0))
     fresh, reused = [], []
     try:
