@@ -1,5 +1,7 @@
 import copy
 import math
+import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -40,6 +42,23 @@ def test_a_study_asks_every_algorithm_on_every_environment_that_its_action_space
     plan = plan_of(*words)
     assert plan.experiment == f"{study}/{algorithm}-{env}"
     assert len(plan.configurations) == {"smoke": 2, "lr_batch": 9}[study]
+
+
+def _commands() -> Iterator[tuple[str, ...]]:
+    """What the comments of `conf/study` tell a person to run: commands, and what is given after the file's first."""
+    for file in sorted(CONF.glob("study/*.yaml")):
+        first: tuple[str, ...] = ()
+        for words in (shlex.split(line[1:]) for line in file.read_text().replace("\\\n#", "").splitlines() if line.startswith("#   ")):
+            if words[:2] == ["python", "experiments/run.py"]:
+                yield (*words[2:],)
+                first = first or (*words[2:],)
+            elif words[0] != "python":
+                yield (*first, *words)
+
+
+@pytest.mark.parametrize("words", _commands(), ids=" ".join)
+def test_what_a_file_of_a_study_tells_to_run_is_planned(plan_of: PlanOf, words: tuple[str, ...]) -> None:
+    assert plan_of(*words, cluster=Cluster((Node(16, 4),))).configurations
 
 
 def test_a_study_cuts_settings_to_its_size_unless_the_command_line_gives_them(plan_of: PlanOf) -> None:
