@@ -23,6 +23,8 @@ MOST_LAYOUTS = 4
 """Layouts of a study that are named before it starts; `dry_run=true` lists all."""
 HOURS = 2 * 3600.0
 """Seconds from which on a study's time is warned of."""
+MOST_CONFIGURATIONS = 60
+"""Rows of the plan's table: of more configurations, which a search over many axes has, it shows the first and the last."""
 FASTER = 1.5
 """Times as fast as a study's own profile another one must be, by an estimate, to be named."""
 
@@ -56,12 +58,17 @@ def _flattened(configuration: Configuration) -> str:
 
 
 def plan_table(plan: Plan) -> Table:
-    """The configurations of a plan."""
+    """The configurations of a plan; of very many the first and the last."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     seeds = ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds))
     for name in ("configuration", "id", "seeds", "env steps", "batch (transitions)", "CPUs", "GPUs"):
         table.add_column(name, justify="left" if name in ("configuration", "id") else "right")
-    for c in plan.configurations:
+    omitted = range(MOST_CONFIGURATIONS // 2, len(plan.configurations) - MOST_CONFIGURATIONS // 2)
+    for place, c in enumerate(plan.configurations):
+        if place in omitted:
+            if place == omitted[0]:
+                table.add_row(f"... and {len(omitted):,} others")
+            continue
         need = c.request.required_resources
         table.add_row(
             c.label,

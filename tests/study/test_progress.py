@@ -112,6 +112,14 @@ def test_the_plan_shows_what_a_trial_needs(plan_of: PlanOf) -> None:
     assert all(c.label in text for c in plan.configurations)
 
 
+def test_of_very_many_configurations_the_plan_shows_the_first_and_the_last_and_counts_the_others(plan_of: PlanOf) -> None:
+    plan = plan_of("study=single", f"study.space={{algorithm.training.lr:[{','.join(f'{i}e-5' for i in range(1, 71))}]}}")
+    lines = [line.split()[0] for line in printed(plan_table(plan)).splitlines()]
+    labels = [c.label for c in plan.configurations]
+    assert lines == ["configuration", *labels[:30], "...", *labels[-30:]]
+    assert "... and 10 others" in printed(plan_table(plan))
+
+
 def test_progress_without_a_terminal_is_plain_lines(plan_of: PlanOf) -> None:
     plan = plan_of("study=smoke")
     console = Console(width=140, record=True, force_terminal=False)
