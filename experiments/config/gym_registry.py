@@ -64,7 +64,7 @@ def with_registry(env: Mapping[str, Any]) -> dict[str, Any]:
         env: `conf/env` composed.
 
     Raises:
-        ConfigurationError: Gymnasium does not know the id, or its episodes need not end.
+        ConfigurationError: Gymnasium does not know the id.
     """
     settings, gym_id = dict(env), env.get("id")
     if isinstance(gym_id, str):
@@ -77,11 +77,6 @@ def with_registry(env: Mapping[str, Any]) -> dict[str, Any]:
         raise
     except Exception as error:  # noqa: BLE001  # whatever a module raises
         raise ConfigurationError(f"env.id={gym_id}: its module cannot be imported ({reason_of(error)}).") from None
-    if spec.max_episode_steps is None and settings.get("max_episode_steps") is None:
-        raise ConfigurationError(
-            f"env.id={gym_id}: is registered without a time limit, and what is measured are whole episodes. Give it one: "
-            "env.max_episode_steps=1000, or gymnasium.register(..., max_episode_steps=1000)."
-        )
     if settings.get("name", "") is None:
         settings["name"] = name_of(gym_id)
     if settings.get("target") == REGISTERED:

@@ -20,7 +20,7 @@ class Synthetic(gym.Env[npt.NDArray[np.float32], np.int64]):
 
     A reset draws the observation, which the episode keeps. The right action is the one that the observation's first float names: of n
     actions the k-th where the float lies in the k-th of n equal parts of [-1, 1]. The right action has reward 1, any other 0, so a random
-    policy's return is episode_len / num_actions and the best one's is episode_len.
+    policy's return is an episode's steps / num_actions and the best one's is its steps; the time limit says how many these are.
 
     Cost in mode `busy` is CPU time of the calling thread, burned in a loop of Python. A simulator's cost is work, not seconds: where
     processes share a core, or threads share Python's lock, a step must take longer, and a loop on the wall clock would not. What it cannot
@@ -40,7 +40,6 @@ class Synthetic(gym.Env[npt.NDArray[np.float32], np.int64]):
         jitter: float = 0.0,
         reset_cost_ms: float = 0.0,
         observation_size: int = 8,
-        episode_len: int = 200,
         num_actions: int = 2,
     ) -> None:
         """Check and set the load.
@@ -52,7 +51,6 @@ class Synthetic(gym.Env[npt.NDArray[np.float32], np.int64]):
                 generator: positive, with now and then a straggler.
             reset_cost_ms: Milliseconds that a reset costs, always the same; 0 or more.
             observation_size: Floats in an observation, each in [-1, 1].
-            episode_len: Steps after which an episode is truncated.
             num_actions: Of which one is right.
 
         Raises:
@@ -70,8 +68,6 @@ class Synthetic(gym.Env[npt.NDArray[np.float32], np.int64]):
             raise ValueError(f"reset_cost_ms={reset_cost_ms:g}: must be 0 (a reset costs nothing) or above")
         if not 1 <= observation_size <= _MOST_FLOATS:
             raise ValueError(f"observation_size={observation_size}: must be between 1 and {_MOST_FLOATS} floats")
-        if episode_len < 1:
-            raise ValueError(f"episode_len={episode_len}: must be 1 step or more")
         if num_actions < 1:
             raise ValueError(f"num_actions={num_actions}: must be 1 or more; 2 for something to learn")
         self.observation_space = gym.spaces.Box(-1.0, 1.0, (observation_size,), np.float32)
@@ -83,7 +79,7 @@ class Synthetic(gym.Env[npt.NDArray[np.float32], np.int64]):
         # Of the logarithm: its spread, and a mean that makes the cost's mean step_cost_ms.
         self._sigma = math.sqrt(math.log1p(jitter**2))
         self._mu = math.log(self._step_cost_s) - self._sigma**2 / 2
-        self._episode_len, self._num_actions = episode_len, num_actions
+        self._num_actions = num_actions
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
         """Draw an observation."""
@@ -91,7 +87,6 @@ class Synthetic(gym.Env[npt.NDArray[np.float32], np.int64]):
         super().reset(seed=seed)
         self._observation = (2 * self.np_random.random(self.observation_space.shape, np.float32) - 1).astype(np.float32)
         self._right = min(int((self._observation[0] + 1) / 2 * self._num_actions), self._num_actions - 1)
-        self._steps = 0
         if self._reset_cost_s:
             self._spend(start + self._reset_cost_s)
         return self._observation, {}
@@ -99,9 +94,8 @@ class Synthetic(gym.Env[npt.NDArray[np.float32], np.int64]):
     def step(self, action: np.int64) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Spend a step's cost."""
         start = self._clock()
-        self._steps += 1
         self._spend(start + self._cost_s())
-        return self._observation, float(action == self._right), False, self._steps >= self._episode_len, {}
+        return self._observation, float(action == self._right), False, False, {}
 
     def _cost_s(self) -> float:
         return self.np_random.lognormal(self._mu, self._sigma) if self._jitter else self._step_cost_s
@@ -118,4 +112,4 @@ def _sleep(until: float) -> None:
         time.sleep(remaining)
 
 
-gym.register(ID, entry_point="experiments.envs.synthetic:Synthetic")
+gym.register(ID, entry_point="experiments.envs.synthetic:Synthetic", max_episode_steps=200)

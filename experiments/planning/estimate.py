@@ -108,7 +108,7 @@ class TrialEstimate:
         if suite.measurement is not None:
             return 0.0
         every = suite.evaluation.every_env_steps or suite.report_every_env_steps or suite.budget_env_steps
-        steps = min(longest_episode(suite.env) or LONG_EPISODE, LONG_EPISODE)
+        steps = min(longest_episode(suite.env), LONG_EPISODE)
         return steps * (self.budget // every * self._acting_s(suite.evaluation.episodes) + self._acting_s(suite.evaluation.final_episodes))
 
     def _acting_s(self, episodes: int) -> float:

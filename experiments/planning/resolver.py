@@ -112,7 +112,7 @@ def with_checkpoint_spacing(suite: SuiteConfig) -> SuiteConfig:
         return suite
     grid = suite.report_every_env_steps
     assert grid is not None, "the report grid is chosen first"
-    episodes = 2 * layout_of(suite.algorithm).total_envs * (longest_episode(suite.env) or 0)
+    episodes = 2 * layout_of(suite.algorithm).total_envs * longest_episode(suite.env)
     least = max(suite.budget_env_steps / CHECKPOINTS_PER_TRIAL, episodes)
     every = min(suite.budget_env_steps, math.ceil(least / grid) * grid)
     return replace(suite, checkpoint=replace(suite.checkpoint, every_env_steps=every))

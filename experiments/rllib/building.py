@@ -224,9 +224,10 @@ def _has_own_module(trial: TrialConfig) -> bool:
 
 def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
     """What RLlib takes as `env`, `env_config` and `gym_env_vectorize_mode`."""
-    env = environment_of(trial)
+    env, limit = environment_of(trial), longest_episode(trial.env)
     if env.stagger:
-        return STAGGERED, {"gym_id": env.id, "env_config": env.make_arguments, "time_limit": _time_limit(trial.env)}, env.vectorize_mode
+        _check_staggered(trial.env)
+        return STAGGERED, {"gym_id": env.id, "env_config": env.make_arguments, "time_limit": limit}, env.vectorize_mode
     if env.backend == "gymnasium":
         return env.id, env.make_arguments, env.vectorize_mode
     if env.env_config:
@@ -242,12 +243,8 @@ def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
     return f"{envpool.__name__}:{envpool.ID}", settings, "vector_entry_point"
 
 
-def _time_limit(env: EnvSettings) -> int:
-    """Env steps over which the ends of the first episodes are spread.
-
-    Raises:
-        ConfigurationError: There are none, or the episode of one environment cannot be ended alone; names the fix.
-    """
+def _check_staggered(env: EnvSettings) -> None:
+    """Raise ConfigurationError where the episode of one environment cannot be ended alone."""
     if env.backend == "envpool":
         raise ConfigurationError("env.stagger=true: EnvPool cannot end the episode of one environment alone. Try env.backend=gymnasium.")
     if env.vectorize_mode == "vector_entry_point":
@@ -255,11 +252,6 @@ def _time_limit(env: EnvSettings) -> int:
             f"env.stagger=true: the vector implementation that {env.id} brings cannot end the episode of one environment alone. "
             "Try env.vectorize_mode=sync."
         )
-    if (limit := longest_episode(env)) is None:
-        raise ConfigurationError(
-            f"env.stagger=true: {env.id} has no time limit over which the first episodes could be spread. Try env.max_episode_steps=1000."
-        )
-    return limit
 
 
 def check_settings(algorithm: Mapping[str, Any]) -> None:
@@ -370,13 +362,18 @@ def spaces(env: EnvSettings) -> tuple[gym.Space[Any], gym.Space[Any]]:
     return _made(env)[:2]
 
 
-def longest_episode(env: EnvSettings) -> int | None:
-    """Env steps after which the environment's registration cuts an episode; None if it does not.
+def longest_episode(env: EnvSettings) -> int:
+    """Env steps after which an episode is truncated.
 
     Raises:
-        ConfigurationError: It is not installed, or refuses its `env_config`.
+        ConfigurationError: Never: its episodes need not end; or it is not installed, or refuses its `env_config`.
     """
-    return _made(env)[2]
+    if (limit := _made(env)[2]) is None:
+        raise ConfigurationError(
+            f"env.id={env.id}: is registered without a time limit, and what is measured are whole episodes. Give it one: "
+            "env.max_episode_steps=1000, or gymnasium.register(..., max_episode_steps=1000)."
+        )
+    return limit
 
 
 _Made = tuple[gym.Space[Any], gym.Space[Any], int | None, bool]

@@ -210,11 +210,11 @@ class Training:
         }
 
     def _phase_diversity(self, batches: Sequence[Spans], episodes: EpisodeSums) -> dict[str, float]:
-        """How evenly batches are spread over the episode; nothing where it is not known how long one is."""
+        """How evenly batches are spread over the episode."""
         if episodes.count:
             self.counters.episode_len = episodes.len_sum / episodes.count
         episode_len = self.counters.episode_len or longest_episode(self._trial.env)
-        return {"train/phase_diversity": mean_phase_diversity(batches, episode_len)} if batches and episode_len else {}
+        return {"train/phase_diversity": mean_phase_diversity(batches, episode_len)} if batches else {}
 
     def use_of_time(self) -> dict[str, float]:
         """Where the wall-clock went since the last report, and what of the machine was used; the next window begins."""

@@ -60,12 +60,15 @@ def test_an_unknown_id_of_any_file_is_refused_with_the_nearest(plan_of: PlanOf) 
         plan_of("env=acrobot", "env.id=Acrobat-v1", SINGLE)
 
 
-def test_an_environment_whose_episodes_need_not_end_is_refused_until_it_gets_a_limit(plan_of: PlanOf) -> None:
-    given = ("env=gym", "env.id=tiny_envs:tiny/Count-v0", SINGLE)
+@pytest.mark.parametrize(
+    "file", [("env=gym",), ("env=cartpole", "env.vectorize_mode=sync", "env.name=tiny-endless-v0")], ids=["any id", "a file of its own"]
+)
+def test_an_environment_whose_episodes_need_not_end_is_refused_until_it_gets_a_limit(plan_of: PlanOf, file: tuple[str, ...]) -> None:
+    given = (*file, "env.id=tiny_envs:tiny/Endless-v0", SINGLE)
     with pytest.raises(ConfigurationError, match=r"without a time limit.*env.max_episode_steps=1000"):
         plan_of(*given)
     plan = plan_of(*given, "env.max_episode_steps=50")
-    assert plan.experiment == "lr_batch/ppo-tiny-count-v0"
+    assert plan.experiment == "lr_batch/ppo-tiny-endless-v0"
     assert plan.trials[0].env.make_arguments == {"max_episode_steps": 50}
 
 

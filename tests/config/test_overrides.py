@@ -230,7 +230,7 @@ KINDS: Mapping[str, Kind] = {
     "step_cost_ms": real(0, above=True, tried=(0.01, 2.0)),
     "env_config.mode": word("busy", "wait"),
     **dict.fromkeys(("jitter", "reset_cost_ms"), _AT_LEAST_0),
-    **dict.fromkeys(("observation_size", "episode_len", "num_actions"), _STEPS),
+    **dict.fromkeys(("observation_size", "num_actions"), _STEPS),
     **dict.fromkeys(("env.target",), real(tried=(-1e4, 1e4), null=True)),
     "score_range": _SCORE_RANGE,
     "seeds": _SEEDS,

@@ -77,13 +77,13 @@ def test_a_seed_gives_the_same_costs_and_observations() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_it_passes_gymnasiums_checks() -> None:
-    made = gym.make(REGISTERED, step_cost_ms=0.01, jitter=0.5, observation_size=3, episode_len=4, num_actions=3)
+    made = gym.make(REGISTERED, step_cost_ms=0.01, jitter=0.5, observation_size=3, max_episode_steps=4, num_actions=3)
     check_env(made.unwrapped)
 
 
 @pytest.mark.parametrize("num_actions", [1, 2, 5])
 def test_the_right_action_has_the_best_return_and_can_be_seen(num_actions: int) -> None:
-    env = Synthetic(step_cost_ms=0.001, episode_len=6, num_actions=num_actions)
+    env = gym.make(REGISTERED, step_cost_ms=0.001, max_episode_steps=6, num_actions=num_actions)
     right_ones = set()
     for seed in range(40):
         observation, _ = env.reset(seed=seed)
@@ -98,8 +98,8 @@ def test_the_right_action_has_the_best_return_and_can_be_seen(num_actions: int) 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_every_environment_of_a_vector_has_its_own_stream(mode: str) -> None:
-    settings = {"step_cost_ms": 0.01, "mode": "wait", "observation_size": 3, "episode_len": 4}
-    env = vector(mode, 3, **settings)
+    settings = {"step_cost_ms": 0.01, "mode": "wait", "observation_size": 3}
+    env = vector(mode, 3, max_episode_steps=4, **settings)
     try:
         observations, _ = env.reset(seed=[1, 2, 3])
         for _ in range(3):
@@ -138,7 +138,6 @@ def test_sync_environments_add_their_costs_and_async_ones_wait_side_by_side() ->
         ({"reset_cost_ms": -1}, "reset_cost_ms=-1: must be 0 .* or above"),
         ({"observation_size": 0}, "observation_size=0: must be between 1 and 10000000 floats"),
         ({"observation_size": 10**12}, "observation_size=1000000000000: must be between"),
-        ({"episode_len": 0}, "episode_len=0: must be 1 step or more"),
         ({"num_actions": 0}, "num_actions=0: must be 1 or more"),
     ],
 )
@@ -154,7 +153,6 @@ def test_its_settings_compose(plan_of: PlanOf) -> None:
         "jitter": 0.2,
         "reset_cost_ms": 3,
         "observation_size": 16,
-        "episode_len": 50,
         "num_actions": 4,
     }
     overrides = [f"env.env_config.{name}={value}" for name, value in load.items()]
@@ -166,7 +164,6 @@ def test_its_settings_compose(plan_of: PlanOf) -> None:
     [
         ("step_cost_ms=fast", "env.env_config.step_cost_ms='fast': must be a number"),
         ("mode=lazy", "env.env_config.mode='lazy': must be"),
-        ("episode_len=0", "episode_len=0: must be 1 step or more"),
     ],
 )
 def test_a_study_with_wrong_settings_is_refused(plan_of: PlanOf, override: str, message: str) -> None:

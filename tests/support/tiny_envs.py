@@ -196,9 +196,10 @@ class Faulty(gym.Env[Any, Any]):
         return observation, reward
 
 
-gym.register("tiny/Count-v0", entry_point=Count, disable_env_checker=True)
-gym.register("tiny/Choices-v0", entry_point=Choices, disable_env_checker=True)
-gym.register("tiny/Picture-v0", entry_point=Picture, disable_env_checker=True)
-gym.register("tiny/Pixels-v0", entry_point=Pixels, disable_env_checker=True)
-gym.register("tiny/Reach-v0", entry_point=Reach, disable_env_checker=True)
-gym.register("tiny/Faulty-v0", entry_point=Faulty, disable_env_checker=True)
+gym.register("tiny/Count-v0", entry_point=Count, max_episode_steps=1000, disable_env_checker=True)
+gym.register("tiny/Choices-v0", entry_point=Choices, max_episode_steps=1000, disable_env_checker=True)
+gym.register("tiny/Picture-v0", entry_point=Picture, max_episode_steps=1000, disable_env_checker=True)
+gym.register("tiny/Pixels-v0", entry_point=Pixels, max_episode_steps=1000, disable_env_checker=True)
+gym.register("tiny/Reach-v0", entry_point=Reach, max_episode_steps=1000, disable_env_checker=True)
+gym.register("tiny/Faulty-v0", entry_point=Faulty, max_episode_steps=1000, disable_env_checker=True)
+gym.register("tiny/Endless-v0", entry_point=Count, disable_env_checker=True)

@@ -11,7 +11,7 @@ from experiments.planning.machines import Cluster, Node
 from experiments.rllib.building import build_algorithm_config, environment_of
 from experiments.rllib.hooks import STAGGERED
 from tests.support.suite import TINY, PlanOf
-from tests.support.trials import COUNT, WEIGHTS, Make, learned, run, step
+from tests.support.trials import WEIGHTS, Make, learned, run, step
 
 PENDULUM = ("env=pendulum", "env.max_episode_steps=16", "study.space={}", "seeds=[0]", "hardware.num_envs_per_env_runner=4")
 SMALL = (*TINY, *PENDULUM, "budget_env_steps=256", "report_every_env_steps=64", "algorithm.training.train_batch_size_per_learner=64")
@@ -29,7 +29,6 @@ def trial_of(plan_of: PlanOf, *settings: str) -> TrialConfig:
     [
         (("env=cartpole",), r"the vector implementation that CartPole-v1 brings .* Try env.vectorize_mode=sync."),
         (("env=pendulum", "env.backend=envpool"), "EnvPool cannot end the episode of one environment alone. Try env.backend=gymnasium."),
-        (COUNT, "tiny_envs:tiny/Count-v0 has no time limit .* Try env.max_episode_steps=1000."),
     ],
 )
 def test_what_cannot_be_staggered_is_refused_with_the_fix(plan_of: PlanOf, settings: tuple[str, ...], fix: str) -> None:
