@@ -42,8 +42,9 @@ def help_text(own: Path | None = None) -> str:
             "What every study has, and where nothing else is said, its value:",
             *settings,
             "",
-            "Settings of an algorithm are in its file, RLlib's under their own names: algorithm.training.lr=1e-3. A study's space is",
-            "replaced whole: 'study.space={algorithm.training.lr:[1e-4,1e-3]}'. All settings as they come out: --cfg job. What would run:",
+            "Settings of an algorithm are in its file, RLlib's under their own names: algorithm.training.lr=1e-3. ++ adds those that it",
+            "leaves to RLlib: ++algorithm.rl_module.use_lstm=true. A study's space is replaced whole:",
+            "'study.space={algorithm.training.lr:[1e-4,1e-3]}'. All settings as they come out: --cfg job. What would run:",
             "dry_run=true. Exit codes: 0 finished. 1 a trial failed. 2 refused, nothing was started. 130 SIGINT, 143 SIGTERM.",
         ]
     )
@@ -52,6 +53,9 @@ def help_text(own: Path | None = None) -> str:
 def _choices(group: str, files: set[str]) -> str:
     return f"  {group + '=':<13} {', '.join(sorted(files - {'base'}))}" if files else ""
 
+
+_OPEN = ("algorithm.training", "algorithm.env_runners", "algorithm.learners", "algorithm.rl_module", "env.env_config")
+"""Sections that take what their file does not name: whatever RLlib, or the environment, has under that name."""
 
 _ALSO_CALLED = {"learning_rate": "lr", "batch": "train_batch_size_per_learner", "batch_size": "train_batch_size_per_learner"}
 
@@ -73,6 +77,8 @@ def _in_our_words(error: Exception, arguments: Sequence[str]) -> ConfigurationEr
     likely = {leaf} & {*known.values()} or {*difflib.get_close_matches(leaf, known.values(), n=2, cutoff=0.7)}
     found = [p for p, own in known.items() if own in likely]
     meant = f" Did you mean {' or '.join(p + equals + value for p in found)}?" if found else ""
+    if path.rpartition(".")[0] in _OPEN:
+        return ConfigurationError(f"{given}: its file has no such setting.{meant} To add it: ++{given.lstrip('+~')}")
     return ConfigurationError(f"{given}: there is no such setting.{meant} --help lists what every study has, --cfg job all there is.")
 
 

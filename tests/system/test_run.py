@@ -86,7 +86,8 @@ def test_dry_run_prints_the_plan_and_starts_nothing(suite_here: RunSuite, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["algorithm.training.lrr=1"], "lrr"),
+        (["algorithm.training.lrr=1"], "Did you mean algorithm.training.lr=1? To add it: ++algorithm.training.lrr=1"),
+        (["algorithm.rl_module.use_lstm=true"], "its file has no such setting. To add it: ++algorithm.rl_module.use_lstm=true"),
         (["algorithm=pppo"], "pppo"),
         (["+new=1"], "new: there is no such setting"),
         (["hardware=workstation", "hardware.num_cpus=2", "hardware.num_gpus=null"], "needs 9 CPUs and 1 GPU per trial"),
