@@ -178,13 +178,18 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
     base = base_point(space, composed) if chooses_trials(suite) else None
     listed = points(space, suite.search)
     _check_number(len(listed), suite)
-    by_choice = {tuple(sorted(choice.items())): compose(choice) for choice in group_choices(space)}
-    resolver = Resolver(by_choice, cluster)
+
+    def composed_with(**more: str) -> dict[tuple[tuple[str, str], ...], Mapping[str, Any]]:
+        return {tuple(sorted(choice.items())): compose({**choice, **more}) for choice in group_choices(space)}
+
+    resolver = Resolver(composed_with(), cluster)
     wanted, left_out = [resolver.parsed(point) for point in listed or corners(space)], tuple[str, ...]()
     if base is None:
         wanted, left_out = _possible(wanted)
     if suite.study.common_budget:
-        resolver = replace(resolver, budget_env_steps=max(parsed.suite.budget_env_steps for parsed in wanted))
+        budget = max(parsed.suite.budget_env_steps for parsed in wanted)
+        resolver = replace(resolver, composed=composed_with(budget_env_steps=f"{budget}"))  # and with it what lasts as long: schedules
+        wanted = [resolver.parsed(parsed.point) for parsed in wanted]
     resolver, resolved = _resolved(suite, resolver, wanted, base)
     configurations = tuple(Configuration.of(point, cluster) for point in resolved)
     search = None if base is None else SearchDesign(suite, configurations, base, resolver)

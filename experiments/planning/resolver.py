@@ -29,13 +29,11 @@ class Resolver:
         composed: Group choices, as sorted pairs, to the configuration that was composed with them.
         cluster: What there is to run on.
         report_every_env_steps: The study's report grid; None until it is chosen.
-        budget_env_steps: In place of each configuration's own; None: they keep theirs.
     """
 
     composed: Mapping[tuple[tuple[str, str], ...], Mapping[str, Any]]
     cluster: Cluster
     report_every_env_steps: int | None = None
-    budget_env_steps: int | None = None
 
     def parsed(self, point: Point) -> ResolvedPoint:
         """A point's settings as they are given.
@@ -55,7 +53,6 @@ class Resolver:
         """
         rules = rules_of(parsed.suite.algorithm)
         suite = with_counts(parsed.suite, rules, self.cluster)
-        suite = suite if self.budget_env_steps is None else replace(suite, budget_env_steps=self.budget_env_steps)
         names = names_of(suite.algorithm, rules)
         names |= {NAMED_AXES[axis]: names[first] for axis, first in parsed.settings.ruled.items()}
         shown = {p: names[NAMED_AXES.get(p, p.rpartition(".")[2])] if is_rule(v) else v for p, v in parsed.settings.shown.items()}

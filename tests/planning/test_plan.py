@@ -292,6 +292,17 @@ def test_algorithms_side_by_side_have_the_budget_of_the_slowest_and_a_budget_of_
     assert {c.suite.budget_env_steps for c in plan.configurations} == {40_000}
 
 
+def test_a_learning_rate_that_goes_to_zero_does_so_at_the_end_of_whatever_budget(plan_of: PlanOf) -> None:
+    def ends(*given: str) -> set[int]:
+        trials = plan_of("env=lunarlander_continuous", *given).trials
+        return {t.algorithm["training"]["actor_lr"][-1][0] - t.budget_env_steps for t in trials if t.algorithm["name"] == "sac"}
+
+    assert ends("study=single", "algorithm=sac") == ends("study=single", "algorithm=sac", "budget_env_steps=100000") == {0}
+    common = plan_of("study=algorithms", "env=lunarlander_continuous").trials
+    assert {t.budget_env_steps for t in common} == {1_000_000}
+    assert ends("study=algorithms") == {0}
+
+
 def test_a_space_on_the_command_line_replaces_the_studys(plan_of: PlanOf) -> None:
     plan = plan_of("study.space={algorithm.training.gamma:[0.9,0.99]}")
     assert [c.label for c in plan.configurations] == ["gamma=0.9", "gamma=0.99"]
