@@ -29,17 +29,20 @@ class Rule:
 
     Attributes:
         rule: Of `EXPONENTS`.
-        base: The setting's value at the base batch; a whole number stays one.
+        base: The setting's value at the base batch; a whole number stays one. Or its schedule, pairs of env steps and value.
         base_batch: Env steps.
     """
 
     rule: Literal["constant", "sqrt", "linear"]
-    base: Annotated[StrictInt | StrictFloat, Field(gt=0)]
+    base: Annotated[StrictInt | StrictFloat, Field(gt=0)] | list[tuple[StrictInt, StrictInt | StrictFloat]]
     base_batch: Annotated[StrictInt, Field(ge=1)]
 
-    def at(self, batch: int) -> float | int:
-        """The setting's value for a train batch of so many env steps."""
-        value = self.base * (batch / self.base_batch) ** EXPONENTS[self.rule]
+    def at(self, batch: int) -> float | int | list[list[float | int]]:
+        """The setting's value for a train batch of so many env steps; of a schedule all values move."""
+        factor = (batch / self.base_batch) ** EXPONENTS[self.rule]
+        if isinstance(self.base, list):
+            return [[env_steps, float(value * factor)] for env_steps, value in self.base]
+        value = self.base * factor
         return max(1, round(value)) if isinstance(self.base, int) else float(value)
 
 
@@ -89,7 +92,7 @@ def _parsed(section: str, name: str, given: Mapping[str, Any]) -> Rule:
 
 def with_bases(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
     """The same with the base value of each rule in its place."""
-    return _with(algorithm, {name: rule.base for name, rule in rules.items()})
+    return _with(algorithm, {name: rule.at(rule.base_batch) for name, rule in rules.items()})
 
 
 def with_rules(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
@@ -112,7 +115,7 @@ def names_of(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[st
     return {name: AT_BASE if _batch(algorithm, name) == rule.base_batch else rule.rule for name, rule in rules.items()}
 
 
-def _with(algorithm: Mapping[str, Any], values: Mapping[str, float]) -> dict[str, Any]:
+def _with(algorithm: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(algorithm)
     for name, value in values.items():
         section = "env_runners" if name == _ENVS else "training"
