@@ -1,6 +1,6 @@
 """Settings that follow the train batch: `lr: {rule: sqrt, base_lr: 3.0e-4, base_batch: 4000}` in place of a number. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictFloat, StrictInt, ValidationError
@@ -41,9 +41,14 @@ class Rule:
         """The setting's value for a train batch of so many env steps; of a schedule all values move."""
         factor = (batch / self.base_batch) ** EXPONENTS[self.rule]
         if isinstance(self.base, list):
-            return [[env_steps, float(value * factor)] for env_steps, value in self.base]
+            return moved_schedule(self.base, factor)
         value = self.base * factor
         return max(1, round(value)) if isinstance(self.base, int) else float(value)
+
+
+def moved_schedule(schedule: Iterable[Sequence[Any]], factor: float) -> list[list[Any]]:
+    """Pairs of env steps and value, with all values times a factor."""
+    return [[env_steps, value * factor] for env_steps, value in schedule]
 
 
 def is_rule(value: Any) -> bool:

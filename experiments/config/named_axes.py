@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.lr_rules import is_rule
+from experiments.config.lr_rules import is_rule, moved_schedule
 from experiments.config.space import value_at
 from experiments.metrics import NAMED_AXES
 
@@ -110,5 +110,5 @@ def _moved(path: str, base: Any, by: Any, composed: Mapping[str, Any]) -> Any:
     if is_rule(by):
         return {**by, f"base_{path.rpartition('.')[2]}": base, "base_batch": value_at(composed, _BATCH)}
     if isinstance(base, list):
-        return [[env_steps, value * by] for env_steps, value in base]
+        return moved_schedule(base, by)
     return max(1, round(base * by)) if isinstance(base, int) else float(f"{base * by:.12g}")
