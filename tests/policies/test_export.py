@@ -41,7 +41,7 @@ POLICIES = {
     "impala": ("algorithm=impala", "env=cartpole"),
     "appo": ("algorithm=appo", "env=pendulum"),
     "appo, several choices": ("algorithm=appo", "env.id=tiny_envs:tiny/Choices-v0", "env.vectorize_mode=sync"),
-    "impala, pictures": ("algorithm=impala", *PICTURES),
+    "impala, pictures": ("algorithm=impala", *PICTURES, "preprocessing=none"),
 }
 QUICK = ("ppo", "dqn")
 
