@@ -14,7 +14,7 @@ from experiments.planning.facts import facts_of
 from experiments.planning.machines import Cluster
 from experiments.planning.node_selection import on_nodes
 from experiments.planning.resources import Layout, check_fits, layout_of
-from experiments.rllib.building import build_algorithm_config, is_asynchronous, request_for
+from experiments.rllib.building import batch_env_steps, build_algorithm_config, is_asynchronous, request_for
 from experiments.rllib.checkpoint_sizes import checkpoint_bytes
 
 
@@ -85,7 +85,7 @@ class Configuration(ResolvedPoint):
         return cls(
             **{f.name: getattr(resolved, f.name) for f in fields(ResolvedPoint)},
             request=request,
-            batch_env_steps=config.total_train_batch_size,
+            batch_env_steps=batch_env_steps(config),
             checkpoint_bytes=size,
             facts=facts_of(config, suite.env, suite.hardware, cluster),
         )

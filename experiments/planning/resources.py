@@ -14,7 +14,15 @@ from experiments.config.schema import SuiteConfig
 from experiments.config.update_to_data import KEY as UPDATE_TO_DATA
 from experiments.config.update_to_data import check_update_to_data, with_intensity
 from experiments.planning.machines import Cluster, accelerator_types, amount, plural
-from experiments.rllib.building import check_settings, has_vector_entry_point, is_asynchronous, replays, suits_gpu, train_batch
+from experiments.rllib.building import (
+    check_settings,
+    fragments_of_batch,
+    has_vector_entry_point,
+    is_asynchronous,
+    replays,
+    suits_gpu,
+    train_batch,
+)
 
 _CPUS_OF_ASYNCHRONOUS = 4
 """Of a trial of its own process, a learner and two runners."""
@@ -51,7 +59,8 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster)
     """The configuration with every runner and learner count a number.
 
     A count is, in this order: what `algorithm.env_runners` or `algorithm.learners` says, what the hardware profile says, what suits
-    the cluster.
+    the cluster. An asynchronous algorithm has at most as many environments a runner as the latter two say, so that whole samples make up
+    its batch; where throughput is measured, it has as many.
 
     Args:
         suite: The configuration of one point.
@@ -86,6 +95,10 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster)
         env = replace(env, vectorize_mode=mode)
     counted = {**algorithm, "env_runners": runners, "learners": learners}
     ruled = with_rules(counted, rules)
+    if own.get("num_envs_per_env_runner") is None and not suite.measurement and (fragments := fragments_of_batch(ruled)):
+        # One fragment of each environment is a sample, and whole samples are a batch.
+        envs = _largest_divisor(fragments, layout.num_envs_per_env_runner)
+        ruled = {**ruled, "env_runners": {**ruled["env_runners"], "num_envs_per_env_runner": envs}}
     return replace(suite, algorithm=with_intensity(ruled, train_batch(ruled)), env=env)
 
 

@@ -9,6 +9,7 @@ import importlib
 import itertools
 import json
 import logging
+import math
 import re
 import sys
 from collections.abc import Mapping
@@ -111,6 +112,26 @@ def train_batch(algorithm: Mapping[str, Any]) -> int:
     """
     per_learner = algorithm["training"].get("train_batch_size_per_learner", config_class(algorithm)().train_batch_size_per_learner)
     return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"]))
+
+
+def fragments_of_batch(algorithm: Mapping[str, Any]) -> int | None:
+    """Fragments, each of one environment, in a training batch of an asynchronous algorithm; None where fragments follow the batch.
+
+    Such an algorithm trains on whole samples of its runners, as many as make up a batch (`_pre_queue_episode_refs` in RLlib's
+    impala.py): where a sample, of all a runner's environments, is longer than the batch, the sample is the batch.
+
+    Args:
+        algorithm: With its counts as numbers.
+    """
+    fragment = algorithm["env_runners"].get("rollout_fragment_length", config_class(algorithm)().rollout_fragment_length)
+    return math.ceil(train_batch(algorithm) / fragment) if is_asynchronous(algorithm) and isinstance(fragment, int) else None
+
+
+def batch_env_steps(config: AlgorithmConfig) -> int:
+    """Env steps of one training batch over all learners as it comes about: an asynchronous algorithm's are whole samples."""
+    batch: int = config.total_train_batch_size
+    sample: int = config.get_rollout_fragment_length() * config.num_envs_per_env_runner
+    return math.ceil(batch / sample) * sample if isinstance(config, IMPALAConfig) else batch
 
 
 def rows_of_step(algorithm: Mapping[str, Any]) -> int:
@@ -282,6 +303,14 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
         raise ConfigurationError(
             f"algorithm.training.minibatch_size={minibatch} is larger than the batch it is taken from: "
             f"algorithm.training.train_batch_size_per_learner={batch}."
+        )
+    fragments, collected = fragments_of_batch(trial.algorithm), batch_env_steps(config)
+    if fragments and trial.measurement is None and collected > fragments * config.get_rollout_fragment_length():
+        raise ConfigurationError(
+            f"algorithm.env_runners.num_envs_per_env_runner={config.num_envs_per_env_runner}: {trial.algorithm['name']} trains on whole "
+            f"samples of a runner, fragments of {config.get_rollout_fragment_length()} env steps of all its environments, so that a batch "
+            f"of {config.total_train_batch_size:,} would be one of {collected:,}. Try algorithm.env_runners.num_envs_per_env_runner=null, "
+            f"or algorithm.training.train_batch_size_per_learner={collected // max(1, config.num_learners)}."
         )
     if (collected := on_policy_batch(trial.algorithm)) > trial.report_every_env_steps:
         raise ConfigurationError(

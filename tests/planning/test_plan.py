@@ -42,6 +42,7 @@ def test_a_study_asks_every_algorithm_on_every_environment_that_its_action_space
     plan = plan_of(*words)
     assert plan.experiment == f"{study}/{algorithm}-{env}"
     assert len(plan.configurations) == {"smoke": 2, "lr_batch": 9}[study]
+    assert len({c.batch_env_steps for c in plan.configurations}) == {"smoke": 1, "lr_batch": 3}[study]
 
 
 def _commands() -> Iterator[tuple[str, ...]]:
@@ -169,6 +170,34 @@ def test_auto_gives_asynchronous_algorithms_a_runner_and_room_permitting_a_learn
     assert alone.configurations[0].layout == layout
 
 
+BATCH = "algorithm.training.train_batch_size_per_learner"
+ENVS = "algorithm.env_runners.num_envs_per_env_runner"
+FRAGMENTS_OF_100 = ("algorithm=impala", "++algorithm.env_runners.rollout_fragment_length=100", SINGLE)
+
+
+@pytest.mark.parametrize(
+    ("asked", "envs", "batch"), [(400, 4, 400), (1600, 16, 1600), (3200, 16, 3200), (2000, 10, 2000), (1024, 11, 1100), (50, 1, 100)]
+)
+def test_an_asynchronous_batch_is_whole_samples_of_as_many_environments_as_make_it_up(
+    plan_of: PlanOf, asked: int, envs: int, batch: int
+) -> None:
+    planned = plan_of(*FRAGMENTS_OF_100, f"{BATCH}={asked}").configurations[0]
+    assert (planned.layout.num_envs_per_env_runner, planned.batch_env_steps) == (envs, batch)
+    following = plan_of(
+        "algorithm=impala", "++algorithm.env_runners.rollout_fragment_length=auto", SINGLE, f"{BATCH}={asked}"
+    ).configurations[0]
+    assert following.layout.num_envs_per_env_runner == 16
+
+
+def test_environments_whose_samples_are_longer_than_the_batch_are_refused_unless_throughput_is_measured(plan_of: PlanOf) -> None:
+    words = (*FRAGMENTS_OF_100, f"{BATCH}=400")
+    with pytest.raises(ConfigurationError, match=r"so that a batch of 400 would be one of 1,600\. Try .*=null, or .*per_learner=1600"):
+        plan_of(*words, f"{ENVS}=16")
+    assert plan_of(*words, f"{ENVS}=2").configurations[0].batch_env_steps == 400
+    measured = plan_of(*words, "+measurement=throughput", "hardware.num_envs_per_env_runner=16").configurations[0]
+    assert (measured.layout.num_envs_per_env_runner, measured.batch_env_steps) == (16, 1600)
+
+
 def test_fractions_of_a_gpu_pack_several_trials_on_one(plan_of: PlanOf) -> None:
     plan = plan_of(SINGLE, "seeds=[0,1,2,3,4]", "hardware.num_gpus_per_learner=0.2", cluster=Cluster((Node(16, 1),)))
     assert plan.concurrency == 5
@@ -238,7 +267,7 @@ def test_gpus_that_torch_cannot_use_do_not_count_and_are_told_of(monkeypatch: py
         ("laptop", Node(4, 0), 2, 2, 0, 0),
         ("workstation", Node(16, 1), 8, 4, 0, 1),
         ("small_cluster", Node(64, 4), 32, 4, 4, 1),
-        ("large_cluster", Node(128, 8), 100, 5, 8, 1),
+        ("large_cluster", Node(128, 8), 100, 4, 8, 1),
     ],
 )
 def test_profiles(plan_of: PlanOf, profile: str, node: Node, runners: int, envs: int, learners: int, gpus: float) -> None:
