@@ -96,7 +96,7 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
     from analysis.document import conclusions
     from experiments.config.schema import HardwareSettings
     from experiments.planning.terminal import plan_lines
-    from experiments.rllib.building import promises_bits
+    from experiments.rllib.algorithms import promises_bits
     from experiments.study import progress
     from experiments.study.address import address_now, at, joined_line
     from experiments.study.driver import run_study

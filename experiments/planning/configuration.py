@@ -14,7 +14,8 @@ from experiments.planning.facts import facts_of
 from experiments.planning.machines import Cluster
 from experiments.planning.node_selection import on_nodes
 from experiments.planning.resources import Layout, check_fits, layout_of
-from experiments.rllib.building import batch_env_steps, build_algorithm_config, is_asynchronous, request_for
+from experiments.rllib.algorithms import batch_env_steps, is_asynchronous
+from experiments.rllib.building import build_algorithm_config, request_for
 from experiments.rllib.checkpoint_sizes import checkpoint_bytes
 
 

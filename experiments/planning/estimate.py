@@ -10,7 +10,8 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from experiments.config.trial_config import TrialConfig
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan
-from experiments.rllib.building import build_algorithm_config, is_asynchronous, longest_episode
+from experiments.rllib.algorithms import is_asynchronous
+from experiments.rllib.building import build_algorithm_config, longest_episode
 from experiments.rllib.probe import NetworkSpeed, env_step_s, network_speed
 
 WITHIN = 2.0

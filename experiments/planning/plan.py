@@ -20,7 +20,8 @@ from experiments.planning.machines import Cluster
 from experiments.planning.resolver import Resolver, distinct, report_grid
 from experiments.planning.resources import request_for_all, trials_at_once
 from experiments.planning.search_design import SearchDesign
-from experiments.rllib.building import build_algorithm_config, has_vector_entry_point, is_asynchronous, wrong_algorithm
+from experiments.rllib.algorithms import is_asynchronous
+from experiments.rllib.building import build_algorithm_config, has_vector_entry_point, wrong_algorithm
 from experiments.rllib.checkpoint_sizes import checkpoint_bytes
 
 AUTO = "auto"

@@ -15,7 +15,8 @@ from experiments.metrics import MAX_REPORTS, NAMED_AXES
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
 from experiments.planning.resources import layout_of, with_counts
-from experiments.rllib.building import longest_episode, on_policy_batch
+from experiments.rllib.algorithms import on_policy_batch
+from experiments.rllib.building import longest_episode
 
 CHECKPOINTS_PER_TRIAL = 4
 """Unless the configuration says otherwise: a kill costs a quarter of a trial at most."""

@@ -14,7 +14,8 @@ from experiments.planning.estimate import PastSpeed, study_duration
 from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
-from experiments.rllib.building import environment_of, is_flattened, rows_of_step, spaces
+from experiments.rllib.algorithms import rows_of_step
+from experiments.rllib.building import environment_of, is_flattened, spaces
 from experiments.rllib.results import NOISE, SQUARE, SUFFIXES
 from experiments.search.comparing import Comparing
 from experiments.search.strategy import Confirming

@@ -12,7 +12,8 @@ from experiments.config.trial_config import SHARED, TrialConfig
 from experiments.planning.machines import Cluster, local_machine
 from experiments.planning.plan import Plan, plan_study
 from experiments.rllib import starting_weights
-from experiments.rllib.building import build_algorithm_config, is_asynchronous, request_for
+from experiments.rllib.algorithms import is_asynchronous
+from experiments.rllib.building import build_algorithm_config, request_for
 from experiments.study.stored_study import StoredStudy
 from experiments.tracking.archive import LoggedTrial
 

@@ -19,7 +19,7 @@ from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record, searched_params, study_params, trial_params
 from experiments.planning.terminal import summary
 from experiments.planning.trials import StudyTrials
-from experiments.rllib.building import promises_bits
+from experiments.rllib.algorithms import promises_bits
 from experiments.tracking import provenance, views
 from experiments.tracking.occupancy import Occupancy
 from experiments.tracking.writer import Writer

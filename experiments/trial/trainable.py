@@ -21,7 +21,7 @@ from experiments.config.errors import first_line, reason_of
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED, depends_on_clock
 from experiments.rllib import starting_weights
-from experiments.rllib.building import promises_bits
+from experiments.rllib.algorithms import promises_bits
 from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.results import NonFiniteError
 from experiments.trial.attempt import Attempt, LostNodeError, UnfitNodeError, lost_node, own_nodes

@@ -16,7 +16,8 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import FastOffPolicy
 from experiments.rllib import checkpoints, starting_weights
-from experiments.rllib.building import build_algorithm_config, environment_of, is_asynchronous, longest_episode
+from experiments.rllib.algorithms import is_asynchronous
+from experiments.rllib.building import build_algorithm_config, environment_of, longest_episode
 from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.hooks import EPISODES
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates

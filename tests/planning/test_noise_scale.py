@@ -4,7 +4,7 @@ import pytest
 
 from experiments.config.errors import ConfigurationError
 from experiments.planning.terminal import noise_scale_lines
-from experiments.rllib.building import rows_of_step
+from experiments.rllib.algorithms import rows_of_step
 from tests.support.suite import PlanOf
 
 BATCHES = "study.space={algorithm.training.train_batch_size_per_learner:[32,64,128]}"

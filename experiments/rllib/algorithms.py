@@ -1,0 +1,102 @@
+"""What an algorithm's settings say before anything is built: its RLlib class, how it samples, the size of its batches. Pure."""
+
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.impala import IMPALAConfig
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.trial_config import TrialConfig
+
+_Class = TypeVar("_Class")
+
+
+def config_class(algorithm: Mapping[str, Any]) -> type[AlgorithmConfig]:
+    """The RLlib class that `algorithm.config_class` names.
+
+    Raises:
+        ConfigurationError: It cannot be imported or is not an AlgorithmConfig.
+    """
+    return class_at("algorithm.config_class", algorithm.get("config_class"), AlgorithmConfig)
+
+
+def class_at(key: str, path: Any, base: type[_Class]) -> type[_Class]:
+    """The class of a kind that a dotted path names."""
+    if not isinstance(path, str) or "." not in path:
+        raise ConfigurationError(f"{key}={path!r}: must be the dotted path of an RLlib {base.__name__}.")
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, TypeError, ValueError):  # the last two: a path such as "..Class"
+        raise ConfigurationError(f"{key}={path!r}: there is no such class. One of a file of your own: modules=[my_file.py].") from None
+    if not (isinstance(found, type) and issubclass(found, base) and found is not base):
+        raise ConfigurationError(f"{key}={path!r}: is not an RLlib {base.__name__}.")
+    return found
+
+
+def is_asynchronous(algorithm: Mapping[str, Any]) -> bool:
+    """Whether the algorithm samples while it learns (IMPALA, APPO), and so needs a runner actor."""
+    return issubclass(config_class(algorithm), IMPALAConfig)
+
+
+def promises_bits(trial: TrialConfig) -> bool:
+    """Whether the same trial comes out the same to the bit, run after run, unless something fails."""
+    return not is_asynchronous(trial.algorithm) and trial.env.backend == "gymnasium"
+
+
+def replays(algorithm: Mapping[str, Any]) -> bool:
+    """Whether the algorithm keeps what it samples in a replay buffer, and trains on it again."""
+    return hasattr(config_class(algorithm)(), "replay_buffer_config")
+
+
+def on_policy_batch(algorithm: Mapping[str, Any]) -> int:
+    """Env steps of one training batch, which no report can be finer than; 0 for algorithms that replay.
+
+    Args:
+        algorithm: With its counts as numbers.
+    """
+    return 0 if replays(algorithm) else train_batch(algorithm)
+
+
+def train_batch(algorithm: Mapping[str, Any]) -> int:
+    """Rows of one training batch over all learners, RLlib's own number where none is given.
+
+    Args:
+        algorithm: With its counts as numbers.
+    """
+    per_learner = algorithm["training"].get("train_batch_size_per_learner", config_class(algorithm)().train_batch_size_per_learner)
+    return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"]))
+
+
+def fragments_of_batch(algorithm: Mapping[str, Any]) -> int | None:
+    """Fragments, each of one environment, in a training batch of an asynchronous algorithm; None where fragments follow the batch.
+
+    Such an algorithm trains on whole samples of its runners, as many as make up a batch (`_pre_queue_episode_refs` in RLlib's
+    impala.py): where a sample, of all a runner's environments, is longer than the batch, the sample is the batch.
+
+    Args:
+        algorithm: With its counts as numbers.
+    """
+    fragment = algorithm["env_runners"].get("rollout_fragment_length", config_class(algorithm)().rollout_fragment_length)
+    return math.ceil(train_batch(algorithm) / fragment) if is_asynchronous(algorithm) and isinstance(fragment, int) else None
+
+
+def batch_env_steps(config: AlgorithmConfig) -> int:
+    """Env steps of one training batch over all learners as it comes about: an asynchronous algorithm's are whole samples."""
+    batch: int = config.total_train_batch_size
+    sample: int = config.get_rollout_fragment_length() * config.num_envs_per_env_runner
+    return math.ceil(batch / sample) * sample if isinstance(config, IMPALAConfig) else batch
+
+
+def rows_of_step(algorithm: Mapping[str, Any]) -> int:
+    """Rows of one gradient step over all learners: a minibatch's, or a training batch's where an update is one step.
+
+    Args:
+        algorithm: With its counts as numbers.
+    """
+    minibatch = algorithm["training"].get("minibatch_size", config_class(algorithm)().minibatch_size)
+    whole = train_batch(algorithm)
+    return min(whole, minibatch * max(1, int(algorithm["learners"]["num_learners"]))) if isinstance(minibatch, int) else whole
