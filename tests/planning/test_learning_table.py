@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.learning import scores
 from benchmarks.learning.pairs import COLUMNS, Pair, keep, measured, pairs, settings_of
-from benchmarks.learning.scores import EARLIER, README, UNKNOWN, against_sb3, into_readme, verdict
+from benchmarks.learning.scores import EARLIER, FEW, README, UNKNOWN, against_sb3, into_readme, verdict
 from benchmarks.support.harness import DOCS, Table
 from experiments.config.compose import CONF
 from tests.support.suite import PlanOf
@@ -52,18 +52,27 @@ def test_a_known_reason_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended_at", "words", "named"),
-    [((500.0, 475.0), "2 of 2 seeds end at 475", "none"), ((500.0, 474.9), "1 of 2 seeds end at 475: not all", "impala on cartpole")],
+    ("worst", "words", "named"),
+    [(475.0, "5 of 5 seeds end at 475", "none"), (474.9, "4 of 5 seeds end at 475: not all", "impala on cartpole")],
 )
 def test_a_pair_of_which_nothing_is_published_is_held_to_the_target(
-    ended_at: tuple[float, float], words: str, named: str, monkeypatch: pytest.MonkeyPatch
+    worst: float, words: str, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scores, "trial_of", lambda *asked: SimpleNamespace(config_id="abc"))
+    ended_at = (500.0, 500.0, worst, 500.0, 500.0)
     report = scores._report(pd.concat([rows(seed, score) for seed, score in enumerate(ended_at)]).assign(algorithm="impala"))
     (found,) = (row for row in report.tables[0].rows if row[0] == "impala on cartpole")
     assert found[-1] == words
     assert report.verdict.startswith(f"1 of {len(pairs())} pairs are measured. Worse than published: none; ")
     assert f"not every seed ends at the target: {named}. " in report.verdict
+
+
+def test_a_pair_whose_seeds_are_not_all_measured_is_shown_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "trial_of", lambda *asked: SimpleNamespace(config_id="abc"))
+    report = scores._report(pd.concat([rows(seed, 100.0) for seed in range(4)]))
+    (found,) = (row for row in report.tables[0].rows if row[0] == "ppo on cartpole")
+    assert (found[2], found[-1]) == ("4", FEW)
+    assert report.verdict.startswith(f"0 of {len(pairs())} pairs are measured. Worse than published: none; ")
 
 
 def test_a_pair_that_ends_as_far_as_two_cores_get_is_named_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +94,7 @@ def test_where_sb3_was_run_at_the_same_settings_it_is_the_judge(ours: list[float
 def test_the_readme_takes_the_rows_that_have_all_seeds_and_the_present_settings() -> None:
     columns = ("", "env steps", "seeds", "score [95%]", "worst seed", "env steps to target", "training", "published", "verdict")
     cells = ("1,000", "5", "200.0 [1.0, 2.0]", "100.0", "0 of 5", "1 s", "240 (zoo)", "worse")
-    few, earlier = ("1,000", "4", *cells[2:]), (*cells[:-1], EARLIER)
+    few, earlier = (("1,000", "4", *cells[2:-1], without) for without in (FEW, EARLIER))
     table = Table("Scores", columns, (("a", *cells), ("b", *few), ("c", *earlier)))
     text = into_readme(table, README.read_text())
     assert "| a | 1,000 | 5 | 200.0 [1.0, 2.0] | 100.0 | 0 of 5 | 240 (zoo) |" in text
@@ -120,7 +129,7 @@ def test_the_settings_of_a_pair_say_what_was_measured(pair: Pair, table: Table) 
         return
     found = dict(zip(table.columns, next(row for row in table.rows if row[0] == str(pair)), strict=True))
     page = next(line for line in (DOCS / "learning.md").read_text().splitlines() if line.startswith(f"| {pair} |"))
-    if page.endswith(f"| {UNKNOWN} |") or page.endswith(f"| {EARLIER} |"):
+    if page.endswith(tuple(f"| {without} |" for without in (UNKNOWN, EARLIER, FEW))):
         assert "Not measured here yet" in file.read_text()
     else:
         said = f"{found['score [95%]']}, worst seed {found['worst seed']}, after {found['env steps']} env steps, {found['seeds']} seeds"
