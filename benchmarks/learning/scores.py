@@ -46,6 +46,7 @@ _EARLY = "ended early: not judged"
 """Verdict of a pair whose trials end where two cores get."""
 UNKNOWN, EARLIER, FEW = "not measured", "measured with earlier settings", "seeds are missing: not judged"
 """Verdicts of pairs without a trial at all, or at the present settings, or without all of them."""
+OPEN = (UNKNOWN, EARLIER, FEW)
 QUICK = ("budget_env_steps=4000", "report_every_env_steps=4000", "evaluation.episodes=2", "evaluation.final_episodes=2")
 """Overrides of a run that shows that it works."""
 
@@ -118,7 +119,7 @@ def _finished(study: Study) -> pd.DataFrame:
 def _report(rows: pd.DataFrame) -> Report:
     present = {pair: trial_of(pair, SEEDS[0]).config_id if pair.of(rows).any() else "" for pair in pairs()}
     judged = {pair: _judged(pair, rows, config_id) for pair, config_id in present.items()}
-    known = {pair: found[-1] for pair, found in judged.items() if found[-1] not in (UNKNOWN, EARLIER, FEW)}
+    known = {pair: found[-1] for pair, found in judged.items() if found[-1] not in OPEN}
     worse = {pair for pair, judgement in known.items() if judgement.startswith("worse")}
     short = {pair for pair, judgement in known.items() if judgement.endswith(_SHORT)}
     early = {pair for pair, judgement in known.items() if judgement == _EARLY}
@@ -202,7 +203,7 @@ def into_readme(table: Table, text: str) -> str:
     """The README with the rows of a page's table that were measured with the present settings, all their seeds."""
     at = [table.columns.index(column) for column in _SHOWN]
     judged = table.columns.index("verdict")
-    rows = [row for row in table.rows if row[judged] not in (UNKNOWN, EARLIER, FEW)]
+    rows = [row for row in table.rows if row[judged] not in OPEN]
     shown = Table("", _SHOWN, tuple(tuple(row[i] for i in at) for row in rows))
     before, after = text.partition(_BEGIN)[0], text.partition(_END)[2]
     return f"{before}{_BEGIN}\n{shown.markdown()}\n{_END}{after}"
