@@ -1,0 +1,53 @@
+"""IMPALA and APPO for which a return goes on where a fragment, or a time limit, ends.
+
+RLlib appends a row to each fragment, for the value of the observation that the last step led to, with no reward and no discount
+(connectors/learner/add_one_ts_to_episodes_and_truncate.py). V-trace takes that row for a step after which nothing comes: its temporal
+difference, minus its value, goes into the return of the step before and cancels the value that was to be bootstrapped there
+(`discounts_time_major` in algorithms/impala/torch/impala_torch_learner.py and algorithms/appo/torch/appo_torch_learner.py, RLlib 2.60). So
+with RLlib's own learners most returns end with their fragment. V-trace weighs a temporal difference by the ratio of the probabilities that
+the two policies give the action (Espeholt et al. 1802.01561, section 4.1): here that of an appended row is zero, and its target its value.
+"""
+
+from typing import Any
+
+from ray.rllib.algorithms import appo, impala
+from ray.rllib.algorithms.appo.torch.appo_torch_learner import APPOTorchLearner
+from ray.rllib.algorithms.impala.torch.impala_torch_learner import IMPALATorchLearner
+from ray.rllib.core.columns import Columns
+
+_CERTAIN = 1e3
+"""Logarithm of a behaviour policy's probability that makes every ratio to it zero."""
+
+
+class _Bootstrapping:
+    """A learner of RLlib's with V-trace."""
+
+    def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Any:
+        """As RLlib's."""
+        logp = batch[Columns.ACTION_LOGP].masked_fill(~batch[Columns.LOSS_MASK].bool(), _CERTAIN)
+        rows = {**batch, Columns.ACTION_LOGP: logp}
+        return super().compute_loss_for_module(module_id=module_id, config=config, batch=rows, fwd_out=fwd_out)  # type: ignore[misc]
+
+
+class BootstrappingIMPALALearner(_Bootstrapping, IMPALATorchLearner):  # type: ignore[misc]  # RLlib ships no type information
+    """IMPALA's."""
+
+
+class BootstrappingAPPOLearner(_Bootstrapping, APPOTorchLearner):  # type: ignore[misc]
+    """APPO's."""
+
+
+class IMPALAConfig(impala.IMPALAConfig):  # type: ignore[misc]
+    """RLlib's, with the learner above."""
+
+    def get_default_learner_class(self) -> type:
+        """As RLlib's, for torch."""
+        return BootstrappingIMPALALearner
+
+
+class APPOConfig(appo.APPOConfig):  # type: ignore[misc]
+    """RLlib's, with the learner above."""
+
+    def get_default_learner_class(self) -> type:
+        """As RLlib's, for torch."""
+        return BootstrappingAPPOLearner
