@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+import tree
 from ray.rllib.algorithms import appo, impala
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
@@ -16,23 +17,27 @@ from experiments.rllib.vtrace import APPOConfig, IMPALAConfig
 GAMMA, VALUE, FRAGMENT = 0.99, 50.0, 5
 
 
-def loss(config_class: Any, fragments: int, ended: bool = False) -> float:
+def loss(config_class: Any, fragments: int, ended: bool = False, truncated: bool = False, **model: Any) -> float:
     """Of networks that say `VALUE` everywhere, after fragments with the reward that makes it right if they do not end the episode."""
     env = gym.make("CartPole-v1")
     config = config_class().environment("CartPole-v1").training(gamma=GAMMA, entropy_coeff=0.0, vf_loss_coeff=1.0)
-    config.env_runners(rollout_fragment_length=FRAGMENT).debugging(log_level="ERROR")
+    config.env_runners(rollout_fragment_length=FRAGMENT).rl_module(model_config=model).debugging(log_level="ERROR")
     learner = config.build_learner(env=env)
     module = learner.module[DEFAULT_MODULE_ID].unwrapped()
     with torch.no_grad():
         for name, weights in module.named_parameters():
             weights.fill_(VALUE if name.startswith("vf") and name.endswith("bias") else 0.0)
+    states = {}
+    if module.is_stateful():
+        states[Columns.STATE_OUT] = [tree.map_structure(np.asarray, module.get_initial_state())] * FRAGMENT
     episodes = [
         SingleAgentEpisode(
             observations=[env.observation_space.sample() for _ in range(FRAGMENT + 1)],
             actions=[0] * FRAGMENT,
             rewards=[VALUE * (1 - GAMMA)] * FRAGMENT,
             terminated=ended,
-            extra_model_outputs={Columns.ACTION_LOGP: [np.float32(np.log(0.5))] * FRAGMENT},
+            truncated=truncated,
+            extra_model_outputs={Columns.ACTION_LOGP: [np.float32(np.log(0.5))] * FRAGMENT} | states,
             len_lookback_buffer=0,
         ).to_numpy()
         for _ in range(fragments)
@@ -51,6 +56,17 @@ def loss(config_class: Any, fragments: int, ended: bool = False) -> float:
 @pytest.mark.parametrize("fragments", [1, 4, 7])
 def test_values_that_are_right_have_no_loss_where_fragments_end(config_class: Any, fragments: int) -> None:
     assert loss(config_class, fragments) == pytest.approx(0.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
+def test_values_that_are_right_have_no_loss_where_a_time_limit_ends_the_episode(config_class: Any) -> None:
+    assert loss(config_class, 4, truncated=True) == pytest.approx(0.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
+@pytest.mark.parametrize("max_seq_len", [FRAGMENT + 1, 20])
+def test_recurrent_values_that_are_right_have_no_loss(config_class: Any, max_seq_len: int) -> None:
+    assert loss(config_class, 4, use_lstm=True, lstm_cell_size=4, max_seq_len=max_seq_len) == pytest.approx(0.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("config_class", [impala.IMPALAConfig, appo.APPOConfig])
