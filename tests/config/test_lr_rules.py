@@ -110,6 +110,6 @@ def test_overrides_of_what_a_study_starts_from_are_welcome_and_others_refused(pl
 def test_of_a_schedule_all_values_follow_the_batch(plan_of: PlanOf) -> None:
     planned = plan_of("study=lr_rules", "algorithm=impala").configurations  # its rate on CartPole goes to zero
     rates = {c.label: c.trial(0).algorithm["training"]["lr"] for c in planned}
-    assert rates["lr=base b=1600"] == [[0, 1e-3], [1_000_000, 0.0]]
-    assert rates["lr=linear b=3200"] == [[0, 2e-3], [1_000_000, 0.0]]
-    assert rates["lr=constant b=800"] == rates["lr=base b=1600"]
+    assert rates["lr=base b=400"] == [[0, 1e-3], [300_000, 0.0]]
+    assert rates["lr=linear b=800"] == [[0, 2e-3], [300_000, 0.0]]
+    assert rates["lr=constant b=200"] == rates["lr=base b=400"]

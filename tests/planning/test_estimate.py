@@ -54,7 +54,7 @@ SMALL = NetworkSpeed(act_s=0.8e-6, learn_s=2.5e-6)
           "algorithm.training.num_epochs=10"), 21_336),
         (("algorithm.training.train_batch_size_per_learner=4000", "algorithm.training.minibatch_size=128",
           "algorithm.training.num_epochs=10", "fast=false"), 3_404),
-        (("algorithm=impala",), 29_337),  # study=throughput_algorithms, one runner
+        (("algorithm=impala", "algorithm.training.train_batch_size_per_learner=1600"), 29_337),  # study=throughput_algorithms, one runner
         (("algorithm=appo",), 26_297),
         (("algorithm=dqn", "algorithm.update_to_data=1", "hardware.total_envs=1"), 863),  # an update of 32 an env step
     ],
@@ -140,7 +140,7 @@ def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(plan_of:
     told = time_line(plan, past)
     assert "an estimate" in told
     assert "No trial of dqn on cartpole of about this length has run" in told
-    assert asked == [(name, "cartpole", 250_000) for name in ("ppo", "dqn", "appo", "impala")]  # a quarter of 1,000,000
+    assert asked == [(name, "cartpole", 125_000) for name in ("ppo", "dqn", "appo", "impala")]  # a quarter of 500,000
     known = time_line(plan_of(), past)
     assert known == "time        about 2 min 15 s, at the median speed of earlier trials in this store"  # 2.7M env steps, two at once
 

@@ -63,7 +63,7 @@ def test_a_grid_has_to_be_on_the_same_side_of_each_network(plan_of: PlanOf) -> N
 def test_rows_of_a_gradient_step_are_a_minibatchs_or_the_whole_batchs(plan_of: PlanOf) -> None:
     single = "study.space={}"
     assert rows_of_step(plan_of(single).configurations[0].suite.algorithm) == 256
-    assert rows_of_step(plan_of(single, "algorithm=impala").configurations[0].suite.algorithm) == 1600
+    assert rows_of_step(plan_of(single, "algorithm=impala").configurations[0].suite.algorithm) == 400
     assert rows_of_step(plan_of(single, "algorithm=sac", "env=pendulum").configurations[0].suite.algorithm) == 64
 
 

@@ -162,11 +162,12 @@ def test_auto_lays_out_a_trial_alike_on_any_machine_and_in_any_study(plan_of: Pl
 def test_auto_gives_asynchronous_algorithms_a_runner_and_room_permitting_a_learner(
     plan_of: PlanOf, num_cpus: int, expected: tuple[int, int, int], at_once: int
 ) -> None:
-    plan = plan_of("algorithm=impala", SINGLE, f"seeds={list(range(20))}", cluster=Cluster((Node(num_cpus, 0),)))
+    of_16 = ("algorithm=impala", f"{BATCH}=1600", SINGLE)
+    plan = plan_of(*of_16, f"seeds={list(range(20))}", cluster=Cluster((Node(num_cpus, 0),)))
     layout = plan.configurations[0].layout
     assert (layout.num_env_runners, layout.num_envs_per_env_runner, layout.num_learners) == expected
     assert plan.concurrency == at_once
-    alone = plan_of("algorithm=impala", SINGLE, "seeds=[0]", cluster=Cluster((Node(num_cpus, 0),)))
+    alone = plan_of(*of_16, "seeds=[0]", cluster=Cluster((Node(num_cpus, 0),)))
     assert alone.configurations[0].layout == layout
 
 
