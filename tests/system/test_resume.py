@@ -206,8 +206,8 @@ def test_a_study_that_is_finished_runs_nothing_when_it_is_resumed(tmp_path: Path
 
 @pytest.mark.usefixtures("ray_instance")
 def test_a_store_that_lacks_everything_of_a_finished_study_is_given_it(tmp_path: Path, reference: Path) -> None:
-    new = tmp_path / "new.db"
-    words = (f"resume={folder_of(reference)}", f"tracking.uri=sqlite:///{new}", f"output_dir={reference}", "report=false")
+    new, out = tmp_path / "new.db", shutil.copytree(reference, tmp_path / "out")  # artifacts are written beside the study
+    words = (f"resume={folder_of(out)}", f"tracking.uri=sqlite:///{new}", f"output_dir={out}", "report=false")
     assert run_here("experiments/run.py", *words, with_ray=True).returncode == 0
     found, expected = left_in(new), left_in(reference / "mlflow.db")
     assert_same(found, expected)
