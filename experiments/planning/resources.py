@@ -14,7 +14,7 @@ from experiments.config.schema import SuiteConfig
 from experiments.config.update_to_data import KEY as UPDATE_TO_DATA
 from experiments.config.update_to_data import check_update_to_data, with_intensity
 from experiments.planning.machines import Cluster, accelerator_types, amount, plural
-from experiments.rllib.algorithms import fragments_of_batch, is_asynchronous, replays, train_batch
+from experiments.rllib.algorithms import fragment_length, fragments_of_batch, is_asynchronous, replays, train_batch
 from experiments.rllib.building import check_settings, has_vector_entry_point, suits_gpu
 
 _CPUS_OF_ASYNCHRONOUS = 4
@@ -88,11 +88,18 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster)
         env = replace(env, vectorize_mode=mode)
     counted = {**algorithm, "env_runners": runners, "learners": learners}
     ruled = with_rules(counted, rules)
-    if own.get("num_envs_per_env_runner") is None and not suite.measurement and (fragments := fragments_of_batch(ruled)):
-        # One fragment of each environment is a sample, and whole samples are a batch.
-        envs = _largest_divisor(fragments, layout.num_envs_per_env_runner)
-        ruled = {**ruled, "env_runners": {**ruled["env_runners"], "num_envs_per_env_runner": envs}}
+    if not suite.measurement:
+        ruled = {**ruled, "env_runners": {**ruled["env_runners"], **_samples(ruled, own)}}
     return replace(suite, algorithm=with_intensity(ruled, train_batch(ruled)), env=env)
+
+
+def _samples(algorithm: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, int]:
+    """What lets an asynchronous algorithm's whole samples, one fragment of each environment of a runner, make up the batch."""
+    batch, length, fragments = train_batch(algorithm), fragment_length(algorithm), fragments_of_batch(algorithm)
+    settings = {"rollout_fragment_length": batch} if length and length > batch else {}
+    if fragments and own.get("num_envs_per_env_runner") is None:
+        settings["num_envs_per_env_runner"] = _largest_divisor(fragments, algorithm["env_runners"]["num_envs_per_env_runner"])
+    return settings
 
 
 def layout_of(algorithm: Mapping[str, Any]) -> Layout:

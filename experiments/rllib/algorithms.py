@@ -71,6 +71,16 @@ def train_batch(algorithm: Mapping[str, Any]) -> int:
     return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"]))
 
 
+def fragment_length(algorithm: Mapping[str, Any]) -> int | None:
+    """Env steps of a fragment of an asynchronous algorithm; None where it follows the batch, as those of the others do.
+
+    Args:
+        algorithm: With its counts as numbers.
+    """
+    length = algorithm["env_runners"].get("rollout_fragment_length", config_class(algorithm)().rollout_fragment_length)
+    return length if is_asynchronous(algorithm) and isinstance(length, int) else None
+
+
 def fragments_of_batch(algorithm: Mapping[str, Any]) -> int | None:
     """Fragments, each of one environment, in a training batch of an asynchronous algorithm; None where fragments follow the batch.
 
@@ -80,8 +90,8 @@ def fragments_of_batch(algorithm: Mapping[str, Any]) -> int | None:
     Args:
         algorithm: With its counts as numbers.
     """
-    fragment = algorithm["env_runners"].get("rollout_fragment_length", config_class(algorithm)().rollout_fragment_length)
-    return math.ceil(train_batch(algorithm) / fragment) if is_asynchronous(algorithm) and isinstance(fragment, int) else None
+    length = fragment_length(algorithm)
+    return math.ceil(train_batch(algorithm) / length) if length else None
 
 
 def batch_env_steps(config: AlgorithmConfig) -> int:

@@ -177,7 +177,7 @@ FRAGMENTS_OF_100 = ("algorithm=impala", "++algorithm.env_runners.rollout_fragmen
 
 
 @pytest.mark.parametrize(
-    ("asked", "envs", "batch"), [(400, 4, 400), (1600, 16, 1600), (3200, 16, 3200), (2000, 10, 2000), (1024, 11, 1100), (50, 1, 100)]
+    ("asked", "envs", "batch"), [(400, 4, 400), (1600, 16, 1600), (3200, 16, 3200), (2000, 10, 2000), (1024, 11, 1100), (50, 1, 50)]
 )
 def test_an_asynchronous_batch_is_whole_samples_of_as_many_environments_as_make_it_up(
     plan_of: PlanOf, asked: int, envs: int, batch: int
