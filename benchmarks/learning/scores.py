@@ -52,7 +52,7 @@ QUICK = ("budget_env_steps=4000", "report_every_env_steps=4000", "evaluation.epi
 
 
 def measure(quick: bool, wanted: Sequence[str] = ()) -> Report:
-    """Run what is missing, at the lowest priority: nothing here is timed.
+    """Run what is missing, at the lowest priority, since nothing here is timed; the README's table follows.
 
     Args:
         quick: The first pair alone, for a moment.
@@ -71,7 +71,9 @@ def measure(quick: bool, wanted: Sequence[str] = ()) -> Report:
                 _complete(pair, SEEDS, OUTPUTS, MEASURED)
             except BenchmarkError as error:  # what is left of it runs the next time
                 say(f"{pair}: {error}")
-    return _report(measured())
+    report = _report(measured())
+    README.write_text(into_readme(report.tables[0], README.read_text()))
+    return report
 
 
 def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, overrides: Sequence[str] = ()) -> None:
@@ -134,13 +136,14 @@ def _report(rows: pd.DataFrame) -> Report:
         name="learning",
         title="What every algorithm learns, with the settings that the suite ships",
         compared=(
-            "Each pair is `python experiments/run.py algorithm=... env=... study=single`. Score: interquartile mean over seeds of the mean "
-            "return of 100 episodes of the final deterministic policy on held-out seeds of the environment, with its 95% interval; it "
-            "leaves out extreme seeds, so the worst stands beside it. Env steps to target: geometric mean over the seeds that hold it, and "
-            "how many these are. Training: mean of the seconds of a trial's training, on machines with other work: no timing. Published: "
-            "of one run, with the deviation over its episodes, after so many env steps. "
-            "*Worse*: the upper end of the interval lies below the published score less its deviation. Where Stable-Baselines3's PPO was "
-            "run here at these settings (`python -m benchmarks.learning.sb3`), it is the judge: Welch's t-test over seeds, two-sided, 5%."
+            "Each pair is `python experiments/run.py algorithm=... env=... study=single`, with `budget_env_steps=` where it ends early. "
+            "Score: interquartile mean over seeds of the mean return of 100 episodes of the final deterministic policy on held-out seeds "
+            "of the environment, with its 95% interval; it leaves out extreme seeds, so the worst stands beside it; seeds that all end "
+            "alike have none. Env steps to target: geometric mean over the seeds that hold it, and how many these are. Training: mean of "
+            "the seconds of a trial's training, on machines with other work: no timing. Published: of one run, with the deviation over "
+            "its episodes, after so many env steps. *Worse*: the upper end of the interval lies below the published score less its "
+            "deviation. Where Stable-Baselines3's PPO was run here at these settings (`python -m benchmarks.learning.sb3`), it is the "
+            "judge: Welch's t-test over seeds, two-sided, 5%."
         ),
         verdict=verdict,
         tables=(Table("Scores", columns, tuple((str(pair), *found) for pair, found in judged.items())),),
@@ -243,9 +246,7 @@ def main() -> None:
     if unknown := sorted(set(arguments.pairs) - {f"{pair.algorithm}-{pair.env}" for pair in pairs()}):
         parser.error(f"there is no pair {unknown[0]!r} in benchmarks/learning/pairs.csv")
     end_what_was_started()
-    report = measure(False, arguments.pairs)
-    finish(report, quick=False, out=None)
-    README.write_text(into_readme(report.tables[0], README.read_text()))
+    finish(measure(False, arguments.pairs), quick=False, out=None)
 
 
 if __name__ == "__main__":
