@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_in
 
 FOUR_CPUS = Cluster((Node(4, 0),))
 ONE_SEED = ("study.space={}", "seeds=[0]")
+NORMALIZE = "preprocessing=normalize"
+"""Statistics that are merged over runners are part of what must be the same."""
 MIB = 2**20
 
 
@@ -31,7 +33,7 @@ def bits(database: Path) -> list[tuple[str, str]]:
 
 
 def test_trials_side_by_side_are_the_same_to_the_bit_as_one_alone(plan_of: PlanOf, tmp_path: Path) -> None:
-    overrides = (*TINY, *ONE_SEED, "hardware.num_env_runners=0", "hardware.num_envs_per_env_runner=4")
+    overrides = (*TINY, *ONE_SEED, NORMALIZE, "hardware.num_env_runners=0", "hardware.num_envs_per_env_runner=4")
     alone = Study(plan_of(*overrides, "hardware.max_concurrent_trials=1", cluster=FOUR_CPUS), tmp_path / "alone")
     packed = Study(plan_of(*overrides, "repeats=4", cluster=FOUR_CPUS), tmp_path / "packed")
     assert packed.plan.concurrency == 4
@@ -40,7 +42,7 @@ def test_trials_side_by_side_are_the_same_to_the_bit_as_one_alone(plan_of: PlanO
 
 @pytest.mark.nightly
 def test_trials_with_runners_side_by_side_are_the_same_to_the_bit_as_one_alone(run_suite: RunSuite, tmp_path: Path) -> None:
-    overrides = (*TINY, *ONE_SEED, "hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4", "hardware.num_cpus=6")
+    overrides = (*TINY, *ONE_SEED, NORMALIZE, "hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4", "hardware.num_cpus=6")
     found = {}
     for name, more in (("alone", "repeats=1"), ("packed", "repeats=2")):
         done = run_suite(*overrides, more, f"output_dir={tmp_path / name}")
