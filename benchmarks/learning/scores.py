@@ -96,7 +96,7 @@ def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, ov
     output_dir.mkdir(parents=True, exist_ok=True)
     log = output_dir / f"{name}.log"
     try:
-        run(suite_command([*settings, "report=false"], output_dir), log)
+        run(suite_command([*settings, "report=false", "registry.models=none"], output_dir), log)
     finally:
         if (study := _last(name, output_dir)) is not None:
             keep(_finished(study), file)
