@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -58,7 +58,13 @@ class Exported:
     check: Check
 
 
-def export_policy(policy: Policy, path: Path, origin: Origin | None = None, traced: dict[str, Any] | None = None) -> Exported:
+def export_policy(
+    policy: Policy,
+    path: Path,
+    origin: Origin | None = None,
+    traced: dict[str, Any] | None = None,
+    alive: Callable[[], None] = lambda: None,
+) -> Exported:
     """Write a policy into one ONNX file, once its actions were found to be those of the suite's own evaluation.
 
     Args:
@@ -66,6 +72,7 @@ def export_policy(policy: Policy, path: Path, origin: Origin | None = None, trac
         path: The file; its folder is there. Written whole or not at all.
         origin: Where the policy comes from.
         traced: Programs that were traced of other policies, by what decides on their networks; added to.
+        alive: Called before every step of the evaluation; what it raises ends this.
 
     Raises:
         ConfigurationError: The policy cannot be exported: its module cannot be traced, connectors of a person's own stand before or
@@ -82,7 +89,7 @@ def export_policy(policy: Policy, path: Path, origin: Origin | None = None, trac
     observation_space, action_space = spaces(env)
     seeds = policy.held_out_seeds()
     try:
-        graph, found = _compared(policy, seeds, {} if traced is None else traced)
+        graph, found = _compared(policy, seeds, {} if traced is None else traced, alive)
     except (NotTraceableError, DifferentActionsError) as error:
         raise ConfigurationError(_refusal(trial, error)) from error
     metadata = {
@@ -102,7 +109,7 @@ def export_policy(policy: Policy, path: Path, origin: Origin | None = None, trac
     return Exported(path, metadata, found)
 
 
-def _compared(policy: Policy, seeds: list[int], traced: dict[str, Any]) -> tuple[Any, Check]:
+def _compared(policy: Policy, seeds: list[int], traced: dict[str, Any], alive: Callable[[], None]) -> tuple[Any, Check]:
     """The graph of a policy, and what was compared.
 
     Raises:
@@ -116,10 +123,10 @@ def _compared(policy: Policy, seeds: list[int], traced: dict[str, Any]) -> tuple
         put_weights(traced[key], policy.module, action_space, *how)
         with suppress(DifferentActionsError):  # a part was computed of the first one's weights: this one is traced by itself
             graph = traced[key].model_proto
-            return graph, compare(graph.SerializeToString(), policy, seeds)
+            return graph, compare(graph.SerializeToString(), policy, seeds, alive)
     traced[key] = trace(policy.module, observation_space, action_space, *how)
     graph = traced[key].model_proto
-    return graph, compare(graph.SerializeToString(), policy, seeds)
+    return graph, compare(graph.SerializeToString(), policy, seeds, alive)
 
 
 def _networks_of(policy: Policy) -> str:

@@ -1,6 +1,6 @@
 """Whether an exported policy acts as the suite's own evaluation does, step by step along whole episodes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,7 @@ def session_of(graph: bytes) -> Any:
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int]) -> Check:
+def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int], alive: Callable[[], None] = lambda: None) -> Check:
     """Evaluate a policy, and compare each action with the one that the exported policy takes.
 
     The exported policy sees the same observations, and remembers by itself what it remembers: where all discrete actions are equal, it
@@ -86,6 +86,7 @@ def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int]) -> Check:
         graph: The exported policy.
         policy: What it was made of; with RLlib's default connectors.
         env_seeds: Of the final evaluation.
+        alive: Called before every step is compared; what it raises ends this.
 
     Raises:
         DifferentActionsError: The two act differently.
@@ -99,6 +100,7 @@ def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int]) -> Check:
         exported = OnnxPolicy(session, states)
 
         def on_actions(observations: npt.NDArray[Any], actions: npt.NDArray[Any]) -> None:
+            alive()
             differences.add(actions, exported(observations.astype(dtype, copy=False)))
 
         return policy.evaluate(seeds, on_actions=on_actions)

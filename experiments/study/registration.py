@@ -77,6 +77,8 @@ class Registration:
             try:
                 self._put(trial, of_recommended, every_checkpoint=models == "checkpoints")
             except Exception as error:  # noqa: BLE001  # a study that ran ends with its exit code, whatever becomes of its models
+                if self.interrupted():
+                    return
                 what = str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {first_line(error)}"
                 logger.warning("%s is not in MLflow's registry: %s", trial.name, what)
         for label in recommended:
@@ -134,8 +136,13 @@ class Registration:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _write(self, found: checkpoint.Checkpoint, trial: TrialConfig, folder: Path, origin: Origin) -> None:
-        exported = export_policy(policy.load(found, trial.name), folder / ONNX, origin, self._traced)
+        exported = export_policy(policy.load(found, trial.name), folder / ONNX, origin, self._traced, self._go_on)
         save_model(exported, folder / "model")
+
+    def _go_on(self) -> None:
+        """End an export that the person does not wait for: episodes of some environments take minutes."""
+        if self.interrupted():
+            raise InterruptedError("the study was asked to stop")
 
     def _confirmed(self, label: str) -> list[TrialConfig]:
         """The trials with the seeds that the choice of a configuration did not rest on, or was confirmed by."""

@@ -87,6 +87,18 @@ def test_actions_that_are_not_normalised_are_clipped_or_left(plan_of: PlanOf, cl
     assert (np.abs(actions).max() > 0.5) != clip_actions
 
 
+def test_it_can_be_ended_at_any_step_and_leaves_nothing(plan_of: PlanOf, tmp_path: Path) -> None:
+    policy, steps = policy_of(plan_of(*SMALL, *POLICIES["ppo"]).trials[0]), iter(range(3))
+
+    def alive() -> None:
+        next(steps)
+
+    with pytest.raises(ConfigurationError, match="an evaluation failed"):
+        export_policy(policy, tmp_path / "policy.onnx", alive=alive)
+    assert list(tmp_path.iterdir()) == []
+    assert not list(steps)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["dqn", "ppo, normalised"])
 def test_policies_with_the_same_networks_share_what_was_traced(plan_of: PlanOf, tmp_path: Path, which: str) -> None:

@@ -1,6 +1,7 @@
 """Which policies of a study become models, and that nothing of it can end a study."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +47,7 @@ def exports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def export(self: Registration, found: Any, trial: TrialConfig, place: Path) -> None:
         if "broken" in (self.folder.path / "what").read_text():
             raise ConfigurationError("it cannot be traced")
+        self._go_on()  # as every step of its evaluation does
         names.append(trial.name)
         place.mkdir(parents=True)
         (place / "MLmodel").touch()
@@ -56,7 +58,13 @@ def exports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def register(
-    plan: Any, folder: Path, recommended: list[str], failed: tuple[int, ...] = (), what: str = "", phase: str = "fixed"
+    plan: Any,
+    folder: Path,
+    recommended: list[str],
+    failed: tuple[int, ...] = (),
+    what: str = "",
+    phase: str = "fixed",
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> tuple[Put, Registration]:
     folder.mkdir(exist_ok=True)
     (folder / "what").write_text(what)
@@ -67,7 +75,7 @@ def register(
         outcomes.on_event(trial, ended(number, status))
         for env_steps in (1000, 2000):
             StudyFolder(folder).trial(trial).checkpoint(env_steps).mkdir(parents=True, exist_ok=True)
-    done = Registration(trials, outcomes, StudyFolder(folder), put, lambda: False)  # type: ignore[arg-type]
+    done = Registration(trials, outcomes, StudyFolder(folder), put, interrupted)  # type: ignore[arg-type]
     done(recommended)
     return put, done
 
@@ -133,6 +141,16 @@ def test_one_that_cannot_be_exported_is_said_and_left_out(
     assert [r.getMessage() for r in caplog.records] == [
         f"{label} s={seed} is not in MLflow's registry: it cannot be traced" for seed in (0, 1, 2)
     ]
+
+
+def test_an_export_under_way_ends_when_the_study_is_asked_to_stop(
+    plan_of: PlanOf, tmp_path: Path, exports: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = plan_of(*GRID)
+    asked = iter([False, False, False])  # once before each policy, once in its evaluation: the second one's
+    put, _ = register(plan, tmp_path / "study", [plan.trials[0].label], interrupted=lambda: next(asked, True))
+    assert [exports, len(put.of("log_model"))] == [[plan.trials[0].name], 1]
+    assert caplog.records == []
 
 
 def test_what_was_exported_is_put_again_by_a_resume_and_not_made_again(plan_of: PlanOf, tmp_path: Path, exports: list[str]) -> None:
