@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,9 +80,15 @@ def start_beside_imports(hardware: HardwareSettings, module: str) -> None:
 
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
-    """End Ray in another thread, which mostly waits for Ray's processes, while this one does what is left to do."""
+    """End Ray in another thread, which mostly waits for Ray's processes, while this one does what is left to do.
+
+    But not before Ray has left this process: an `ObjectRef` that goes out of scope beside that ends the process with 1, often without a word
+    (`EnsureInitialized` in Ray's core_worker_process.cc, called for its `__dealloc__`).
+    """
     thread = threading.Thread(target=ray.shutdown, name="end of Ray")
     thread.start()
+    while thread.is_alive() and hasattr(ray._private.worker.global_worker, "core_worker"):
+        time.sleep(0.01)
     try:
         yield
     finally:

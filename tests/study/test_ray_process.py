@@ -55,3 +55,24 @@ def test_rays_processes_get_ready_for_trials_where_there_are_few_and_each_has_a_
 def test_a_light_process_does_not_import_what_trials_need() -> None:
     code = "import sys, experiments.trial.ready; sys.exit('experiments.trial.trainable' in sys.modules or 'torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], env={**os.environ, IS_LIGHT: "1"}, check=True)
+
+
+OUTLIVED = """
+import time
+import ray
+from experiments.study.ray_process import ending
+
+ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+references = [ray.put(number) for number in range(1000)]
+with ending():
+    while references:
+        references.pop()
+        time.sleep(0.001)
+print("the end")
+"""
+
+
+@pytest.mark.ray
+def test_what_still_refers_to_rays_objects_can_go_out_of_scope_while_ray_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", OUTLIVED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "the end\n"), done.stderr
