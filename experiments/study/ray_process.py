@@ -82,8 +82,8 @@ def start_beside_imports(hardware: HardwareSettings, module: str) -> None:
 def ending() -> Iterator[None]:
     """End Ray in another thread, which mostly waits for Ray's processes, while this one does what is left to do.
 
-    But not before Ray has left this process: an `ObjectRef` that goes out of scope beside that ends the process with 1, often without a word
-    (`EnsureInitialized` in Ray's core_worker_process.cc, called for its `__dealloc__`).
+    But not before Ray has left this process: an `ObjectRef` that goes out of scope beside that ends the process with 1, often without
+    a word (`EnsureInitialized` in Ray's core_worker_process.cc, called for its `__dealloc__`).
     """
     thread = threading.Thread(target=ray.shutdown, name="end of Ray")
     thread.start()

@@ -55,7 +55,7 @@ def is_led_by(address: str, driver: Driver) -> bool:
     return False
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_study_goes_on_from_its_address_alone_to_the_same_bits_and_is_removed_by_it(
     bucket: str, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

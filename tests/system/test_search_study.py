@@ -39,7 +39,6 @@ SEARCHES = {
 }
 STOPPING_EARLY = ("asha", "median")
 """They stop by who came first."""
-NIGHTLY = ("racing", "optuna", "median", "pbt")
 
 
 def asked(out: Path) -> list[Any]:
@@ -63,7 +62,8 @@ def ended(out: Path) -> int:
 
 
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.nightly) if name in NIGHTLY else name for name in SEARCHES])
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_that_is_killed_twice_goes_on_with_no_trial_lost_and_none_run_twice(
     name: str, tmp_path: Path, suite_here: RunSuite
 ) -> None:
