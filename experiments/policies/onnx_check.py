@@ -76,7 +76,7 @@ def session_of(graph: bytes) -> Any:
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int], alive: Callable[[], None] = lambda: None) -> Check:
+def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int], alive: Callable[[], None]) -> Check:
     """Evaluate a policy, and compare each action with the one that the exported policy takes.
 
     The exported policy sees the same observations, and remembers by itself what it remembers: where all discrete actions are equal, it
