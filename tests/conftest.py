@@ -2,8 +2,10 @@
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +13,25 @@ import pytest
 
 from tests.support.suite import ROOT, PlanOf, RunSuite
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices here are small: threads only get into each other's way
+_OF_THE_SHELL = (
+    *("MLFLOW_", "RAY_", "TUNE_", "RLLIB_", "HYDRA_", "OMP_", "MKL_", "MPL", "XDG_", "SLURM_", "CUDA_"),
+    *("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "LC_", "TZ", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONOPTIMIZE", "PYTHONUTF8"),
+)
+"""How variables begin that a person may have set, and that no test may depend on."""
+for name in [name for name in os.environ if name.startswith(_OF_THE_SHELL)]:
+    del os.environ[name]
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # matrices here are small: threads only get into each other's way
+if "PYTEST_XDIST_WORKER" not in os.environ:  # nor what there is at home; workers share one
+    os.environ["HOME"] = tempfile.mkdtemp(prefix="home-of-tests-")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "tests/support"), str(ROOT), os.environ.get("PYTHONPATH", "")]
 )  # Ray's workers find tiny_envs
+
+
+def pytest_unconfigure() -> None:
+    """At the end. Only the process that hands the tests out made the home."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["HOME"], ignore_errors=True)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -17,6 +17,7 @@ from analysis.stores.server import ServerReader
 from analysis.stores.sqlite import SqliteReader
 from experiments.metrics import INDEX_EXPERIMENT, Tag
 
+PROJECT = Path(__file__).resolve().parents[2]
 _NAMED_AT_MOST = 12
 """Studies that an error names."""
 _QUESTION = "**Question.** "
@@ -100,7 +101,7 @@ def opened(tracking_uri: str | None, cache_dir: Path | None = None) -> tuple[str
 
 def _embedded_store() -> str:
     """The store under the working directory, or else the project's: a notebook's working directory is its own folder."""
-    folders = (Path.cwd(), Path(__file__).resolve().parents[2])
+    folders = (Path.cwd(), PROJECT)
     found = next((folder for folder in folders if (folder / "outputs" / "mlflow.db").exists()), folders[0])
     return f"sqlite:///{found / 'outputs' / 'mlflow.db'}"
 

@@ -15,6 +15,7 @@ from pandas.testing import assert_frame_equal
 
 from analysis import AnalysisError
 from analysis.load import load_study
+from analysis.stores import executions
 from analysis.stores import server as server_module
 from analysis.stores.records import Run
 from analysis.stores.server import ServerReader
@@ -40,6 +41,7 @@ def test_reading_waits_for_no_writer_and_changes_no_byte(written: Written) -> No
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(executions, "PROJECT", tmp_path / "project")  # where a person may have run studies
     with pytest.raises(AnalysisError, match=r"no store at .*/outputs/mlflow.db: run a study first \(make study\)"):
         load_study()
     assert not list(tmp_path.iterdir())
