@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-# The CPU build's local version exists in no registry.
-FREEZE = .lock/bin/python -m pip freeze --exclude rl-scaling-suite | sed 's/+cpu$$//'
+INSTALL = $(BIN)/python deploy/install.py
+# The CPU build's local version exists in no registry, and what CUDA takes comes with the torch that needs it.
+FREEZE = .lock/bin/python -m pip freeze --all --exclude pip --exclude rl-scaling-suite | sed -E 's/\+cpu$$//; /^(nvidia|cuda|triton)\b/d'
 
 .DEFAULT_GOAL := help
 
@@ -21,13 +22,14 @@ test: $(VENV)/dev ## Install what is missing and run the tests, two at a time; A
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 .PHONY: check
-check: $(VENV)/dev ## Lint, format, types, import directions, shell scripts, the files of deploy/
+check: $(VENV)/dev ## Lint, format, types, import directions, dependencies, shell scripts, the wheel, the files of deploy/
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck .ci/run deploy/slurm/study.sh
-	$(BIN)/python -m pytest -q tests/deploy
+	$(BIN)/deptry .
+	$(BIN)/shellcheck .ci/run .ci/nightly deploy/slurm/study.sh
+	$(BIN)/python -m pytest -q -m '' tests/deploy
 
 .PHONY: ui
 ui: $(VENV)/study ## The MLflow UI on the embedded store, on this machine alone: http://127.0.0.1:5000
@@ -41,6 +43,7 @@ bench: $(VENV)/bench ## The benchmarks: tables of ratios, also written to docs/b
 .PHONY: lock
 lock: ## Resolve the ranges of pyproject.toml anew and write the four requirements files
 	rm -rf .lock && $(PYTHON) -m venv .lock
+	.lock/bin/python -m pip uninstall --quiet --yes setuptools # the environment's own, older than any that is asked for
 	.lock/bin/python -m pip install --quiet torch==2.13.0 . && $(FREEZE) > .lock/core
 	.lock/bin/python -m pip install --quiet '.[cluster]' && $(FREEZE) > .lock/cluster
 	.lock/bin/python -m pip install --quiet '.[dev]' && $(FREEZE) > .lock/dev
@@ -59,14 +62,14 @@ clean: ## Remove the environment; results stay
 $(VENV)/study: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { echo "error: Python 3.11 to 3.13 is needed: make study PYTHON=python3.11" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(INSTALL) -r requirements.txt
+	$(INSTALL) --no-deps -e .
 	@touch $@
 
 $(VENV)/dev: $(VENV)/study requirements-cluster.txt requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-cluster.txt -r requirements-dev.txt
+	$(INSTALL) -r requirements-cluster.txt -r requirements-dev.txt
 	@touch $@
 
 $(VENV)/bench: $(VENV)/dev requirements-bench.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt
+	$(INSTALL) -r requirements-bench.txt
 	@touch $@
