@@ -66,7 +66,7 @@ METRICS: dict[str, str] = {
     "system/runner_cpu_share": "share of the runners' sampling seconds in which they had a CPU",
     "system/gpu_percent": "use of the GPUs that the trial's processes see, mean over them and the time",
     "final/score": "mean return of the final evaluation",
-    "final/auc": "area under eval/return_mean over env steps, divided by the budget",
+    "final/auc": "area under eval/return_mean up to the budget, divided by it; a trial that stops early keeps its last value",
     "final/env_steps_to_target": "env steps until eval/return_mean first holds the target for 2 evaluations",
     "final/seconds_to_target": "training seconds until then",
     "final/env_steps_per_s": "env steps per training second over the trial, warm-up left out",

@@ -37,15 +37,16 @@ class TargetWatch:
 
 
 def area_under_curve(points: list[tuple[float, float]], budget: float) -> float:
-    """Area under an evaluation curve over env steps, divided by the budget: a mean return.
+    """Area under an evaluation curve over env steps up to the budget, divided by it: a mean return.
 
     Args:
-        points: (env steps, return), in order; the first value holds back to 0.
+        points: (env steps, return), in order, up to the budget at most. The first value holds back to 0, for nothing is evaluated before:
+            a return of 0 there, which some environments never give, would be made up. The last one holds up to the budget, where the
+            trial stopped early: its policy is what the rest of the budget would have been used with.
         budget: Env steps of the trial.
 
     Returns:
         By the trapezoidal rule.
     """
-    points = [(0.0, points[0][1]), *points]
-    area = sum((x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in pairwise(points))
-    return area / max(budget, points[-1][0])
+    points = [(0.0, points[0][1]), *points, (budget, points[-1][1])]
+    return sum((x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in pairwise(points)) / budget

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from experiments.metrics import METRICS
 from experiments.rllib.clocks import PhaseClock, training_shares
@@ -57,8 +59,19 @@ def test_a_target_that_is_never_held_is_absent() -> None:
 def test_area_under_a_curve_by_hand() -> None:
     # 0..10 flat at 0 (first value holds back), 10..20 rising to 100: (0 + 500) / 20
     assert area_under_curve([(10, 0.0), (20, 100.0)], budget=20) == 25.0
-    # A curve that ends early (target reached) is not blown up by the unused budget.
-    assert area_under_curve([(10, 100.0)], budget=20) == 50.0
+
+
+def test_a_trial_that_stopped_early_keeps_its_last_return_up_to_its_budget() -> None:
+    # 0..10 at -500, 10..20 rising to -100, and -100 up to 100: (-5000 - 3000 - 8000) / 100
+    assert area_under_curve([(10, -500.0), (20, -100.0)], budget=100) == -160.0
+    assert area_under_curve([(10, 100.0)], budget=20) == 100.0
+
+
+@given(st.lists(st.floats(-500, -70), min_size=1, max_size=20), st.integers(0, 20))
+def test_an_area_under_a_curve_lies_between_the_lowest_and_the_highest_return(returns: list[float], unused: int) -> None:
+    points = [(1000.0 * (i + 1), value) for i, value in enumerate(returns)]
+    area = area_under_curve(points, budget=1000.0 * (len(returns) + unused))
+    assert min(returns) - 1e-9 <= area <= max(returns) + 1e-9
 
 
 def test_learner_metrics_prefer_means_over_minibatches_to_the_last_one() -> None:

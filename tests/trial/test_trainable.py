@@ -100,6 +100,8 @@ def test_a_trial_stops_early_at_the_target_only_if_asked(plan_of: PlanOf, make: 
     early = run(make(tiny(plan_of, *easy, "stop_at_target=true")))
     assert len(early) == 2
     assert early[-1]["final/env_steps_to_target"] == 1024
+    first, last = (report["eval/return_mean"] for report in early)  # at 1,024 and 2,048 of 4,096
+    assert early[-1]["final/auc"] == pytest.approx((first + (first + last) / 2 + 2 * last) / 4)
 
 
 def test_evaluations_can_be_rarer_than_reports(plan_of: PlanOf, make: Make) -> None:
