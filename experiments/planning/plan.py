@@ -142,9 +142,17 @@ class Plan:
     @property
     def total_env_steps(self) -> int:
         """Env steps of the whole study, at most."""
+        return self.env_steps_in_all()
+
+    def env_steps_in_all(self, unused: int = 0) -> int:
+        """Env steps of the whole study, at most.
+
+        Args:
+            unused: Env steps that trials have left of their budgets, which they will not sample any more.
+        """
         if self.search:
-            return self.search.total_env_steps
-        return sum(c.suite.budget_env_steps for c in self.configurations) * len(self.seeds) * self.repeats
+            return self.search.env_steps_in_all(unused)
+        return sum(c.suite.budget_env_steps for c in self.configurations) * len(self.seeds) * self.repeats - unused
 
     @property
     def report_every_env_steps(self) -> int:

@@ -12,7 +12,7 @@ from analysis.stats.sequential import Design
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import is_rule
 from experiments.config.schema import SuiteConfig
-from experiments.config.search_settings import CompareSearch, OptunaSearch, Pbt, RacingSearch, RandomSearch, searching_seeds
+from experiments.config.search_settings import CompareSearch, Fifo, OptunaSearch, Pbt, RacingSearch, RandomSearch, searching_seeds
 from experiments.config.space import Choice, Point, corners, num_samples, parse_space, points
 from experiments.config.trial_config import TRAINING
 from experiments.metrics import NAMED_AXES
@@ -154,16 +154,31 @@ class SearchDesign:
     def num_trials(self) -> int:
         """Trials that it runs, at most."""
         limits, most = self.limits(), self.outline.most_trials
-        return most if limits.max_env_steps is None else min(most, limits.max_env_steps // limits.trial_env_steps)
+        if limits.max_env_steps is None or self._may_end_early:  # then there may be more of them
+            return most
+        return min(most, limits.max_env_steps // limits.trial_env_steps)
+
+    @property
+    def _may_end_early(self) -> bool:
+        """Whether trials may end before they have sampled a whole budget."""
+        return self.suite.stop_at_target or not isinstance(self.suite.scheduler, Fifo)
 
     @property
     def total_env_steps(self) -> int:
         """Env steps of them all, at most."""
+        return self.env_steps_in_all()
+
+    def env_steps_in_all(self, unused: int = 0) -> int:
+        """Env steps of all trials, at most.
+
+        Args:
+            unused: Env steps that trials have left of their budgets: under a limit others may have them.
+        """
         limits, strategy = self.limits(), self.outline
         total = self.num_trials * limits.trial_env_steps
         if isinstance(self.suite.scheduler, Pbt) and isinstance(strategy, Confirming):  # a generation of a member is a trial
             total = (self.suite.scheduler.population + strategy.num_confirming) * limits.trial_env_steps
-        return total if limits.max_env_steps is None else min(total, limits.max_env_steps)
+        return total - unused if limits.max_env_steps is None else min(total - unused, limits.max_env_steps)
 
     def check(self) -> None:
         """Make sure that the search can run what it may cost, and a population vary what the study searches.

@@ -88,6 +88,8 @@ def summary(plan: Plan) -> str:
     size = f"{plan.total_env_steps:,} env steps, reported every {plan.report_every_env_steps:,}, {plan.concurrency} at once"
     if plan.search:
         return _search_summary(plan, plan.search, f"at most {plural(plan.num_trials, 'trial')}, {size}")
+    if plan.suite.stop_at_target:
+        size = f"at most {size}"
     repeated = f" x {plan.repeats} repeats" if plan.repeats > 1 else ""
     trials = f"{_points_and_seeds(plan)}{repeated} = {plural(plan.num_trials, 'trial')}"
     if (how := plan.suite.measurement) is None:
@@ -171,10 +173,11 @@ def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
     except Exception as error:  # noqa: BLE001  # an environment raises what it likes, and an estimate is no reason to end
         return f"time        unknown: its environment or its networks could not be timed here ({type(error).__name__}: {first_line(error)})"
     warning = _of_hours(plan) if found.seconds >= HOURS else ""
+    about = "at most about" if plan.suite.stop_at_target else "about"
     if not found.estimated:
-        return f"time        about {duration(found.seconds)}, at the median speed of earlier trials in this store{warning}"
+        return f"time        {about} {duration(found.seconds)}, at the median speed of earlier trials in this store{warning}"
     return (
-        f"time        about {span(found.low, found.high)}: an estimate. The environment and the networks were timed here for a moment, "
+        f"time        {about} {span(found.low, found.high)}: an estimate. The environment and the networks were timed here for a moment, "
         f"the rest is what it usually takes. No trial of {' or '.join(found.estimated)} of about this length has run with this store "
         f"yet{warning}"
     )

@@ -7,6 +7,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, Tri
 
 from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
+from experiments.metrics import FINISHED
 from experiments.search.strategy import SEARCH
 from experiments.trial.events import Ended, Event, Reported
 
@@ -58,7 +59,7 @@ class EarlyStopping:
             rule: Tune's.
         """
         self._rule = rule
-        self._heard: dict[str, int] = {}  # trial to the last env steps that it reported
+        self._heard: dict[str, tuple[int, float]] = {}  # trial to the last env steps that it reported, and the return there
         self._stopped: set[str] = set()
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
@@ -66,10 +67,18 @@ class EarlyStopping:
         name = trial.folder_name
         if isinstance(event, Ended):  # whatever the rule says of its last report
             self._stopped.discard(name)
+            if event.status == FINISHED and name in self._heard:
+                self._carry_on(trial, *self._heard[name])
         if not isinstance(event, Reported) or trial.phase != SEARCH or RETURN not in event.metrics:
             return
         if self.on_report(name, event.env_steps, event.metrics[RETURN]):
             self._stopped.add(name)
+
+    def _carry_on(self, trial: TrialConfig, env_steps: int, return_mean: float) -> None:
+        """Compare others with the last return of a trial that stopped at its target: else it is missing where they come later."""
+        every = trial.report_every_env_steps
+        for later in range(env_steps + every, trial.budget_env_steps + 1, every):
+            self.on_report(trial.folder_name, later, return_mean)
 
     def on_report(self, name: str, env_steps: int, return_mean: float) -> bool:
         """Whether the rule stops a trial at a report; what it has heard before changes nothing.
@@ -79,12 +88,12 @@ class EarlyStopping:
             env_steps: On the report grid.
             return_mean: Of the evaluation.
         """
-        if env_steps <= self._heard.get(name, 0):
+        if env_steps <= self._heard.get(name, (0, 0.0))[0]:
             return False
         known = _Known(name)
         if name not in self._heard:
             self._rule.on_trial_add(None, known)
-        self._heard[name] = env_steps
+        self._heard[name] = env_steps, return_mean
         return bool(self._rule.on_trial_result(None, known, {ENV_STEPS: env_steps, RETURN: return_mean}) == TrialScheduler.STOP)
 
     def stops(self, trial: TrialConfig) -> bool:

@@ -59,7 +59,6 @@ class Progress:
         self._is_live = False
         self._causes: Counter[str] = Counter()
         self._start = self._last_line = time.monotonic()
-        self._total = plan.num_trials if plan.is_measured else plan.total_env_steps
         self._what = "work" if plan.is_measured else "env steps"
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
 
@@ -75,6 +74,13 @@ class Progress:
     def __exit__(self, *exc: object) -> None:
         if self._live:
             self._live.stop()
+
+    @property
+    def _total(self) -> int:
+        """The work of all trials, at most: without what those that ended left of theirs, of which nothing more will come."""
+        if self._plan.is_measured:
+            return self._plan.num_trials
+        return self._plan.env_steps_in_all(sum(row.work - row.done for row in self._rows.values() if row.status in _ENDS))
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
         """The newest of the trial's row."""
@@ -101,7 +107,8 @@ class Progress:
         again, row.status = row.status == end.status, end.status
         row.return_mean = end.metrics.get("final/score", row.return_mean)
         row.env_steps_per_s = end.metrics.get("final/env_steps_per_s", row.env_steps_per_s)
-        row.done = row.work  # nothing more will come of it
+        if self._plan.is_measured:
+            row.done = row.work
         if end.status != FAILED or again or not self._is_live:
             return
         # Said at once, but a cause that hits many trials only for the first of them.
@@ -123,22 +130,22 @@ class Progress:
 
     def _overall(self) -> str:
         counts = Counter(row.status for row in self._rows.values())
-        done = sum(row.done for row in self._rows.values())
+        done, total = sum(row.done for row in self._rows.values()), self._total
         trials = self._plan.num_trials
         failed = "".join(f", {counts[status]} {status}" for status in (PRUNED, FAILED) if counts[status])
         return (
-            f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / self._total:.0f}% of the {self._what}, "
-            f"{duration(time.monotonic() - self._start)} so far{self._left(done)}"
+            f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / max(1, total):.0f}% of the {self._what}, "
+            f"{duration(time.monotonic() - self._start)} so far{self._left(done, total)}"
         )
 
-    def _left(self, done: int) -> str:
-        if done >= self._total:
+    def _left(self, done: int, total: int) -> str:
+        if done >= total:
             return ""
         new = done - self._before
-        if new < (self._total - self._before) / 100:
+        if new < (total - self._before) / 100:
             return ", time left not known yet"
         rate = new / (time.monotonic() - self._start)
-        return f", about {duration((self._total - done) / rate)} left"
+        return f", about {duration((total - done) / rate)} left"
 
     def _render(self) -> RenderableType:
         table = Table(box=None, header_style="bold", pad_edge=False)

@@ -14,7 +14,7 @@ from experiments.planning import estimate, facts
 from experiments.planning.estimate import TrialEstimate, study_duration
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import Plan, with_auto
-from experiments.planning.terminal import faster_line, span, time_line
+from experiments.planning.terminal import faster_line, span, summary, time_line
 from experiments.rllib import probe
 from experiments.rllib.probe import NetworkSpeed, _step_s, env_step_s, network_speed
 from tests.support.planning import composed_for
@@ -143,6 +143,9 @@ def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(plan_of:
     assert asked == [(name, "cartpole", 125_000) for name in ("ppo", "dqn", "appo", "impala")]  # a quarter of 500,000
     known = time_line(plan_of(), past)
     assert known == "time        about 2 min 15 s, at the median speed of earlier trials in this store"  # 2.7M env steps, two at once
+    early = plan_of("stop_at_target=true")
+    assert time_line(early, past).startswith("time        at most about 2 min 15 s")
+    assert "45 trials, at most 2,700,000 env steps" in summary(early)
 
 
 @pytest.mark.parametrize(("env_steps_s", "hours"), [(189.0, False), (187.0, True)])

@@ -115,7 +115,7 @@ COSTS = {
         "Try search=grid scheduler=fifo: from 3 seeds on the search takes less"
     ),
     ("scheduler=asha",): f"at most 144% {OF_THE_GRID}, if little stops early. Try max_env_steps=2700000, or search=grid scheduler=fifo",
-    ("scheduler=asha", "max_env_steps=1350000"): f"at most 49% {OF_THE_GRID}",
+    ("scheduler=asha", "max_env_steps=1350000"): f"at most 50% {OF_THE_GRID}",
     ("scheduler=pbt",): f"at most 62% {OF_THE_GRID}",
     ("search=random", "scheduler=asha", "search.num_samples=5"): f"at most 78% {OF_THE_GRID}",
     ("search=optuna", ENDLESS): (

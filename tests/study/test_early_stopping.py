@@ -80,3 +80,21 @@ def test_a_report_without_an_evaluation_decides_nothing(trial: TrialConfig) -> N
     decisions(stopping, [("a", 1000, 100.0)])
     stopping.on_event(trial, Reported(env_steps=1000, metrics={}))
     assert not stopping.stops(trial)
+
+
+@pytest.mark.parametrize("settings", [ASHA, MEDIAN])
+def test_others_are_compared_with_the_last_return_of_a_trial_that_stopped_at_its_target(
+    settings: Asha | Median, trial: TrialConfig
+) -> None:
+    trials = [replace(trial, seed=seed, budget_env_steps=8000, report_every_env_steps=1000) for seed in range(3)]
+    stopping = EarlyStopping(rule_of(settings, 8000))
+    for early in trials[:2]:
+        stopping.on_event(early, Reported(env_steps=1000, metrics={RETURN: 100.0}))
+        stopping.on_event(early, Ended(status=FINISHED, env_steps=1000))
+    for step, value in ((1000, 100.0), (2000, 1.0), (4000, 1.0)):
+        stopping.on_event(trials[2], Reported(env_steps=step, metrics={RETURN: value}))
+    # At 1,000 it was as good as they are; ASHA goes by what it is now, the median rule by its best so far.
+    assert stopping.stops(trials[2]) == isinstance(settings, Asha)
+    worse = replace(trials[2], seed=3)
+    stopping.on_event(worse, Reported(env_steps=4000, metrics={RETURN: 1.0}))
+    assert stopping.stops(worse)

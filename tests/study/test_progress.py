@@ -9,7 +9,7 @@ from rich.console import Console
 from analysis.document.answer import closing_table
 from analysis.document.conclusions import runs_of
 from analysis.document.terminal import outcome_table
-from experiments.metrics import FINISHED
+from experiments.metrics import FAILED, FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
 from experiments.planning.terminal import duration, plan_table
@@ -131,3 +131,26 @@ def test_progress_without_a_terminal_is_plain_lines(plan_of: PlanOf) -> None:
         progress.on_event(trial, Ended(status=FINISHED, env_steps=4096, metrics=final(7.0)))
     assert "0/4 trials finished, 12% of the env steps" in console.export_text()
     assert "return" in printed(progress._render())
+
+
+@pytest.mark.parametrize("status", [FINISHED, FAILED])
+def test_env_steps_that_a_trial_will_not_sample_are_neither_done_nor_to_be_done(plan_of: PlanOf, status: str) -> None:
+    plan = plan_of("study=smoke", "stop_at_target=true")  # four trials of 4,096
+    with Progress(plan, Console(file=io.StringIO(), force_terminal=False)) as progress:
+        for trial in plan.trials[:2]:
+            progress.on_event(trial, Reported(env_steps=1024, metrics={"throughput/env_steps_per_s": 10.0}))
+        progress.on_event(plan.trials[0], Ended(status=status, env_steps=1024))
+        shown = printed(progress._render())
+    assert "1,024/4,096" in shown
+    assert "4,096/4,096" not in shown
+    assert "15% of the env steps" in shown  # 2,048 of 4 x 4,096 - 3,072
+
+
+def test_a_search_with_a_limit_gives_others_what_trials_leave_of_their_budgets(plan_of: PlanOf) -> None:
+    limit = ("scheduler=asha", "max_env_steps=40960")
+    plan = plan_of("study=smoke", *limit, "confirmation.top=1", "confirmation.seeds=[1000]")
+    assert plan.num_trials == plan.search.outline.most_trials  # more than 40,960 / 4,096 may begin
+    total = plan.total_env_steps
+    assert [plan.env_steps_in_all(unused) for unused in (0, total - 4096)] == [total, 4096]
+    limited = plan_of("study=smoke", *limit, "seeds=[0,1,2,3,4,5,6,7,8,9]")
+    assert (limited.num_trials > 20, limited.env_steps_in_all(), limited.env_steps_in_all(4096)) == (True, 40960, 40960)
