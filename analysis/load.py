@@ -78,6 +78,8 @@ class Study:
             - parent: str; the trial_id of the one whose weights it started from, "" if it started from its own.
             - copied: bool; whether that one was another member's of the population.
             - start_env_steps: int64; of the checkpoint that it started from, 0 if there was none.
+            - end_env_steps: int64; of its last report, `start_env_steps` before the first. Less than budget_env_steps in a *finished* trial
+              means that it ended early: it held the target and was to stop there, or a scheduler stopped it.
             - bottleneck: str; what limits its speed, as `analysis.questions.bottleneck` names it, "" if unknown.
             - health: str; `ok`, or what was wrong with its curves, likewise.
             - weights: str; a digest of the final weights, "" if unknown.
@@ -397,6 +399,7 @@ def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, ex
         "parent": start.get("trial", ""),
         "copied": bool(start.get("copied", False)),
         "start_env_steps": int(start.get("env_steps", 0)),
+        "end_env_steps": max([int(start.get("env_steps", 0)), *(last.step for last in run.latest.values())] if run is not None else [0]),
         "trial_id": tags.get(Tag.TRIAL_ID, ""),
         "bottleneck": tags.get(Tag.BOTTLENECK, ""),
         "health": tags.get(Tag.HEALTH, ""),

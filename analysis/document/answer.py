@@ -271,6 +271,12 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
             f"{int(censored.sum())} of {len(finished)} finished trials never hold the target. They count with their whole budget, "
             "so times to target of their configurations are lower bounds."
         )
+    early = 0 if is_measured(runs) else int((finished["end_env_steps"] < finished["budget_env_steps"]).sum())
+    if early:
+        found.append(
+            f"{early} of {len(finished)} finished trials ended at the target, before their budget: up to it they keep their last return, "
+            "in learning curves and in the area under them."
+        )
     if not finished["exclusive"].all():
         found.append(
             "Trials shared the machine: seconds and env steps/s compare configurations of this study roughly, and nothing beyond it. "

@@ -139,7 +139,8 @@ def runs_of(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) ->
             **{tag: str(outcome[tag]).lower() for tag in (Tag.EXPLORATORY, Tag.REPRODUCIBLE) if outcome[tag] is not None},
         }
         name = f"{outcome['label']} s={outcome['seed']} r={outcome['repeat']}"
-        latest = {metric: Latest(value, 0, 0) for metric, value in outcome["final"].items()}
+        end = outcome["env_steps"]
+        latest = {metric: Latest(value, end, 0) for metric, value in {"progress/env_steps": end, **outcome["final"]}.items()}
         return Run(name, name, _STATUS[outcome["status"]], 0, None, "", tags, {}, latest)
 
     return runs_frame(record, [run(outcome) for outcome in outcomes])

@@ -6,6 +6,7 @@ interval as the columns `x`, `x_low`, `x_high`.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,19 @@ def by_seed(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
     return matrix.reindex(configs).astype(float)
 
 
+def carried_on(curve: pd.DataFrame, budget: float) -> pd.DataFrame:
+    """A curve of evaluations up to the budget: one of a trial that stopped early keeps its last value, as in the area under it.
+
+    Args:
+        curve: `env_steps` and others, in order; the first evaluation is as far from 0 as each from the next.
+        budget: Env steps of the trial.
+    """
+    last, every = curve.iloc[-1], int(curve["env_steps"].iloc[0])
+    later = [*range(int(last["env_steps"]) + every, int(budget), every), *([int(budget)] if last["env_steps"] < budget else [])]
+    more = pd.DataFrame([last] * len(later), columns=curve.columns).assign(env_steps=later)
+    return pd.concat([curve, more.astype(curve.dtypes)], ignore_index=True) if later else curve
+
+
 def speed_ratio(speeds: pd.DataFrame, config: str, other: str) -> tuple[Interval, int]:
     """How many times as fast as another configuration one is: the geometric mean over common seeds, with a Student t interval.
 
@@ -188,7 +202,8 @@ def bounds_of(measure: str, runs: pd.DataFrame) -> tuple[float, float]:
 def curve_bands(curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/return_mean", x: str = "env_steps") -> pd.DataFrame:
     """Curves over seeds: interquartile mean and interval at every point that all seeds of a configuration have.
 
-    Seeds that failed or were interrupted are left out: a curve that lost its worst seeds on the way would rise by that alone.
+    Seeds that failed or were interrupted are left out: a curve that lost its worst seeds on the way would rise by that alone. For the same
+    reason a seed that ended at the target, before its budget, keeps its last return up to it; over seconds as far as the others go.
 
     Args:
         curves: As `analysis.load` gives them.
@@ -202,12 +217,15 @@ def curve_bands(curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/re
     shown = replicates(runs)
     shown = shown[shown["status"].isin(["finished", "running"]) & ~shown["exploratory"].astype(bool)]
     points = curves[(curves["metric"] == metric) & curves["run_id"].isin(shown["run_id"]) & np.isfinite(curves["value"])]
+    early = shown[(shown["status"] == "finished") & (shown["end_env_steps"] < shown["budget_env_steps"])]
+    budget_of = dict(zip(early["run_id"], early["budget_env_steps"], strict=True)) if metric.endswith("return_mean") else {}
     rows = []
     for env in shown["env"].unique():
         part = shown[shown["env"] == env]
         of_config = {}
         for config, group in points[points["config"].isin(part["config"])].groupby("config", observed=True, sort=False):
-            of_config[config] = _common_grid([seed for _, seed in group.groupby("seed", sort=True)], x)
+            seeds = [seed for _, seed in group.groupby("seed", sort=True)]
+            of_config[config] = _common_grid(seeds, [budget_of.get(seed["run_id"].iloc[0]) for seed in seeds], x)
         if not of_config:
             continue
         num_points = max(len(grid) for grid, _ in of_config.values())
@@ -227,13 +245,21 @@ def curve_bands(curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/re
     return bands.sort_values(["config", x], ignore_index=True)
 
 
-def _common_grid(seeds: Sequence[pd.DataFrame], x: str) -> tuple[Array, Array]:
-    """The x that all seeds have, and their values there (num_seeds, num_points)."""
+def _common_grid(seeds: Sequence[pd.DataFrame], budgets: Sequence[float | None], x: str) -> tuple[Array, Array]:
+    """The x that all seeds have, and their values there (num_seeds, num_points).
+
+    Args:
+        seeds: The points of each.
+        budgets: Of those that ended early, and keep their last value; None of the others.
+        x: As `curve_bands`.
+    """
     if x == "env_steps":
+        seeds = [s if budget is None else carried_on(s, budget) for s, budget in zip(seeds, budgets, strict=True)]
         common = sorted(set.intersection(*(set(s["env_steps"]) for s in seeds)))
         values = [s.set_index("env_steps")["value"].reindex(common).to_numpy() for s in seeds]
         return np.asarray(common), np.asarray(values, dtype=float)
-    start, end = max(s[x].min() for s in seeds), min(s[x].max() for s in seeds)
+    lasts, going_on = [s[x].max() for s in seeds], [budget is None for budget in budgets]
+    start, end = max(s[x].min() for s in seeds), min(compress(lasts, going_on)) if any(going_on) else max(lasts)
     grid = np.linspace(start, end, WALL_POINTS if end > start else int(end == start))  # none where no second is common to all
     ordered = [s.sort_values(x) for s in seeds]
     return grid, np.asarray([np.interp(grid, s[x], s["value"]) for s in ordered])

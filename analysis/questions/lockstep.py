@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.questions.claims import Verdict
-from analysis.questions.convergence import alike, by_seed, conclusive, differences, turned
+from analysis.questions.convergence import alike, by_seed, carried_on, conclusive, differences, turned
 from analysis.questions.runners import ENVS, total_envs
 from analysis.stats.comparisons import holm
 from analysis.stats.interval import CONFIDENCE, Interval
@@ -170,7 +170,8 @@ def _is_lockstep(together: pd.DataFrame) -> bool | None:
 
 def _curves_by_seed(returns: pd.DataFrame, runs: pd.DataFrame) -> dict[int, pd.DataFrame]:
     own = returns[returns["run_id"].isin(runs["run_id"])]
-    return {int(seed): curve.sort_values("env_steps") for seed, curve in own.groupby("seed")}
+    budget_of = dict(zip(runs["seed"], runs["budget_env_steps"], strict=True))
+    return {int(seed): carried_on(curve.sort_values("env_steps"), budget_of[seed]) for seed, curve in own.groupby("seed")}
 
 
 def _end(curve: pd.DataFrame, budget: float) -> float:

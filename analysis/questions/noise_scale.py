@@ -23,7 +23,7 @@ from analysis.stats.noise_scale import LEAST_SEEDS, apart, growth, ratio
 NETWORKS = {"": "all weights", "_policy": "policy", "_value": "value"}
 """Suffix of the metrics to what they are of."""
 WINDOWS = 5
-"""Equal stretches of a trial's budget."""
+"""Equal stretches of a trial, up to its end."""
 MINIBATCH = "minibatch_size"
 PUBLISHED_GROWTH = 10.0
 """Times by which the published noise scales rise, or more."""
@@ -89,9 +89,9 @@ def over_time(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator
         rng: For the bootstrap over seeds.
 
     Returns:
-        A row a configuration, network and window: `config`, `env`, `network`, `window` (from 0), `env_steps` (its middle), `noise_scale`
-        (rows; infinite where |G|^2 does not stand out) with _low and _high, `gradient_square`, `gradient_noise` (means over seeds),
-        `num_seeds`. Empty where nothing was measured.
+        A row a configuration, network and window: `config`, `env`, `network`, `window` (from 0), `env_steps` (its middle, mean over seeds),
+        `noise_scale` (rows; infinite where |G|^2 does not stand out) with _low and _high, `gradient_square`, `gradient_noise` (means over
+        seeds), `num_seeds`. Empty where nothing was measured.
     """
     rows = []
     windows = _windows(runs, curves)
@@ -103,7 +103,7 @@ def over_time(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator
                 "env": group["env"].iloc[0],
                 "network": network,
                 "window": window,
-                "env_steps": float((window + 0.5) * group["budget_env_steps"].iloc[0] / WINDOWS),
+                "env_steps": float((window + 0.5) * group["end_env_steps"].mean() / WINDOWS),
                 **found.columns("noise_scale"),
                 _SQUARE: float(group[_SQUARE].mean()),
                 _NOISE: float(group[_NOISE].mean()),
@@ -170,21 +170,21 @@ def _measured(runs: pd.DataFrame) -> list[str]:
 
 
 def _windows(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
-    """Each seed's averages of both estimates: config, env, budget_env_steps, seed, network, window, gradient_square, gradient_noise."""
+    """Each seed's averages of both estimates: config, env, end_env_steps, seed, network, window, gradient_square, gradient_noise."""
     runs = replicates(runs)
     runs = runs[runs["status"] == "finished"]
     metrics = {f"learner/{name}{suffix}": (name, suffix) for name in (_SQUARE, _NOISE) for suffix in NETWORKS}
-    columns = ["config", "env", "budget_env_steps", "seed", "network", "window", _SQUARE, _NOISE]
+    columns = ["config", "env", "end_env_steps", "seed", "network", "window", _SQUARE, _NOISE]
     mine = curves[curves["metric"].isin(metrics) & curves["run_id"].isin(runs["run_id"])]
     if mine.empty:
         return pd.DataFrame(columns=columns)
     data = mine.astype({"metric": str, "run_id": str})[["run_id", "metric", "env_steps", "value"]].merge(
-        runs.astype({"run_id": str})[["run_id", "config", "env", "seed", "budget_env_steps"]], on="run_id"
+        runs.astype({"run_id": str})[["run_id", "config", "env", "seed", "end_env_steps"]], on="run_id"
     )
     data["estimate"] = data["metric"].map(lambda name: metrics[name][0])
     data["network"] = data["metric"].map(lambda name: NETWORKS[metrics[name][1]])
     # A report tells of what came before it.
-    data["window"] = np.ceil(data["env_steps"] / data["budget_env_steps"] * WINDOWS).clip(1, WINDOWS).astype(int) - 1
+    data["window"] = np.ceil(data["env_steps"] / data["end_env_steps"] * WINDOWS).clip(1, WINDOWS).astype(int) - 1
     keys = [name for name in columns if name not in (_SQUARE, _NOISE)]
     data["config"] = data["config"].cat.remove_unused_categories() if hasattr(data["config"], "cat") else data["config"]
     means = data.pivot_table(index=keys, columns="estimate", values="value", aggfunc="mean", observed=True)

@@ -116,7 +116,7 @@ def compare_repeats(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> p
             row = {"config": config, "seed": seed, "repeat": trial["repeat"], "against": first["repeat"]}
             row["promised"] = first["promised"] and trial["promised"]
             before, after = (logged.get((config, seed, t["repeat"]), {}) for t in (first, trial))
-            rows.append({**row, **_parting(before, after, first["weights"], trial["weights"], trial["budget_env_steps"])})
+            rows.append({**row, **_parting(before, after, first["weights"], trial["weights"], trial["end_env_steps"])})
     columns = ["config", "seed", "repeat", "against", "promised", "num_values", "has_weights", "identical"]
     frame = pd.DataFrame(rows, columns=[*columns, "env_steps", "metric", "value_before", "value", "num_parted"])
     types = {"config": runs["config"].dtype, **dict.fromkeys(("promised", "has_weights", "identical"), bool)}
@@ -133,7 +133,7 @@ def _logged(runs: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[Any, 
             found.setdefault(tuple(key), {})[metric] = dict(zip(of_metric["env_steps"], of_metric["value"], strict=True))
     for row, (column, metric) in product(runs.to_dict("records"), _FINAL.items()):
         if not np.isnan(row.get(column, np.nan)):  # few trials measure the noise scale
-            found.setdefault(tuple(row[name] for name in trial), {})[metric] = {row["budget_env_steps"]: row[column]}
+            found.setdefault(tuple(row[name] for name in trial), {})[metric] = {row["end_env_steps"]: row[column]}
     return found
 
 

@@ -13,7 +13,7 @@ from analysis.stats.interval import Interval
 from analysis.stats.moderated import moderated_intervals
 
 FINISHED, STOPPED = "finished", "stopped"
-"""How a trial of a search ended: with its whole budget, or before that by a scheduler; else as its status says."""
+"""How a trial of a search ended: with a score, or before that by a scheduler; else as its status says."""
 
 
 def winners_curse(runs: pd.DataFrame, base: str = "") -> pd.DataFrame:
@@ -82,8 +82,9 @@ def spent(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Two rows, indexed `search` and `confirm`: `num_configurations`, `num_seeds` (different ones); `num_trials`, of which `num_finished`
-        used their whole budget, `num_stopped` were stopped before that by a scheduler, and `num_failed` failed; `env_steps` of all of them,
-        from where they started up to what they last reported. A generation of a member of a population is a trial.
+        used their whole budget or held the target, `num_stopped` were stopped before that by a scheduler, and `num_failed` failed;
+        `env_steps` of all of them, from where they started up to what they last reported. A generation of a member of a population is a
+        trial.
     """
     trials = _trials(runs, curves).assign(config=settings(runs))
     rows = {}
@@ -141,6 +142,6 @@ def _trials(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     trials = replicates(runs).astype({"exploratory": bool})
     scored = (trials["status"] == "finished") & np.isfinite(trials["score"].astype(float))
     reported = trials["run_id"].map(curves.groupby("run_id", observed=True)["env_steps"].max()).astype(float)
-    end = reported.fillna(trials["budget_env_steps"].where(scored, trials["start_env_steps"]))
+    end = reported.fillna(trials["end_env_steps"])
     stopped = (trials["status"] == "finished") & ~scored & trials["exploratory"] & (end < trials["budget_env_steps"])
     return trials.assign(env_steps=end - trials["start_env_steps"], outcome=trials["status"].mask(stopped, STOPPED))

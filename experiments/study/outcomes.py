@@ -26,6 +26,7 @@ class TrialOutcome:
         reproducible: Whether it would come out the same to the bit, as far as it can tell; None if it never said.
         phase: Its `TrialConfig.phase`.
         exploratory: Likewise.
+        env_steps: Of its last report.
     """
 
     label: str
@@ -39,6 +40,7 @@ class TrialOutcome:
     reproducible: bool | None = None
     phase: str = "fixed"
     exploratory: bool = False
+    env_steps: int = 0
 
 
 class Outcomes:
@@ -59,7 +61,7 @@ class Outcomes:
         if isinstance(event, Restarted):
             known = replace(known, restarts=event.count)
         if isinstance(event, Reported | Restarted | Ended):
-            known = replace(known, reproducible=event.reproducible)
+            known = replace(known, reproducible=event.reproducible, env_steps=event.env_steps)
         if isinstance(event, Ended):
             self._ended.add(trial.folder_name)
             known = replace(known, status=event.status, final=event.metrics, weights=event.weights, failure=event.reason)

@@ -6,6 +6,7 @@ from typing import Any
 
 from analysis.stats.curves import CurveComparison, compare_curves
 from analysis.stats.verdict import Judgement, Verdict, judge
+from experiments.metrics import Tag
 from experiments.tracking.archive import SCORE, LoggedTrial
 from experiments.tracking.provenance_changes import Change, changes
 
@@ -106,7 +107,7 @@ def conclude(
         asynchronous: Whether the trial promises a distribution, not bits.
         other_scores: Of the other seeds in the first run's study.
     """
-    whole = first.status == "FINISHED"
+    whole = first.status == "FINISHED" and Tag.STOPPED_AT not in first.tags  # the second has no scheduler that would stop it
     curves = compare_curves(first.curves, second.curves if second is not None else {}, None if whole else first.last_env_steps)
     weights = first.tags.get("weights"), second.tags.get("weights") if second is not None else None
     scores = _score(first), _score(second)
@@ -131,8 +132,9 @@ def conclude(
 
 def _remarks(first: LoggedTrial, second: LoggedTrial | None, curves: CurveComparison, asynchronous: bool) -> list[str]:
     remarks = []
-    if first.status != "FINISHED":
-        remarks.append(f"the first run is {first.status}: what it logged is compared, up to {first.last_env_steps} env steps")
+    if first.status != "FINISHED" or Tag.STOPPED_AT in first.tags:
+        what = f"is {first.status}" if first.status != "FINISHED" else "was stopped early by its study's scheduler"
+        remarks.append(f"the first run {what}: what it logged is compared, up to {first.last_env_steps} env steps")
     for trial, which in ((first, "first"), (second, "second")):
         tags = trial.tags if trial is not None else {}
         if tags.get("restarts", "0") != "0":

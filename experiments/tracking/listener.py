@@ -161,8 +161,9 @@ class TrackingListener:
         self.writer.put("log_texts", STUDY_KEY, texts)
 
     def _set_views(self) -> None:
-        labels, exploratory = [c.label for c in self.trials.configurations], self.plan.suite.scheduler.name != "fifo"
-        found = views.shared_views(searched_params(self.plan), labels, exploratory)
+        labels = [c.label for c in self.trials.configurations]
+        ends_early = self.plan.suite.scheduler.name != "fifo" or self.plan.suite.stop_at_target
+        found = views.shared_views(searched_params(self.plan), labels, ends_early)
         self.writer.put("set_views", self.plan.experiment, found)
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:

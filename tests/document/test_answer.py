@@ -92,6 +92,13 @@ def said(*words: str, sentences: list[str]) -> bool:
     return any(all(word in sentence for word in words) for sentence in sentences)
 
 
+def test_a_caveat_says_how_many_trials_ended_before_their_budget() -> None:
+    runs = make_runs({"a": [500.0, 490.0, 480.0]})
+    assert not said("before their budget", sentences=caveats(runs, decide(runs), []))
+    runs.loc[:1, "end_env_steps"] = 30_000
+    assert said("2 of 3 finished trials ended at the target, before their budget", sentences=caveats(runs, decide(runs), []))
+
+
 def test_caveats_name_few_seeds_censored_runs_shared_machines_and_edges() -> None:
     runs = make_runs({"a": [480.0, 481.0], "b": [480.0, 400.0], "c": [1.0, 2.0]}, exclusive=False, params=LRS)
     found = caveats(runs, decide(runs), ["lr"])

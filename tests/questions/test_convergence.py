@@ -189,6 +189,29 @@ def test_a_band_ends_where_its_shortest_seed_does(runs: pd.DataFrame) -> None:
     assert bands["num_seeds"].tolist() == [3] * 2 + [1] * 4
 
 
+def test_a_seed_that_ended_at_the_target_keeps_its_last_return_up_to_its_budget(runs: pd.DataFrame) -> None:
+    runs.loc[(runs["config"] == "a") & (runs["seed"] == 0), "end_env_steps"] = 2000
+    runs["budget_env_steps"] = 4000
+    points = {("a", 0): line(2000, offset=400), ("a", 1): line(4000, seconds=20), ("a", 2): line(4000)}
+    curves = make_curves(runs, {trial: {RETURN: of_seed, "learner/kl": of_seed} for trial, of_seed in points.items()})
+    bands = curve_bands(curves, runs)
+    assert bands["env_steps"].tolist() == [1000, 2000, 3000, 4000]
+    assert_allclose(bands["value"], [(10 + 10 + 410) / 3, (20 + 20 + 420) / 3, (30 + 30 + 420) / 3, (40 + 40 + 420) / 3])
+    over_seconds = curve_bands(curves, runs, x="wall_s")
+    assert over_seconds["wall_s"].iloc[-1] == 40  # as far as the first that used its budget
+    assert over_seconds["value"].iloc[-1] == pytest.approx((20 + 40 + 420) / 3)
+    assert curve_bands(curves, runs, "learner/kl")["env_steps"].tolist() == [1000, 2000]  # it learned no further
+
+
+def test_where_all_seeds_ended_at_the_target_curves_go_up_to_the_budget(runs: pd.DataFrame) -> None:
+    runs = runs.assign(end_env_steps=2000, budget_env_steps=4500)
+    curves = make_curves(runs, {("a", 0): {RETURN: line(2000)}, ("a", 1): {RETURN: line(1000)}})
+    bands = curve_bands(curves, runs)
+    assert bands["env_steps"].tolist() == [1000, 2000, 3000, 4000, 4500]
+    assert bands["value"].tolist() == [10, 15, 15, 15, 15]
+    assert curve_bands(curves, runs, x="wall_s")["wall_s"].iloc[[0, -1]].tolist() == [10, 20]
+
+
 def test_a_band_has_only_the_points_that_all_its_seeds_have(runs: pd.DataFrame) -> None:
     gap = [point for point in line(3000) if point[0] != 2000]
     nan = [(1000, 10.0, np.nan), *line(3000, start=2000)]

@@ -85,6 +85,18 @@ def test_a_speedup_is_of_env_steps_to_what_both_reach() -> None:
     assert "staggered ones take 2 to 3 times fewer env steps. In this range: holds with 8 x 128 and holds with 128 x 8." in told
 
 
+def test_a_trial_that_ended_at_the_target_counts_with_its_last_return_to_the_end() -> None:
+    runs, curves = study(lambda stagger, envs: -200.0, lambda stagger, envs: 4.0 if stagger else 1.0)
+    (whole,) = compare(runs, curves, AXES)
+    staggered = curves["stagger"] == "True"  # which are at their best after a quarter
+    (early,) = compare(
+        runs.assign(end_env_steps=runs["end_env_steps"].mask(runs["stagger"] == "True", 30_000)),
+        curves[~staggered | (curves["env_steps"] <= 30_000)],
+        AXES,
+    )
+    assert early.speedups[["level", "speedup"]].to_numpy() == pytest.approx(whole.speedups[["level", "speedup"]].to_numpy())
+
+
 def test_elsewhere_little_difference_is_what_is_published() -> None:
     runs, curves = study(lambda stagger, envs: -200.0, lambda stagger, envs: 1.1 if stagger else 1.0, diversity=0.8)
     (found,) = compare(runs, curves, AXES)

@@ -31,6 +31,19 @@ def test_windows_average_both_estimates_and_then_divide() -> None:
     assert (frame["network"] == "all weights").all() and (frame["num_seeds"] == 2).all()
 
 
+def test_windows_are_fifths_of_what_a_trial_trained() -> None:
+    runs = make_runs({"base": [400.0, 410.0]})
+    curves = curves_of(runs, growth=16.0, spread=0.0)
+    early = (curves["seed"] == 1).to_numpy()
+    curves.loc[early, "env_steps"] //= 2  # the same at twice the pace: it held the target halfway
+    runs.loc[runs["seed"] == 1, "end_env_steps"] //= 2
+    frame = over_time(runs, curves, np.random.default_rng(0))
+    whole = over_time(runs[:1], curves[~early], np.random.default_rng(0))
+    assert frame["noise_scale"].tolist() == pytest.approx(whole["noise_scale"].tolist())
+    assert frame["env_steps"].tolist() == [7_500, 22_500, 37_500, 52_500, 67_500]
+    assert frame["num_seeds"].tolist() == [2] * 5
+
+
 @pytest.mark.parametrize(
     ("growth", "verdict", "words"),
     [

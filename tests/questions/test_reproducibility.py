@@ -158,6 +158,15 @@ def test_the_final_evaluation_counts_too() -> None:
     assert not compare_repeats(runs_twice)["identical"].all()  # the driver knows it without the curves
 
 
+def test_what_differs_at_the_end_of_a_trial_that_stopped_early_differs_there() -> None:
+    runs_twice, curves = twice()
+    runs_twice["end_env_steps"] = 50_000
+    runs_twice.loc[where(runs_twice, "a", 1), "score"] += 1.0
+    runs_twice.loc[where(runs_twice, "b", 0), "weights"] = "another"
+    found = compare_repeats(runs_twice, curves).query("not identical")
+    assert found["env_steps"].tolist() == [50_000] * 2
+
+
 @pytest.mark.parametrize(("missing", "values"), [(1, (0.3, math.nan)), (0, (math.nan, 0.3))])
 def test_a_metric_that_only_one_of_the_two_logged_is_a_difference(missing: int, values: tuple[float, float]) -> None:
     runs_twice, curves = twice()

@@ -144,9 +144,12 @@ def test_env_steps_are_those_that_were_reported() -> None:
     assert cost.loc["confirm", "env_steps"] == 9 * BUDGET
 
 
-def test_without_curves_a_finished_trial_has_used_its_budget() -> None:
-    cost = spent(RUNS, make_curves(RUNS, {}))
-    assert cost["env_steps"].tolist() == [6 * BUDGET, 9 * BUDGET]
+def test_without_curves_a_trial_has_used_what_it_came_to() -> None:
+    runs = RUNS.assign(end_env_steps=RUNS["end_env_steps"].where(RUNS["score"].notna(), 20_000))  # the one that was stopped
+    runs.loc[0, "end_env_steps"] = 30_000  # it held the target
+    cost = spent(runs, make_curves(runs, {}))
+    assert cost["env_steps"].tolist() == [5 * BUDGET + 50_000, 9 * BUDGET]
+    assert cost.loc["search", ["num_finished", "num_stopped"]].tolist() == [6, 1]
 
 
 def test_a_trial_at_full_budget_whose_score_is_no_number_was_not_stopped() -> None:

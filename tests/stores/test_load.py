@@ -23,6 +23,7 @@ def test_every_planned_trial_is_a_row_in_plan_order(uri: str, written: Written) 
             "status": ["finished", "finished", "failed", "running", "interrupted", "missing"],
             "failure": ["", "", "out of memory", "", "", ""],
             "exclusive": [False] * 5 + [True],  # the missing trial's is the plan's
+            "end_env_steps": [2000, 1000, 0, 1000, 0, 0],
             "budget_env_steps": [2000] * 6,
             "target": [475.0] * 6,
             "score_range_low": [0.0] * 6,

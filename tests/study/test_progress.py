@@ -14,7 +14,7 @@ from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
 from experiments.planning.terminal import duration, plan_table
 from experiments.planning.trials import StudyTrials
-from experiments.study.outcomes import TrialOutcome
+from experiments.study.outcomes import Outcomes, TrialOutcome
 from experiments.study.progress import Progress, failures, say
 from experiments.trial.events import Ended, Reported, Started
 from tests.support.suite import PlanOf
@@ -144,6 +144,16 @@ def test_env_steps_that_a_trial_will_not_sample_are_neither_done_nor_to_be_done(
     assert "1,024/4,096" in shown
     assert "4,096/4,096" not in shown
     assert "15% of the env steps" in shown  # 2,048 of 4 x 4,096 - 3,072
+
+
+def test_how_far_each_trial_came_is_known_without_mlflow(plan_of: PlanOf) -> None:
+    plan, outcomes = plan_of("study=smoke", "stop_at_target=true"), Outcomes()
+    for trial in plan.trials[:2]:
+        outcomes.on_event(trial, Reported(env_steps=1024, metrics={"throughput/env_steps_per_s": 10.0}))
+    outcomes.on_event(plan.trials[0], Ended(status=FINISHED, env_steps=2048, metrics=final(500.0, 1024)))
+    runs = runs_of(plan_record(StudyTrials(plan)), [asdict(outcomes.of(trial)) for trial in plan.trials])
+    assert runs["end_env_steps"].tolist() == [2048, 1024, 0, 0]
+    assert runs["status"].tolist() == ["finished", *["interrupted"] * 3]
 
 
 def test_a_search_with_a_limit_gives_others_what_trials_leave_of_their_budgets(plan_of: PlanOf) -> None:

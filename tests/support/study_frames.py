@@ -46,7 +46,8 @@ def make_runs(
                 "hardware": "laptop", "phase": "fixed", "seed": seed, "repeat": 0, "status": "finished", "failure": "",
                 "exclusive": exclusive, "host": "here", "cpu": "", "gpu": "", "node_type": "",
                 "exploratory": False, "trial_id": f"{config}_s{seed}".replace(" ", "_"), "parent": "",
-                "copied": False, "start_env_steps": 0, "weights": f"{config}/{seed}", "restarts": 0, "reproducible": True,
+                "copied": False, "start_env_steps": 0, "end_env_steps": budget_env_steps,
+                "weights": f"{config}/{seed}", "restarts": 0, "reproducible": True,
                 "started": pd.Timestamp("2026-01-01", tz="UTC"), "ended": pd.Timestamp("2026-01-02", tz="UTC"),
                 "budget_env_steps": budget_env_steps, "target": target, "score_range_low": score_range[0],
                 "score_range_high": score_range[1], "commit": "abc", "score": score, "auc": 0.8 * score, "env_steps_to_target": steps,
@@ -121,6 +122,7 @@ def with_status(runs: pd.DataFrame, config: str, seeds: Sequence[int], status: s
     rows = (changed["config"] == config) & changed["seed"].isin(seeds)
     changed.loc[rows, "status"] = status
     changed.loc[rows, "failure"] = "out of memory" if status == "failed" else ""
+    changed.loc[rows, "end_env_steps"] = changed.loc[rows, "start_env_steps"]
     changed.loc[rows, ["score", "auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "train_s", "wall_s"]] = np.nan
     if status == "missing":
         changed.loc[rows, ["run_id", "trial_id"]] = [pd.NA, ""]

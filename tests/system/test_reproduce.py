@@ -523,3 +523,10 @@ def test_a_logged_trial_comes_out_identical_and_a_tampered_record_does_not(suite
     (verdict_file,) = out.glob(f"mlartifacts/reproduce/**/{second}/artifacts/verdict.json")
     (before, after), *_ = json.loads(verdict_file.read_text())["first_difference"]["values"].values()
     assert before == after + 1e-9
+
+
+def test_a_trial_that_a_scheduler_stopped_is_compared_as_far_as_it_went() -> None:
+    first = logged(curves={"eval/return_mean": {1: 5.0}}, tags={"stopped_at_env_steps": "1"})  # a run that MLflow calls finished
+    found = conclude(first, logged(curves=CURVES), "", False, [])
+    assert found.judgement.verdict is Verdict.IDENTICAL
+    assert "was stopped early by its study's scheduler: what it logged is compared, up to 1 env steps" in "\n".join(found.lines())
