@@ -30,6 +30,8 @@ _TEXTS = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
 _GIVEN = ("failure_below", "delta")
 """By what conclusions are drawn, of the study's settings."""
 _PLACES = (Tag.HOST, Tag.CPU, Tag.GPU, Tag.NODE_TYPE)
+_NON_FINITE = "NonFiniteError: "
+"""What the failure of a trial that diverged begins with, where its run has no tag `diverged`: the class of the error."""
 _OLD_ASYNCHRONOUS, _OLD_REPLAYING = ("impala", "appo"), ("dqn", "sac")
 """The algorithms that there were before a study recorded what its own does."""
 
@@ -69,6 +71,7 @@ class Study:
             - repeat: int64; 0 for the first run of a configuration and seed, which alone counts in conclusions.
             - status: str; finished, failed, running, interrupted, or missing: planned, but never started.
             - failure: str; the reason, or "".
+            - diverged: bool; whether it failed on a value that was not finite.
             - exclusive: bool; whether it had the machine to itself, so that throughput is comparable.
             - host, cpu, gpu, node_type: str; the machines that its processes ran on, models of their CPUs and of the GPUs that it had, and
               node groups of an autoscaling cluster; each once, joined by commas. "" where there is none, or none was recorded.
@@ -77,6 +80,7 @@ class Study:
             - trial_id: str; its name within the study, "" if it has no run.
             - parent: str; the trial_id of the one whose weights it started from, "" if it started from its own.
             - copied: bool; whether that one was another member's of the population.
+            - generation: Int64; of a population, from 0; NA where none searched.
             - start_env_steps: int64; of the checkpoint that it started from, 0 if there was none.
             - end_env_steps: int64; of its last report, `start_env_steps` before the first. Less than budget_env_steps in a *finished* trial
               means that it ended early: it held the target and was to stop there, or a scheduler stopped it.
@@ -197,7 +201,7 @@ def load_study(
     if not trials:
         raise AnalysisError(f"No trial of {own.name} (run {own.run_id}) has started: wait for the first, or run the study again.")
     trials = sorted(trials, key=lambda trial: (trial.started_ms, trial.run_id))
-    plan = _plan(store.content(own, "plan.json"), own)
+    plan = _with_generations(_plan(store.content(own, "plan.json"), own), own)
     provenance = json.loads(store.content(own, "provenance.json") or "{}")
     runs, run_of = runs_frame(plan, trials), {trial.run_id: trial for trial in trials}
     points = store.points(own.run_id, [run_of[run_id] for run_id in runs["run_id"].dropna()], wanted)
@@ -305,6 +309,17 @@ def _plan(text: bytes | None, own: Run) -> dict[str, Any]:
     return plan
 
 
+def _with_generations(plan: dict[str, Any], own: Run) -> dict[str, Any]:
+    """The plan of a population with the generation of each trial, where it was not recorded: all of one start at the same env steps."""
+    if own.params.get("scheduler") != "pbt":
+        return plan
+    searching = [trial for trial in plan.get("trials", ()) if trial.get("exploratory")]
+    starts = sorted({trial.get("start", {}).get("env_steps", 0) for trial in searching})
+    for trial in searching:
+        trial.setdefault("generation", starts.index(trial.get("start", {}).get("env_steps", 0)))
+    return plan
+
+
 def _facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """`Study.facts`; of studies that did not record what their algorithms do, by the names that these had."""
     recorded = {entry["config"]: entry.get("facts", {}) for entry in plan["configurations"]}
@@ -375,7 +390,7 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
     texts = ("run_id", "status", "failure", "trial_id", "parent", "bottleneck", "health", "weights", "commit", *_TEXTS, *_PLACES)
     numbers = dict.fromkeys(("target", "score_range_low", "score_range_high", *given), "float64")
     config = pd.CategoricalDtype(list(configurations), ordered=True)
-    frame = frame.astype({"config": config, **dict.fromkeys(texts, "str"), "reproducible": "boolean", **numbers})
+    frame = frame.astype({"config": config, **dict.fromkeys(texts, "str"), "reproducible": "boolean", "generation": "Int64", **numbers})
     for column in ("started", "ended"):
         frame[column] = pd.to_datetime(pd.Series(frame[column], dtype="Int64"), unit="ms", utc=True)
     return frame
@@ -394,10 +409,12 @@ def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, ex
         "repeat": repeat,
         "status": STATUS[run.status] if run is not None else MISSING,
         "failure": tags.get(Tag.FAILURE, ""),
+        "diverged": tags[Tag.DIVERGED] == "true" if Tag.DIVERGED in tags else tags.get(Tag.FAILURE, "").startswith(_NON_FINITE),
         "exclusive": tags[Tag.EXCLUSIVE] == "true" if Tag.EXCLUSIVE in tags else exclusive,
         "exploratory": tags[Tag.EXPLORATORY] == "true" if Tag.EXPLORATORY in tags else bool(planned.get("exploratory", False)),
         "parent": start.get("trial", ""),
         "copied": bool(start.get("copied", False)),
+        "generation": planned.get("generation"),
         "start_env_steps": int(start.get("env_steps", 0)),
         "end_env_steps": max([int(start.get("env_steps", 0)), *(last.step for last in run.latest.values())] if run is not None else [0]),
         "trial_id": tags.get(Tag.TRIAL_ID, ""),

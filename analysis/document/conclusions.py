@@ -136,7 +136,7 @@ def runs_of(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) ->
         tags = {
             Tag.CONFIG: outcome["label"],
             **{tag: str(outcome[tag]) for tag in (Tag.SEED, Tag.REPEAT, Tag.PHASE, Tag.FAILURE, Tag.WEIGHTS, Tag.RESTARTS)},
-            **{tag: str(outcome[tag]).lower() for tag in (Tag.EXPLORATORY, Tag.REPRODUCIBLE) if outcome[tag] is not None},
+            **{tag: str(outcome[tag]).lower() for tag in (Tag.EXPLORATORY, Tag.REPRODUCIBLE, Tag.DIVERGED) if outcome[tag] is not None},
         }
         name = f"{outcome['label']} s={outcome['seed']} r={outcome['repeat']}"
         end = outcome["env_steps"]

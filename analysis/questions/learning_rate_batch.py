@@ -330,7 +330,7 @@ def points(runs: pd.DataFrame, measure: str, lr: str, batch: str = BATCH, need_l
         value = raw
     if value.notna().sum() == 0:
         raise AnalysisError(f"no run has a finite {measure}: {int((~finished).sum())} of {len(runs)} did not finish; see their failures")
-    diverged = runs["status"].eq("failed") & runs["failure"].fillna("").astype(str).str.contains("finite", case=False)
+    diverged = runs["status"].eq("failed") & runs["diverged"].astype(bool)
     value = value.where(~diverged, value.min())
     if measure == "env_steps_to_target":
         steps = steps.where(~diverged, budget)

@@ -1,12 +1,12 @@
 """The lineage of a population in population-based training: pure functions of a study's frames.
 
-Each generation of a member is a trial of its own: the label of its configuration ends with the generation's number, it starts from a
-checkpoint of its parent, and a member is known by its seed.
+Each generation of a member is a trial of its own: it starts from a checkpoint of its parent, and a member is known by its seed.
 """
 
 import pandas as pd
 
-_GENERATION = r" g=(\d+)$"
+from experiments.metrics import of_generation
+
 _ENDED = ("finished", "failed")
 
 
@@ -16,8 +16,7 @@ def is_population(runs: pd.DataFrame) -> bool:
     Args:
         runs: As `analysis.load` gives them.
     """
-    labels = runs.loc[runs["exploratory"].astype(bool), "config"].astype(str)
-    return len(labels) > 0 and bool(labels.str.contains(_GENERATION.replace("(", "(?:")).all())
+    return bool(runs.loc[runs["exploratory"].astype(bool), "generation"].notna().any())
 
 
 def settings(runs: pd.DataFrame) -> pd.Series:
@@ -27,9 +26,10 @@ def settings(runs: pd.DataFrame) -> pd.Series:
         runs: As `analysis.load` gives them.
     """
     labels = runs["config"].astype(str)
-    if not is_population(runs):
-        return labels
-    return labels.mask(runs["exploratory"].astype(bool), labels.str.replace(_GENERATION, "", regex=True))
+    named = zip(labels, runs["generation"], strict=True)
+    return labels.mask(
+        runs["generation"].notna(), [label if pd.isna(g) else label.removesuffix(of_generation("", g)) for label, g in named]
+    )
 
 
 def lineage(runs: pd.DataFrame) -> pd.DataFrame:
@@ -44,12 +44,11 @@ def lineage(runs: pd.DataFrame) -> pd.DataFrame:
         whose weights it started from, NA in the first generation; `copied`, whether that is another member; `is_last`, whether it belongs
         to the last generation of which all members ended, or failed; `is_best`, whether it is the best of those or one of its ancestors.
     """
-    found = runs[runs["exploratory"].astype(bool)] if is_population(runs) else runs[:0]
-    labels = found["config"].astype(str)
+    found = runs[runs["exploratory"].astype(bool) & runs["generation"].notna()]
     tree = pd.DataFrame(
         {
             "member": found["seed"],
-            "generation": labels.str.extract(_GENERATION, expand=False).astype(int),
+            "generation": found["generation"].astype(int),
             "settings": settings(found),
             "start_env_steps": found["start_env_steps"],
             "env_steps": found["budget_env_steps"],

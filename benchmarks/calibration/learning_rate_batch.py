@@ -126,6 +126,7 @@ def frame(lrs: tuple[float, ...], batches: tuple[int, ...], value: Array, measur
             "repeat": 0,
             "status": "finished",
             "failure": "",
+            "diverged": False,
             "exploratory": False,
             "algorithm": "ppo",
             "budget_env_steps": BUDGET_ENV_STEPS,

@@ -104,6 +104,26 @@ NAMED_AXES = {"learning_rate": "lr", "batch_size": "batch", "update_to_data": "u
 """Names of axes that any algorithm may have, whose values are relative to its base point. Where one moves several settings at once, the
 parameters `lr_multiple` and `lr_rule` say how; here is what these begin with."""
 
+
+COLUMNS = frozenset(
+    (
+        *(name.removeprefix("final/") for name in METRICS if name.startswith("final/")),
+        *("run_id", "config", "config_id", "algorithm", "env", "hardware", "phase", "seed", "repeat", "status", "failure", "diverged"),
+        *("exclusive", "host", "cpu", "gpu", "node_type", "exploratory", "trial_id", "parent", "copied", "generation", "start_env_steps"),
+        *("bottleneck", "health", "weights", "restarts", "reproducible", "started", "ended", "end_env_steps", "budget_env_steps", "target"),
+        *("score_range_low", "score_range_high", "failure_below", "delta", "commit"),
+        *("comparison_seeds_per_look", "comparison_looks", "comparison_alpha"),
+        *("metric", "env_steps", "value"),
+    )
+)
+"""Columns of the frames of a study (`analysis.load`) that are none of its parameters: what is searched is called otherwise."""
+
+
+def of_generation(settings: str, generation: int) -> str:
+    """What a configuration of a population is called: its settings, and the generation that trains with them."""
+    return f"{settings} g={generation}"
+
+
 # Names in MLflow.
 
 AT_BASE = "base"
@@ -142,7 +162,9 @@ class Tag:
     TRIAL_ID = "trial_id"  # T
     PARENT = "parent"  # T: the trial whose weights it started from
     COPIED = "copied"  # T: whether that one is another member's
+    GENERATION = "generation"  # T: of a population, from 0
     FAILURE = "failure"  # T: the reason
+    DIVERGED = "diverged"  # T: whether it failed on a value that was not finite
     RESTARTS = "restarts"  # T
     REPRODUCIBLE = "reproducible"  # T: whether it must come out the same to the bit
     WEIGHTS = "weights"  # T: a digest of the final ones

@@ -105,7 +105,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         record |= {"base": search.base_label, "objectives": list(search.outline.objectives)}
     if isinstance(search.outline, Comparing):
         record["comparison"] = asdict(search.outline.design)
-    return {**record, "trials": [_asked(trial) for trial in trials.trials]}
+    return {**record, "trials": [_asked(trial, trials.configuration_of(trial).generation) for trial in trials.trials]}
 
 
 def _report(plan: Plan) -> dict[str, float]:
@@ -144,6 +144,7 @@ def _planned(plan: Plan, configuration: Configuration) -> dict[str, Any]:
     return {**{f"hardware.{name}": count for name, count in layout.items()}, **grid, **budget}
 
 
-def _asked(trial: TrialConfig) -> Mapping[str, Any]:
-    start = {"start": asdict(trial.start)} if trial.start else {}
-    return {"config": trial.label, "seed": trial.seed, "phase": trial.phase, "exploratory": trial.exploratory, **start}
+def _asked(trial: TrialConfig, generation: int | None) -> Mapping[str, Any]:
+    lineage: dict[str, Any] = {} if generation is None else {"generation": generation}
+    lineage |= {"start": asdict(trial.start)} if trial.start else {}
+    return {"config": trial.label, "seed": trial.seed, "phase": trial.phase, "exploratory": trial.exploratory, **lineage}

@@ -6,6 +6,7 @@ from ray.tune import PlacementGroupFactory
 
 from experiments.config.search_settings import Fifo
 from experiments.config.trial_config import Start, TrialConfig
+from experiments.metrics import of_generation
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan
 from experiments.search.strategy import CONFIRM, Ask
@@ -67,4 +68,4 @@ class StudyTrials:
         # Its checkpoint at the end of the generation is what the next one starts from.
         checkpoint = replace(found.suite.checkpoint, every_env_steps=search.generation_ends()[0])
         suite = replace(found.suite, budget_env_steps=ask.note["until"], checkpoint=checkpoint, scheduler=Fifo())
-        return replace(found, label=f"{found.label} g={generation}", suite=suite, generation=generation)
+        return replace(found, label=of_generation(found.label, generation), suite=suite, generation=generation)

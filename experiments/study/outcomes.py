@@ -27,6 +27,7 @@ class TrialOutcome:
         phase: Its `TrialConfig.phase`.
         exploratory: Likewise.
         env_steps: Of its last report.
+        diverged: Whether it failed on a value that was not finite.
     """
 
     label: str
@@ -41,6 +42,7 @@ class TrialOutcome:
     phase: str = "fixed"
     exploratory: bool = False
     env_steps: int = 0
+    diverged: bool = False
 
 
 class Outcomes:
@@ -64,7 +66,8 @@ class Outcomes:
             known = replace(known, reproducible=event.reproducible, env_steps=event.env_steps)
         if isinstance(event, Ended):
             self._ended.add(trial.folder_name)
-            known = replace(known, status=event.status, final=event.metrics, weights=event.weights, failure=event.reason)
+            known = replace(known, status=event.status, final=event.metrics, weights=event.weights)
+            known = replace(known, failure=event.reason, diverged=event.diverged)
         self._of[trial.folder_name] = known
 
     def of(self, trial: TrialConfig) -> TrialOutcome:

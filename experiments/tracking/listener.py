@@ -217,11 +217,11 @@ class TrackingListener:
         elif end.status == PRUNED:
             self.writer.put("set_tags", key, {Tag.STOPPED_AT: str(end.env_steps)})
         else:
-            self.writer.put("set_tags", key, {Tag.FAILURE: end.reason})
+            self.writer.put("set_tags", key, {Tag.FAILURE: end.reason, Tag.DIVERGED: _word(end.diverged)})
         self._close(key, "FAILED" if end.status == FAILED else "FINISHED")
 
     def _open(self, config: TrialConfig, at_ms: int) -> None:
-        key = config.folder_name
+        key, generation = config.folder_name, self.trials.configuration_of(config).generation
         if key in self._last_steps:
             return
         self._last_steps[key] = 0
@@ -242,6 +242,7 @@ class TrackingListener:
             Tag.EXCLUSIVE: _word(self.plan.exclusive),
             Tag.EXPLORATORY: _word(config.exploratory),
             Tag.TRIAL_ID: key,
+            **({} if generation is None else {Tag.GENERATION: str(generation)}),
             **({Tag.PARENT: config.start.trial, Tag.COPIED: _word(config.start.copied)} if config.start else {}),
             Tag.STUDY_RUN: STUDY_KEY,
             **_source_tags(self.plan),

@@ -104,6 +104,7 @@ class Ended(Event):
         metrics: The `final/` ones, if it finished.
         weights: Digest of the final weights, if it finished.
         reason: Why it failed.
+        diverged: Whether it failed on a value that was not finite.
         reproducible: As in `Reported`.
     """
 
@@ -113,6 +114,7 @@ class Ended(Event):
     metrics: Mapping[str, float] = field(default_factory=dict)
     weights: str = ""
     reason: str = ""
+    diverged: bool = False
     reproducible: bool = True
 
 

@@ -198,7 +198,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
                 with suppress(OSError), (self._folder.path / ERROR_FILE).open("a") as file:
                     file.write(traceback.format_exc() + "\n")
                 if not self._may_go_on(error, reason):
-                    self._tell(Ended(status=FAILED, env_steps=self._furthest(), reason=reason))
+                    diverged = isinstance(error, NonFiniteError)
+                    self._tell(Ended(status=FAILED, env_steps=self._furthest(), reason=reason, diverged=diverged))
                     return True
                 died = isinstance(error, RayError) and not isinstance(error, RayTaskError)
                 # A function of its seed would have raised again: an environment that did not is none.

@@ -187,6 +187,7 @@ def test_a_generation_goes_on_from_its_parent_and_is_another_configuration(plan_
     assert [t.start.copied for t in trials[2:6] if t.start] == [True, False, True, False]
     assert {t.checkpoint.every_env_steps for t in trials[:6]} == {20_000}
     assert len({t.folder_name for t in trials}) == len(trials)
+    assert [trial.get("generation") for trial in plan_record(study)["trials"]] == [0, 0, 1, 1, 2, 2, *[None] * (len(trials) - 6)]
     assert all(t.start is None and t.budget_env_steps == 60_000 for t, ask in zip(trials, asked, strict=True) if ask.phase == CONFIRM)
     assert type(trials[2]).from_mapping(trials[2].to_mapping()) == trials[2]
 

@@ -111,11 +111,18 @@ def test_a_parent_whose_run_was_deleted_ends_the_way_back() -> None:
 
 
 def test_other_searches_have_no_lineage() -> None:
-    for runs in (make_search({"a": [1.0], "b g=0": [2.0]}, {"a": [1.0]}), make_runs({"a g=0": [1.0]})):
+    # An axis over gravity, as Pendulum has it, or one that ends in g: the number at the end of a label says nothing.
+    gravity = make_search({"lr=1e-3 g=5": [1.0], "lr=1e-3 g=10": [2.0]}, {"lr=1e-3 g=5": [1.0]})
+    for runs in (gravity, make_search({"a": [1.0], "b g=0": [2.0]}, {"a": [1.0]}), make_runs({"a g=0": [1.0]})):
         assert not is_population(runs)
         assert settings(runs).tolist() == runs["config"].tolist()
         assert lineage(runs).empty
         assert lineage_sentences(lineage(runs)) == []
+
+
+def test_the_settings_of_a_population_may_end_as_a_generation_does() -> None:
+    tree = lineage(make_population([[("g=0", None, 1.0), ("g=1", None, 2.0)], [("g=1", 1, 3.0), ("g=1", 1, 4.0)]], {"g=1": [3.0]}))
+    assert (tree["settings"].tolist(), tree["generation"].tolist()) == (["g=0", "g=1", "g=1", "g=1"], [0, 0, 1, 1])
 
 
 def test_what_confirms_keeps_its_name() -> None:

@@ -157,6 +157,18 @@ def test_each_repeat_of_a_seed_is_a_row_and_of_two_runs_of_one_the_newest_counts
     assert "2 configurations x 2 seeds x 2 repeats" in repr(found)
 
 
+def test_whether_a_trial_diverged_is_recorded_and_of_older_runs_told_by_the_class_of_its_error(
+    copied: Callable[[], Written], tmp_path: Path
+) -> None:
+    written = copied()
+    study = written.study("lr", "lr/ppo-cartpole", START_MS, PLAN)
+    failures = ("ValueError: not finite", "NonFiniteError: non-finite learner/loss = nan after 8 env steps", "RuntimeError: infinite loop")
+    for seed, (failure, tags) in enumerate(zip(failures, ({"diverged": "true"}, {}, {}), strict=True)):
+        written.trial(study, "lr/ppo-cartpole", "lr=3e-3", seed, status="FAILED", failure=failure, **tags)
+    runs = load_study("lr", uri_of(tmp_path)).runs
+    assert runs[runs["status"] == "failed"].set_index("seed")["diverged"].to_dict() == {0: True, 1: True, 2: False}
+
+
 def test_the_trials_of_a_search_are_those_it_chose_with_their_lineage(copied: Callable[[], Written], tmp_path: Path) -> None:
     written = copied()
     experiment = "lr/ppo-cartpole"
@@ -179,7 +191,7 @@ def test_the_trials_of_a_search_are_those_it_chose_with_their_lineage(copied: Ca
         {"config": "lr=1e-3", "seed": 1000, "phase": "confirm"},
     ]
     how = {"trials": chosen, "phase": "search", "base": "lr=3e-3", "objectives": ["score", "train_s"]}
-    study = written.study("lr", experiment, START_MS, {**PLAN, **how})
+    study = written.study("lr", experiment, START_MS, {**PLAN, **how}, {"scheduler": "pbt"})
     tags = {"trial_id": "first_s0", "exploratory": "true", "phase": "search"}
     written.trial(study, experiment, "lr=3e-3", 0, **tags)
     written.trial(study, experiment, "lr=1e-3", 1, status=None, started_ms=START_MS + 1, **{**tags, "trial_id": "second_s1"})
@@ -195,6 +207,7 @@ def test_the_trials_of_a_search_are_those_it_chose_with_their_lineage(copied: Ca
             "trial_id": ["first_s0", "second_s1", "", ""],
             "parent": ["", "first_s0", "first_s0", ""],
             "copied": [False, True, False, False],
+            "generation": pd.array([0, 1, 1, pd.NA], "Int64"),  # which earlier studies did not record
             "start_env_steps": [0, 1000, 1000, 0],
         }
     )
@@ -207,6 +220,7 @@ def test_a_fixed_design_has_no_base_no_aim_and_no_lineage(uri: str) -> None:
     assert set(study.runs["parent"]) == set(study.runs["trial_id"]) == {""}
     assert not study.runs["copied"].any() and study.runs["copied"].dtype == bool
     assert study.runs["start_env_steps"].tolist() == [0] * 6
+    assert study.runs["generation"].isna().all()
 
 
 def test_a_study_from_before_repeats_has_one_run_of_each_seed(uri: str) -> None:

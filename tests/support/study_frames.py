@@ -43,10 +43,10 @@ def make_runs(
             steps = measures.get("env_steps_to_target", {}).get(config, [steps] * len(of_seeds))[seed]
             row = {
                 "run_id": f"{env}/{config}/{seed}", "config": config, "config_id": config, "algorithm": "ppo", "env": env,
-                "hardware": "laptop", "phase": "fixed", "seed": seed, "repeat": 0, "status": "finished", "failure": "",
+                "hardware": "laptop", "phase": "fixed", "seed": seed, "repeat": 0, "status": "finished", "failure": "", "diverged": False,
                 "exclusive": exclusive, "host": "here", "cpu": "", "gpu": "", "node_type": "",
                 "exploratory": False, "trial_id": f"{config}_s{seed}".replace(" ", "_"), "parent": "",
-                "copied": False, "start_env_steps": 0, "end_env_steps": budget_env_steps,
+                "copied": False, "generation": pd.NA, "start_env_steps": 0, "end_env_steps": budget_env_steps,
                 "weights": f"{config}/{seed}", "restarts": 0, "reproducible": True,
                 "started": pd.Timestamp("2026-01-01", tz="UTC"), "ended": pd.Timestamp("2026-01-02", tz="UTC"),
                 "budget_env_steps": budget_env_steps, "target": target, "score_range_low": score_range[0],
@@ -61,7 +61,7 @@ def make_runs(
     runs = pd.DataFrame(rows)
     floats = runs.columns[runs.columns.get_loc("score") : runs.columns.get_loc("wall_s") + 1]
     return runs.astype(dict.fromkeys([*floats, "target", "score_range_low", "score_range_high"], float)).astype(
-        {"config": pd.CategoricalDtype(list(scores), ordered=True), "reproducible": "boolean"}
+        {"config": pd.CategoricalDtype(list(scores), ordered=True), "reproducible": "boolean", "generation": "Int64"}
     )
 
 
@@ -109,7 +109,9 @@ def make_population(generations: Sequence[Sequence[Member]], confirmed: Values, 
         for seed, (settings, parent, score) in enumerate(members):
             config, start = f"{settings} g={g}", g * GENERATION
             run = make_runs({config: [score]}, budget_env_steps=start + GENERATION).assign(seed=seed, phase="search", exploratory=True)
-            run = run.assign(run_id=f"{g}/{seed}", trial_id=f"g{g}_s{seed}", start_env_steps=start)
+            run = run.assign(run_id=f"{g}/{seed}", trial_id=f"g{g}_s{seed}", start_env_steps=start).assign(
+                generation=pd.array([g], "Int64")
+            )
             if parent is not None:
                 run = run.assign(parent=f"g{g - 1}_s{parent}", copied=parent != seed)
             parts.append(run if np.isfinite(score) else with_status(run, config, [seed], status))

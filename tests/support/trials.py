@@ -38,7 +38,7 @@ def step(trial: Trial) -> dict[str, Any]:
             said |= {**event.metrics, STEP: event.env_steps}
         if isinstance(event, Ended):
             said |= {**event.metrics, STEP: event.env_steps, WEIGHTS: event.weights}
-            said |= {FAILURE: event.reason} if event.status == FAILED else {}
+            said |= {FAILURE: event.reason, "diverged": event.diverged} if event.status == FAILED else {}
     return {**said, "done": result["done"], RECYCLE_PROCESS: result[RECYCLE_PROCESS]}
 
 

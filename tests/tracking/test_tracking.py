@@ -582,7 +582,8 @@ def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
     ("end", "status", "said"),
     [
         (Ended(status=PRUNED, env_steps=4000), "FINISHED", {"stopped_at_env_steps": "4000"}),
-        (Ended(status=FAILED, env_steps=4000, reason="the simulator crashed"), "FAILED", {"failure": "the simulator crashed"}),
+        (Ended(status=FAILED, env_steps=4000, reason="it crashed"), "FAILED", {"failure": "it crashed", "diverged": "false"}),
+        (Ended(status=FAILED, env_steps=4000, reason="NaN", diverged=True), "FAILED", {"failure": "NaN", "diverged": "true"}),
     ],
 )
 def test_a_trial_that_ended_before_its_budget_is_not_taken_for_interrupted(

@@ -82,7 +82,9 @@ def test_a_nan_reward_fails_the_trial_with_its_place(plan_of: PlanOf, make: Make
 )
 def test_a_fault_in_the_midst_of_lean_steps_fails_the_trial_with_its_reason(plan_of: PlanOf, make: Make, setting: str, reason: str) -> None:
     config = plan_of(*REPLAY, "algorithm=dqn", *COUNT, f"+env.env_config.{setting}", "study.space={}", "seeds=[0]").trials[0]
-    assert re.fullmatch(reason, run(make(config))[-1][FAILURE])
+    said = run(make(config))[-1]
+    assert re.fullmatch(reason, said[FAILURE])
+    assert said["diverged"] == setting.startswith("nan")
 
 
 def test_a_process_that_grew_too_much_is_recycled(plan_of: PlanOf, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
