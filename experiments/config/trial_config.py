@@ -4,7 +4,7 @@ import copy
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -32,6 +32,9 @@ TRAINING = "algorithm.training."
 """Where the paths of RLlib's training settings begin."""
 VECTORIZE_MODE = "env.vectorize_mode"
 NUM_ENV_RUNNERS = "algorithm.env_runners.num_env_runners"
+
+_SECTIONS = ("algorithm.training", "algorithm.env_runners", "algorithm.learners", "hardware", "env")
+"""Whose settings are known by the last part of their path."""
 
 Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
 """Group choices (`{"algorithm": "dqn"}`) to the composed configuration, plain."""
@@ -259,9 +262,45 @@ def apply_point(config: Mapping[str, Any], point: Mapping[str, Any]) -> SuiteCon
     return parse(config)
 
 
-def label_of(point: Mapping[str, Any], default: str) -> str:
-    """A configuration in a few words: `lr=3e-4 b=4000`, a multiple of the base point as `lr=x0.1`; `default` where nothing differs."""
-    parts = [_words(path, value) for path, value in sorted(point.items(), key=_order)]
+def distinct_names(
+    paths: Iterable[str], short: Callable[[str], str], is_taken: Callable[[str], bool] = lambda name: False
+) -> dict[str, str]:
+    """Axes of a space to names that tell them apart.
+
+    Args:
+        paths: Dotted paths, groups and names of axes.
+        short: Gives the short name of each. A setting of the suite's, as algorithm.training.lr, has that one; of any other, such as
+            env.env_config.lr, the name gets as many of the parts before it as tell it from the others: env_config.lr.
+        is_taken: Whether a short name is something else's.
+    """
+    every = tuple(paths)
+    return {path: short(path) if is_own_setting(path) else _distinct(path, every, short, is_taken) for path in every}
+
+
+def is_own_setting(path: str) -> bool:
+    """Whether the last part of an axis' path tells what it is: not of what an environment or a network has for itself."""
+    return path in NAMED_AXES or path in GROUPS or path.rpartition(".")[0] in _SECTIONS
+
+
+def _distinct(path: str, every: Sequence[str], short: Callable[[str], str], is_taken: Callable[[str], bool]) -> str:
+    others, parts = [other for other in every if other != path], path.split(".")
+    name = short(path)
+    if not is_taken(name) and name not in map(short, others):
+        return name
+    longer = (".".join(parts[-number:]) for number in range(2, len(parts)))
+    return next((name for name in longer if not any(other.endswith(f".{name}") for other in others)), path)
+
+
+def label_of(point: Mapping[str, Any], default: str, axes: Iterable[str] = ()) -> str:
+    """A configuration in a few words: `lr=3e-4 b=4000`, a multiple of the base point as `lr=x0.1`; `default` where nothing differs.
+
+    Args:
+        point: Dotted path, group or name of an axis to value.
+        default: What it is called where nothing differs.
+        axes: Paths of the space, of which a point need not have all.
+    """
+    names = distinct_names(dict.fromkeys((*point, *(path for path in axes if path not in NAMED_AXES))), _short_name)
+    parts = [_words(path, names[path], value) for path, value in sorted(point.items(), key=_order)]
     return " ".join(parts) or default
 
 
@@ -269,11 +308,11 @@ def _order(item: tuple[str, Any]) -> tuple[bool, str]:
     return (item[0] not in GROUPS, "" if item[0].startswith(TRAINING) or item[0] in NAMED_AXES else item[0])
 
 
-def _words(path: str, value: Any) -> str:
+def _words(path: str, name: str, value: Any) -> str:
     if path in GROUPS:
         return str(value)
     times = "x" if path in NAMED_AXES and not isinstance(value, str) else ""
-    return f"{_short_name(path)}={times}{_short_value(value)}"
+    return f"{name}={times}{_short_value(value)}"
 
 
 def _short_name(path: str) -> str:

@@ -14,7 +14,7 @@ from experiments.config.schema import StartingPolicy, SuiteConfig, parse
 from experiments.config.search_settings import CompareSearch
 from experiments.config.space import Point, base_point, corners, group_choices, points
 from experiments.config.trial_config import NUM_ENV_RUNNERS, VECTORIZE_MODE, Compose, TrialConfig
-from experiments.planning.axes import SearchedAxis
+from experiments.planning.axes import SearchedAxis, axis_params
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
 from experiments.planning.resolver import Resolver, distinct, report_grid
@@ -165,8 +165,8 @@ class Plan:
     def axes(self) -> tuple[SearchedAxis, ...]:
         """What the study searches."""
         shown = [c.settings.shown for c in self.configurations]
-        paths = dict.fromkeys(path for of_one in shown for path in of_one)
-        return tuple(SearchedAxis.of(path, [of_one[path] for of_one in shown if path in of_one]) for path in paths)
+        params = axis_params(dict.fromkeys(path for of_one in shown for path in of_one))
+        return tuple(SearchedAxis.of(path, param, [of_one[path] for of_one in shown if path in of_one]) for path, param in params.items())
 
 
 def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
@@ -191,7 +191,7 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
     def composed_with(**more: str) -> dict[tuple[tuple[str, str], ...], Mapping[str, Any]]:
         return {tuple(sorted(choice.items())): compose({**choice, **more}) for choice in group_choices(space)}
 
-    resolver = Resolver(composed_with(), cluster)
+    resolver = Resolver(composed_with(), cluster, axes=tuple(space))
     wanted, left_out = [resolver.parsed(point) for point in listed or corners(space)], tuple[str, ...]()
     if base is None:
         wanted, left_out = _possible(wanted)

@@ -6,30 +6,13 @@ from dataclasses import asdict
 from typing import Any
 
 from experiments.config.space import value_at
-from experiments.config.trial_config import GROUPS, TrialConfig
-from experiments.planning.axes import param_name, rule_param
+from experiments.config.trial_config import GROUPS, TrialConfig, is_own_setting
+from experiments.planning.axes import TRAINING_PARAMS, param_name, rule_param
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
 from experiments.search.comparing import Comparing
 from experiments.search.strategy import FIXED, SEARCH
-
-_TRAINING_PARAMS = (
-    "lr",
-    "actor_lr",
-    "critic_lr",
-    "alpha_lr",
-    "minibatch_size",
-    "num_epochs",
-    "gamma",
-    "lambda_",
-    "clip_param",
-    "entropy_coeff",
-    "vf_loss_coeff",
-    "grad_clip",
-    "training_intensity",
-)
-"""Settings of `algorithm.training` that are parameters of every trial that has them."""
 
 
 def study_params(plan: Plan) -> dict[str, Any]:
@@ -56,7 +39,7 @@ def trial_params(plan: Plan, trial: TrialConfig) -> dict[str, Any]:
         "seed": trial.seed,
         "budget_env_steps": trial.budget_env_steps,
         "train_batch_size_total": trial.total_train_batch_size,
-        **{param_name(name): training[name] for name in _TRAINING_PARAMS if training.get(name) is not None},
+        **{param_name(name): training[name] for name in TRAINING_PARAMS if training.get(name) is not None},
         **{name: runners[name] for name in ("num_env_runners", "num_envs_per_env_runner")},
         **{name: learners[name] for name in ("num_learners", "num_gpus_per_learner")},
         "threads_per_process": trial.threads_per_process,
@@ -137,11 +120,15 @@ def _configuration(plan: Plan, configuration: Configuration) -> dict[str, Any]:
 
 def _planned(plan: Plan, configuration: Configuration) -> dict[str, Any]:
     """What the plan chose that the configuration by itself, or on another machine, would get otherwise: overrides of a command line."""
-    hardware, given = configuration.suite.hardware, {path.rpartition(".")[2] for path in configuration.settings.shown}
+    hardware, given = configuration.suite.hardware, set(map(_setting, configuration.settings.shown))
     layout = {name: count for name, count in asdict(configuration.layout).items() if getattr(hardware, name) is None and name not in given}
     grid = {"report_every_env_steps": plan.report_every_env_steps} if plan.suite.report_every_env_steps is None else {}
     budget = {"budget_env_steps": configuration.suite.budget_env_steps} if plan.suite.study.common_budget else {}
     return {**{f"hardware.{name}": count for name, count in layout.items()}, **grid, **budget}
+
+
+def _setting(path: str) -> str:
+    return path.rpartition(".")[2] if is_own_setting(path) else path
 
 
 def _asked(trial: TrialConfig, generation: int | None) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from experiments.config.lr_rules import is_rule, names_of, rules_of
 from experiments.config.named_axes import settings_of
 from experiments.config.schema import SuiteConfig, with_report_grid
 from experiments.config.space import Point
-from experiments.config.trial_config import GROUPS, apply_point, label_of
+from experiments.config.trial_config import GROUPS, apply_point, is_own_setting, label_of
 from experiments.metrics import MAX_REPORTS, NAMED_AXES
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
@@ -30,11 +30,13 @@ class Resolver:
         composed: Group choices, as sorted pairs, to the configuration that was composed with them.
         cluster: What there is to run on.
         report_every_env_steps: The study's report grid; None until it is chosen.
+        axes: Paths of the study's space.
     """
 
     composed: Mapping[tuple[tuple[str, str], ...], Mapping[str, Any]]
     cluster: Cluster
     report_every_env_steps: int | None = None
+    axes: tuple[str, ...] = ()
 
     def parsed(self, point: Point) -> ResolvedPoint:
         """A point's settings as they are given.
@@ -56,8 +58,11 @@ class Resolver:
         suite = with_counts(parsed.suite, rules, self.cluster)
         names = names_of(suite.algorithm, rules)
         names |= {NAMED_AXES[axis]: names[first] for axis, first in parsed.settings.ruled.items()}
-        shown = {p: names[NAMED_AXES.get(p, p.rpartition(".")[2])] if is_rule(v) else v for p, v in parsed.settings.shown.items()}
-        return replace(parsed, label=label_of(shown, f"{suite.algorithm['name']}-{suite.env.name}"), suite=suite, rules=names)
+        shown = {
+            p: names[NAMED_AXES.get(p, p.rpartition(".")[2])] if is_rule(v) and is_own_setting(p) else v
+            for p, v in parsed.settings.shown.items()
+        }
+        return replace(parsed, label=label_of(shown, f"{suite.algorithm['name']}-{suite.env.name}", self.axes), suite=suite, rules=names)
 
     def on_grid(self, counted: ResolvedPoint) -> ResolvedPoint:
         """The same on the study's report grid, with the spacing of its checkpoints.

@@ -46,6 +46,9 @@ class StudyTrials:
             ConfigurationError: Its configuration is refused.
         """
         configuration = self._configuration(ask)
+        twin = self._by_label.get(configuration.label)
+        if twin is not None and twin.config_id != configuration.config_id:  # as rounded for display they read the same
+            configuration = replace(configuration, label=f"{configuration.label} id={configuration.config_id}")
         if configuration.label not in self._by_label:
             self._by_label[configuration.label] = configuration
             self.configurations.append(configuration)

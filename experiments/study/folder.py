@@ -277,7 +277,7 @@ class StudyFolder:
         if (search := state.get("search")) is None:
             return Plan(suite, state["composed"], configurations, cluster, concurrency)
         composed = {tuple(sorted(choice.items())): settings for choice, settings in search["composed"]}
-        resolver = Resolver(composed, cluster, search["report_every_env_steps"])
+        resolver = Resolver(composed, cluster, search["report_every_env_steps"], tuple(suite.study.space))
         known = (*configurations, *(self._configuration(saved, cluster) for saved in self._lines(_LATER_FILE)))
         design = SearchDesign(suite, known, search["base"], resolver)
         return Plan(suite, state["composed"], known, cluster, concurrency, search=design)

@@ -1,7 +1,9 @@
 import copy
+import json
 import math
 import shlex
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import gymnasium as gym
@@ -10,15 +12,20 @@ import torch
 import yaml
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
+from analysis.document.conclusions import runs_of
 from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import EnvSettings, HardwareSettings
-from experiments.config.trial_config import TrialConfig, label_of
+from experiments.config.trial_config import TrialConfig, distinct_names, label_of
+from experiments.metrics import COLUMNS
+from experiments.planning.axes import PARAMS
 from experiments.planning.machines import Cluster, Node, local_machine
-from experiments.planning.record import searched_params
+from experiments.planning.record import plan_record, searched_params, trial_params
 from experiments.planning.resources import Layout, check_fits, trials_at_once
 from experiments.planning.terminal import summary
+from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import build_algorithm_config, spaces
+from experiments.study.outcomes import TrialOutcome
 from tests.support.suite import PAIRS, PlanOf
 
 SINGLE = "study.space={}"
@@ -342,6 +349,56 @@ def test_labels_are_short_and_put_what_differs_first() -> None:
     point: dict[str, Any] = {"algorithm.env_runners.num_env_runners": 2, "algorithm.training.lr": 3e-4, "algorithm": "ppo"}
     assert label_of(point, "x") == "ppo lr=3e-4 runners=2"
     assert label_of({}, "ppo-cartpole") == "ppo-cartpole"
+
+
+def test_axes_that_end_in_the_same_word_are_told_apart() -> None:
+    names = distinct_names(
+        ("algorithm.training.lr", "env.env_config.lr", "env.env_config.a.g", "env.env_config.b.g"), lambda path: path[-2:].strip(".")
+    )
+    assert list(names.values()) == ["lr", "env_config.lr", "a.g", "b.g"]
+    axes = ("env.env_config.a.g", "env.env_config.b.g")
+    assert label_of({axes[0]: 1, axes[1]: 2}, "x") == "a.g=1 b.g=2"
+    assert [label_of({axis: 1}, "x", axes) for axis in axes] == ["a.g=1", "b.g=1"]  # where conditions leave one of them
+    assert label_of({axes[0]: 1}, "x", axes[:1]) == "g=1"
+
+
+@pytest.fixture
+def own_settings() -> Iterator[str]:
+    gym.register("OwnSettings-v0", lambda **settings: gym.make("CartPole-v1").unwrapped, max_episode_steps=500)
+    yield "env.id=OwnSettings-v0"
+    del gym.registry["OwnSettings-v0"]
+
+
+def test_a_setting_of_the_environment_is_not_taken_for_one_of_the_suite_that_has_its_name(plan_of: PlanOf, own_settings: str) -> None:
+    values = {"seed": [7], "gamma": [3, 2], "score": [4], "log10_mass": [6], "g": [10.0], "num_env_runners": [5]}
+    env = {f"env.env_config.{name}": of for name, of in values.items()}
+    space = {**env, "algorithm.training.gamma": [0.9, 0.99], "env.env_config.reward": [{"rule": "sparse"}]}
+    plan = plan_of(
+        "study=smoke",
+        own_settings,
+        "env.vectorize_mode=sync",
+        "env.env_config={}",
+        f"study.space={json.dumps(space)}".replace('"', ""),
+        "seeds=[0]",
+    )
+    names = {path: f"env_config.{name}" for path, name in zip(env, values, strict=True)} | {"env.env_config.g": "g"}
+    record, trial = plan_record(StudyTrials(plan)), plan.trials[-1]
+    assert {path: name for name, path in record["axes"].items()} == {
+        **names, "algorithm.training.gamma": "gamma", "env.env_config.reward": "reward",
+    }  # fmt: skip
+    params = trial_params(plan, trial)
+    assert [params[name] for name in names.values()] == [of[-1] for of in values.values()]
+    assert (params["seed"], params["gamma"], params["num_env_runners"]) == (0, 0.99, 0)
+    assert "gamma=0.99 " in trial.label and "env_config.gamma=2" in trial.label
+    assert record["configurations"][-1]["planned"]["hardware.num_env_runners"] == 0  # chosen by the plan, whatever the environment calls so
+
+
+def test_every_parameter_and_column_that_is_not_searched_is_known_as_taken(plan_of: PlanOf) -> None:
+    plan = plan_of(SINGLE, "seeds=[0]")
+    params = trial_params(plan, plan.trials[0])
+    assert set(params) <= PARAMS | COLUMNS
+    runs = runs_of(plan_record(StudyTrials(plan)), [asdict(TrialOutcome(plan.trials[0].label, 0, "failed"))])
+    assert set(runs) - set(params) <= COLUMNS
 
 
 def test_the_report_grid_is_as_wide_as_the_largest_batch_of_the_study(plan_of: PlanOf) -> None:

@@ -160,6 +160,15 @@ def test_what_is_asked_for_becomes_trials_of_the_plan(plan_of: PlanOf) -> None:
     assert [t["phase"] for t in plan_record(study)["trials"]] == [t.phase for t in study.trials]
 
 
+def test_suggestions_that_read_the_same_when_rounded_are_configurations_of_their_own(plan_of: PlanOf) -> None:
+    _, study = searching(plan_of("search=optuna", ENDLESS))
+    points = [{"algorithm.training.lr": lr} for lr in (0.00123401, 0.00123402, 0.00123401)]
+    trials = [study.take(Ask(point, seed)) for seed, point in enumerate(points)]
+    assert [t.label for t in trials] == ["lr=1.234e-3", f"lr=1.234e-3 id={trials[1].config_id}", "lr=1.234e-3"]
+    assert [study.configuration_of(t).point for t in trials] == points
+    assert len(plan_record(study)["configurations"]) == 2
+
+
 def test_the_layout_follows_each_suggestion(plan_of: PlanOf) -> None:
     space = "study.space={algorithm.env_runners.num_env_runners:[0,1]}"
     _, study = searching(plan_of("search=racing", space))
