@@ -379,10 +379,11 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         {**{name: str(value) for name, value in configurations[label]["params"].items()}, **(run.params if run is not None else {})}
         for (label, _, _), run in zip(keys, found, strict=True)
     ]
+    texts_only = {name for entry in plan["configurations"] for name, value in entry["params"].items() if _is_text(value)}
     columns: dict[str, pd.Series] = {}
     for name in dict.fromkeys([*plan["axes"], *(name for of_run in params for name in of_run)]):
         if name not in frame and name not in FINAL and not name.startswith("log10_"):
-            columns[name] = _typed([of_run.get(name) for of_run in params])
+            columns[name] = _typed([of_run.get(name) for of_run in params], name in texts_only)
     for column, metric in FINAL.items():
         values = [math.nan if run is None or metric not in run.latest else run.latest[metric].value for run in found]
         columns[column] = pd.Series(values, dtype="float64")
@@ -433,11 +434,16 @@ def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, ex
     }
 
 
-def _typed(values: Sequence[str | None]) -> pd.Series:
-    """MLflow's texts as numbers where all are; NA where a trial has no such parameter."""
+def _is_text(value: Any) -> bool:
+    """Whether a planned value is a text, as `"01"` is, and no number; JSON has infinities as texts."""
+    return isinstance(value, str) and value not in ("inf", "-inf")
+
+
+def _typed(values: Sequence[str | None], are_texts: bool) -> pd.Series:
+    """MLflow's texts as numbers where all are, unless the plan says that they are texts; NA where a trial has no such parameter."""
     texts = pd.Series([None if value in (None, "None") else value for value in values], dtype="str")
     numbers = pd.to_numeric(texts, errors="coerce")
-    return numbers if numbers.notna().eq(texts.notna()).all() and numbers.notna().any() else texts
+    return numbers if not are_texts and numbers.notna().eq(texts.notna()).all() and numbers.notna().any() else texts
 
 
 def _curves(points: Points, runs: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:

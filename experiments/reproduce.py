@@ -13,6 +13,7 @@ from analysis.document.command_line import exit_code_of, settings_of, words_of
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_kept, check_writable
 from experiments.config.own_modules import take_recorded
+from experiments.metrics import Tag
 from experiments.tracking.archive import Archive, LoggedTrial
 from experiments.tracking.store import check_local, where_logged
 
@@ -158,7 +159,9 @@ def _record(archive: Archive, found: "Reproduction", second: LoggedTrial, study_
         tags["first_difference"] = found.first_difference
     problem = _write(archive, second.run_id, tags, {"verdict.json": json.dumps(found.to_mapping(), indent=1)})
     if study_run is not None:
-        problem = problem or _write(archive, study_run, {"mlflow.note.content": found.note(), "verdict": str(found.judgement.verdict)})
+        answers = json.dumps([f"{found.judgement.verdict}: {found.judgement.reason}."])
+        told = {"mlflow.note.content": found.note(), Tag.ANSWERS: answers, "verdict": str(found.judgement.verdict)}
+        problem = problem or _write(archive, study_run, told)
     if problem:
         return [f"where       not in MLflow: {problem}"]
     return in_mlflow(tracking_uri, f"#/experiments/{second.experiment_id}/runs/{second.run_id}")

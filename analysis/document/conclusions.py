@@ -26,6 +26,7 @@ class Conclusions:
 
     Attributes:
         note: The answers, as Markdown.
+        answers: What to use, a sentence for each environment.
         chosen: The recommended configurations, joined by commas.
         recommended: The same, one by one.
         table: Column to values: how well each configuration did.
@@ -37,6 +38,7 @@ class Conclusions:
     table: Mapping[str, Sequence[Any]]
     recommended: Sequence[str] = ()
     best: Mapping[str, float] = field(default_factory=dict)
+    answers: Sequence[str] = ()
 
 
 def diagnose(planned: Mapping[str, Any], known: Mapping[str, Any], curves: Curves) -> dict[str, str]:
@@ -78,6 +80,7 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -
     recommended = [answer.decision.chosen for answer in found if answer.decision.chosen]
     return Conclusions(
         note="\n\n".join(words),
+        answers=[answer.headline.replace("`", "") for answer in found],
         chosen=", ".join(recommended),
         recommended=recommended,
         table=table.astype(object).where(table.notna(), None).to_dict("list"),

@@ -402,11 +402,9 @@ def over_environments(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Ge
     span = finished["target"] - finished["score_range_low"]
     finished["normalised"] = (finished["score"] - finished["score_range_low"]) / span.where(span > 0)
     others = [axis for axis in axes if axis != "env" and axis in runs]
-    finished["setting"] = [
-        " ".join(f"{a}={v}" for a, v in zip(others, values, strict=True)) or "all" for values in finished[others].to_numpy()
-    ]
-    rows = []
-    for name, part in finished.dropna(subset="normalised").groupby("setting", sort=False):
+    finished, rows = finished.dropna(subset="normalised"), []
+    for values, part in finished.groupby(others, sort=False, dropna=False) if others else [((), finished)]:
+        name = " ".join(f"{a}={v}" for a, v in zip(others, values, strict=True)) or "all"
         strata = [of_env["normalised"].to_numpy() for _, of_env in part.groupby("env", sort=False)]
         if len(strata) < 2:
             continue

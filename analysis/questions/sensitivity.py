@@ -264,4 +264,4 @@ def _by_number(means: Array, values: pd.DataFrame, common: int) -> tuple[tuple[t
 
 
 def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)  # settings with the same text are one

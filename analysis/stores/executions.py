@@ -1,8 +1,9 @@
 """The store that is asked for, and the executions of studies that it holds."""
 
 import difflib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlparse
@@ -64,7 +65,7 @@ def executions(study: str | None = None, tracking_uri: str | None = None) -> lis
 
 
 def _execution(run: Run) -> Execution:
-    question, _, rest = run.tags.get(Tag.NOTE, "").partition("\n")
+    question, answers = _told(run.tags)
     return Execution(
         experiment=run.name,
         run_id=run.run_id,
@@ -72,9 +73,18 @@ def _execution(run: Run) -> Execution:
         started=pd.Timestamp(run.started_ms, unit="ms", tz="UTC"),
         configurations=run.params.get("configurations", ""),
         seeds=run.params.get("seeds", ""),
-        question=question.removeprefix(_QUESTION),
-        answers=tuple(bold.replace("`", "") for bold in _BOLD.findall(rest) if " " in bold),  # and no heading of one word: Answer.
+        question=question,
+        answers=answers,
     )
+
+
+def _told(tags: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The question of a study and its answers; of earlier studies as their description says them."""
+    if Tag.QUESTION in tags:
+        return tags[Tag.QUESTION], tuple(json.loads(tags.get(Tag.ANSWERS, "[]")))
+    question, _, rest = tags.get(Tag.NOTE, "").partition("\n")
+    bold = (words.replace("`", "") for words in _BOLD.findall(rest) if " " in words)  # and no heading of one word: Answer.
+    return question.removeprefix(_QUESTION), tuple(bold)
 
 
 def opened(tracking_uri: str | None, cache_dir: Path | None = None) -> tuple[str, Reader]:

@@ -147,6 +147,8 @@ class Tag:
     GPU = "gpu"  # T: models of the GPUs that it had; none without one
     NODE_TYPE = "node_type"  # T: node groups of an autoscaling cluster, if it ran in one
     NOTE = "mlflow.note.content"  # S: question and answer
+    QUESTION = "question"  # S
+    ANSWERS = "answers"  # S: JSON, a sentence for each environment
     COMMAND = "mlflow.source.name"  # S, T
     COMMIT = "mlflow.source.git.commit"  # S, T
     STUDY_FOLDER = "study_folder"  # S: where its state and its checkpoints are

@@ -60,6 +60,10 @@ class Conclusions(Protocol):
         """The answers, as Markdown."""
 
     @property
+    def answers(self) -> Sequence[str]:
+        """What to use, a sentence for each environment."""
+
+    @property
     def chosen(self) -> str:
         """The recommended configurations, joined by commas."""
 
@@ -145,6 +149,7 @@ class TrackingListener:
             **here,
             Tag.STUDY_FOLDER: self.folder.place,
             Tag.NOTE: f"**Question.** {plan.question}\n\n**Trials.** {summary(plan)}",
+            Tag.QUESTION: plan.question,
             **_source_tags(plan),
         }
         self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (Tag.STUDY_FOLDER,), not self.resumed)
@@ -330,7 +335,7 @@ class TrackingListener:
         if found is None:
             return ()
         note = f"**Question.** {self.plan.question}\n\n{found.note}"
-        self.writer.put("set_tags", STUDY_KEY, {Tag.NOTE: note, Tag.BEST: found.chosen})
+        self.writer.put("set_tags", STUDY_KEY, {Tag.NOTE: note, Tag.ANSWERS: json.dumps(list(found.answers)), Tag.BEST: found.chosen})
         self.writer.put("log_table", STUDY_KEY, found.table, "configurations.json")
         if found.best:
             self.writer.put("log_metrics", STUDY_KEY, found.best, 0, now_ms())

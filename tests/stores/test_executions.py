@@ -1,11 +1,15 @@
 """The list of a store's studies."""
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from analysis import AnalysisError
 from analysis.stores.executions import executions
 from tests.support.commands import run_here
-from tests.support.stored_studies import Written
+from tests.support.stored_studies import START_MS, Written, uri_of
 
 
 def test_every_execution_is_listed_the_latest_first(uri: str, written: Written) -> None:
@@ -17,6 +21,20 @@ def test_every_execution_is_listed_the_latest_first(uri: str, written: Written) 
     assert {e.run_id for e in executions("lr", uri)} <= {e.run_id for e in found}
     with pytest.raises(AnalysisError, match="There is no study 'none'"):
         executions("none", uri)
+
+
+def test_a_study_is_listed_with_its_question_and_answers_whatever_marks_they_have(copied: Callable[[], Written], tmp_path: Path) -> None:
+    written = copied()
+    told = {"question": "Which map?\n**Or none of them?**", "answers": json.dumps(["Use map=**a b**."])}
+    study = written.study("maps", "maps/ppo-lake", START_MS)
+    written.store.log_rows(
+        study, tags={**told, "mlflow.note.content": f"**Question.** {told['question']}\n\n**Answer.** **Use `map=**a b**`.**"}
+    )
+    (found,) = executions("maps", uri_of(tmp_path))
+    assert (found.question, found.answers) == (told["question"], ("Use map=**a b**.",))
+    written.study("old", "old/ppo-lake", START_MS)  # of an earlier version: its description alone says it
+    earlier = next(e for e in executions("old", uri_of(tmp_path)) if e.experiment == "old/ppo-lake")
+    assert (earlier.question, earlier.answers) == ("What about old?", ())
 
 
 def test_the_command_prints_what_resume_and_report_take(uri: str, written: Written) -> None:

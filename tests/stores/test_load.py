@@ -157,6 +157,19 @@ def test_each_repeat_of_a_seed_is_a_row_and_of_two_runs_of_one_the_newest_counts
     assert "2 configurations x 2 seeds x 2 repeats" in repr(found)
 
 
+def test_values_that_are_texts_stay_texts_where_they_look_like_numbers(copied: Callable[[], Written], tmp_path: Path) -> None:
+    written = copied()
+    configurations = [
+        {**entry, "params": {**entry["params"], "level": level, "clip": clip}}
+        for entry, level, clip in zip(PLAN["configurations"], ("01", "1"), ("inf", 0.5), strict=True)  # type: ignore[call-overload]
+    ]
+    study = written.study("lr", "lr/ppo-cartpole", START_MS, {**PLAN, "seeds": [0], "configurations": configurations})
+    for config, params in (("lr=3e-3", {"level": "01", "clip": "inf"}), ("lr=1e-3", {"level": "1", "clip": 0.5})):
+        written.trial(study, "lr/ppo-cartpole", config, 0, params={**params, "lr": 0.003})
+    runs = load_study("lr", uri_of(tmp_path)).runs
+    assert (runs["level"].tolist(), runs["clip"].tolist()) == (["01", "1"], [np.inf, 0.5])
+
+
 def test_whether_a_trial_diverged_is_recorded_and_of_older_runs_told_by_the_class_of_its_error(
     copied: Callable[[], Written], tmp_path: Path
 ) -> None:
