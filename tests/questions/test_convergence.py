@@ -409,6 +409,15 @@ def test_scores_over_environments_are_rliables_aggregates() -> None:
         assert row[f"{measure}_low"] <= row[measure] <= row[f"{measure}_high"]
 
 
+def test_settings_over_environments_are_told_apart_by_their_values_and_not_by_their_words() -> None:
+    settings = {"one": ("1 b=2", "3"), "other": ("1", "2 b=3")}  # both read a=1 b=2 b=3
+    parts = []
+    for env in "xy":
+        params = {axis: {f"{name} on {env}": values[i] for name, values in settings.items()} for i, axis in enumerate("ab")}
+        parts.append(make_runs({f"{name} on {env}": [100.0, 110.0] for name in settings}, env=env, params=params))  # type: ignore[arg-type]
+    assert len(over_environments(together(*parts), ["a", "b", "env"], np.random.default_rng(0))) == 2
+
+
 def test_one_environment_has_nothing_to_aggregate() -> None:
     runs = make_runs({"a": [480.0, 481.0]})
     assert over_environments(runs, [], np.random.default_rng(0)).empty

@@ -157,3 +157,8 @@ def test_a_study_gives_its_finished_trials() -> None:
 def test_a_table_that_says_nothing_is_refused_with_the_reason(change, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(AnalysisError, match=message):
         of(change(table_of(SETTINGS)))
+
+
+def test_settings_that_differ_in_their_last_digits_are_two() -> None:
+    runs = make_runs({"a": [1.0], "b": [2.0]}, params={"lr": {"a": 0.001234001, "b": 0.001234002}})
+    assert of_runs(runs, ["lr"])["setting"].tolist() == ["lr=0.001234001", "lr=0.001234002"]

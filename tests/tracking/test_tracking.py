@@ -19,6 +19,7 @@ from experiments.planning.record import plan_record
 from experiments.planning.trials import StudyTrials
 from experiments.study.folder import StudyFolder
 from experiments.study.outcomes import TrialOutcome
+from experiments.tracking import views
 from experiments.tracking import writer as writer_module
 from experiments.tracking.listener import TrackingListener
 from experiments.tracking.provenance import without_passwords
@@ -456,6 +457,13 @@ def interrupted(listener: TrackingListener) -> Any:
     return [TrialOutcome(t.label, t.seed, "interrupted") for t in listener.plan.trials]
 
 
+def test_where_trials_may_stop_at_the_target_no_view_averages_their_clocks(plan_of: PlanOf, tmp_path: Path) -> None:
+    plan, writer = plan_of("stop_at_target=true"), RecordingWriter()
+    TrackingListener(StudyTrials(plan), StudyFolder(tmp_path / "study"), writer, conclusions).begin()  # type: ignore[arg-type]
+    *_, (_, _, states) = writer.of("set_views")
+    assert json.loads(json.loads(states[views.TIME])["state"])["groupBy"] is None
+
+
 def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: Recorded) -> None:
     listener, writer, trial = recorded
     listener.on_event(trial, Started())
@@ -550,6 +558,7 @@ def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(record
     logged = {o[0]: o for o in writer.operations}
     assert "Use `lr=3e-3 b=512`" in logged["set_tags"][2]["mlflow.note.content"]
     assert logged["set_tags"][2]["best"] == "lr=3e-3 b=512"
+    assert json.loads(logged["set_tags"][2]["answers"])[0].startswith("Use lr=3e-3 b=512")
     assert logged["log_metrics"][2]["best/score"] == 482.0
     assert {len(cells) for cells in logged["log_table"][2].values()} == {9}
     assert json.dumps(logged["log_table"][2], allow_nan=False, default=str)  # MLflow's table is JSON: no NaN
