@@ -211,11 +211,13 @@ def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, aske
     from experiments.policies.episodes import HELD_OUT, fresh_episodes, table
     from experiments.policies.other_environments import variants
     from experiments.policies.policy import load
+    from experiments.rllib.process_state import ProcessState, packages_of
     from experiments.study.progress import say
     from experiments.study.recording import record_and_attach
 
     found = trained.checkpoint
     take_recorded(trained.named, found.trial.modules, asked.modules)
+    state = ProcessState(packages_of(found.trial))
     policy = load(found, trained.named)
     around = variants(found.trial, asked.environments)
     name = f"{found.trial.algorithm['name']} on {found.trial.env.name}, {found.trial.name}"
@@ -223,7 +225,7 @@ def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, aske
     say(console, f"            {found.path}")
     env_seeds = policy.held_out_seeds()
     held_out = policy.evaluate(env_seeds)
-    lines, code = _verdict(trained, policy, float(held_out.returns.mean()), len(env_seeds))
+    lines, code = _verdict(trained, float(held_out.returns.mean()), len(env_seeds), state.changed())
     for line in lines:
         say(console, line)
     frames = [table(held_out, env_seeds, around[0], HELD_OUT, explore=False)]
@@ -240,7 +242,7 @@ def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, aske
     return code
 
 
-def _verdict(trained: "Trained", policy: "Policy", score: float, episodes: int) -> tuple[list[str], int]:
+def _verdict(trained: "Trained", score: float, episodes: int, kept_in_process: Sequence[str]) -> tuple[list[str], int]:
     """Whether a policy reaches its logged score, in lines, and the exit code."""
     from experiments.tracking.provenance import record
     from experiments.tracking.provenance_changes import changes
@@ -252,6 +254,8 @@ def _verdict(trained: "Trained", policy: "Policy", score: float, episodes: int) 
     if score == trained.score:
         return [f"{head}: the logged final/score, to the bit"], 0
     changed = [str(change) for change in changes(trained.provenance, record())][:5] if trained.provenance else []
+    if kept_in_process:  # by then the trial had trained and been evaluated there
+        changed.append(f"the process is another one, and the environment's code keeps {', '.join(kept_in_process[:3])} in it")
     why = f"            since then: {'; '.join(changed)}" if changed else "            nothing that is recorded has changed since then"
     return [f"{head}. The logged final/score is {trained.score:.17g}, this one {score:.17g}: {score - trained.score:+.3g}", why], 1
 

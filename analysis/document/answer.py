@@ -334,8 +334,8 @@ def _disturbed(runs: pd.DataFrame) -> list[str]:
         if not is_reproducible[runs["algorithm"] == algorithm].any():
             which = f"The trials of {algorithm} do"
         found.append(
-            f"{which} not promise the same bits when run again: the algorithm is asynchronous, the environments are EnvPool's, or "
-            "something raised once and not again."
+            f"{which} not promise the same bits when run again: the algorithm is asynchronous, the environments are EnvPool's, "
+            "something raised once and not again, or they went on without what their code had kept in its process."
         )
     return found
 

@@ -16,6 +16,7 @@ from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.algorithms import rows_of_step
 from experiments.rllib.building import environment_of, is_flattened, spaces
+from experiments.rllib.process_state import packages_of
 from experiments.rllib.results import NOISE, SQUARE, SUFFIXES
 from experiments.search.comparing import Comparing
 from experiments.search.strategy import Confirming
@@ -44,6 +45,7 @@ def plan_lines(plan: Plan) -> list[str]:
         *(f"left out    {what}" for what in plan.left_out),
         *(f"env         {what}" for what in dict.fromkeys(filter(None, map(_flattened, plan.configurations)))),
         f"checkpoints {_checkpoints(plan)}",
+        *_processes(plan),
         "throughput  "
         + ("comparable: each trial runs alone" if plan.exclusive else "not comparable across studies: trials share the machine"),
     ]
@@ -56,6 +58,17 @@ def _flattened(configuration: Configuration) -> str:
         return ""
     given, flat = spaces(trial.env)[0], spaces(environment_of(trial))[0]
     return f"{trial.env.name}: observations {given} become {gym.spaces.flatdim(flat)} floats, choices as numbers of which one is 1"
+
+
+def _processes(plan: Plan) -> list[str]:
+    """Whose trials get processes of their own."""
+    packages = sorted(set().union(*(packages_of(c.trial(0)) for c in plan.configurations)))
+    if not packages:
+        return []
+    return [
+        f"processes   each trial with {' or '.join(packages)} gets one of its own: what their code keeps there, beside environments and "
+        "networks, would reach the next trial. A resume starts it anew, and then promises no bits (docs/own_files.md)"
+    ]
 
 
 def plan_table(plan: Plan) -> Table:

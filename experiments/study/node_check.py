@@ -207,7 +207,8 @@ class _Question:
         self._mark, self._late_at = mark, time.monotonic() + _WAIT_S
         environments = {json.dumps(asdict(c.suite.env)): asdict(c.suite.env) for c in plan.configurations}
         words = mark.write_back, mark.words, list(environments.values()), dict(plan.suite.modules)
-        task = ray.remote(num_cpus=0, max_retries=0)(node_report.report)
+        # max_calls: Ray would give the process to a trial next, and environments were made in it.
+        task = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(node_report.report)
         self._asked = {
             task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(node, *words): node
             for node in self.names

@@ -140,7 +140,10 @@ def _remarks(first: LoggedTrial, second: LoggedTrial | None, curves: CurveCompar
         if tags.get("restarts", "0") != "0":
             remarks.append(f"the {which} run was taken up again from a checkpoint, {tags['restarts']} time(s)")
         if tags.get("reproducible") == "false" and not asynchronous:
-            remarks.append(f"the {which} run met a fault that did not come again: its environment depends on more than its seed")
+            remarks.append(
+                f"the {which} run met a fault that did not come again, or went on without what its code had kept in its process: "
+                "it depends on more than its seed"
+            )
     if asynchronous and first.tags.get("exclusive") == "false":
         remarks.append(
             "the first run shared its machine with other trials, which an asynchronous algorithm may feel; the second had it alone"

@@ -23,6 +23,7 @@ from experiments.metrics import FAILED, FINISHED, depends_on_clock
 from experiments.rllib import starting_weights
 from experiments.rllib.algorithms import promises_bits
 from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
+from experiments.rllib.process_state import ProcessState, packages_of
 from experiments.rllib.results import NonFiniteError
 from experiments.trial.attempt import Attempt, LostNodeError, UnfitNodeError, lost_node, own_nodes
 from experiments.trial.event_log import RefusedEventError
@@ -92,6 +93,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._driver: Address | None = config.get(DRIVER)
         torch.set_num_threads(self._trial.threads_per_process)
         self._training: Training | None = None
+        self._state: ProcessState | None = None  # since the trial came to this process
         self._left = 0.0  # when step() returned
         self._said: list[Event] = []  # since the last result
         self._unwritten: list[Event] = []
@@ -223,7 +225,11 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """Build the algorithm, and go on from the newest checkpoint if there is one."""
         self._take_folder()
         own_modules.check_imported(self._trial.modules)
-        self._training = training = Training(self._trial, self._heartbeat, self._storage, self._measure_system, self._driver)
+        if self._state is None:
+            self._state = ProcessState(packages_of(self._trial))
+        else:  # after a fault
+            self._go_on_without(self._state.changed())
+        self._training = training = Training(self._trial, self._heartbeat, self._state, self._storage, self._measure_system, self._driver)
         if (machines := training.machines()) != self._machines:
             self._machines = machines
             self._tell(placed_on(machines))
@@ -233,6 +239,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             check_checkpoint(checkpoints[-1])
             saved = training.restore(checkpoints[-1])
             self._pending = [e for e in saved if not isinstance(e, Reported) or e.env_steps not in self._reported]
+            self._go_on_without(training.counters.kept_in_process)
         elif (start := self._trial.start) is not None:
             parents = self._folder.beside(start.trial).take(start.env_steps)
             check_checkpoint(parents)
@@ -243,6 +250,12 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             _freeze()
             self._frozen = 1
         training.begin_window(perf_counter())
+
+    def _go_on_without(self, kept_in_process: Sequence[str]) -> None:
+        """Promise no bits where the process is not as it was when the trial came to where it goes on."""
+        if kept_in_process:
+            self._reproducible = False
+            logger.warning("%s: goes on without what its code kept in its process: %s", self._trial.name, ", ".join(kept_in_process))
 
     def _report(self) -> bool:
         """Train to the next grid point, evaluate, save; whether the trial is over."""
@@ -323,7 +336,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             report = said[newest]
             assert isinstance(report, Reported)
             said[newest] = replace(report, unsaved="; ".join(part for part in (report.unsaved, self._take_unsaved()) if part))
-        recycle = bool(self._faults) or own_memory_bytes() - self._first_bytes > _MOST_GROWTH
+        keeps = self._state is not None and bool(self._state.packages)
+        recycle = keeps or bool(self._faults) or own_memory_bytes() - self._first_bytes > _MOST_GROWTH
         return {EVENTS: said, RECYCLE_PROCESS: recycle, "done": done}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:

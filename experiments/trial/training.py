@@ -1,6 +1,8 @@
 """One RLlib algorithm in training: batch by batch, evaluated, saved and brought back."""
 
+import itertools
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -24,6 +26,7 @@ from experiments.rllib.learner import average_over_minibatches, log_kl, time_upd
 from experiments.rllib.no_compiler import leave_out_compiler
 from experiments.rllib.noise_scale import measure_noise_scale, updates_between
 from experiments.rllib.pipelines import own_pipelines
+from experiments.rllib.process_state import ProcessState
 from experiments.rllib.results import (
     LEARNER_SECONDS,
     NOISE_SCALE,
@@ -46,6 +49,8 @@ from experiments.trial.resource_usage import Address, ProcessMonitor, this_proce
 from experiments.trial.target import TargetWatch, area_under_curve
 from experiments.trial.time_use import TimeUse
 
+logger = logging.getLogger(__name__)
+
 _MUST_BE_FINITE = ("learner/loss", "learner/policy_loss", "learner/value_loss", "learner/grad_norm")
 
 
@@ -67,6 +72,7 @@ class Counters:
         reached: Likewise.
         noise: Of `NoiseSums`.
         episode_len: Mean env steps of the episodes that ended last; None before any has.
+        kept_in_process: What code that is not the suite's had changed in the trial's processes by the last checkpoint (`ProcessState`).
     """
 
     grid_env_steps: int = 0
@@ -82,6 +88,7 @@ class Counters:
     reached: tuple[float, float] | None = None
     noise: dict[str, float] = field(default_factory=dict)
     episode_len: float | None = None
+    kept_in_process: list[str] = field(default_factory=list)
 
 
 class Training:
@@ -97,6 +104,7 @@ class Training:
         self,
         trial: TrialConfig,
         heartbeat: Callable[[], None],
+        state: ProcessState,
         storage: Any = None,
         measure_system: bool = False,
         driver: Address | None = None,
@@ -106,12 +114,13 @@ class Training:
         Args:
             trial: What to train.
             heartbeat: Leaves a sign of life; called at every iteration and episode.
+            state: Of the trial's process, since the trial came to it.
             storage: Tune's: RLlib keeps its own log folder within the study's, instead of one in the home directory.
             measure_system: Whether CPU, memory and GPU use are measured.
             driver: Host and process of the study's driver.
         """
         leave_out_compiler()
-        self._trial, self._heartbeat = trial, heartbeat
+        self._trial, self._heartbeat, self._state = trial, heartbeat, state
         self._wall_start = perf_counter()
         config = build_algorithm_config(trial)
         self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
@@ -128,6 +137,8 @@ class Training:
         self._has_minibatches = config.minibatch_size is not None
         self._epochs = (config.num_epochs or 1) if self._has_minibatches else 1
         self._monitor = self._measured(driver) if measure_system else None
+        if state.packages:
+            self._ask_others(partial(_note_state, packages=state.packages))
         self._asynchronous = is_asynchronous(trial.algorithm)
         self.counters = Counters()
         self._environments: checkpoints.Environments = {}
@@ -328,8 +339,12 @@ class Training:
 
     def machines(self) -> tuple[Machine, ...]:
         """The machine of each of the trial's processes, its own first."""
+        return (this_machine(), *self._ask_others(_machine))
+
+    def _ask_others(self, question: Callable[[Any], Any]) -> list[Any]:
+        """The answers of the processes that are not the trial's own."""
         actors = [actor for of_role in reversed(self._actors().values()) for actor in of_role]
-        return (this_machine(), *(ray.get([actor.apply.remote(_machine) for actor in actors]) if actors else ()))
+        return list(ray.get([actor.apply.remote(question) for actor in actors])) if actors else []
 
     def save(self, folder: Path, events: Sequence[Event] = ()) -> None:
         """Save the algorithm and the counters.
@@ -379,6 +394,11 @@ class Training:
     def end_segment(self) -> None:
         """Before the checkpoint that another segment begins from, here or after an interruption."""
         self._environments = checkpoints.environments(self.algorithm)
+        if self._state.packages:
+            changed = sorted({*self._state.changed(), *itertools.chain(*self._ask_others(_changed_state))})
+            if changed and not self.counters.kept_in_process:
+                logger.warning("%s: its code keeps in its process, and so in no checkpoint: %s", self._trial.name, ", ".join(changed))
+            self.counters.kept_in_process = changed
 
     def begin_segment(self) -> None:
         """As `checkpoints.begin_segment`."""
@@ -415,3 +435,12 @@ def _address(actor: Any) -> Address:
 
 def _machine(actor: Any) -> Machine:
     return this_machine()
+
+
+def _note_state(actor: Any, packages: frozenset[str]) -> None:
+    actor.process_state = ProcessState(packages)
+
+
+def _changed_state(actor: Any) -> list[str]:
+    changed: list[str] = actor.process_state.changed()
+    return changed

@@ -38,6 +38,20 @@ class Count(gym.Env[Any, Any]):
         return np.array([self._draw, self._steps], np.float32), reward, self._steps >= self._length, False, {}
 
 
+class Taught(Count):
+    """The same, with a reward that falls as the process sees more episodes: a curriculum kept on the class."""
+
+    resets = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        Taught.resets += 1
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, *ended = super().step(action)
+        return observation, reward / (1 + Taught.resets // 100), *ended
+
+
 class Reach(gym.Env[Any, Any]):
     """One step; the reward is the action itself: the best is the upper end of the Box."""
 
@@ -197,6 +211,7 @@ class Faulty(gym.Env[Any, Any]):
 
 
 gym.register("tiny/Count-v0", entry_point=Count, max_episode_steps=1000, disable_env_checker=True)
+gym.register("tiny/Taught-v0", entry_point=Taught, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Choices-v0", entry_point=Choices, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Picture-v0", entry_point=Picture, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Pixels-v0", entry_point=Pixels, max_episode_steps=1000, disable_env_checker=True)

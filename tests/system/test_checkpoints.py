@@ -10,7 +10,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.planning.machines import Cluster, Node
 from experiments.rllib import checkpoints
 from experiments.rllib.checkpoints import RLLIB
-from experiments.trial.trainable import Trial
+from experiments.trial.trainable import RECYCLE_PROCESS, Trial
 from tests.support.suite import PlanOf
 from tests.support.trials import COUNT, FAILURE, REPRODUCIBLE, RESTARTS, STEP, WEIGHTS, learned, step, with_folder
 
@@ -199,6 +199,21 @@ def test_segments_differ_from_each_other_and_rllib_reads_the_checkpoint(plan_of:
         trial.cleanup()
     module = RLModule.from_checkpoint(checkpoint / RLLIB / "learner_group" / "learner" / "rl_module" / "default_policy")
     assert sum(p.numel() for p in module.parameters()) > 1000
+
+
+@pytest.mark.parametrize("runners", [0, pytest.param(1, marks=pytest.mark.nightly)])
+def test_what_an_environments_code_keeps_in_its_process_is_lost_at_a_resume_and_that_is_said(
+    plan_of: PlanOf, tmp_path: Path, runners: int
+) -> None:
+    """The last of six reports alone has an evaluation: a runner's own process is asked as well."""
+    common = ("study=smoke", "study.space={}", "seeds=[0]", *PPO, *COUNT, "evaluation.every_env_steps=3072")
+    settings = (*common, f"hardware.num_env_runners={runners}", "hardware.num_envs_per_env_runner=4")
+    said = {}
+    for name in ("Count", "Taught"):
+        config = plan_of(*settings, f"env.id=tiny_envs:tiny/{name}-v0", cluster=Cluster((Node(4, 0),))).trials[0]
+        said[name] = list(interrupted(config, tmp_path / name, after=3, times=1))
+        assert said[name][-1][RECYCLE_PROCESS]  # whether it keeps something or not: what is not found may be there
+    assert [said["Count"][-1][REPRODUCIBLE], said["Taught"][2][REPRODUCIBLE], said["Taught"][-1][REPRODUCIBLE]] == [True, True, False]
 
 
 def test_what_was_trained_again_and_came_out_differently_is_said(plan_of: PlanOf, tmp_path: Path) -> None:
