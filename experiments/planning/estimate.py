@@ -13,6 +13,7 @@ from experiments.planning.plan import Plan
 from experiments.rllib.algorithms import is_asynchronous
 from experiments.rllib.building import build_algorithm_config, longest_episode
 from experiments.rllib.probe import NetworkSpeed, env_step_s, network_speed
+from experiments.rllib.process_state import packages_of
 
 WITHIN = 2.0
 """Factor to either side of an estimate that is printed with it (docs/throughput.md, Before anything has run)."""
@@ -23,7 +24,7 @@ LONG_EPISODE = 1000
 _START_S = 10.0
 """Until the first trial's process is there: imports, Ray's start."""
 _FIRST_TRIAL_S = 4.0
-"""Of the first trial of each process: imports, networks."""
+"""Of the first trial of a process: imports, networks."""
 _TRIAL_S = 0.5
 """Of each trial beside its training and its evaluations: building, checkpoints."""
 _PROCESS_S = 5.0
@@ -83,7 +84,7 @@ class TrialEstimate:
         """Of the whole trial."""
         layout = self.configuration.layout
         processes = layout.num_env_runners + layout.num_learners
-        start = _TRIAL_S + _PROCESS_S * max(processes / self._cores, min(processes, 1))
+        start = (_FIRST_TRIAL_S if packages_of(self._trial) else _TRIAL_S) + _PROCESS_S * max(processes / self._cores, min(processes, 1))
         working = self.budget * self.env_step_s - self._unlearned * self._learn_s + self.evaluations_s + start
         return working * max(1.0, self.trials_at_once / self._num_cpus)
 

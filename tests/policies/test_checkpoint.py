@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from experiments.config.errors import ConfigurationError
+from experiments.evaluate import _verdict
 from experiments.policies import checkpoint
 from experiments.rllib.checkpoints import RLLIB
+from experiments.study.trained import Trained
 from experiments.trial.events import Ended, record_of
 from experiments.trial.folder import TrialFolder
 from tests.support.suite import PlanOf
@@ -107,3 +109,15 @@ def test_a_configuration_that_is_not_understood_is_refused(trial: Path) -> None:
     text = (newest / "trial.json").read_text()
     (newest / "trial.json").write_text(text.replace('"budget_env_steps"', '"budget_env_step5"'))
     assert "another version of the suite" in refusal(trial)
+
+
+def test_a_policy_that_misses_its_score_in_an_environment_that_keeps_state_in_its_process_is_told_why(trial: Path) -> None:
+    found = checkpoint.read(checkpoint.newest(trial, "run=0"), "run=0")
+    trained = Trained("run=0", found, None, None, found.score, "", {"commit": "of then"})
+    assert _verdict(trained, 7.25, 5, ["my_env.MyEnv.resets"]) == (
+        ["score       7.25, mean return of 5 held-out episodes: the logged final/score, to the bit"],
+        0,
+    )
+    lines, code = _verdict(trained, 4.0, 5, ["my_env.MyEnv.resets"])
+    assert code == 1
+    assert lines[-1].endswith("the process is another one, and the environment's code keeps my_env.MyEnv.resets in it")

@@ -12,14 +12,17 @@ from tests.support.commands import run_here
 from tests.support.own_files import SOURCE
 from tests.support.suite import ROOT
 
-SMALL = ("study=single", "seeds=[0]", "budget_env_steps=4096", "report_every_env_steps=2048", "evaluation.final_episodes=5")
+SMALL = ("study=single", "seeds=[0]", "repeats=2", "budget_env_steps=4096", "report_every_env_steps=2048", "evaluation.final_episodes=5")
 
 
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_file_in_an_empty_folder_is_trained_evaluated_and_reported_on_by_one_command(tmp_path: Path) -> None:
     file = tmp_path / "my_env.py"
-    file.write_text(SOURCE.replace('"ID"', '"MyEnv-v0"'))
+    # A curriculum kept on the class: rewards grow with the resets that the process has seen.
+    curriculum = SOURCE.replace("        self.t = 0\n", "        self.t, MyEnv.resets = 0, getattr(MyEnv, 'resets', 0) + 1\n")
+    curriculum = curriculum.replace("float(action)", "float(action) * (1 + MyEnv.resets // 10)")
+    file.write_text(curriculum.replace('"ID"', '"MyEnv-v0"'))
     chosen = ("modules=[my_env.py]", "env=gym", "env.id=MyEnv-v0")
     own = ("algorithm.rl_module.module_class=my_env.MyRLModule", "algorithm.rl_module.model_config={width:8}")
     runners = ("hardware.num_env_runners=1", "hardware.num_cpus=2", "hardware.num_gpus=0")  # a process that has imported nothing yet
@@ -29,8 +32,9 @@ def test_a_file_in_an_empty_folder_is_trained_evaluated_and_reported_on_by_one_c
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"my_env.py", "outputs"}
     store = tmp_path / "outputs/mlflow.db"
     study = load_study("single/ppo-myenv-v0", f"sqlite:///{store}")
-    assert list(study.runs["status"]) == ["finished"]
-    assert 0 <= study.runs["score"].iloc[0] <= 20
+    assert list(study.runs["status"]) == ["finished"] * 2
+    assert 20 < study.runs["score"].iloc[0] <= 100
+    assert study.runs["score"].nunique() == study.runs["weights"].nunique() == 1  # the second trial found nothing of the first
     (report,) = tmp_path.glob("outputs/reports/single-ppo-myenv-v0-*.html")
     assert "modules=[my_env.py]" in report.read_text()  # in the command that is recommended next
     for kept in ("outputs/studies/*/modules/my_env.py", "outputs/mlartifacts/studies/*/artifacts/modules/my_env.py"):
