@@ -34,7 +34,7 @@ check: $(VENV)/dev ## Lint, format, types, import directions, dependencies, shel
 .PHONY: ui
 ui: $(VENV)/study ## The MLflow UI on the embedded store, on this machine alone: http://127.0.0.1:5000
 	@test -f outputs/mlflow.db || { echo "error: there is no study in outputs/ yet. Run one: make study" >&2; exit 2; }
-	$(BIN)/mlflow ui --backend-store-uri sqlite:///$(CURDIR)/outputs/mlflow.db --host 127.0.0.1 --port 5000
+	$(BIN)/python -m experiments.tracking.ui
 
 .PHONY: bench
 bench: $(VENV)/bench ## The benchmarks: tables of ratios, also written to docs/benchmarks/

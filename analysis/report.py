@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import numpy as np
 import pandas as pd
@@ -30,6 +29,7 @@ from analysis.questions.labels import FORMS, listed, percent
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
 from analysis.stores.executions import only_execution
+from experiments.metrics.sqlite_address import sqlite_path
 
 SEED = 0
 """Of the draws behind a report: the same study gives the same report."""
@@ -289,8 +289,8 @@ def _side_by_side(given: Mapping[str, str]) -> int:
 
 def _output_dir(tracking_uri: str) -> Path:
     """Beside an embedded store; else where studies put things by default."""
-    parsed = urlparse(tracking_uri)
-    return Path(tracking_uri.removeprefix("sqlite:///")).parent if parsed.scheme == "sqlite" else Path("outputs")
+    database = sqlite_path(tracking_uri)
+    return Path("outputs") if database is None else database.parent
 
 
 def _start(study: Study) -> list[str]:

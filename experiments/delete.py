@@ -15,7 +15,7 @@ from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, stored_at
 from experiments.metrics import Tag
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import where_logged
+from experiments.tracking.store import database_of, where_logged
 
 if TYPE_CHECKING:  # imported once the command line is understood: MLflow and pandas take seconds
     from experiments.study.removal import Holdings, Removal
@@ -160,7 +160,7 @@ def _find(asked: Asked) -> "tuple[StudyArchive | None, StoredRun | None, Path | 
     folder = named if _is_folder(named) else None
     if folder is not None and not StudyFolder(folder).is_begun:
         raise ConfigurationError(f"study={asked.study}: there is no study.")
-    if folder is not None and asked.tracking_uri.startswith("sqlite:///") and not Path(asked.tracking_uri[len("sqlite:///") :]).exists():
+    if folder is not None and (database := database_of(asked.tracking_uri)) is not None and not database.exists():
         return None, None, folder
     archive = StudyArchive(asked.tracking_uri, asked.output_dir, TIMEOUT_S)
     if folder is not None:

@@ -29,6 +29,7 @@ from experiments.config.schema import parse
 from experiments.config.space import points
 from experiments.config.trial_config import Compose
 from experiments.config.usage import help_text, refuse
+from experiments.metrics.mlflow_environment import keep_out
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import check_local, check_store, store_uri
 
@@ -97,11 +98,13 @@ class Executed:
         plan: What there was to run.
         outcome: How it went; None under `dry_run`.
         uri: Of the store.
+        deliver: The command that puts into it what it lacks of the study; "" under `dry_run`.
     """
 
     plan: "Plan"
     outcome: "StudyOutcome | None"
     uri: str
+    deliver: str = ""
 
 
 def execute(compose: Compose, own: Path | None = None, command: str = "", quiet: bool = False, use_running_ray: bool = False) -> Executed:
@@ -117,6 +120,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     Raises:
         ConfigurationError: Anything is wrong; nothing was started.
     """
+    not_read = keep_out()
     suite = parse(compose({}))  # the suite's own settings first: it takes milliseconds, Ray's imports take seconds
     output_dir = absolute(suite.output_dir)
     check_stays(suite.output_dir, suite.tracking.uri)
@@ -150,13 +154,15 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
         from experiments.planning.plan import plan_study, with_auto
         from experiments.study import lookup, progress
         from experiments.study.driver import resume_study, run_study
-        from experiments.study.ending import resume_command, room_lines, where_lines
+        from experiments.study.ending import deliver_command, resume_command, room_lines, where_lines
         from experiments.study.folder import StudyFolder
         from experiments.study.key import StudyKey
         from experiments.study.starting import Starting
         from experiments.study.waiting import planned
 
         console = progress.console(quiet)
+        for line in not_read:
+            progress.say(console, line)
         if suite.resume is not None:
             folder = StudyFolder(lookup.folder_of(suite.resume, uri, output_dir))
             folder.take_modules(None if lookup.named_folder(str(suite.resume)) else output_dir)
@@ -241,9 +247,10 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
                 progress.say(console, line)
             progress.say(console, _report(outcome, uri, output_dir))
         held = [] if quiet else room_lines(suite, outcome, uri, output_dir)
-        for line in where_lines(plan, outcome, uri, resume_command(suite, outcome, own), held):
+        deliver = functools.partial(deliver_command, suite, outcome.folder, output_dir, own=own)
+        for line in where_lines(plan, outcome, uri, resume_command(suite, outcome, output_dir, own), deliver, held):
             progress.say(console, line)
-    return Executed(plan, outcome, uri)
+    return Executed(plan, outcome, uri, deliver(uri))
 
 
 def _video(outcome: Any, uri: str, output_dir: Path, timeout_s: float) -> str:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from analysis import AnalysisError
+from experiments.metrics.mlflow_environment import keep_out
 
 REFUSED, INTERRUPTED = 2, 130
 """Exit codes."""
@@ -13,7 +14,7 @@ REFUSED, INTERRUPTED = 2, 130
 def exit_code_of(
     arguments: Sequence[str], help_text: str, act: Callable[[], int], *refusals: type[Exception], interrupted: str = ""
 ) -> int:
-    """Do what a command line asks for, and give its exit code.
+    """Do what a command line asks for, without what the shell would tell MLflow, and give its exit code.
 
     Args:
         arguments: The command line's.
@@ -26,6 +27,8 @@ def exit_code_of(
         print(help_text, end="")
         return 0
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    for line in keep_out():
+        print(line, file=sys.stderr)
     refused: tuple[type[Exception], ...] = (AnalysisError, *refusals)
     try:
         return act()

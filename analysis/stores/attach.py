@@ -9,6 +9,7 @@ from pathlib import Path
 
 from analysis.stores.address import without_password
 from analysis.stores.sqlite import SqliteReader
+from experiments.metrics.sqlite_address import sqlite_path
 
 TIMEOUT_S = 30
 """Of a request. A server that does not answer keeps the report from nobody: it is a file as well."""
@@ -30,8 +31,10 @@ def attach(html: str, pictures: Mapping[str, bytes], run_id: str, tracking_uri: 
     """
     files = {"report.html": html.encode(), **{f"figures/{name}": content for name, content in pictures.items()}}
     try:
-        if tracking_uri.startswith("sqlite:///"):  # not by MLflow's client, which takes two seconds to start and then copies the files
-            _write(files, SqliteReader(Path(tracking_uri.removeprefix("sqlite:///"))).folder(run_id))
+        if (
+            database := sqlite_path(tracking_uri)
+        ) is not None:  # not by MLflow's client, which takes two seconds to start and then copies the files
+            _write(files, SqliteReader(database).folder(run_id))
         else:
             with tempfile.TemporaryDirectory() as folder:
                 _write(files, Path(folder))
@@ -54,7 +57,7 @@ def _upload(paths: Iterable[str], folder: Path, run_id: str, tracking_uri: str) 
     from mlflow.tracking import MlflowClient  # a second of imports, which nothing else needs
 
     logging.getLogger("mlflow").setLevel(logging.ERROR)  # after the import, which sets it up
-    client = MlflowClient(tracking_uri=tracking_uri)
+    client = MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
 
     def put(path: str) -> None:
         client.log_artifact(run_id, str(folder / path), Path(path).parent.as_posix().strip("."))

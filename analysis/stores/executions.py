@@ -17,6 +17,7 @@ from analysis.stores.records import STATUS, Reader, Run
 from analysis.stores.server import ServerReader
 from analysis.stores.sqlite import SqliteReader
 from experiments.metrics import INDEX_EXPERIMENT, Tag
+from experiments.metrics.sqlite_address import sqlite_path, sqlite_uri
 
 PROJECT = Path(__file__).resolve().parents[2]
 _NAMED_AT_MOST = 12
@@ -101,8 +102,12 @@ def opened(tracking_uri: str | None, cache_dir: Path | None = None) -> tuple[str
     scheme = urlparse(uri).scheme
     if scheme in ("http", "https"):
         return uri, ServerReader(uri, cache_dir or default_folder())
-    if uri.startswith("sqlite:///"):
-        return uri, SqliteReader(Path(uri.removeprefix("sqlite:///")))
+    try:
+        database = sqlite_path(uri)
+    except ValueError as error:
+        raise AnalysisError(f"tracking_uri={error}") from None
+    if database is not None:
+        return uri, SqliteReader(database)
     raise AnalysisError(
         f"tracking_uri={without_password(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: for any other store, start "
         "`mlflow server` on it and name the server."
@@ -113,7 +118,7 @@ def _embedded_store() -> str:
     """The store under the working directory, or else the project's: a notebook's working directory is its own folder."""
     folders = (Path.cwd(), PROJECT)
     found = next((folder for folder in folders if (folder / "outputs" / "mlflow.db").exists()), folders[0])
-    return f"sqlite:///{found / 'outputs' / 'mlflow.db'}"
+    return sqlite_uri(found / "outputs" / "mlflow.db")
 
 
 def runs_of_studies(store: Reader, uri: str, study: str | None) -> list[Run]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from analysis.load import CURVE_METRICS
 from benchmarks.support.harness import BenchmarkError, Report, Table, against, run, spread, started, take_turns
+from experiments.metrics.sqlite_address import sqlite_uri
 from experiments.tracking.store import Store
 
 SQLITE_TARGET_S = 0.5
@@ -69,7 +70,7 @@ def measure(quick: bool) -> Report:
     size = QUICK if quick else FULL
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         scratch = Path(folder)
-        embedded = f"sqlite:///{scratch / 'mlflow.db'}"
+        embedded = sqlite_uri(scratch / "mlflow.db")
         _build(scratch, size)
         with _server(embedded, scratch / "server.log") as server:
             caches = _numbered(scratch / "cache")
@@ -187,7 +188,7 @@ def _numbered(folder: Path) -> Iterator[Path]:
 
 def _build(folder: Path, size: Size) -> None:
     """A store with one study, in the order in which two trials at a time would write it."""
-    store = Store(f"sqlite:///{folder / 'mlflow.db'}", folder / "mlartifacts", 5.0)
+    store = Store(sqlite_uri(folder / "mlflow.db"), folder / "mlartifacts", 5.0)
     name = EXPERIMENT.split("/")[0]
     study = store.create_run("studies", EXPERIMENT, 0, {"kind": "study", "study": name})
     plan = {"study": name, "question": "", "axes": {}, "exclusive": True, "seeds": [*range(SEEDS)], "configurations": []}

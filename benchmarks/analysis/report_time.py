@@ -15,6 +15,7 @@ from analysis.stats.interval import Array
 from analysis.stats.moderated import moderated_intervals
 from benchmarks.support.frozen import DEFAULT, overrides
 from benchmarks.support.harness import Report, Table, against, ratio, run, say, spread, suite_command, take_turns
+from experiments.metrics.sqlite_address import sqlite_uri
 
 REPORT_TARGET_S = 4.0
 INTERVALS_TARGET_S = 10.0
@@ -72,7 +73,7 @@ def measure(quick: bool) -> Report:
 
 
 def _report(scratch: Path) -> float:
-    store = f"sqlite:///{scratch / 'outputs' / 'mlflow.db'}"
+    store = sqlite_uri(scratch / "outputs" / "mlflow.db")
     command = [sys.executable, "analysis/report.py", f"tracking_uri={store}", f"out={scratch / 'report.html'}"]
     return run(command, scratch / "report.log").wall_s
 

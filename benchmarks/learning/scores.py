@@ -28,6 +28,7 @@ from benchmarks.learning.pairs import COLUMNS, MEASURED, Pair, keep, measured, p
 from benchmarks.learning.sb3 import BESIDE
 from benchmarks.support.harness import ROOT, BenchmarkError, Report, Table, end_what_was_started, finish, run, say, suite_command
 from experiments.config.compose import CONF
+from experiments.metrics.sqlite_address import sqlite_uri
 from experiments.planning.terminal import duration
 from experiments.study.ray_process import quiet
 from experiments.tracking.provenance import git_state, host
@@ -106,7 +107,7 @@ def _last(name: str, output_dir: Path) -> Study | None:
     """The last execution of a study; None if there is none."""
     database = output_dir / "mlflow.db"
     try:
-        return load_study(name, f"sqlite:///{database}", metrics=[]) if database.exists() else None
+        return load_study(name, sqlite_uri(database), metrics=[]) if database.exists() else None
     except AnalysisError:
         return None
 

@@ -18,6 +18,7 @@ from benchmarks.support.harness import Report, Table, Usage, against, run
 from experiments.config.compose import CONF, composer
 from experiments.config.schema import HardwareSettings, parse
 from experiments.fast.env_runner import FastEnvRunner
+from experiments.metrics.sqlite_address import sqlite_uri
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import plan_study
 from experiments.rllib.building import build_algorithm_config
@@ -162,7 +163,7 @@ def _study(folder: Path, name: str, quick: bool) -> tuple[Usage, pd.DataFrame]:
     space = ",".join(f"algorithm.env_runners.{axis}:[{','.join(map(str, values))}]" for axis, values in axes)
     overrides = ["study=runner_scaling", f"study.space={{{space}}}", f"output_dir={folder / name}", "report=false"]
     usage = run([sys.executable, "experiments/run.py", *overrides, *(["seeds=[0,1]"] if quick else [])], folder / f"{name}.log")
-    return usage, load_study(tracking_uri=f"sqlite:///{folder / name / 'mlflow.db'}", metrics=()).runs
+    return usage, load_study(tracking_uri=sqlite_uri(folder / name / "mlflow.db"), metrics=()).runs
 
 
 def _pairs(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:

@@ -312,7 +312,7 @@ def points(database: Path, metric: str) -> list[Point]:
     """All values of a metric in an embedded store, oldest first; none where the store is not there yet."""
     if not database.exists():
         return []
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)) as connection:
+    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
         try:
             rows = connection.execute(
                 "SELECT run_uuid, step, value, timestamp FROM metrics WHERE key = ? ORDER BY timestamp, step", (metric,)
@@ -324,7 +324,7 @@ def points(database: Path, metric: str) -> list[Point]:
 
 def run_tags(database: Path, tag: str) -> dict[str, str]:
     """Run id to the value of a tag, in an embedded store."""
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)) as connection:
+    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
         return dict(connection.execute("SELECT run_uuid, value FROM tags WHERE key = ?", (tag,)).fetchall())
 
 

@@ -26,6 +26,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute
 from experiments.config.trial_config import Compose
 from experiments.config.usage import reason_for_refusal
+from experiments.metrics.mlflow_environment import keep_out
 from experiments.run import Executed, execute
 from experiments.tracking import provenance
 from experiments.tracking.store import where_logged
@@ -75,7 +76,7 @@ def run_study(overrides: Sequence[str], *, quiet: bool = False) -> "Study":
     if outcome.interrupted_by == Signals.SIGTERM.name:
         raise SystemExit(outcome.exit_code)
     if outcome.study_run is None or outcome.undelivered:
-        raise AnalysisError(f"MLflow does not have the whole study. Deliver it, when it is back, with resume={outcome.folder}.")
+        raise AnalysisError(f"MLflow does not have the whole study. Deliver it, when it is back: {executed.deliver}")
     return load_study(outcome.study_run, executed.uri)
 
 
@@ -122,7 +123,9 @@ def load_policy(
     named, of_study = (str(run), None) if isinstance(run, str | Path) else (_median_seed(run), run.tracking_uri)
     uri, folder = where_logged(tracking_uri or of_study, None if output_dir is None else str(output_dir))
     if fullmatch("[0-9a-f]{32}", named):
-        trained = of_run(Archive(uri, folder, TIMEOUT_S), named, folder, trust)
+        with _kept_environment():
+            keep_out()
+            trained = of_run(Archive(uri, folder, TIMEOUT_S), named, folder, trust)
     else:
         trained = of_folder(absolute(named), folder, trust)
     own_modules.take_recorded(trained.named, trained.checkpoint.trial.modules, modules)

@@ -1,14 +1,17 @@
 """Hydra's composition of a command line: group choices, and a study's space, which replaces the composed one."""
 
+import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 import conf
@@ -67,6 +70,15 @@ def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
             )
 
 
+def override(key: str, value: str) -> str:
+    """A text as the value of a setting, as Hydra's grammar reads it: in quotes where it would read something else."""
+    with suppress(HydraException):
+        parsed = OverridesParser.create().parse_override(f"{key}={value}").value()
+        if isinstance(parsed, str) and parsed == value:
+            return f"{key}={value}"
+    return f"{key}={QuotedString(value, Quote.double).with_quotes()}"
+
+
 def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
     """Composes the command line's configuration, with other group choices where a study's space asks for them.
 
@@ -75,11 +87,12 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         overrides: The command line's overrides.
     """
     given = split_space(overrides)[1]
+    as_given = _plain(config)  # once: what a file takes from the environment, MLflow's variables among it, is kept out later
 
     def compose(choices: Mapping[str, str]) -> Mapping[str, Any]:
         kept = [o for o in split_space(overrides)[0] if o.partition("=")[0] not in choices]
         chosen = [f"{group}={name}" for group, name in choices.items()]
-        composed = _plain(hydra.compose("config", overrides=[*chosen, *kept]) if choices else config)
+        composed = _plain(hydra.compose("config", overrides=[*chosen, *kept])) if choices else copy.deepcopy(as_given)
         if given and isinstance(composed.get("study"), dict):
             composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
         _cut_to_size(composed, [o.lstrip("+~").partition("=")[0] for o in kept])

@@ -1,4 +1,4 @@
-"""The metric contract: names and units. Standard library only."""
+"""The metric contract: names and units; how stores are addressed, and what of the shell they are told. Standard library only."""
 
 MAX_REPORTS = 320
 """Points of a curve that MLflow's UI draws without sampling: what a trial has at most."""

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there, size
 from experiments.metrics import FAILED, PRUNED
+from experiments.metrics.sqlite_address import sqlite_uri
 from experiments.search.strategy import Ask, Outcome, Signal, Strategy, key_of, next_seed
 
 SamplerName = Literal["tpe", "gp", "random"]
@@ -147,7 +148,7 @@ class Suggested(Strategy):
 
 def _sqlite(path: Path) -> optuna.storages.RDBStorage:
     """A store that outlives a kill of this process, though not a power cut to the last moment, which would take 2 ms a write."""
-    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    storage = optuna.storages.RDBStorage(sqlite_uri(path))
     with storage.engine.begin() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")
     event.listen(storage.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=NORMAL"))

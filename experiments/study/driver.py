@@ -51,7 +51,7 @@ class StudyOutcome:
         undelivered: Operations that MLflow did not take yet.
         refused: Operations that MLflow will never take.
         limit: Which one ended the study before it was done; empty if none did.
-        registered: Registered models that got versions, name to how many.
+        registered: Registered models that have versions of this study, name to how many.
     """
 
     outcomes: tuple[TrialOutcome, ...]
@@ -68,11 +68,21 @@ class StudyOutcome:
 
     @property
     def exit_code(self) -> int:
-        """As the contract says: 0 all finished, 1 some failed, 128 + the signal's number if interrupted by one."""
+        """As the contract says: 0 all finished, 1 some failed, 128 + the signal's number if interrupted by one, 3 not whole in MLflow.
+
+        What is not whole in MLflow comes before what failed: the failures are a part of it, and the command that delivers it tells of them.
+        """
         signals = {number.name: number for number in signal.Signals}
         if self.interrupted_by in signals:
             return 128 + signals[self.interrupted_by]
+        if self.interrupted_by is None and not self.in_mlflow:
+            return 3
         return 0 if all(o.status in (FINISHED, PRUNED) for o in self.outcomes) else 1
+
+    @property
+    def in_mlflow(self) -> bool:
+        """Whether MLflow has the study whole."""
+        return self.study_run is not None and not (self.undelivered or self.refused)
 
 
 def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst, key: StudyKey | None = None) -> StudyOutcome:
@@ -171,9 +181,9 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
             folder.close()
     study_run = writer.run_ids.get(STUDY_KEY)
     interrupted_by = (interruption.reason or "Tune") if unfinished else None
-    to = dict(writer.experiment_ids)
+    to, registered = dict(writer.experiment_ids), {name: len(versions) for name, versions in writer.versions.items()}
     left_over = writer.undelivered, writer.refused
-    return StudyOutcome(ended, record, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit, models.registered)
+    return StudyOutcome(ended, record, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit, registered)
 
 
 def _replay(trials: StudyTrials, folder: StudyFolder, stream: EventStream, stopping: EarlyStopping | None) -> None:

@@ -7,7 +7,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import stored_at
 from experiments.metrics import Tag
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import Store
+from experiments.tracking.store import Store, database_of
 
 STORE_WAIT_S = 10.0
 """How long a server may take to say where it is."""
@@ -71,5 +71,5 @@ def past_gradients(uri: str, output_dir: Path, timeout_s: float) -> Callable[[st
 
 
 def _missing_database(uri: str) -> Path | None:
-    database = Path(uri.removeprefix("sqlite:///"))
-    return database if uri.startswith("sqlite") and not database.exists() else None
+    database = database_of(uri)
+    return database if database is not None and not database.exists() else None

@@ -40,7 +40,6 @@ class Registration:
         folder: The study's.
         writer: Delivers to MLflow.
         interrupted: Whether the person has asked the study to stop.
-        registered: What became versions, name to how many.
     """
 
     trials: StudyTrials
@@ -48,7 +47,6 @@ class Registration:
     folder: StudyFolder
     writer: Writer
     interrupted: Callable[[], bool]
-    registered: dict[str, int] = field(default_factory=dict)
     _traced: dict[str, Any] = field(default_factory=dict)
 
     def prepare(self, trial: TrialConfig) -> None:
@@ -95,8 +93,6 @@ class Registration:
             if not (model.folder / "MLmodel").is_file():
                 self._export(found, trial, model.folder)
             self.writer.put("log_model", STUDY_KEY, self.trials.plan.experiment, model)
-            if model.registered:
-                self.registered[model.registered] = self.registered.get(model.registered, 0) + 1
 
     def _model(self, trial: TrialConfig, env_steps: int, last: bool, registers: bool) -> PolicyModel:
         name = "policy" if last else f"policy-{env_steps}"

@@ -12,7 +12,7 @@ from typing import Any
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.metrics import Tag, depends_on_clock
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import Store, check_store
+from experiments.tracking.store import Store, check_store, database_of
 
 CONFIG = "config.json"
 """The artifact of a trial's run that holds its configuration and its provenance."""
@@ -69,8 +69,7 @@ class Archive(Store):
             ConfigurationError: There is no such store, or it does not answer.
         """
         self._shown, self._beside = without_passwords(uri), None
-        if uri.startswith("sqlite:///"):
-            path = Path(uri.removeprefix("sqlite:///"))
+        if (path := database_of(uri)) is not None:
             if not path.is_file():
                 raise ConfigurationError(f"tracking_uri={uri}: there is no store. Run a study first (make study), or name its store.")
             self._beside = path.parent

@@ -47,7 +47,7 @@ class PolicyModel:
     description: str = ""
 
 
-def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> None:
+def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> str | None:
     """Log a policy as a model, with the metrics of its run, and register it. Changes nothing the second time.
 
     Not `mlflow.pyfunc.log_model`: it goes by the process's own tracking URI, and makes another model each time.
@@ -57,6 +57,12 @@ def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> None:
         run: The trial's.
         model: What is logged.
         on_server: Whether a server writes the database, or this process does.
+
+    Returns:
+        The version that the registry has of it, asked anew; None if it is not to be registered.
+
+    Raises:
+        LookupError: The registry has none, although it took it.
     """
     from mlflow.entities import LoggedModelOutput, Metric
     from mlflow.entities.logged_model_status import LoggedModelStatus
@@ -84,10 +90,16 @@ def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> None:
         if logged.model_id not in {output.model_id for output in (outputs.model_outputs if outputs else ())}:
             client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, model.env_steps)])
         client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
-    if name := model.registered:
-        version = _version(client, name, logged.model_id) or _new_version(client, model, run_id, logged, on_server)
-        found = json.dumps([{"name": name, "version": str(version.version)}])
-        client.set_logged_model_tags(logged.model_id, {MLFLOW_MODEL_VERSIONS: found})  # where MLflow's UI looks for it
+    if (name := model.registered) is None:
+        return None
+    if (version := _version(client, name, logged.model_id)) is None:
+        _make_version(client, model, run_id, logged, on_server)
+        version = _version(client, name, logged.model_id)
+    if version is None:
+        raise LookupError(f"the registry has no version of {name} for {model.name} of the run {run_id}, which it took")
+    found = json.dumps([{"name": name, "version": str(version.version)}])
+    client.set_logged_model_tags(logged.model_id, {MLFLOW_MODEL_VERSIONS: found})  # where MLflow's UI looks for it
+    return str(version.version)
 
 
 def make_champion(client: Any, run: Any, model: PolicyModel) -> None:
@@ -149,7 +161,7 @@ def _version(client: Any, registered: str, model_id: str) -> Any:
     return next((version for version in found if version.tags.get(MODEL_ID) == model_id), None)
 
 
-def _new_version(client: Any, model: PolicyModel, run_id: str, logged: Any, on_server: bool) -> Any:
+def _make_version(client: Any, model: PolicyModel, run_id: str, logged: Any, on_server: bool) -> None:
     from mlflow.exceptions import MlflowException
 
     try:
@@ -160,6 +172,6 @@ def _new_version(client: Any, model: PolicyModel, run_id: str, logged: Any, on_s
     # A database's own client looks for models:/ in the process's tracking store, which is another one.
     source = f"models:/{logged.model_id}" if on_server else logged.artifact_location
     known = {**model.tags, MODEL_ID: logged.model_id}
-    return client.create_model_version(
+    client.create_model_version(
         model.registered, source, run_id, known, description=model.description, await_creation_for=0, model_id=logged.model_id
     )

@@ -5,6 +5,7 @@ import json
 import logging
 import math
 import os
+import re
 import socket
 import sqlite3
 import tempfile
@@ -13,11 +14,14 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, check_writable
 from experiments.config.schema import TrackingSettings
 from experiments.metrics import Tag
+from experiments.metrics.mlflow_environment import check_honoured
+from experiments.metrics.sqlite_address import sqlite_path, sqlite_uri
 from experiments.tracking import postgresql, registry, views
 from experiments.tracking.file_systems import mounts, network_type
 from experiments.tracking.provenance import without_passwords
@@ -50,7 +54,24 @@ class StoreError(OSError):
 
 def store_uri(settings: TrackingSettings, output_dir: Path) -> str:
     """The tracking URI: the one that is set, else the embedded SQLite store."""
-    return settings.uri or f"sqlite:///{output_dir / 'mlflow.db'}"
+    path = output_dir / "mlflow.db" if settings.uri is None else database_of(settings.uri, "tracking.uri")
+    return str(settings.uri) if path is None else sqlite_uri(path)
+
+
+def database_of(uri: str, setting: str = "tracking_uri") -> Path | None:
+    """The file of an embedded store, as it is named; None of another store.
+
+    Args:
+        uri: Of the store.
+        setting: What names it.
+
+    Raises:
+        ConfigurationError: Its address cannot be read.
+    """
+    try:
+        return sqlite_path(uri)
+    except ValueError as error:
+        raise ConfigurationError(f"{setting}={error}") from None
 
 
 def where_logged(uri: str | None, output_dir: str | None) -> tuple[str, Path]:
@@ -64,11 +85,12 @@ def where_logged(uri: str | None, output_dir: str | None) -> tuple[str, Path]:
         The store's URI, and the output folder, absolute.
 
     Raises:
-        ConfigurationError: The output folder is none.
+        ConfigurationError: The output folder is none, or the store's address cannot be read.
     """
-    store = Path(uri.removeprefix("sqlite:///")).expanduser().absolute() if uri and uri.startswith("sqlite:///") else None
+    named = database_of(uri) if uri else None
+    store = named.expanduser().absolute() if named else None
     folder = absolute(output_dir or str(store.parent if store else "outputs"))
-    return f"sqlite:///{store or folder / 'mlflow.db'}" if store or not uri else uri, folder
+    return sqlite_uri(store or folder / "mlflow.db") if store or not uri else uri, folder
 
 
 def num_writers(uri: str) -> int:
@@ -84,11 +106,15 @@ def check_store(uri: str, timeout_s: float) -> None:
     """
     parsed = urlparse(uri)
     if parsed.scheme in ("http", "https"):
+        try:
+            check_honoured()
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from None
         problem = _problem_of_server(uri, min(timeout_s, CHECK_S))
         if problem:
             raise ConfigurationError(f"tracking.uri={without_passwords(uri)}: the tracking server {problem}, or use tracking=sqlite.")
-    elif parsed.scheme == "sqlite":
-        _check_sqlite(Path(uri.removeprefix("sqlite:///")))
+    elif (path := database_of(uri, "tracking.uri")) is not None:
+        _check_sqlite(path)
     elif postgresql.is_postgresql(uri):
         postgresql.check(uri, min(timeout_s, CHECK_S))
     else:
@@ -108,9 +134,8 @@ def check_local(uri: str, setting: str = "tracking.uri") -> None:
     Raises:
         ConfigurationError: It is on one.
     """
-    if not uri.startswith("sqlite:///"):
+    if (path := database_of(uri, setting)) is None:
         return
-    path = Path(uri.removeprefix("sqlite:///"))
     if (kind := network_type(path, mounts())) is not None:
         raise ConfigurationError(
             f"tracking store {path}: is on a network file system ({kind}), where SQLite's locks do not hold and its file can be damaged. "
@@ -131,25 +156,37 @@ def _problem_of_server(uri: str, timeout_s: float) -> str:
     from mlflow.utils.rest_utils import http_request
 
     try:
-        path = "/api/2.0/mlflow/experiments/search?max_results=1"
-        answer = http_request(get_default_host_creds(uri), path, "GET", max_retries=0, timeout=timeout_s, raise_on_status=False)
+        path, credentials = "/api/2.0/mlflow/experiments/search?max_results=1", get_default_host_creds(uri)
+        answer = http_request(credentials, path, "GET", max_retries=0, timeout=timeout_s, raise_on_status=False)
     except Exception as error:  # noqa: BLE001  # MLflow wraps whatever happened
         return f"does not answer ({first_line(_root(error))}). Start it"
     reason = f"{answer.status_code} {answer.text[:200]}".strip()
     if not answer.ok and "Invalid Host header" in reason:
         name = parsed.netloc.rpartition("@")[2]
         return f"does not know itself by this name ({reason}). Start it with --allowed-hosts={name}, beside the names that it has"
+    if (workspace := os.environ.get("MLFLOW_WORKSPACE")) and not _has_workspaces(credentials):
+        return f"has no workspaces, and MLFLOW_WORKSPACE={workspace} is in the environment. Unset it, start it with --enable-workspaces"
     return "" if answer.ok else f"answers with an error ({reason}). Check the address and your credentials"
+
+
+def _has_workspaces(credentials: Any) -> bool:
+    """Whether a server that answers has workspaces. One of an older MLflow would leave the name out of account."""
+    from mlflow.exceptions import MlflowException
+    from mlflow.store.tracking.rest_store import RestStore
+
+    with suppress(MlflowException):
+        return bool(RestStore(lambda: credentials).supports_workspaces)
+    return False
 
 
 def _check_sqlite(path: Path) -> None:
     if not path.is_absolute():
-        raise ConfigurationError(f"tracking.uri=sqlite:///{path}: the path must be absolute. Try sqlite:///{path.absolute()}.")
+        raise ConfigurationError(f"tracking.uri=sqlite:///{path}: the path must be absolute. Try {sqlite_uri(path.absolute())}.")
     if not path.exists():
-        check_writable(path.parent, f"tracking.uri=sqlite:///{path}", "tracking.uri=sqlite:////path.db")
+        check_writable(path.parent, f"tracking.uri={sqlite_uri(path)}", "tracking.uri=sqlite:////path.db")
         return
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=5)) as connection:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=5)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
             by_server = "experiments" in tables and connection.execute(postgresql.FILES_BY_SERVER).fetchone()
     except sqlite3.Error as error:
@@ -234,17 +271,18 @@ class Store:
         for name in ("mlflow", "alembic"):  # after the import, which sets them up
             logging.getLogger(name).setLevel(logging.ERROR)
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # a traceback for what is raised anyway
-        self.embedded, self.on_server = uri.startswith("sqlite:///"), uri.startswith("http")
-        self.place = uri.removeprefix("sqlite:///") if self.embedded else without_passwords(uri)
+        database = sqlite_path(uri)
+        self.embedded, self.on_server = database is not None, uri.startswith("http")
+        self.place = without_passwords(uri) if database is None else str(database)
         self._artifact_root = artifact_root
         self._experiment_ids: dict[str, str] = {}
-        if self.embedded:
-            _create_database(Path(self.place))
+        if database is not None:
+            _create_database(database, artifact_root)
         elif postgresql.is_postgresql(uri):
             uri = postgresql.with_timeouts(uri, timeout_s)
             with _in(self.place), postgresql.one_at_a_time(uri):
-                MlflowClient(tracking_uri=uri).search_experiments(max_results=1)
-        self._client = MlflowClient(tracking_uri=uri)
+                _make_tables(uri, artifact_root)
+        self._client = MlflowClient(tracking_uri=uri, registry_uri=uri)  # by default it asks the process for the second, and its shell
 
     @_writes
     def experiment(self, name: str) -> str:
@@ -293,9 +331,9 @@ class Store:
                 self._client.delete_run(run.info.run_id)
 
     def _find(self, experiment: str, tags: Mapping[str, str], identity: Sequence[str]) -> Sequence[Any]:
-        quoted = [f'"{tags[t]}"' if "'" in tags[t] else f"'{tags[t]}'" for t in identity]
-        search = " and ".join(f"tags.{t} = {value}" for t, value in zip(identity, quoted, strict=True))
-        return list(self._client.search_runs([self.experiment(experiment)], search, order_by=["attributes.start_time ASC"]))
+        search = " and ".join(f"tags.{tag} {_is_like(tags[tag])}" for tag in identity)
+        found = self._client.search_runs([self.experiment(experiment)], search, order_by=["attributes.start_time ASC"])
+        return [run for run in found if all(run.data.tags.get(tag) == tags[tag] for tag in identity)]
 
     @_writes
     def log_rows(
@@ -336,9 +374,9 @@ class Store:
         self.log_rows(run_id, tags={MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
 
     @_writes
-    def log_model(self, study_run: str, experiment: str, model: registry.PolicyModel) -> None:
-        """Log a policy as a model of its trial's run, and register it."""
-        registry.log(self._client, self._trial_run(study_run, experiment, model.trial), model, self.on_server)
+    def log_model(self, study_run: str, experiment: str, model: registry.PolicyModel) -> str | None:
+        """Log a policy as a model of its trial's run, and register it: see `registry.log`."""
+        return registry.log(self._client, self._trial_run(study_run, experiment, model.trial), model, self.on_server)
 
     @_writes
     def make_champion(self, study_run: str, experiment: str, model: registry.PolicyModel) -> None:
@@ -397,7 +435,7 @@ class Store:
     def folder_of(self, run_id: str) -> str:
         """Where the files of a run go, for a message; empty if that is not known."""
         with suppress(Exception):
-            return str(urlparse(self._client.get_run(run_id).info.artifact_uri).path)
+            return url2pathname(urlparse(self._client.get_run(run_id).info.artifact_uri).path)
         return ""
 
     def past_speed(self, algorithm: str, env: str, least_env_steps: float) -> float | None:
@@ -418,15 +456,29 @@ class Store:
         return [run.data.metrics for run in self._client.search_runs(experiments, wanted, max_results=200)]
 
 
-def _create_database(path: Path) -> None:
+def _is_like(value: str) -> str:
+    """What MLflow's filters say of a tag with a value, and maybe of others: they have no way to write every character of a text."""
+    writable = re.sub(r"""['"\\]|[^\S ]""", "_", value)
+    return f"= '{value}'" if writable == value else f"LIKE '{writable}'"
+
+
+def _make_tables(uri: str, artifact_root: Path) -> None:
+    """Make MLflow's tables, if they are not there.
+
+    Not by a client, which puts the name of the working directory into its SQL as it is: a quote in it, or `:d`, makes that fail.
+    """
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    SqlAlchemyStore(uri, artifact_root.as_uri())
+
+
+def _create_database(path: Path, artifact_root: Path) -> None:
     """Make MLflow's tables, if the file is not there: complete or not at all, also when studies start at the same moment."""
     with _in(path):
         if not path.exists():
-            from mlflow.tracking import MlflowClient
-
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-store-") as folder:
-                MlflowClient(tracking_uri=f"sqlite:///{folder}/new.db").search_experiments(max_results=1)
+                _make_tables(sqlite_uri(Path(folder) / "new.db"), artifact_root)
                 with suppress(FileExistsError):  # another study was faster: its store serves as well
                     os.link(Path(folder) / "new.db", path)
         with closing(sqlite3.connect(path, timeout=30)) as connection:

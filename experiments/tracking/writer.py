@@ -69,6 +69,7 @@ class Writer:
     Attributes:
         run_ids: Key to id, of the runs that are open.
         experiment_ids: Name to id, of the experiments that were put.
+        versions: Registered model to its versions that were put, as the registry has them.
         busy_s: Seconds that threads spent in the store, failures included.
         undelivered: Operations that the store had not taken when the writer was closed.
         refused: Operations that the store will never take; each was given up, so that it did not hold up the others.
@@ -83,6 +84,7 @@ class Writer:
         """
         self.run_ids: dict[str, str] = {}
         self.experiment_ids: dict[str, str] = {}
+        self.versions: dict[str, set[str]] = {}
         self.busy_s = 0.0
         self.undelivered = 0
         self.refused = 0
@@ -256,6 +258,9 @@ class Writer:
             params = [item for (params,) in args_of["log_params"] for item in params.items()]
             tags = {k: v for (tags,) in args_of["set_tags"] for k, v in tags.items()}
             store.log_rows(self.run_ids[key], params, tags, args_of["log_metrics"])
+        elif operation.method == "log_model":
+            if (version := store.log_model(self.run_ids[key], *args)) is not None:
+                self.versions.setdefault(args[-1].registered, set()).add(version)
         else:
             getattr(store, operation.method)(self.run_ids[key], *args)
             if operation.method == "finish" and key in self._maybe_created:

@@ -23,10 +23,12 @@ from experiments.policies.export import Exported, export_policy
 from experiments.policies.mlflow_model import REQUIREMENTS, save_model
 from experiments.tracking.registry import CHAMPION, SCORES, TASK, PolicyModel, significantly_better, supersedes
 from experiments.tracking.store import Store, StoreError
+from experiments.tracking.writer import Writer
 from tests.support.exported import LSTM, SMALL, policy_of
 from tests.support.mlflow_server import Server
 from tests.support.planning import plan_for
 from tests.support.suite import ROOT
+from tests.support.written_studies import eventually
 
 NAME = "ppo-cartpole"
 BLOCKER = """
@@ -154,6 +156,41 @@ def test_a_model_is_logged_once_however_often_it_is_tried_and_linked_to_its_run(
     assert version.description == "trial, trained for 4,096 env steps"
     assert client.get_registered_model(NAME).aliases == {}
     assert json.loads(client.get_logged_model(logged.model_id).tags["mlflow.modelVersions"]) == [{"name": NAME, "version": "1"}]
+
+
+def test_a_version_is_in_the_store_of_its_run_whatever_registry_the_process_has(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", "http://127.0.0.1:9")
+    monkeypatch.setattr("mlflow.tracking._model_registry.utils._registry_uri", "http://127.0.0.1:9")  # as by set_registry_uri
+    shutil.copy(made.database, tmp_path / "mlflow.db")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    store = Store(uri, tmp_path / "mlartifacts", 5.0)
+    registry = Registry(store, uri, store.create_run("studies", "study", 0, {}), made.model, 0.0)
+    registry.log(registry.model("trial"))
+    assert [version.version for version in store._client.search_model_versions(f"name = '{NAME}'")] == [1]
+
+
+def test_a_version_that_the_registry_took_and_does_not_have_is_not_said_to_be_there(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry.store._client, "create_model_version", lambda *given, **named: None)
+    with pytest.raises(StoreError, match=f"the registry has no version of {NAME} for policy of the run") as error:
+        registry.log(registry.model("trial"))
+    assert not error.value.permanent
+
+
+def test_versions_are_counted_once_they_are_there_and_once_each(registry: Registry) -> None:
+    models = [registry.model("first"), registry.model("second")]
+    for model in models:
+        registry.log(model)
+    writer = Writer(lambda: registry.store)
+    writer.run_ids["study"] = registry.study_run
+    for model in (*models, models[0], registry.model("whose run is not there")):
+        writer.put("log_model", "study", "single/ppo-cartpole", model)
+    eventually(lambda: writer.pending == 1)
+    writer.close(wait_s=0)
+    assert (writer.versions, writer.undelivered) == ({NAME: {"1", "2"}}, 1)
 
 
 def test_a_model_waits_for_the_run_of_its_trial(registry: Registry) -> None:

@@ -11,6 +11,7 @@ import pytest
 from analysis.stores.cache import CACHE_DIR
 from experiments.tracking.store import Store
 from tests.support.mlflow_server import Server
+from tests.support.names import ODD
 from tests.support.stored_studies import Written, uri_of, write_studies
 
 
@@ -24,7 +25,8 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def written(blank: Path, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    folder = tmp_path_factory.mktemp("a store #1")
+    folder = tmp_path_factory.mktemp("a store") / ODD
+    folder.mkdir()
     shutil.copy(blank, folder / "mlflow.db")
     written = Written(folder)
     write_studies(written)

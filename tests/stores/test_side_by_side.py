@@ -60,7 +60,7 @@ def test_a_name_of_several_executions_lists_them(copied: Callable[[], Written]) 
         (["studies=[lr]"], "it takes two studies or more. Of one there is a report: python analysis/report.py study=lr."),
         (["studies=[]"], "it takes two studies or more"),
         (["studies=[lr,lr]"], "names one study twice"),
-        (["studies=[lr,odl]"], "There is no study 'odl' in sqlite:///"),
+        (["studies=[lr,odl]"], "There is no study 'odl' in sqlite+pysqlite:///"),
         (["studies=[lr,odl]"], "near: old"),
         (["studies=[lr,old]", "study=lr"], "study= and studies= are given"),
     ],

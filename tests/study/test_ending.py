@@ -1,14 +1,23 @@
 """What a study prints at its end."""
 
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from sqlalchemy import make_url
 
-from experiments.study.ending import delete_command, resume_command, room_lines
+from experiments.config.output_dir import absolute
+from experiments.metrics import FAILED, FINISHED
+from experiments.metrics.sqlite_address import sqlite_uri
+from experiments.study.driver import StudyOutcome
+from experiments.study.ending import delete_command, deliver_command, in_mlflow, resume_command, room_lines
+from experiments.study.outcomes import INTERRUPTED
 from experiments.study.removal import size_of
+from tests.support.names import NAMES, ODD
 from tests.support.removable_studies import Made, new_store, write
-from tests.support.suite import PlanOf
+from tests.support.suite import ROOT, PlanOf
 
 OUTCOME = SimpleNamespace(study_run="abc", folder=None)
 
@@ -23,7 +32,34 @@ OUTCOME = SimpleNamespace(study_run="abc", folder=None)
 )
 def test_the_command_that_resumes_names_the_store_and_where_its_file_is(plan_of: PlanOf, words: tuple[str, ...], expected: str) -> None:
     suite = plan_of("study=smoke", "output_dir=/there", *words).suite
-    assert resume_command(suite, OUTCOME, Path("/my files")) == f"python experiments/run.py {expected}"
+    assert resume_command(suite, OUTCOME, Path("/there"), Path("/my files")) == f"python experiments/run.py {expected}"
+
+
+def test_the_command_that_resumes_names_the_output_folder_where_the_suite_is_not(
+    plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    suite = plan_of("study=smoke").suite
+    monkeypatch.chdir(tmp_path)
+    expected = f"resume=abc output_dir={tmp_path}/outputs"
+    assert resume_command(suite, OUTCOME, tmp_path / "outputs") == f"python {ROOT}/experiments/run.py {expected}"
+
+
+def test_the_command_that_delivers_names_in_any_folder_the_study_and_its_store_whatever_they_are_called(plan_of: PlanOf) -> None:
+    suite = plan_of("study=smoke").suite
+    for name in (*NAMES, "null", "1", "[1]", "a=b", "~", "a\\"):
+        output_dir = Path("/out", name)
+        for uri, stores in ((sqlite_uri(output_dir / "mlflow.db"), {}), ("sqlite:////s/m.db", {"tracking.uri": "sqlite:////s/m.db"})):
+            command, script, *words = shlex.split(deliver_command(suite, output_dir / "studies/abc", output_dir, uri))
+            assert (command, script) == ("python", str(ROOT / "experiments/run.py"))
+            typed = {word.key_or_group: word.value() for word in OverridesParser.create().parse_overrides(words)}
+            assert typed == {"resume": f"{output_dir}/studies/abc", "output_dir": str(output_dir), **stores}
+
+
+def test_the_ui_is_opened_on_the_store_by_a_command_that_a_shell_takes(tmp_path: Path) -> None:
+    command, page = in_mlflow(sqlite_uri(tmp_path / ODD / "mlflow.db"), "#/experiments/1")
+    words = shlex.split(command)
+    assert make_url(words[words.index("--backend-store-uri") + 1]).database == str(tmp_path / ODD / "mlflow.db")
+    assert page.split() == ["http://127.0.0.1:5000/#/experiments/1"]
 
 
 @pytest.mark.parametrize(
@@ -32,11 +68,38 @@ def test_the_command_that_resumes_names_the_store_and_where_its_file_is(plan_of:
         ((), "study=abc"),
         (("output_dir=/there",), "study=abc output_dir=/there"),
         (("tracking=server", "tracking.uri=http://h:5000"), "study=abc tracking_uri=http://h:5000"),
-        (("tracking.uri=sqlite:////s/m.db",), "study=abc output_dir=outputs tracking_uri=sqlite:////s/m.db"),
+        (("tracking.uri=sqlite:////s/m.db",), f"study=abc output_dir={ROOT}/outputs tracking_uri=sqlite:////s/m.db"),
     ],
 )
 def test_the_command_that_removes_names_the_store_and_the_output_folder(plan_of: PlanOf, words: tuple[str, ...], expected: str) -> None:
-    assert delete_command(plan_of("study=smoke", *words).suite, OUTCOME) == f"python experiments/delete.py {expected}"
+    suite = plan_of("study=smoke", *words).suite
+    assert delete_command(suite, OUTCOME, absolute(suite.output_dir)) == f"python experiments/delete.py {expected}"
+
+
+WHOLE, AWAY, REFUSED, NEVER = ("abc", 0, 0), ("abc", 7, 0), ("abc", 0, 1), (None, 22, 0)
+"""Id of the study's run, writes that MLflow did not take, and writes that it refused for good."""
+
+
+@pytest.mark.parametrize(
+    ("statuses", "in_mlflow", "interrupted_by", "code"),
+    [
+        ((FINISHED, FINISHED), WHOLE, None, 0),
+        ((FINISHED, FAILED), WHOLE, None, 1),
+        ((FINISHED, FINISHED), AWAY, None, 3),
+        ((FINISHED, FINISHED), REFUSED, None, 3),
+        ((FINISHED, FINISHED), NEVER, None, 3),
+        ((FINISHED, FAILED), AWAY, None, 3),  # what failed is told again by the command that delivers
+        ((FINISHED, INTERRUPTED), AWAY, "SIGINT", 130),
+        ((FINISHED, INTERRUPTED), NEVER, "SIGTERM", 143),
+        ((FINISHED, INTERRUPTED), AWAY, "Ray", 1),  # it did not run to its end
+    ],
+)
+def test_a_study_that_mlflow_does_not_have_whole_is_no_success(
+    statuses: tuple[str, ...], in_mlflow: tuple[str | None, int, int], interrupted_by: str | None, code: int, tmp_path: Path
+) -> None:
+    outcomes = tuple(SimpleNamespace(status=status) for status in statuses)
+    study_run, undelivered, refused = in_mlflow
+    assert StudyOutcome(outcomes, {}, interrupted_by, False, tmp_path, study_run, {}, undelivered, refused).exit_code == code  # type: ignore[arg-type]
 
 
 def test_a_study_says_what_it_holds_on_disk_and_in_mlflow(plan_of: PlanOf, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.support.suite import ROOT
 def type_here(line: str) -> subprocess.CompletedProcess[str]:
     """Run a command line of the suite as a shell would, with the tests' own Ray instance."""
     _, script, *arguments = shlex.split(line)
-    return run_here(script, *arguments, with_ray=True)
+    return run_here(script.removeprefix(f"{ROOT}/"), *arguments, with_ray=True)
 
 
 def _exit_code(main: Callable[[], object]) -> int:

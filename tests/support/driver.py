@@ -89,6 +89,6 @@ def is_alive(process: psutil.Process) -> bool:
 
 def printed_command(stdout: str, what: str) -> str:
     """The command that a study printed to be typed: `resume`, or `deliver`."""
-    printed = re.search(rf"^{what} +(python experiments/run.py .*)$", stdout, re.MULTILINE)
+    printed = re.search(rf"^{what} +(python \S*experiments/run.py .*)$", stdout, re.MULTILINE)
     assert printed, stdout
     return printed[1]

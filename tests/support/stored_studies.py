@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from experiments.metrics.sqlite_address import sqlite_uri
 from experiments.tracking.store import Store
 
 START_MS = 1_800_000_000_000
@@ -15,7 +16,7 @@ MORE_THAN_ONE_ANSWER = 26_000
 
 
 def uri_of(folder: Path) -> str:
-    return f"sqlite:///{folder / 'mlflow.db'}"
+    return sqlite_uri(folder / "mlflow.db")
 
 
 class Written:

@@ -182,6 +182,25 @@ def test_a_server_that_works_is_accepted_at_the_start(server: Server) -> None:
     check_store(server.uri, 30.0)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("MLFLOW_WORKSPACE", "team", r"has no workspaces, and MLFLOW_WORKSPACE=team is in the environment\. Unset it"),
+        (
+            "MLFLOW_TRACKING_SERVER_CERT_PATH",
+            "/nowhere.pem",
+            r"^MLFLOW_TRACKING_SERVER_CERT_PATH=/nowhere\.pem .* no such file, or unset it",
+        ),
+    ],
+)
+def test_a_variable_of_mlflows_that_cannot_work_with_a_server_is_refused_at_the_start(
+    name: str, value: str, said: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=said):
+        check_store(server.uri, 30.0)
+
+
 def test_two_studies_that_start_at_the_same_moment_on_one_server_both_complete_and_do_not_mix(server: Server, tmp_path: Path) -> None:
     start_together(server.uri, tmp_path)
     for study in ("first", "second"):

@@ -26,6 +26,7 @@ from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import MAX_VALUES, Store, StoreError, check_store, store_uri
 from experiments.tracking.writer import Writer
 from experiments.trial.events import Ended, Placed, Reported, Started
+from tests.support.names import NAMES, ODD
 from tests.support.suite import PlanOf
 
 
@@ -258,6 +259,15 @@ def test_the_studys_run_is_there_before_its_trials_and_files_do_not_hold_up_repo
     writer.put("open_run", "study", "e", "study", 0, {}, (), True)
     writer.close()
     assert calls == ["create study of None", "create trial of id-study", "reports", "files", "end"]  # ended runs are whole
+
+
+def test_a_run_is_found_again_whatever_the_folder_is_called_that_tells_it_from_others(store: Store) -> None:
+    def opened(name: str) -> str:
+        return store.open_run("e", "study", 0, {Tag.STUDY_FOLDER: f"/{name}/study"}, (Tag.STUDY_FOLDER,))
+
+    names = (*NAMES, ODD, "two lines", "per_cent", "a\\")
+    assert len({opened(name) for name in names}) == len(names)
+    assert [opened(name) for name in names] == [opened(name) for name in names]
 
 
 def test_a_changed_parameter_is_refused_once_and_holds_up_nothing(store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
