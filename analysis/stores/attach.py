@@ -31,9 +31,8 @@ def attach(html: str, pictures: Mapping[str, bytes], run_id: str, tracking_uri: 
     """
     files = {"report.html": html.encode(), **{f"figures/{name}": content for name, content in pictures.items()}}
     try:
-        if (
-            database := sqlite_path(tracking_uri)
-        ) is not None:  # not by MLflow's client, which takes two seconds to start and then copies the files
+        if (database := sqlite_path(tracking_uri)) is not None:
+            # Not by MLflow's client, which takes two seconds to start and then copies the files.
             _write(files, SqliteReader(database).folder(run_id))
         else:
             with tempfile.TemporaryDirectory() as folder:

@@ -98,14 +98,13 @@ def opened(tracking_uri: str | None, cache_dir: Path | None = None) -> tuple[str
     Raises:
         AnalysisError: It is of another kind, or is not there.
     """
-    uri = tracking_uri or _embedded_store()
-    scheme = urlparse(uri).scheme
-    if scheme in ("http", "https"):
-        return uri, ServerReader(uri, cache_dir or default_folder())
     try:
+        uri = tracking_uri or _embedded_store()
         database = sqlite_path(uri)
     except ValueError as error:
         raise AnalysisError(f"tracking_uri={error}") from None
+    if urlparse(uri).scheme in ("http", "https"):
+        return uri, ServerReader(uri, cache_dir or default_folder())
     if database is not None:
         return uri, SqliteReader(database)
     raise AnalysisError(

@@ -16,8 +16,14 @@ def sqlite_uri(path: Path) -> str:
     Args:
         path: Absolute. With characters that an address has to quote, it names SQLite's driver as well: of `sqlite:///` MLflow makes the
             folders, by the names that stand there, and would put `per%25cent` beside `per%cent`.
+
+    Raises:
+        ValueError: The path is no text, which Linux does not ask of it.
     """
-    quoted = quote(str(path))
+    try:
+        quoted = quote(str(path))
+    except UnicodeEncodeError:
+        raise ValueError(f"{str(path)!a}: is no text in UTF-8, so that no address can name it. Rename the folder.") from None
     return f"{_PLAIN if quoted == str(path) else _QUOTED}{quoted}"
 
 

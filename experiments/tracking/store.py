@@ -53,9 +53,13 @@ class StoreError(OSError):
 
 
 def store_uri(settings: TrackingSettings, output_dir: Path) -> str:
-    """The tracking URI: the one that is set, else the embedded SQLite store."""
+    """The tracking URI: the one that is set, else the embedded SQLite store.
+
+    Raises:
+        ConfigurationError: It cannot be read, or nothing can be the address of the output folder.
+    """
     path = output_dir / "mlflow.db" if settings.uri is None else database_of(settings.uri, "tracking.uri")
-    return str(settings.uri) if path is None else sqlite_uri(path)
+    return str(settings.uri) if path is None else _address_of(path)
 
 
 def database_of(uri: str, setting: str = "tracking_uri") -> Path | None:
@@ -74,6 +78,13 @@ def database_of(uri: str, setting: str = "tracking_uri") -> Path | None:
         raise ConfigurationError(f"{setting}={error}") from None
 
 
+def _address_of(path: Path) -> str:
+    try:
+        return sqlite_uri(path)
+    except ValueError as error:
+        raise ConfigurationError(f"tracking store {error}") from None
+
+
 def where_logged(uri: str | None, output_dir: str | None) -> tuple[str, Path]:
     """Where trials were logged, from what a person said of it.
 
@@ -90,7 +101,7 @@ def where_logged(uri: str | None, output_dir: str | None) -> tuple[str, Path]:
     named = database_of(uri) if uri else None
     store = named.expanduser().absolute() if named else None
     folder = absolute(output_dir or str(store.parent if store else "outputs"))
-    return sqlite_uri(store or folder / "mlflow.db") if store or not uri else uri, folder
+    return _address_of(store or folder / "mlflow.db") if store or not uri else uri, folder
 
 
 def num_writers(uri: str) -> int:

@@ -16,6 +16,11 @@ def test_the_address_of_a_file_is_read_back_by_sqlalchemy_and_by_the_suite_as_th
     assert sqlite_path(sqlite_uri(path)) == path
 
 
+def test_a_path_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^'/data/\\udcff/m\.db': is no text in UTF-8.*Rename the folder"):
+        sqlite_uri(Path("/data/\udcff/m.db"))
+
+
 def test_a_plain_path_stands_in_its_address_as_it_is() -> None:
     assert sqlite_uri(Path("/home/me/outputs/mlflow.db")) == "sqlite:////home/me/outputs/mlflow.db"
 
