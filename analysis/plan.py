@@ -1,12 +1,16 @@
 """Predicted hours of a training run on a hardware profile, from a study of throughput."""
 
+import sys
+from pathlib import Path
+
+if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 import math
 import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
-from pathlib import Path
 from typing import Any
 
 import pandas as pd

@@ -1,9 +1,13 @@
 """How much tuning a result needed: sensitivity to hyperparameters over environments, of studies or of a table."""
 
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import shlex
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd

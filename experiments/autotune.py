@@ -3,11 +3,16 @@
 python experiments/autotune.py algorithm=ppo env=cartpole minutes=3 [name=...] [max_total_envs=64] [hardware=auto] [key=value ...]
 """
 
+import sys
+from pathlib import Path
+
+if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 import json
 import logging
 import re
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +22,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from analysis.document.command_line import help_asked
+from analysis.document.standard_streams import keep_streams
 from experiments.config.choices import check_choices, hydra_search_path, own_folder
 from experiments.config.compose import composer, composing, with_new_keys
 from experiments.config.errors import ConfigurationError
@@ -24,6 +30,7 @@ from experiments.config.fields import NAME
 from experiments.config.output_dir import absolute, check_writable
 from experiments.config.schema import parse
 from experiments.config.usage import refuse
+from experiments.signals import exit_at_signals
 from experiments.study.hardware_profile import command_with, profile, profile_path
 
 HELP = """\
@@ -44,7 +51,7 @@ of them is the faster (losers are stopped early). At the end the winner and the 
 if the winner is faster there as well, is it written. Otherwise the profile holds the start's settings, and says that nothing better was
 found.
 
-Exit codes: 0 a profile was written. 2 refused: nothing was started. 130 SIGINT, 143 SIGTERM: no profile.
+Exit codes: 0 a profile was written. 2 refused: nothing was started. 129 SIGHUP, 130 SIGINT, 143 SIGTERM: no profile.
 """
 
 LEAST_MINUTES = 0.5
@@ -54,11 +61,12 @@ _OWN = ("minutes", "name", "max_total_envs")
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
+    keep_streams()
     if help_asked(arguments):
         print(HELP, end="")
         return 0
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    exit_at_signals()
     try:
         return autotune(arguments)
     except (ConfigurationError, HydraException, OmegaConfBaseException) as error:

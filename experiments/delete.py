@@ -3,11 +3,15 @@
 python experiments/delete.py study=<name, study run id or folder> [keep=best] [yes=true] [key=value ...]
 """
 
-import os
 import sys
+from pathlib import Path
+
+if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.document.command_line import exit_code_of, settings_of
@@ -39,7 +43,7 @@ What runs is never removed. Of an embedded store runs are removed for good. A tr
 `mlflow gc` beside it removes them. Interrupted half way, the same command removes the rest.
 
 Exit codes: 0 removed, or there was nothing to remove. 1 not all of it: something went wrong, or you said no. 2 refused: nothing was
-removed. 130 SIGINT, 143 SIGTERM.
+removed. 129 SIGHUP, 130 SIGINT, 143 SIGTERM.
 """
 
 TIMEOUT_S = 30.0

@@ -4,9 +4,13 @@ python experiments/evaluate.py run=<trial run id> | study=<name or study run id>
 """
 
 import sys
+from pathlib import Path
+
+if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.document.command_line import exit_code_of, words_of
@@ -47,7 +51,7 @@ On the env seeds of the trial's own final evaluation the policy must reach the l
 episodes are in output_dir/policies/<run id>/episodes.parquet.
 
 Exit codes: 0 the score is the logged one, or there is none to compare with. 1 it is another. 2 refused: nothing was evaluated.
-130 SIGINT, 143 SIGTERM.
+129 SIGHUP, 130 SIGINT, 143 SIGTERM.
 """
 
 TIMEOUT_S = 30.0

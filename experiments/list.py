@@ -1,6 +1,11 @@
 """What a store holds: every execution of a study, the latest first."""
 
 import sys
+from pathlib import Path
+
+if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 from collections.abc import Sequence
 
 from rich.console import Console

@@ -3,10 +3,14 @@
 python experiments/reproduce.py run=<MLflow run id> [tracking_uri=...] [output_dir=...] [hardware.address=...]
 """
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.document.command_line import exit_code_of, settings_of, words_of
@@ -39,7 +43,7 @@ while they learn and promise no bits: their new score must be one that the other
 The verdict is in the experiment reproduce/<algorithm>-<env> of the same store: a run that names the first.
 
 Exit codes: 0 identical, or equivalent (IMPALA, APPO). 1 different, or it cannot be judged, or the trial failed this time.
-2 refused: nothing was started. 130 SIGINT, 143 SIGTERM.
+2 refused: nothing was started. 129 SIGHUP, 130 SIGINT, 143 SIGTERM.
 """
 
 TIMEOUT_S = 30.0

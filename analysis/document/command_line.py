@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from analysis import AnalysisError
+from analysis.document.standard_streams import keep_streams
 from experiments.metrics.mlflow_environment import keep_out
 
 REFUSED, INTERRUPTED = 2, 130
@@ -23,6 +24,7 @@ def exit_code_of(
         *refusals: Exceptions beside `AnalysisError` by which it refuses: their message is the error.
         interrupted: Said at SIGINT.
     """
+    keep_streams()
     if help_asked(arguments):
         print(help_text, end="")
         return 0
@@ -55,13 +57,15 @@ def settings_of(arguments: Sequence[str], known: Sequence[str], usage: str) -> d
         usage: Said if a word is not understood.
 
     Raises:
-        AnalysisError: A word is of another form, or its key is unknown.
+        AnalysisError: A word is of another form, its key is unknown, or its value is empty.
     """
     found = {}
     for word in arguments:
         key, equals, value = word.partition("=")
         if not equals or key not in known:
             raise AnalysisError(f"{word!r} is not understood. Usage: {usage}")
+        if not value:
+            raise AnalysisError(f"{key}= is empty: write what it names, or leave it out. Usage: {usage}")
         found[key] = value
     return found
 

@@ -12,6 +12,8 @@ from typing import Any
 import ray
 from ray.tune.stopper import NoopStopper, Stopper
 
+from experiments.signals import received_by
+
 GRACE_S = 15.0
 """How long whatever is under way may take after a signal; a second signal ends the wait."""
 LOOK_EVERY_S = 1.0
@@ -39,7 +41,7 @@ class StopOnRequest(Stopper):  # type: ignore[misc]  # Tune ships no type inform
 
 
 class Interruption:
-    """Notes SIGINT, SIGTERM and the end of Ray's processes while it is entered, in the main thread.
+    """Notes the signals that end a command and the end of Ray's processes while it is entered, in the main thread.
 
     Work that may wait for a Ray that is gone runs in a thread of its own, since nothing gets a thread out of such a wait.
 
@@ -53,17 +55,15 @@ class Interruption:
         self.signals: list[signal.Signals] = []
         self.ray_lost = False
         self.gave_up = ""
-        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interruption":
         self._addresses = _addresses()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._receive)
+        self._receiving = received_by(self._receive)
+        self._receiving.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._receiving.__exit__(None, None, None)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(signal.Signals(number))

@@ -26,6 +26,7 @@ from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.planning import machines
+from experiments.signals import received_by
 from experiments.study.address import why_not_joined
 
 START_S = "RAY_raylet_start_wait_time_s"
@@ -52,14 +53,11 @@ def start_ray(hardware: HardwareSettings) -> None:
         came.append(number)
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        _start_ray(hardware)  # with a handler of its own for SIGTERM, which exits with the signal's number
+        with received_by(end):
+            _start_ray(hardware)  # with a handler of its own for SIGTERM, which exits with the signal's number
     except SystemExit:
-        sys.exit(128 + signal.SIGTERM)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        sys.exit(128 + (came[0] if came else signal.SIGTERM))
     if came:  # where an exception is lost: Python drops those that are raised in a callback
         end(came[0])
 

@@ -2,6 +2,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -9,8 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from experiments.config.schema import HardwareSettings
+from experiments.signals import exit_at_signals
 from experiments.study import interruption, ray_process
 from experiments.study.interruption import Interruption
+from experiments.study.several import run_each
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def for_ever() -> None:
     threading.Event().wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_asks_the_work_to_end(listener: socket.socket, number: signal.Signals) -> None:
     asked = threading.Event()
     with Interruption() as interrupted:
@@ -95,13 +98,15 @@ def test_what_the_work_raises_for_want_of_ray_is_the_end_of_ray(listener: socket
 
 
 def test_the_signals_are_python_s_again_afterwards(listener: socket.socket) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     with Interruption():
         pass
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
-@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)]
+)
 def test_a_signal_that_is_lost_while_ray_starts_ends_the_start(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals, raised: type[BaseException]
 ) -> None:
@@ -114,3 +119,49 @@ def test_a_signal_that_is_lost_while_ray_starts_ends_the_start(
     with pytest.raises(raised):
         ray_process.start_ray(HardwareSettings("laptop"))
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_was_ignored_at_the_start_as_under_nohup_stays_ignored(listener: socket.socket) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        exit_at_signals()
+        with Interruption() as interrupted:
+            signal.raise_signal(signal.SIGHUP)
+            assert interrupted.reason is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_in_the_first_seconds_of_a_command_ends_it_with_its_number(number: signal.Signals, code: int) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        exit_at_signals()
+        with pytest.raises(SystemExit) as ended:
+            signal.raise_signal(number)
+        assert ended.value.code == code
+    finally:
+        for changed, handler in before.items():
+            signal.signal(changed, handler)
+
+
+STUDY = "import signal, sys, time; print(sys.argv[1], flush=True); sys.exit(int(sys.argv[1]))"
+"""In the place of one: it ends with the code that it is given."""
+
+
+def test_several_studies_end_with_the_worst_code_and_none_begins_after_one_that_was_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_each([sys.executable, "-c", STUDY], [["0"], ["2"], ["1"]]) == 2
+    announced_and_run = [f"study {at} of 3: {code}\n{code}\n" for at, code in ((1, 0), (2, 2), (3, 1))]
+    assert capfd.readouterr().out == "".join(announced_and_run)
+    assert run_each([sys.executable, "-c", STUDY], [["1"], ["130"], ["0"]]) == 130
+    assert "study 3" not in capfd.readouterr().out
+
+
+def test_a_signal_to_several_studies_reaches_the_one_that_runs_once_and_is_the_end() -> None:
+    waits = (
+        "import signal, sys\nsignal.signal(signal.SIGHUP, lambda number, frame: sys.exit(129))\nprint('ready', flush=True)\nsignal.pause()"
+    )
+    soon(os.kill, os.getpid(), signal.SIGHUP)
+    assert run_each([sys.executable, "-c", waits], [[], []]) == 129
