@@ -3,33 +3,39 @@
 python experiments/run.py [study=] [algorithm=] [env=] [hardware=] [search=] [scheduler=] [tracking=] [key=value ...]
 """
 
+import sys
+from pathlib import Path
+
+if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 import contextlib
 import functools
 import logging
 import os
 import signal
-import sys
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from analysis.document.command_line import help_asked
-from conf import CONFIG_DIR, config_dirs
+from analysis.document.standard_streams import keep_streams
+from conf import CONFIG_DIR
 from experiments.config.choices import check_choices, own_folder
-from experiments.config.compose import check_axes_are_free, check_resume, composer, split_space, with_new_keys
+from experiments.config.command_words import Words, as_shown, check_one, composed, jobs, read
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, check_kept, check_stays, check_writable, stored_at
-from experiments.config.schema import parse
+from experiments.config.schema import SuiteConfig, parse
 from experiments.config.space import points
 from experiments.config.trial_config import Compose
 from experiments.config.usage import help_text, refuse
 from experiments.metrics.mlflow_environment import keep_out
+from experiments.signals import exit_at_signals
+from experiments.study.several import run_each
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import check_local, check_store, store_uri
 
@@ -37,22 +43,25 @@ if TYPE_CHECKING:  # Ray is imported once the command line is understood: it tak
     from experiments.planning.plan import Plan
     from experiments.study.driver import StudyOutcome
 
-_given_spaces: list[str] = []
-
 
 def main() -> None:
     """Run the command line; exits with the contract's codes."""
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting with 1
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    keep_streams()
+    exit_at_signals()
     try:
         words, own = own_folder(sys.argv[1:])
         if help_asked(words):
             print(help_text(own))
             return
-        words, _given_spaces[:] = split_space(with_new_keys(words))
-        check_choices(words, own)
-        sys.argv[1:] = [*words, *([CONFIG_DIR, str(own)] if own is not None else [])]
-        _study()
+        asked = read(words)
+        if asked.shows:
+            _show(asked, own)
+            return
+        logging.basicConfig(level=logging.WARNING, format="%(message)s")
+        if asked.is_several:
+            sys.exit(_run_several(asked, own))
+        with composed(asked.settings, own) as compose:
+            sys.exit(run(compose, own))
     except KeyboardInterrupt:
         print("interrupted by SIGINT", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
@@ -60,17 +69,32 @@ def main() -> None:
         refuse(error)
 
 
-@hydra.main(config_path="../conf", config_name="config", version_base="1.3")
-def _study(config: DictConfig) -> None:
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    try:
-        overrides = [*HydraConfig.get().overrides.task, *_given_spaces]
-        compose = composer(config, overrides)
-        check_axes_are_free(compose({}), overrides)
-        check_resume(compose({}), overrides)
-        sys.exit(run(compose, *map(Path, config_dirs(sys.argv[1:])[1])))
-    except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
-        refuse(error)
+def _show(asked: Words, own: Path | None) -> None:
+    """What Hydra shows of a command line (`--cfg job`): no study is run."""
+    check_one(asked.settings)
+    settings = as_shown(asked.settings)
+    check_choices(settings, own)
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting with 1
+    sys.argv[1:] = [*asked.flags, *settings, *([CONFIG_DIR, str(own)] if own is not None else [])]
+    hydra.main(config_path="../conf", config_name="config", version_base="1.3")(_no_study)()
+
+
+def _no_study(config: DictConfig) -> None:
+    raise AssertionError("Hydra was to show something")
+
+
+def _run_several(asked: Words, own: Path | None) -> int:
+    """The studies of `--multirun`; the worst exit code. All of their settings are checked before the first of them begins."""
+    several = jobs(asked.settings, own)
+    keys = []
+    for job in several:
+        with composed(job, own) as compose:
+            suite, _, _ = _checked(compose)
+            keys.append(suite.study.key or suite.resume)
+    if twice := next((key for key in keys if key is not None and keys.count(key) > 1), None):
+        raise ConfigurationError(f"--multirun: {twice} names one study, and {keys.count(twice)} of them would be it. Name each.")
+    flags = [] if own is None else [CONFIG_DIR, str(own)]
+    return run_each([sys.executable, sys.argv[0]], [[*flags, *job] for job in several])
 
 
 def run(compose: Compose, own: Path | None = None) -> int:
@@ -107,6 +131,25 @@ class Executed:
     deliver: str = ""
 
 
+def _checked(compose: Compose) -> tuple[SuiteConfig, Path, str]:
+    """A study's settings, its folder and its store, as far as they can be checked without Ray and RLlib, whose imports take seconds.
+
+    Raises:
+        ConfigurationError: Something is wrong.
+    """
+    suite = parse(compose({}))
+    output_dir = absolute(suite.output_dir)
+    check_stays(suite.output_dir, suite.tracking.uri)
+    if suite.resume is None:
+        points(suite.study.space, suite.search)
+    check_writable(output_dir)
+    check_kept(output_dir)
+    uri = store_uri(suite.tracking, output_dir)
+    check_store(uri, suite.tracking.timeout_s)
+    check_local(uri)
+    return suite, output_dir, uri
+
+
 def execute(compose: Compose, own: Path | None = None, command: str = "", quiet: bool = False, use_running_ray: bool = False) -> Executed:
     """Plan a study, run it unless it is a dry run, and say where the results are.
 
@@ -121,16 +164,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
         ConfigurationError: Anything is wrong; nothing was started.
     """
     not_read = keep_out()
-    suite = parse(compose({}))  # the suite's own settings first: it takes milliseconds, Ray's imports take seconds
-    output_dir = absolute(suite.output_dir)
-    check_stays(suite.output_dir, suite.tracking.uri)
-    if suite.resume is None:
-        points(suite.study.space, suite.search)
-    check_writable(output_dir)
-    check_kept(output_dir)
-    uri = store_uri(suite.tracking, output_dir)
-    check_store(uri, suite.tracking.timeout_s)
-    check_local(uri)
+    suite, output_dir, uri = _checked(compose)
 
     import ray
 

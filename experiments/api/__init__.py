@@ -15,16 +15,14 @@ from re import fullmatch
 from signal import Signals
 from typing import TYPE_CHECKING
 
-import hydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config import own_modules
-from experiments.config.choices import check_choices, hydra_search_path, own_folder
-from experiments.config.compose import check_axes_are_free, check_resume, composer, composing, split_space, with_new_keys
+from experiments.config.choices import own_folder
+from experiments.config.command_words import composed, read
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute
-from experiments.config.trial_config import Compose
 from experiments.config.usage import reason_for_refusal
 from experiments.metrics.mlflow_environment import keep_out
 from experiments.run import Executed, execute
@@ -73,7 +71,7 @@ def run_study(overrides: Sequence[str], *, quiet: bool = False) -> "Study":
     assert outcome is not None
     if outcome.interrupted_by == Signals.SIGINT.name:
         raise KeyboardInterrupt(f"the study is saved. Go on with resume={outcome.study_run or outcome.folder}")
-    if outcome.interrupted_by == Signals.SIGTERM.name:
+    if outcome.interrupted_by in Signals.__members__:
         raise SystemExit(outcome.exit_code)
     if outcome.study_run is None or outcome.undelivered:
         raise AnalysisError(f"MLflow does not have the whole study. Deliver it, when it is back: {executed.deliver}")
@@ -141,10 +139,14 @@ def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
     given = [str(word) for word in overrides]
     provenance.git_state.cache_clear()  # which may have changed since the last study of this process
     try:
-        with _kept_environment(), _composed([*given, *(["dry_run=true"] if dry_run else [])]) as (compose, own):
-            composed = compose({})
-            own_modules.check_unchanged(composed["modules"])
-            if composed["dry_run"] and not dry_run:
+        words, own = own_folder(given)
+        if flag := next((word for word in words if word.startswith("-")), None):
+            raise ConfigurationError(f"{flag}: is for the command line. Name settings alone: group=file, setting=value.")
+        settings = [*read(words).settings, *(["dry_run=true"] if dry_run else [])]
+        with _kept_environment(), composed(settings, own) as compose:
+            first = compose({})
+            own_modules.check_unchanged(first["modules"])
+            if first["dry_run"] and not dry_run:
                 raise ConfigurationError("dry_run=true: there is no study to give back. Call plan_study, which gives the plan.")
             command = provenance.without_passwords(shlex.join(["python", "experiments/run.py", *given]))
             return execute(compose, own, command, quiet, use_running_ray=True)
@@ -162,22 +164,6 @@ def _kept_environment() -> Iterator[None]:
         for name in {*os.environ} - {*before}:
             del os.environ[name]
         os.environ.update(before)
-
-
-@contextmanager
-def _composed(given: Sequence[str]) -> Iterator[tuple[Compose, Path | None]]:
-    """A command line, checked and composed, and the folder of a person's own that it names."""
-    words, own = own_folder(given)
-    if flag := next((word for word in words if word.startswith("-")), None):
-        raise ConfigurationError(f"{flag}: is for the command line. Name settings alone: group=file, setting=value.")
-    words, spaces = split_space(with_new_keys(words))
-    check_choices(words, own)
-    search_path = hydra_search_path(own)
-    with composing():
-        compose = composer(hydra.compose("config", overrides=[*search_path, *words]), [*search_path, *words, *spaces])
-        check_axes_are_free(compose({}), [*words, *spaces])
-        check_resume(compose({}), [*words, *spaces])
-        yield compose, own
 
 
 def _median_seed(study: "Study") -> str:

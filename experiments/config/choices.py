@@ -78,13 +78,13 @@ def check_choices(arguments: Sequence[str], own: Path | None = None) -> None:
     Raises:
         ConfigurationError: One is not.
     """
-    if not {"--multirun", "-m"}.isdisjoint(arguments):  # a comma separates the choices of several runs
-        return
     for argument in arguments:
         group, given, name = argument.lstrip("+").partition("=")
         files = files_of(group, own) if given and group in groups() else []
         if files and name == "null":
             raise ConfigurationError(f"{argument}: to do without a file of conf/{group}, write '~{group}'. There are: {', '.join(files)}.")
+        if files and not name:
+            raise ConfigurationError(f"{argument}: names no file of conf/{group}. There are: {', '.join(files)}.")
         if files and name.strip("'\"") not in files:
             where = f"conf/{group} has no file" if own is None else f"neither conf/{group} nor {own / group} has a file"
             stray = next((own / f for f in (f"{name}.yaml", f"{name}.yml") if own is not None and (own / f).is_file()), None)

@@ -61,6 +61,11 @@ def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
     """
     if config["resume"] is None:
         return
+    if not str(config["resume"]).strip():
+        raise ConfigurationError(
+            "resume= names no study. Write resume=<study run id>, which python experiments/list.py lists, or its folder. Without it "
+            "a study begins."
+        )
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
         if not re.fullmatch(r"resume|output_dir|report(\.video)?|dry_run|tracking(\.(uri|timeout_s))?|hardware\.address", key):

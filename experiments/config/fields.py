@@ -113,4 +113,10 @@ def said(error: Any) -> str:
     """What is wrong, in the words of whoever raised it: pydantic puts `Value error, ` before them, and begins its own with a capital."""
     if (cause := error.get("ctx", {}).get("error")) is not None:
         return str(cause)
+    if error.get("ctx", {}).get("pattern") == NAME:
+        return "must be a word of letters, digits, '.', '_' and '-'"
+    if error["type"] == "string_too_short":
+        return "must not be empty"
+    if error["type"] == "tuple_type":
+        return "must be a list, in brackets"
     return f"{error['msg'][0].lower()}{error['msg'][1:]}"

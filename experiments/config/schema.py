@@ -294,6 +294,13 @@ class StudySettings:
     start: StartingPolicy | StrictStr | None = None
     key: Name | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.start, str) and not self.start.strip():
+            raise ConfigurationError(
+                "study.start= names no policy. Write study.start=<run id of its trial>, or the folder of a checkpoint. Without it trials "
+                "start from weights of their own."
+            )
+
 
 @dataclass(frozen=True, config=STRICT)
 class ReportSettings:

@@ -46,7 +46,7 @@ def help_text(own: Path | None = None) -> str:
             "leaves to RLlib: ++algorithm.rl_module.use_lstm=true. A study's space is replaced whole:",
             "'study.space={algorithm.training.lr:[1e-4,1e-3]}'. All settings as they come out: --cfg job. What would run:",
             "dry_run=true. Exit codes: 0 finished. 1 a trial failed. 2 refused, nothing was started. 3 MLflow does not have all of it.",
-            "130 SIGINT, 143 SIGTERM.",
+            "129 SIGHUP, 130 SIGINT, 143 SIGTERM.",
         ]
     )
 

@@ -73,7 +73,7 @@ def _kept_process(argv: list[str], with_ray: bool) -> Iterator[None]:
     hydra = GlobalHydra.instance()
     composing = hydra.hydra
     hydra.clear()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with (
         mock.patch.object(sys, "argv", argv),
         mock.patch.dict(os.environ),

@@ -67,6 +67,7 @@ SIGNALS: dict[str, tuple[Callable[[int], None], int]] = {
     "SIGINT": (lambda pid: os.kill(pid, signal.SIGINT), 130),
     "two Ctrl-C": (interrupt_twice, 130),
     "the end of a batch job": (lambda pid: os.killpg(pid, signal.SIGTERM), 143),
+    "a terminal that is closed": (lambda pid: os.killpg(pid, signal.SIGHUP), 129),
 }
 
 
@@ -79,7 +80,7 @@ def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(name: 
     start = time.monotonic()
     assert driver.end() == code
     print(f"ended after {time.monotonic() - start:.1f} s")
-    assert f"interrupted by {'SIGINT' if code == 130 else 'SIGTERM'}" in driver.stdout
+    assert f"interrupted by {signal.Signals(code - 128).name}" in driver.stdout
     assert "Traceback" not in driver.stdout + driver.stderr
     statuses = left_in(out / "mlflow.db").statuses
     assert statuses["study"] == "KILLED"
@@ -89,6 +90,28 @@ def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(name: 
     resumed = type_here(printed_command(driver.stdout, "resume"))
     assert resumed.returncode == 0
     assert standing(resumed.stdout)[0] >= list(statuses.values()).count("FINISHED")  # one may just have finished
+    assert_same(left_in(out / "mlflow.db"), left_in(reference / "mlflow.db"))
+
+
+@pytest.mark.usefixtures("ray_instance")
+def test_a_study_whose_terminal_is_closed_is_saved_with_its_report(tmp_path: Path, reference: Path) -> None:
+    out = tmp_path / "out"
+    words = [sys.executable, "experiments/run.py", *SMALL, f"output_dir={out}", "report.video=false"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline().startswith(b"study ")
+        driver.stdout.close()
+        while not is_halfway(out):
+            assert driver.poll() is None
+            time.sleep(0.01)
+        driver.send_signal(signal.SIGHUP)
+        assert driver.wait(600) == 129
+    statuses = left_in(out / "mlflow.db").statuses
+    assert statuses["study"] == "KILLED"
+    assert set(statuses.values()) == {"KILLED", "FINISHED"}
+    assert list(out.glob("reports/*.html"))
+    resumed = type_here(f"python experiments/run.py resume={folder_of(out)} output_dir={out} report=false")
+    assert resumed.returncode == 0, resumed.stderr
     assert_same(left_in(out / "mlflow.db"), left_in(reference / "mlflow.db"))
 
 
