@@ -55,6 +55,7 @@ class Study:
         base: Configuration that a search starts from, and confirms beside what it found; "" in other studies.
         objectives: What a search aims at, columns of `runs`.
         start: The trained policy that all trials start from, in words; "" if they start from weights of their seeds' own.
+        unmasked: Environments that say which actions are allowed, of which policies choose among all.
         seeds: Planned; of a search, those that it may use.
         concurrency: Trials side by side.
         repeats: Planned runs of each configuration and seed; 1 unless the study asks whether they come out the same.
@@ -131,6 +132,7 @@ class Study:
     base: str
     objectives: tuple[str, ...]
     start: str
+    unmasked: tuple[str, ...]
     seeds: tuple[int, ...]
     concurrency: int
     repeats: int
@@ -219,6 +221,7 @@ def load_study(
         base=str(plan.get("base", "")),
         objectives=tuple(plan.get("objectives", ())),
         start=str(plan.get("start", "")),
+        unmasked=tuple(plan.get("unmasked", ())),
         seeds=tuple(plan["seeds"]),
         concurrency=int(plan.get("concurrency", 1)),
         repeats=int(plan.get("repeats", 1)),

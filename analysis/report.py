@@ -167,6 +167,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
             gaps=study.gaps(),
             caveats=[
                 *_start(study),
+                *_unmasked(study),
                 *caveats(study.runs, [a.decision for a in found], study.axes),
                 *without_episodes(confirmed, study.curves),
             ],
@@ -304,6 +305,15 @@ def _start(study: Study) -> list[str]:
     return [
         f"All trials start from {study.start}. Env steps, the time to the target and the area under the curve count from there: compare "
         "them with those of trials that start from it as well."
+    ]
+
+
+def _unmasked(study: Study) -> list[str]:
+    """Environments that say which actions are allowed, to nobody's use."""
+    return [
+        f"The observations of {env} have an `action_mask`, and nothing is masked: policies observe it, and take actions that it rules out. "
+        "Scores are of episodes with such actions."
+        for env in study.unmasked
     ]
 
 

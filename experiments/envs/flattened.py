@@ -8,19 +8,33 @@ import numpy as np
 from gymnasium.wrappers import DtypeObservation, FlattenObservation
 
 ID = "scaling/Flattened-v0"
+FLOATS = (np.float32, np.float64)
+"""Types that RLlib makes single precision. Half precision it leaves as it is, which no layer takes; longer ones torch does not have."""
+MASK = "action_mask"
 _PARTS = (gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 
 
 def is_needed(space: gym.Space[Any]) -> bool:
-    """Whether observations are no array of floats, and flattening makes them one: choices, several parts, a vector of integers.
+    """Whether observations are no array of floats as torch computes with, and flattening makes them one: choices, several parts, a number,
+    a vector of another type.
 
     Pictures of integers are left: what their values mean is for a person to say.
     """
     if isinstance(space, gym.spaces.Box):
-        return len(space.shape) <= 1 and not np.issubdtype(space.dtype, np.floating)
+        return space.shape == () or (len(space.shape) == 1 and space.dtype not in FLOATS) or has_other_floats(space)
     if isinstance(space, gym.spaces.Dict):
         return all(map(_is_part, space.values()))
     return isinstance(space, _PARTS) or (isinstance(space, gym.spaces.Tuple) and all(map(_is_part, space)))
+
+
+def has_action_mask(space: gym.Space[Any]) -> bool:
+    """Whether observations say which actions are allowed, by the key that RLlib's and PettingZoo's examples have."""
+    return isinstance(space, gym.spaces.Dict) and MASK in space.keys()  # noqa: SIM118  # a space's `in` asks for an element
+
+
+def has_other_floats(space: gym.Space[Any]) -> bool:
+    """Whether observations are floats of another type than networks compute with, be they their own."""
+    return isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating) and space.dtype not in FLOATS
 
 
 def _is_part(space: gym.Space[Any]) -> bool:
@@ -28,13 +42,16 @@ def _is_part(space: gym.Space[Any]) -> bool:
 
 
 def flattened(gym_id: str, env_config: Mapping[str, Any]) -> gym.Env[Any, Any]:
-    """Make an environment whose observations Gymnasium flattens: a choice among n becomes n numbers, one of them 1.
+    """Make an environment whose observations Gymnasium flattens: a choice among n becomes n numbers, one of them 1. Of arrays of numbers
+    only the type changes.
 
     Args:
         gym_id: Of the environment itself.
         env_config: Keyword arguments of `gymnasium.make`.
     """
-    return DtypeObservation(FlattenObservation(gym.make(gym_id, **env_config)), np.float32)
+    env: gym.Env[Any, Any] = gym.make(gym_id, **env_config)
+    is_flat = isinstance(env.observation_space, gym.spaces.Box) and len(env.observation_space.shape) > 0
+    return DtypeObservation(env if is_flat else FlattenObservation(env), np.float32)
 
 
 gym.register(ID, entry_point=f"{__name__}:flattened", order_enforce=False, disable_env_checker=True)

@@ -11,6 +11,7 @@ from experiments.planning.axes import TRAINING_PARAMS, param_name, rule_param
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
+from experiments.rllib.building import is_unmasked
 from experiments.search.comparing import Comparing
 from experiments.search.strategy import FIXED, SEARCH
 
@@ -74,6 +75,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         "question": plan.question,
         **({"start": str(plan.start)} if plan.start else {}),
         **({"report": given} if (given := _report(plan)) else {}),
+        **({"unmasked": unmasked} if (unmasked := _unmasked(plan)) else {}),
         "seeds": list(plan.seeds),
         "repeats": plan.repeats,
         "axes": {axis.name: axis.path for axis in plan.axes},
@@ -89,6 +91,11 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
     if isinstance(search.outline, Comparing):
         record["comparison"] = asdict(search.outline.design)
     return {**record, "trials": [_asked(trial, trials.configuration_of(trial).generation) for trial in trials.trials]}
+
+
+def _unmasked(plan: Plan) -> list[str]:
+    """Environments whose masks of actions are not applied."""
+    return list(dict.fromkeys(c.suite.env.name for c in plan.configurations if is_unmasked(c.trial(plan.seeds[0]))))
 
 
 def _report(plan: Plan) -> dict[str, float]:

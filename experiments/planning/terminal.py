@@ -15,7 +15,8 @@ from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.algorithms import rows_of_step
-from experiments.rllib.building import environment_of, is_flattened, spaces
+from experiments.rllib.allowed_spaces import action_scaling
+from experiments.rllib.building import environment_of, is_flattened, is_unmasked, spaces
 from experiments.rllib.process_state import packages_of
 from experiments.rllib.results import NOISE, SQUARE, SUFFIXES
 from experiments.search.comparing import Comparing
@@ -43,7 +44,7 @@ def plan_lines(plan: Plan) -> list[str]:
         *([f"start       all trials start from {plan.start}; env steps count from there"] if plan.start else []),
         f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
         *(f"left out    {what}" for what in plan.left_out),
-        *(f"env         {what}" for what in dict.fromkeys(filter(None, map(_flattened, plan.configurations)))),
+        *(f"env         {what}" for what in dict.fromkeys(what for c in plan.configurations for what in _taken_otherwise(c))),
         f"checkpoints {_checkpoints(plan)}",
         *_processes(plan),
         "throughput  "
@@ -51,13 +52,24 @@ def plan_lines(plan: Plan) -> list[str]:
     ]
 
 
-def _flattened(configuration: Configuration) -> str:
-    """How observations are made a vector, if they are."""
+def _taken_otherwise(configuration: Configuration) -> list[str]:
+    """What is made of observations and actions that networks do not take or give as they are, and what pictures are taken for."""
     trial = configuration.trial(0)
-    if not is_flattened(trial):
-        return ""
-    given, flat = spaces(trial.env)[0], spaces(environment_of(trial))[0]
-    return f"{trial.env.name}: observations {given} become {gym.spaces.flatdim(flat)} floats, choices as numbers of which one is 1"
+    (observations, actions), (seen, chosen) = spaces(trial.env), spaces(environment_of(trial))
+    name, found = trial.env.name, []
+    if is_flattened(trial):
+        choices = "" if isinstance(observations, gym.spaces.Box) else ", choices as numbers of which one is 1"
+        found.append(f"{name}: observations {observations} become {gym.spaces.flatdim(seen)} floats{choices}")
+    if is_unmasked(trial):
+        found.append(f"{name}: nothing is masked: its action_mask is a part of what is observed, and actions that it rules out are taken")
+    if len(seen.shape or ()) == 3:
+        height, width, channels = seen.shape or ()
+        found.append(f"{name}: observations are pictures, {height} high, {width} wide, of {plural(channels, 'channel')}")
+    if chosen != actions:
+        found.append(f"{name}: actions {actions} are chosen as {chosen}, and sent as the environment numbers them")
+    if action_scaling(actions):
+        found.append(f"{name}: actions {actions} are cut off at their bounds, and not stretched to them, since their range has no end")
+    return found
 
 
 def _processes(plan: Plan) -> list[str]:

@@ -18,7 +18,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.policies.onnx_check import Check, DifferentActionsError, compare
 from experiments.policies.onnx_graph import OPSET, NotTraceableError, initial_states, put_weights, state_names, trace
 from experiments.policies.policy import Policy
-from experiments.rllib.building import environment_of, spaces
+from experiments.rllib.building import observed_environment_of, spaces
 
 FORMAT = 1
 """Version of the metadata."""
@@ -79,7 +79,7 @@ def export_policy(
             behind it, or what was traced acts differently.
         OSError: The disk takes no more.
     """
-    trial, env = policy.trial, environment_of(policy.trial)
+    trial, env = policy.trial, observed_environment_of(policy.trial)
     if policy.pipelines is not None:
         raise ConfigurationError(
             f"export=onnx: algorithm={trial.algorithm['name']} has connectors of its own between environment and module, which are Python "
@@ -117,7 +117,7 @@ def _compared(policy: Policy, seeds: list[int], traced: dict[str, Any], alive: C
         DifferentActionsError: The graph acts otherwise.
         ConfigurationError: The policy cannot be evaluated.
     """
-    key, (observation_space, action_space) = _networks_of(policy), spaces(environment_of(policy.trial))
+    key, (observation_space, action_space) = _networks_of(policy), spaces(observed_environment_of(policy.trial))
     how = policy.normalize_actions, policy.clip_actions
     if key in traced:
         put_weights(traced[key], policy.module, action_space, *how)
@@ -152,7 +152,7 @@ def _refusal(trial: TrialConfig, error: Exception) -> str:
 
 
 def _of_spaces(trial: TrialConfig, observations: gym.Space[Any], actions: gym.Space[Any]) -> dict[str, str]:
-    env = environment_of(trial)
+    env = observed_environment_of(trial)
     return {
         "format": str(FORMAT),
         "opset": str(OPSET),
@@ -196,9 +196,9 @@ def described(space: gym.Space[Any]) -> dict[str, Any]:
     if isinstance(space, gym.spaces.Box):
         found |= {"low": _bound(space.low), "high": _bound(space.high)}
     elif isinstance(space, gym.spaces.Discrete):
-        found["n"] = int(space.n)
+        found |= {"n": int(space.n), **({"start": int(space.start)} if space.start else {})}
     elif isinstance(space, gym.spaces.MultiDiscrete):
-        found["nvec"] = space.nvec.tolist()
+        found |= {"nvec": space.nvec.tolist(), **({"start": space.start.tolist()} if space.start.any() else {})}
     return found
 
 

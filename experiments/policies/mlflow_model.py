@@ -15,7 +15,8 @@ from experiments.policies.onnx_check import session_of
 REQUIREMENTS = ("mlflow", "numpy", "onnxruntime")
 """All that the model needs; each is pinned to the version that it was checked with."""
 
-_DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64, "tensor(uint8)": np.uint8}
+_INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+_DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, **{f"tensor({np.dtype(kind)})": kind for kind in _INTEGERS}}
 
 
 def save_model(exported: Exported, folder: Path) -> None:

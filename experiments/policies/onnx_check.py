@@ -8,9 +8,10 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from experiments.envs.plain_actions import native
 from experiments.policies.onnx_graph import ACTIONS, OBSERVATIONS, STATE_IN, STATE_OUT, initial_states, input_dtype, state_names
 from experiments.policies.policy import Policy
-from experiments.rllib.building import environment_of, spaces
+from experiments.rllib.building import observed_environment_of, spaces
 from experiments.trial.evaluation import MAX_ENVS, Evaluation
 
 TOLERANCE = 1e-4
@@ -92,7 +93,7 @@ def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int], alive: Calla
         DifferentActionsError: The two act differently.
         ConfigurationError: As `Policy.evaluate`.
     """
-    observation_space, action_space = spaces(environment_of(policy.trial))
+    observation_space, action_space = spaces(observed_environment_of(policy.trial))
     dtype, differences = input_dtype(observation_space), _Differences(action_space)
     session, states = session_of(graph), dict(zip(state_names(policy.module), initial_states(policy.module), strict=True))
 
@@ -101,7 +102,7 @@ def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int], alive: Calla
 
         def on_actions(observations: npt.NDArray[Any], actions: npt.NDArray[Any]) -> None:
             alive()
-            differences.add(actions, exported(observations.astype(dtype, copy=False)))
+            differences.add(native(actions, action_space), exported(observations.astype(dtype, copy=False)))
 
         return policy.evaluate(seeds, on_actions=on_actions)
 
@@ -131,7 +132,7 @@ class _Differences:
             has_range = np.isfinite(range_) & (range_ > 0)
             off = np.abs(exported.astype(np.float64) - actions) / np.where(has_range, range_, 1.0 + np.abs(actions))
             self.largest = float(np.fmax(self.largest, off.max()))
-            self.different += int((~(off <= TOLERANCE)).any(axis=1).sum())  # NaN is different
+            self.different += int((~(off <= TOLERANCE)).reshape(len(actions), -1).any(axis=1).sum())  # NaN is different
         else:
             self.different += int((exported != actions).reshape(len(actions), -1).any(axis=1).sum())
         self.count += len(actions)

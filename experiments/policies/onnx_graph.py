@@ -18,6 +18,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 
+from experiments.envs.plain_actions import plain_space, start_of
 from experiments.fast.networks.perceptrons import is_overridden
 
 OPSET = 18
@@ -58,6 +59,7 @@ class _Policy(torch.nn.Module):
 
     low: torch.Tensor
     high: torch.Tensor
+    start: torch.Tensor
 
     def __init__(self, module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool) -> None:
         super().__init__()
@@ -65,11 +67,15 @@ class _Policy(torch.nn.Module):
         own = isinstance(module, TorchRLModule) and is_overridden(module, TorchRLModule, "forward_inference")
         self._forward_module = module.forward_inference if own else module._forward_inference
         self._unsquashes = self._clips = False
-        if isinstance(action_space, gym.spaces.Box):
-            self._unsquashes = normalize_actions and bool(action_space.bounded_below.all() and action_space.bounded_above.all())
+        plain = plain_space(action_space)
+        if isinstance(plain, gym.spaces.Box):
+            self._unsquashes = normalize_actions and bool(plain.bounded_below.all() and plain.bounded_above.all())
             self._clips = clip_actions and not normalize_actions
-            self.register_buffer("low", torch.as_tensor(action_space.low))
-            self.register_buffer("high", torch.as_tensor(action_space.high))
+            self.register_buffer("low", torch.as_tensor(plain.low))
+            self.register_buffer("high", torch.as_tensor(plain.high))
+        self._space = None if plain is action_space else action_space
+        if self._space is not None:
+            self.register_buffer("start", torch.as_tensor(start_of(action_space)))
 
     def forward(self, observations: torch.Tensor, states: Sequence[torch.Tensor] = ()) -> tuple[torch.Tensor, ...]:
         """Observations (batch, ...) and states (batch, ...) to actions (batch, ...) and the next states."""
@@ -89,12 +95,17 @@ class _Policy(torch.nn.Module):
         return self._for_environment(actions), *after
 
     def _for_environment(self, actions: torch.Tensor) -> torch.Tensor:
-        """As RLlib's `unsquash_action` and `clip_action` (utils/spaces/space_utils.py), in the same order of operations."""
+        """As RLlib's `unsquash_action` and `clip_action` (utils/spaces/space_utils.py), in the same order of operations; then `native`."""
         if self._unsquashes:
             actions = self.low + (actions + 1.0) * (self.high - self.low) / 2.0
         if self._unsquashes or self._clips:
             actions = torch.clamp(actions, self.low, self.high)
-        return actions
+        if self._space is None:
+            return actions
+        shaped = actions.reshape(actions.shape[0], *(self._space.shape or ()))
+        if isinstance(self._space, gym.spaces.Box):
+            return shaped
+        return (shaped + self.start).to(torch.as_tensor(np.zeros(0, self._space.dtype)).dtype)
 
 
 def trace(

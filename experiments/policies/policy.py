@@ -17,9 +17,10 @@ from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from experiments.config.errors import ConfigurationError, first_line, reason_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
+from experiments.envs.plain_actions import native
 from experiments.policies.checkpoint import Checkpoint
 from experiments.policies.headless import draw_without_screen
-from experiments.rllib.building import build_algorithm_config, environment_of, spaces
+from experiments.rllib.building import build_algorithm_config, environment_of, observed_environment_of, spaces
 from experiments.rllib.checkpoints import RLLIB
 from experiments.rllib.hooks import seed_process
 from experiments.rllib.no_compiler import leave_out_compiler
@@ -96,7 +97,7 @@ class Policy:
                     "reset() before the first ones of other episodes."
                 )
             with_copies = np.concatenate([rows, np.repeat(rows[:1], max(0, episodes.rows - len(rows)), axis=0)])
-            actions = episodes.act(with_copies)[: len(rows)]
+            actions = native(episodes.act(with_copies)[: len(rows)], spaces(self.trial.env)[1])
         except NonFiniteError as error:
             raise ConfigurationError(f"the policy has no action: {error}.") from None
         return actions[0] if single else actions
@@ -106,7 +107,7 @@ class Policy:
         self._episodes = None
 
     def environment(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
-        """One environment of the trial's, with its observations as the policy takes them: frames stacked, flat.
+        """One environment of the trial's, with its own actions, and its observations as the policy takes them: frames stacked, flat.
 
         Args:
             render_mode: Gymnasium's: `rgb_array` for pictures, `human` for a window.
@@ -115,7 +116,7 @@ class Policy:
             draw_without_screen()
         drawn = {} if render_mode is None else {"render_mode": render_mode}
         trial = self.trial
-        settings = environment_of(replace(trial, env=replace(trial.env, env_config={**trial.env.env_config, **drawn})))
+        settings = observed_environment_of(replace(trial, env=replace(trial.env, env_config={**trial.env.env_config, **drawn})))
         return gym.make(settings.id, **settings.make_arguments)
 
     def _rows_of(self, observation: npt.ArrayLike, space: Space[Any]) -> tuple[npt.NDArray[Any], bool]:

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from types import ModuleType
 from typing import Any
 
 import gymnasium as gym
@@ -29,11 +30,11 @@ from experiments.config.fields import NAME
 from experiments.config.gym_registry import spec_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.envs import envpool, flattened, stacked
+from experiments.envs import envpool, flattened, plain_actions, stacked
 from experiments.fast.switch import make_fast
 from experiments.rllib.algorithms import batch_env_steps, class_at, config_class, fragments_of_batch, is_asynchronous, on_policy_batch
 from experiments.rllib.allowed_preprocessing import check_allowed
-from experiments.rllib.allowed_spaces import ARRAYS, check_spaces, wrong_actions
+from experiments.rllib.allowed_spaces import ARRAYS, action_scaling, check_spaces, wrong_actions
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import STAGGERED, log_episode, seed_replay, seed_streams
 from experiments.rllib.ppo import PPOConfig
@@ -77,10 +78,13 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
         except (TypeError, ValueError, AttributeError) as error:
             raise ConfigurationError(f"algorithm.{section} of algorithm={algorithm['name']}: {_first_sentence(error)}") from error
     config.rl_module(**_rl_module(algorithm["rl_module"]))
+    check_allowed(trial.preprocessing, trial.env, spaces(trial.env)[0], config)
     env, env_config, vectorize_mode = _environment(trial)
+    actions = spaces(trial.env)[1]
     config.environment(
         env=env,
         env_config=env_config,
+        **action_scaling(actions),
         # NaN rewards and observations are caught by the trial itself; RLlib's checker would cost every step.
         disable_env_checking=True,
     )
@@ -106,9 +110,9 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     # A fault ends the trial with its reason: RLlib's own restarts would change the result in silence.
     config.fault_tolerance(restart_failed_env_runners=False, ignore_env_runner_failures=False)
     config.checkpointing(export_native_model_files=False)
-    check_allowed(trial.preprocessing, trial.env, spaces(trial.env)[0], config)
     _add_preprocessing(trial, config)
-    check_spaces(algorithm["name"], type(config), trial.env.name, *spaces(environment_of(trial)), own_module=_has_own_module(trial))
+    networks = {"own_module": _has_own_module(trial), "own_filters": bool(algorithm["rl_module"].get("conv_filters"))}
+    check_spaces(algorithm["name"], type(config), trial.env.name, spaces(environment_of(trial))[0], actions, **networks)
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
     try:
@@ -132,20 +136,49 @@ def _add_preprocessing(trial: TrialConfig, config: AlgorithmConfig) -> None:
 
 
 def environment_of(trial: TrialConfig) -> EnvSettings:
-    """The environment that a trial is trained and evaluated on: as its settings say, with its frames stacked, or its observations flat."""
-    env, frames = trial.env, trial.preprocessing.frame_stack
-    inner = {"gym_id": env.id, "env_config": env.make_arguments}
-    if frames > 1:
-        return replace(env, id=f"{stacked.__name__}:{stacked.ID}", env_config={**inner, "frame_stack": frames}, max_episode_steps=None)
-    if is_flattened(trial):
-        return replace(env, id=f"{flattened.__name__}:{flattened.ID}", env_config=inner, max_episode_steps=None)
-    return env
+    """The environment that a trial is trained and evaluated on: as its policy sees it, with actions as networks choose them.
+
+    Raises:
+        ConfigurationError: It has other actions, and one vector implementation for all, around which no actions can be put.
+    """
+    env = observed_environment_of(trial)
+    space = spaces(trial.env)[1]
+    if plain_actions.plain_space(space) is space:
+        return env
+    if env.vectorize_mode == "vector_entry_point":
+        raise ConfigurationError(
+            f"env.vectorize_mode=vector_entry_point: {env.name} has actions {space}, which are numbered anew around each environment. "
+            "Try env.vectorize_mode=sync."
+        )
+    return _wrapped(env, plain_actions)
+
+
+def observed_environment_of(trial: TrialConfig) -> EnvSettings:
+    """A trial's environment as its policy sees it, with actions of its own: its frames stacked, its observations flat."""
+    env = _stacked_environment_of(trial)
+    return _wrapped(env, flattened) if is_flattened(trial) else env
+
+
+def _stacked_environment_of(trial: TrialConfig) -> EnvSettings:
+    frames = trial.preprocessing.frame_stack
+    return _wrapped(trial.env, stacked, frame_stack=frames) if frames > 1 else trial.env
+
+
+def _wrapped(env: EnvSettings, wrapper: ModuleType, **settings: Any) -> EnvSettings:
+    inner = {"gym_id": env.id, "env_config": env.make_arguments, **settings}
+    return replace(env, id=f"{wrapper.__name__}:{wrapper.ID}", env_config=inner, max_episode_steps=None)
 
 
 def is_flattened(trial: TrialConfig) -> bool:
-    """Whether observations become a vector of floats because the networks take no others. A person's own networks take any array."""
-    space = spaces(trial.env)[0]
-    return flattened.is_needed(space) and not (_has_own_module(trial) and isinstance(space, ARRAYS))
+    """Whether observations become floats in a vector because the networks take no others. A person's own networks take any array."""
+    space = spaces(_stacked_environment_of(trial))[0]
+    takes_it = _has_own_module(trial) and isinstance(space, ARRAYS) and not flattened.has_other_floats(space)
+    return flattened.is_needed(space) and not takes_it
+
+
+def is_unmasked(trial: TrialConfig) -> bool:
+    """Whether observations say which actions are allowed, and networks choose among all of them."""
+    return flattened.has_action_mask(spaces(trial.env)[0])
 
 
 def _has_own_module(trial: TrialConfig) -> bool:

@@ -1,6 +1,7 @@
 """The report as a file, from hand-made studies; on a real study it is tested with the command line."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,14 @@ def test_the_page_stands_alone_and_says_it_all() -> None:
         "2 of 3",
     ):
         assert words in page.text, words
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_mask_that_was_not_applied_is_a_caveat() -> None:
+    study = study_of(make_runs({"a": [480.0, 470.0]}))
+    said = "The observations of mine have an action_mask, and nothing is masked"
+    assert said in Page(build(replace(study, unmasked=("mine",))).html).text
+    assert "action_mask" not in Page(build(study).html).text
 
 
 def test_the_same_study_gives_the_same_page() -> None:

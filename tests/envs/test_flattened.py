@@ -7,9 +7,14 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from experiments.config.errors import ConfigurationError
 from experiments.envs import flattened
+from experiments.planning.plan import Plan
+from experiments.planning.record import plan_record
 from experiments.planning.terminal import plan_lines
+from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import build_algorithm_config, environment_of
+from tests.support.drawn_spaces import trial_with
 from tests.support.suite import PlanOf
 
 VECTOR, PICTURE = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(0, 255, (8, 8, 3), np.uint8)
@@ -24,6 +29,11 @@ VECTOR, PICTURE = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(0, 255, (8, 8,
         (spaces.Tuple((spaces.Discrete(3), VECTOR)), True),
         (spaces.Dict({"at": VECTOR, "goal": spaces.Discrete(3)}), True),
         (spaces.Box(0, 255, (128,), np.uint8), True),
+        (spaces.Box(-1, 1, (3,), np.float16), True),
+        (spaces.Box(0, 1, (8, 8, 3), np.float16), True),
+        (spaces.Box(0, 1, (3,), np.bool_), True),
+        (spaces.Box(-1, 1, (), np.float32), True),
+        (spaces.Box(-1, 1, (3,), np.float64), False),
         (VECTOR, False),
         (PICTURE, False),
         (spaces.Dict({"seen": PICTURE}), False),
@@ -47,6 +57,45 @@ def test_any_registered_id_is_planned_as_vectors_and_said_to_be(plan_of: PlanOf,
     assert (observations.shape, observations.dtype, observations.sum()) == ((2, size), np.float32, 2 * ones)
     (said,) = (line for line in plan_lines(plan) if line.startswith("env "))
     assert f"become {size} floats" in said
+
+
+def plan_with(plan_of: PlanOf, actions: gym.Space[Any], observations: gym.Space[Any], *overrides: str) -> Plan:
+    index = trial_with("ppo", actions, observations).env.env_config["index"]
+    own = ("env=gym", "env.id=drawn/Spaces-v0", "env.name=mine", f"env.env_config={{index: {index}}}")
+    return plan_of("study=single", *own, *overrides)
+
+
+def said_of(plan: Plan) -> list[str]:
+    return [line.removeprefix("env         mine: ") for line in plan_lines(plan) if line.startswith("env ")]
+
+
+def test_the_plan_says_what_becomes_of_observations_and_actions(plan_of: PlanOf) -> None:
+    assert said_of(plan_with(plan_of, spaces.Discrete(2), VECTOR)) == []
+    shifted, half = spaces.MultiDiscrete([3, 4], start=[1, 2]), spaces.Box(0, np.inf, (1,), np.float32)
+    assert said_of(plan_with(plan_of, shifted, spaces.Box(-1, 1, (3,), np.float16))) == [
+        "observations Box(-1.0, 1.0, (3,), float16) become 3 floats",
+        "actions MultiDiscrete([3 4], start=[1 2]) are chosen as MultiDiscrete([3 4]), and sent as the environment numbers them",
+    ]
+    (cut,) = said_of(plan_with(plan_of, half, VECTOR))
+    assert cut.startswith("actions Box(0.0, inf, (1,), float32) are cut off at their bounds")
+    filters = "++algorithm.rl_module.conv_filters=[[4,3,2]]"
+    (picture,) = said_of(plan_with(plan_of, spaces.Discrete(2), spaces.Box(0, 1, (3, 12, 12), np.float32), filters))
+    assert picture == "observations are pictures, 3 high, 12 wide, of 12 channels"
+
+
+@pytest.mark.parametrize("key", ["observations", "observation"])
+def test_a_mask_of_actions_that_is_not_applied_is_said_before_and_recorded_for_after(plan_of: PlanOf, key: str) -> None:
+    masked = spaces.Dict({key: VECTOR, "action_mask": spaces.MultiBinary(2)})
+    plan = plan_with(plan_of, spaces.Discrete(2), masked)
+    assert [said for said in said_of(plan) if said.startswith("nothing is masked: its action_mask")]
+    assert plan_record(StudyTrials(plan))["unmasked"] == ["mine"]
+    assert "unmasked" not in plan_record(StudyTrials(plan_with(plan_of, spaces.Discrete(2), spaces.Dict({key: VECTOR}))))
+
+
+def test_actions_are_not_numbered_anew_around_a_vector_implementation(plan_of: PlanOf) -> None:
+    trial = trial_with("ppo", spaces.MultiBinary(2), VECTOR, vectorize_mode="vector_entry_point")
+    with pytest.raises(ConfigurationError, match=r"vector_entry_point: .*"):
+        environment_of(trial)
 
 
 def test_an_environment_of_vectors_stays_as_it_is(plan_of: PlanOf) -> None:

@@ -26,6 +26,7 @@ TRAINED = {
     "ppo": (*TINY, *ONE, "env=cartpole", LOCAL),
     "ppo normalised, stacked": (*TINY, *ONE, "env=pendulum", "preprocessing=normalize", "preprocessing.frame_stack=2", LOCAL),
     "ppo normalised, remote": (*TINY, *ONE, "env=pendulum", "preprocessing=normalize", REMOTE),
+    "ppo-shifted": (*TINY, *ONE, "env.id=tiny_envs:tiny/Shifted-v0", "env.vectorize_mode=sync", LOCAL),
     "ppo recurrent": (*TINY, *ONE, "env=pendulum", "preprocessing=normalize", LOCAL, *LSTM),
     "ppo with connectors of one's own": (*TINY, *ONE, "env=pendulum", FILTERING, LOCAL),
     "ppo with remote connectors of one's own": (*TINY, *ONE, "env=pendulum", FILTERING, REMOTE),
@@ -40,7 +41,7 @@ TRAINED = {
     "impala": (*ASYNC, "algorithm=impala", REMOTE),
     "impala normalised": (*ASYNC, "algorithm=impala", "preprocessing=normalize", REMOTE),
 }
-EXPORTED = ("ppo", "dqn", "sac", "appo", "impala")
+EXPORTED = ("ppo", "ppo-shifted", "dqn", "sac", "appo", "impala")
 ASYNCHRONOUS = {"appo", "impala"}
 SLOW = ASYNCHRONOUS | {name for name in TRAINED if " " in name} - {"ppo normalised, stacked", "ppo with connectors of one's own"}
 NIGHTLY = {"appo normalised"}

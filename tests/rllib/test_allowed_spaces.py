@@ -59,6 +59,7 @@ def test_vectors_and_pictures_of_floats_are_observations(shape: tuple[int, ...],
         (spaces.Box(0, 1, (5, 5), np.float32), "FlattenObservation"),
         (spaces.Box(0, 255, (128,), np.uint8), r"DtypeObservation\(env, numpy.float32\)"),
         (spaces.Box(0, 255, (84, 84, 3), np.uint8), r"DtypeObservation\(env, numpy.float32\)"),
+        (spaces.Box(0, 1, (128,), np.float16), r"DtypeObservation\(env, numpy.float32\)"),
     ],
     ids=str,
 )
@@ -79,13 +80,37 @@ def test_the_wrappers_that_are_named_make_observations_that_are_taken() -> None:
     [
         spaces.Dict({"a": TWO}),
         spaces.Tuple((TWO, TWO)),
-        spaces.MultiBinary(3),
-        spaces.Discrete(3, start=1),
         spaces.Box(0, 5, (2,), np.int32),
-        spaces.Box(-1, 1, (2, 2), np.float32),
+        spaces.Box(0, 1, (2,), np.bool_),
+        spaces.Box(-1, 1, (2,), np.float16),
+        spaces.Text(3),
     ],
     ids=str,
 )
 def test_actions_that_no_algorithm_takes_are_refused(actions: gym.Space[Any]) -> None:
-    with pytest.raises(ConfigurationError, match=r"env=mine has actions .*There are algorithms for"):
+    with pytest.raises(
+        ConfigurationError, match=r"env=mine has actions .*There are algorithms for .*gymnasium.wrappers.TransformAction, with"
+    ):
         check_spaces("a", PPOConfig, "mine", VECTOR, actions)
+
+
+@pytest.mark.parametrize("bounds", [(-np.inf, np.inf), (0, np.inf), (-3e38, 3e38)])
+def test_sac_is_refused_actions_to_which_it_cannot_stretch_its_own(bounds: tuple[float, float]) -> None:
+    endless = spaces.Box(np.array([-1, bounds[0]], np.float32), np.array([1, bounds[1]], np.float32))
+    with pytest.raises(
+        ConfigurationError, match=r"algorithm=a squashes actions between two bounds.*ppo, or register .*TransformAction\(env"
+    ):
+        check_spaces("a", SACConfig, "mine", VECTOR, endless)
+    check_spaces("a", PPOConfig, "mine", VECTOR, endless)
+
+
+@pytest.mark.parametrize("shape", [(3, 84, 84), (4, 64, 64), (1, 10, 10), (128, 42, 42)])
+def test_pictures_whose_channels_come_first_are_refused_with_the_wrapper_that_puts_them_last(shape: tuple[int, ...]) -> None:
+    picture = spaces.Box(0, 1, shape, np.float32)
+    with pytest.raises(
+        ConfigurationError, match=rf"{shape[0]} high.*TransformObservation.*\({shape[1]}, {shape[2]}, {shape[0]}\).*conv_filters"
+    ):
+        check_spaces("a", PPOConfig, "mine", picture, TWO)
+    check_spaces("a", PPOConfig, "mine", picture, TWO, own_filters=True)
+    check_spaces("a", PPOConfig, "mine", picture, TWO, own_module=True)
+    check_spaces("a", PPOConfig, "mine", spaces.Box(0, 1, (*shape[1:], shape[0]), np.float32), TWO)

@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from experiments.policies.policy import Policy
-from experiments.rllib.building import environment_of
+from experiments.rllib.building import observed_environment_of
 from experiments.trial.evaluation import acting, environments
 
 
@@ -27,7 +27,7 @@ def play(policy: Policy, env_seeds: Sequence[int]) -> list[float]:
 
 def play_together(policy: Policy, env_seeds: Sequence[int]) -> list[float]:
     """The same, side by side, and cut at the trial's budget."""
-    env = environment_of(policy.trial)
+    env = observed_environment_of(policy.trial)
     envs, one_generator = environments(env, len(env_seeds)), env.vectorize_mode == "vector_entry_point"
     policy.reset()
     observations, _ = envs.reset(seed=env_seeds[0] if one_generator else list(env_seeds))

@@ -27,6 +27,7 @@ def study_of(runs: pd.DataFrame, curves: pd.DataFrame | None = None, axes: Seque
         base="",
         objectives=(),
         start="",
+        unmasked=(),
         seeds=tuple(sorted(runs["seed"].unique())),
         concurrency=1,
         repeats=1 + int(runs["repeat"].max()),

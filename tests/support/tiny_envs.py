@@ -75,6 +75,23 @@ class Choices(Count):
         self.action_space = gym.spaces.MultiDiscrete([3, 2])
 
 
+class Shifted(Count):
+    """Two choices that are counted from 1 and 2, seen in half precision; the reward is their sum, times what is seen. Takes no others."""
+
+    def __init__(self, length: int = 5) -> None:
+        super().__init__(length)
+        self.observation_space = gym.spaces.Box(-1e4, 1e4, (2,), np.float16)
+        self.action_space = gym.spaces.MultiDiscrete([3, 4], start=[1, 2])
+
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        return super().reset(**how)[0].astype(np.float16), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
+        observation, _, *rest = super().step(action)
+        return observation.astype(np.float16), float(action.sum() * self._draw), *rest
+
+
 class Picture(Count):
     """The same, seen as a grey picture of 12 x 12 that has the steps so far in every pixel."""
 
@@ -213,6 +230,7 @@ class Faulty(gym.Env[Any, Any]):
 gym.register("tiny/Count-v0", entry_point=Count, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Taught-v0", entry_point=Taught, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Choices-v0", entry_point=Choices, max_episode_steps=1000, disable_env_checker=True)
+gym.register("tiny/Shifted-v0", entry_point=Shifted, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Picture-v0", entry_point=Picture, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Pixels-v0", entry_point=Pixels, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Reach-v0", entry_point=Reach, max_episode_steps=1000, disable_env_checker=True)
