@@ -100,6 +100,10 @@ def sampled(trial: TrialConfig, fast: bool = True, env_steps: int = 12) -> list[
 def played(trial: TrialConfig) -> None:
     """Evaluate a policy with random weights, call it in a loop, and compare the graph that is exported of it."""
     policy = policy_of(trial)
+    with torch.no_grad():
+        for weights in policy.module.parameters():
+            if weights.dim() == 1:
+                weights.fill_(0.1)  # RLlib's DQN explores among actions whose value is not 0, which all are where nothing is seen
     assert policy.evaluate([0, 1, 2]).returns.tolist() == [4.0, 4.0, 4.0]
     policy.evaluate([0, 1], explore=True)
     policy.reset()
