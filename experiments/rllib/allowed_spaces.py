@@ -119,9 +119,9 @@ def wrong_actions(algorithm: str, config_class: type[AlgorithmConfig], env: str,
 
 
 def has_range(space: gym.spaces.Box) -> bool:
-    """Whether [-1, 1] can be stretched to a Box: all its bounds are finite, and so is the number between them, in its type."""
+    """Whether [-1, 1] can be stretched to a Box: its bounds are finite, and so is the number between them, in its type. Integers are."""
     with np.errstate(over="ignore"):
-        return bool(np.isfinite(space.high - space.low).all())
+        return space.dtype not in FLOATS or bool(np.isfinite(space.high - space.low).all())
 
 
 def action_scaling(space: gym.Space[Any]) -> dict[str, bool]:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from experiments.config.errors import ConfigurationError
+from experiments.rllib.building import build_algorithm_config
 from tests.support.drawn_spaces import (
     ANYTHING,
     DRAWN_ACTIONS,
@@ -87,6 +88,13 @@ def test_actions_are_those_of_the_wrapper_that_a_person_would_write_to_the_bit(w
     for our, their in zip(ours, theirs, strict=True):
         assert (our.shape, our.tobytes()) == (their.shape, their.tobytes())
     assert len(np.unique(np.array(ours)[:, 0])) > 1
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.uint8, np.int64, np.float16])
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "sac"])
+def test_a_box_of_other_numbers_is_refused(algorithm: str, kind: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"env=drawn has actions Box.*Register it anew"):
+        build_algorithm_config(trial_with(algorithm, gym.spaces.Box(0, 1, (2,), kind)))
 
 
 def test_all_of_a_shifted_space_is_in_reach_and_nothing_else() -> None:
