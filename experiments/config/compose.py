@@ -16,13 +16,14 @@ from omegaconf import DictConfig, OmegaConf
 
 import conf
 from experiments.config import own_modules
+from experiments.config.data_files import ENV_CONFIG, with_whole_paths
 from experiments.config.errors import ConfigurationError
 from experiments.config.gym_registry import with_registry
 from experiments.config.space import starts_from, value_at
 from experiments.config.trial_config import Compose
 
 CONF = Path(conf.__file__).parent
-_OPEN = ("env.env_config", "algorithm.rl_module.model_config")
+_OPEN = (ENV_CONFIG, "algorithm.rl_module.model_config")
 """Mappings whose keys are not the suite's."""
 
 
@@ -104,7 +105,7 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         composed["modules"] = own_modules.take(composed.get("modules"))
         if isinstance(env := composed.get("env"), dict):
             composed["env"] = with_registry(env)
-        return composed
+        return with_whole_paths(composed)
 
     return compose
 

@@ -5,6 +5,7 @@ while a study runs changes nothing. What a trial's result depends on is the cont
 folder keeps the files, and a process that finds others under their names refuses to go on.
 """
 
+import ast
 import functools
 import hashlib
 import importlib
@@ -24,7 +25,7 @@ from experiments.config.errors import ConfigurationError, reason_of
 KEPT_IN = "modules"
 """Folder of a study's folder, and of its artifacts in MLflow."""
 MOST_BYTES = 64 * 2**20
-"""Of a package, with the files beside its code: it is sent to every machine."""
+"""Of a module, with the files that go with it: it is sent to every machine."""
 
 _copies: list[tempfile.TemporaryDirectory[str]] = []  # one, once there is a module
 _taken: dict[str, Path] = {}  # name of a module to the file or folder that it came from
@@ -77,7 +78,9 @@ def _take(paths: Sequence[Path], recorded: Sequence[tuple[str, str]] | None) -> 
     names = [_name(path) for path in paths]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigurationError(f"modules: {twice} is given {names.count(twice)} times. Each needs a name of its own.")
-    found = {_name(path): _copied(path) for path in paths}
+    for path in paths:
+        _copy(path)
+    found = {_name(path): digest(_copy_of(path)) for path in paths}
     if recorded is not None and found != dict(recorded):
         raise ConfigurationError(f"modules=[{','.join(map(str, paths))}]: {_difference(found, dict(recorded))}.")
     for path in paths:
@@ -108,6 +111,37 @@ def folder() -> Path | None:
 def copies() -> list[Path]:
     """The copies: files and packages."""
     return [_copy_of(path) for path in _taken.values()]
+
+
+def check_sent() -> None:
+    """Make sure that what goes with modules gets to other machines: Ray sends each file by itself.
+
+    Raises:
+        ConfigurationError: Files go with one that is no package.
+    """
+    for path in _taken.values():
+        if not path.is_dir() and (beside := _data(path)):
+            raise ConfigurationError(
+                f"modules=[{path}]: {beside} would not lie beside it on the cluster's nodes. Make them a package: a folder with "
+                "__init__.py, which is sent whole."
+            )
+
+
+def left_behind(error: BaseException) -> str:
+    """What to do where an environment looked for a file beside its module's copy that lies beside the module; "" if it did not.
+
+    Args:
+        error: What it raised.
+    """
+    _, _, rest = str(error).partition(f"{folder()}/")
+    for end in range(len(rest), 0, -1):  # a message goes on behind the name
+        for module in _taken.values():
+            if _is_file(module.parent / rest[:end]):
+                return (
+                    f" {module.parent / rest[:end]} does not go with {module.name}. Write {rest[:end]!r} as one text in it, or make a "
+                    "package of them: a folder with __init__.py, with which all its files go."
+                )
+    return ""
 
 
 def registering(gym_id: str) -> str:
@@ -163,14 +197,47 @@ def digest(path: Path) -> str:
 
 
 def _files(path: Path) -> Iterator[tuple[str, Path]]:
-    """The files of a module, as they are called beside it, in alphabetical order; not those that Python or an editor leaves behind."""
+    """The files of a module, as they are called beside it, in alphabetical order; not those that Python or an editor leaves behind.
+
+    With a file go the files below its folder whose names stand in its source, as texts: "prices.csv", "data/prices.csv".
+    """
     if not path.is_dir():
         yield path.name, path
+        for name in _named(path):
+            yield name, path.parent / name
         return
     for file in sorted(path.rglob("*")):
         inside = file.relative_to(path)
         if file.is_file() and not any(part == "__pycache__" or part.startswith(".") for part in inside.parts):
             yield (Path(path.name) / inside).as_posix(), file
+
+
+def _named(module: Path) -> list[str]:
+    """The files below a module's folder that its source names; no modules, which are named in the command, and nothing hidden."""
+    try:
+        texts = {node.value for node in ast.walk(ast.parse(module.read_bytes())) if isinstance(node, ast.Constant)}
+    except (OSError, SyntaxError, ValueError):  # is said when it is imported
+        return []
+    return sorted({Path(text).as_posix() for text in texts if isinstance(text, str) and _is_below(module.parent, text)})
+
+
+def _is_below(folder: Path, name: str) -> bool:
+    path = Path(name)
+    is_other = path.is_absolute() or path.suffix == ".py" or any(part.startswith(".") for part in path.parts)
+    return not is_other and _is_file(folder / path)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a text that is too long for a name
+        return False
+
+
+def _data(path: Path) -> str:
+    """The files that go with a module, in words."""
+    beside = [name for name, file in _files(path) if file != path]
+    return ", ".join(beside[:3]) + (f" and {len(beside) - 3} others" if len(beside) > 3 else "")
 
 
 def _check(path: Path) -> None:
@@ -187,7 +254,8 @@ def _check(path: Path) -> None:
         raise ConfigurationError(f"{given}: is imported by its name, and {name!r} is no Python name. Try {_as_name(name)}{path.suffix}.")
     if (size := sum(file.stat().st_size for _, file in _files(path))) > MOST_BYTES:
         raise ConfigurationError(
-            f"{given}: holds {size / 2**20:.0f} MiB; at most {MOST_BYTES / 2**20:.0f} are sent to a trial's processes."
+            f"{given}: holds {size / 2**20:.0f} MiB with {_data(path)}; at most {MOST_BYTES / 2**20:.0f} are sent to a trial's processes. "
+            "Keep large files elsewhere, and give the environment their whole paths."
         )
     if name in _taken and _taken[name] != path:
         raise ConfigurationError(f"{given}: {_taken[name]} has been imported by this name. Give it another one.")
@@ -219,21 +287,28 @@ def _copy_of(path: Path) -> Path:
     return Path(_copies[0].name) / path.name
 
 
-def _copied(path: Path) -> str:
-    """Copy a module, once; the hash of the copy."""
+def _copy(path: Path) -> None:
+    """Copy a module, once."""
     if not _copies:
         _copies.append(tempfile.TemporaryDirectory(prefix="modules-"))
         sys.path.insert(0, _copies[0].name)
     if _name(path) not in _taken:
         try:
             for name, file in _files(path):
+                _check_alone(path, name, file)
                 (into := Path(_copies[0].name) / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, into)
         except OSError as error:
             raise ConfigurationError(f"modules=[{path}]: cannot be read ({error}).") from None
         importlib.invalidate_caches()
         _taken[_name(path)] = path
-    return digest(_copy_of(path))
+
+
+def _check_alone(path: Path, name: str, file: Path) -> None:
+    """Make sure that a module's file is not called as another one that goes with another module: all are copied to one folder."""
+    for other in _taken.values():
+        if any(name == theirs and file.read_bytes() != there.read_bytes() for theirs, there in _files(other)):
+            raise ConfigurationError(f"modules=[{path}]: {name} goes with it, and another one with {other}. Give one of them another name.")
 
 
 def _import(path: Path) -> None:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from experiments.config.choices import check_choices
 from experiments.config.compose import composed_group
+from experiments.config.data_files import ENV_CONFIG, whole_paths
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import readable_errors
 from experiments.config.gym_registry import with_registry
@@ -17,7 +18,7 @@ from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.policies.policy import check_same_spaces
 
-SETTING = "env.env_config."
+SETTING = f"{ENV_CONFIG}."
 LIMIT = "env.max_episode_steps"
 ID = "env.id"
 MOST = 100
@@ -56,7 +57,7 @@ def variants(trial: TrialConfig, given: Mapping[str, str]) -> list[Variant]:
         ConfigurationError: One cannot be made, or has other spaces than the trial's.
     """
     found = [Variant("as trained", trial.env, {})]
-    axes = {key: _values(key, value) for key, value in given.items() if key.startswith(SETTING) or key == LIMIT}
+    axes = {key: whole_paths(_values(key, value)) for key, value in given.items() if key.startswith(SETTING) or key == LIMIT}
     named = [f"{key}={given[key]}" for key in ("env", ID) if key in given]
     if not (axes or named):
         return found

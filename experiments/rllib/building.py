@@ -24,7 +24,7 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.tune import PlacementGroupFactory
 
-from experiments.config import rllib_settings
+from experiments.config import own_modules, rllib_settings
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
 from experiments.config.gym_registry import spec_of
@@ -376,9 +376,10 @@ def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, ext
         raise ConfigurationError(f"env={name}: env.id={gym_id} is not installed ({_first_sentence(error)}).{fix}") from error
     except gym.error.Error as error:
         raise ConfigurationError(f"env={name}: Gymnasium cannot make env.id={gym_id!r}: {_first_sentence(error)}{fix}") from error
-    except Exception as error:  # environments raise what they like
+    except (Exception, SystemExit) as error:  # environments raise what they like
+        left = own_modules.left_behind(error)
         raise ConfigurationError(
-            f"env.env_config of env={name}: {_first_sentence(error)}. It is {settings}, for env.id={gym_id}."
+            f"env.env_config of env={name}: {_first_sentence(error)}.{left} It is {settings}, for env.id={gym_id}."
         ) from error
     has_vector = spec.vector_entry_point is not None
     found = made.observation_space, made.action_space, made.spec.max_episode_steps, has_vector

@@ -158,6 +158,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
             ) from None
         return
     _check_address(hardware.address)
+    own_modules.check_sent()
     # Clusters ask for a token by default, and `ray start` leaves it in ~/.ray; ray.init() looks for it only when it starts Ray itself.
     maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     try:

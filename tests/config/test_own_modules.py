@@ -77,6 +77,73 @@ def test_modules_find_each_other_and_a_package_its_files(tmp_path: Path) -> None
     assert own_modules.digest(package) != before
 
 
+def test_files_that_a_module_names_go_with_it_and_are_a_part_of_it(tmp_path: Path) -> None:
+    source = "import pathlib\nHERE = pathlib.Path(__file__).parent\nx = [(HERE / n).read_text() for n in ('a b.csv', 'data/b.csv')]\n"
+    path = Path(
+        written(tmp_path / "reads_beside.py", source + "others = '.hidden', 'other.py', '../up.csv', 'nothing.csv', 'data', 'x' * 9999\n")
+    )
+    for name, text in (
+        ("a b.csv", "1"),
+        ("data/b.csv", "2"),
+        (".hidden", "3"),
+        ("other.py", ""),
+        ("not_named.csv", "4"),
+        ("../up.csv", ""),
+    ):
+        written(tmp_path / name, text)
+    taken = own_modules.take([str(path)])
+    assert sys.modules["reads_beside"].x == ["1", "2"]
+    own_modules.check_imported(taken)
+    own_modules.keep(taken, tmp_path / "kept")
+    assert set(own_modules.texts(tmp_path / "kept")) == {"reads_beside.py", "a b.csv", "data/b.csv"}
+    assert own_modules.digest(tmp_path / "kept/reads_beside.py") == taken["reads_beside"]  # what a resume goes by
+    written(tmp_path / "data/b.csv", "another")
+    assert own_modules.digest(path) != taken["reads_beside"]
+    with pytest.raises(
+        ConfigurationError, match=r"a b.csv, data/b.csv would not lie beside it on the cluster's nodes. Make them a package"
+    ):
+        own_modules.check_sent()
+    with pytest.raises(ConfigurationError, match=r"a b.csv goes with it, and another one with .*reads_beside.py"):
+        own_modules.take([written(tmp_path / "elsewhere/reads_another.py", source), written(tmp_path / "elsewhere/a b.csv", "x")][:1])
+
+
+def test_files_that_go_with_a_module_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_modules, "MOST_BYTES", 10)
+    written(tmp_path / "large.csv", "x" * 1000)
+    path = written(tmp_path / "names_large.py", "'large.csv'")
+    with pytest.raises(ConfigurationError, match=r"holds 0 MiB with large.csv; .* Keep large files elsewhere"):
+        own_modules.take([path])
+
+
+def test_a_file_beside_a_module_that_was_not_copied_is_named_with_the_fix(plan_of: PlanOf, tmp_path: Path) -> None:
+    given = own_file(tmp_path, "misses_a_file")
+    file = tmp_path / "misses_a_file.py"
+    file.write_text(file.read_text().replace("size=3):", "size=3):\n        np.loadtxt(__file__[:-16] + 'data' + '/prices.csv')"))
+    written(tmp_path / "data/prices.csv", "1")
+    expected = r"/data/prices.csv does not go with misses_a_file.py. Write 'data/prices.csv' as one text in it, or make a package"
+    with pytest.raises(ConfigurationError, match=expected):
+        plan_of("env=gym", *given, SINGLE)
+
+
+def test_files_that_settings_of_an_environment_name_are_found_from_any_folder(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = own_file(tmp_path, "takes_files")
+    file = tmp_path / "takes_files.py"
+    file.write_text(file.read_text().replace("size=3)", "size=3, files=(), **more)"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("a.csv", "with space.csv", "data/b", "home/c.csv", "word"):
+        written(tmp_path / name)
+    files = "['a.csv', './with space.csv', data/, {deep: data/b}, '~/c.csv', word, none.csv, /a.csv, 3]"
+    whole = ["a.csv", "with space.csv", "data", {"deep": str(tmp_path / "data/b")}, "home/c.csv"]
+    axis = "study.space={env.env_config.file: [a.csv, word]}"
+    plan = plan_of("env=gym", *given, f"env.env_config={{files: {files}, file: word}}", axis)
+    expected = [*(str(tmp_path / name) if isinstance(name, str) else name for name in whole), "word", "none.csv", "/a.csv", 3]
+    assert [c.suite.env.env_config["files"] for c in plan.configurations] == [expected] * 2
+    assert [c.suite.env.env_config["file"] for c in plan.configurations] == [str(tmp_path / "a.csv"), "word"]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
