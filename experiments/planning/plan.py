@@ -21,8 +21,9 @@ from experiments.planning.resolver import Resolver, distinct, report_grid
 from experiments.planning.resources import request_for_all, trials_at_once
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.algorithms import is_asynchronous
-from experiments.rllib.building import build_algorithm_config, has_vector_entry_point, wrong_algorithm
+from experiments.rllib.building import build_algorithm_config, has_vector_entry_point, takes_any_action, wrong_algorithm
 from experiments.rllib.checkpoint_sizes import checkpoint_bytes
+from experiments.rllib.rehearsal import rehearse
 
 AUTO = "auto"
 """The hardware profile that leaves all counts to the suite."""
@@ -41,6 +42,7 @@ class Plan:
         left_out: What the space asks for and the environment does not have, a clause each.
         search: How the study chooses its trials as it goes; None if they are all known.
         command: The command line that runs the study; "": the one that started this process.
+        notes: What should be known of its environments, a line each.
     """
 
     suite: SuiteConfig
@@ -51,6 +53,7 @@ class Plan:
     left_out: tuple[str, ...] = ()
     search: SearchDesign | None = None
     command: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def study(self) -> str:
@@ -201,10 +204,12 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
         wanted = [resolver.parsed(parsed.point) for parsed in wanted]
     resolver, resolved = _resolved(suite, resolver, wanted, base)
     configurations = tuple(Configuration.of(point, cluster) for point in resolved)
+    notes = [note for c in configurations for note in rehearse(c.suite.env, takes_any_action(c.trial(0)))]
     search = None if base is None else SearchDesign(suite, configurations, base, resolver)
     if search:
         search.check()
-    return Plan(suite, composed, configurations, cluster, concurrency_of(suite, configurations, cluster), left_out, search)
+    concurrency = concurrency_of(suite, configurations, cluster)
+    return Plan(suite, composed, configurations, cluster, concurrency, left_out, search, notes=tuple(dict.fromkeys(notes)))
 
 
 def with_auto(plan: Plan, compose: Compose) -> Plan | None:

@@ -45,6 +45,7 @@ def plan_lines(plan: Plan) -> list[str]:
         f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
         *(f"left out    {what}" for what in plan.left_out),
         *(f"env         {what}" for what in dict.fromkeys(what for c in plan.configurations for what in _taken_otherwise(c))),
+        *(f"env         {note}" for note in plan.notes),
         f"checkpoints {_checkpoints(plan)}",
         *_processes(plan),
         "throughput  "

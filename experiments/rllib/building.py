@@ -30,7 +30,7 @@ from experiments.config.fields import NAME
 from experiments.config.gym_registry import spec_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.envs import envpool, flattened, plain_actions, stacked
+from experiments.envs import checked, envpool, flattened, plain_actions, stacked
 from experiments.fast.switch import make_fast
 from experiments.rllib.algorithms import batch_env_steps, class_at, config_class, fragments_of_batch, is_asynchronous, on_policy_batch
 from experiments.rllib.allowed_preprocessing import check_allowed
@@ -81,6 +81,10 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     check_allowed(trial.preprocessing, trial.env, spaces(trial.env)[0], config)
     env, env_config, vectorize_mode = _environment(trial)
     actions = spaces(trial.env)[1]
+    if vectorize_mode != "vector_entry_point":
+        # RLlib's and the suite's algorithms read no infos; what a person's own reads is not known.
+        around = functools.partial(checked.Checked, keep_infos=not _is_known(type(config)))
+        env_config = {**env_config, "wrappers": [around]}  # as gymnasium.make_vec takes them
     config.environment(
         env=env,
         env_config=env_config,
@@ -167,6 +171,16 @@ def _stacked_environment_of(trial: TrialConfig) -> EnvSettings:
 def _wrapped(env: EnvSettings, wrapper: ModuleType, **settings: Any) -> EnvSettings:
     inner = {"gym_id": env.id, "env_config": env.make_arguments, **settings}
     return replace(env, id=f"{wrapper.__name__}:{wrapper.ID}", env_config=inner, max_episode_steps=None)
+
+
+def takes_any_action(trial: TrialConfig) -> bool:
+    """Whether the policy may take any action of the space: RLlib's networks and the suite's leave out none."""
+    return not _has_own_module(trial) and _is_known(config_class(trial.algorithm))
+
+
+def _is_known(algorithm: type[AlgorithmConfig]) -> bool:
+    """Whether an algorithm is one of RLlib's or the suite's."""
+    return algorithm.__module__.startswith(("ray.rllib.", "experiments."))
 
 
 def is_flattened(trial: TrialConfig) -> bool:

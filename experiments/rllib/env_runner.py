@@ -1,13 +1,16 @@
 """RLlib's env runner, and the fast one, with the reason where they fail."""
 
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tree
+from gymnasium.vector import VectorEnv
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.config.errors import reason_of
+from experiments.envs.checked import EnvironmentFaultError, named_exit
 from experiments.fast.env_runner import FastEnvRunner, deferrable
 from experiments.fast.transitions.rows import Chunk
 from experiments.rllib.no_compiler import leave_out_compiler
@@ -39,7 +42,10 @@ class _Observed:
     def __init__(self, **kwargs: Any) -> None:
         leave_out_compiler()
         try:
-            super().__init__(**kwargs)
+            with named_exit(str(kwargs["config"].env)):
+                super().__init__(**kwargs)
+        except EnvironmentFaultError:
+            raise
         except Exception as error:
             raise EnvRunnerError(reason_of(error)) from error
         self.gatherer = gatherer_of(self)
@@ -99,11 +105,13 @@ class _Observed:
 
         Raises:
             NonFiniteError: An environment gave a NaN or an infinity.
+            EnvironmentFaultError: It gave what none may give, or ended the process.
             EnvRunnerError: Anything else failed. The runner's state cannot be relied on any more.
         """
         try:
-            return func(self, *args, **kwargs)
-        except NonFiniteError:
+            with named_exit(str(self.config.env)):
+                return func(self, *args, **kwargs)
+        except (NonFiniteError, EnvironmentFaultError):
             raise
         except Exception as error:
             # Not the error itself: it may be of a class that does not survive the way to another process.
@@ -115,7 +123,12 @@ class _Observed:
         super()._reset_envs_and_episodes(explore)  # type: ignore[misc]
 
     def _try_env_reset(self, **kwargs: Any) -> Any:
-        observations, infos = super()._try_env_reset(**kwargs)  # type: ignore[misc]
+        try:
+            observations, infos = super()._try_env_reset(**kwargs)  # type: ignore[misc]
+        except Exception as error:
+            if named := self._of_info(error):
+                raise named from error
+            raise
         self._check_finite("observation", observations)
         return observations, infos
 
@@ -124,10 +137,22 @@ class _Observed:
         try:
             results = super()._try_env_step(actions)  # type: ignore[misc]
         except RuntimeError as error:
-            raise (error.__cause__ or error) from None
+            cause = error.__cause__ or error
+            raise (self._of_info(cause) or cause) from None
         self._check_finite("observation", results[0])
         self._check_finite("reward", results[1])
         return results
+
+    def _of_info(self, error: BaseException) -> EnvironmentFaultError | None:
+        """What to say if infos of environments side by side did not fit together; None if it was something else."""
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code is VectorEnv._add_info.__code__]
+        if not frames:
+            return None
+        key = frames[-1].f_locals.get("key")
+        return EnvironmentFaultError(
+            f"{self.config.env}: the infos of environments side by side do not fit together at the key {key!r} ({reason_of(error)}). "
+            "Give it one kind and one shape, or leave it out."
+        )
 
     def on_steps(self, observations: np.ndarray, rewards: np.ndarray) -> None:
         """Check the steps of a fast fragment, [T, N, ...] and [T, N]."""

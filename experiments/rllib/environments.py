@@ -21,6 +21,7 @@ import tree
 from gymnasium.vector import SyncVectorEnv
 
 from experiments.config.errors import reason_of
+from experiments.envs.checked import Checked
 
 _STRUCTURE = {"env", "envs", "env_fns", "spec", "_cached_spec", "metadata"} | {
     f"{batched}{kind}_space" for batched in ("", "_", "single_", "_single_") for kind in ("observation", "action")
@@ -106,11 +107,12 @@ def _try(env: Any, other: Any) -> None:
     for _ in range(2):  # the second time without what the first left behind
         _set_state(other, pickle.loads(saved))
         for action, result in zip(actions, expected, strict=True):
-            if not _are_equal(other.step(action)[:4], result[:4]):  # infos may hold the time
+            if not are_equal(other.step(action)[:4], result[:4]):  # infos may hold the time
                 raise _CannotSaveError("one that was saved and restored went on otherwise")
 
 
-def _are_equal(ours: Any, theirs: Any) -> bool:
+def are_equal(ours: Any, theirs: Any) -> bool:
+    """Whether two structures of arrays and numbers are the same."""
     try:
         tree.map_structure(np.testing.assert_array_equal, ours, theirs)
     except (AssertionError, TypeError, ValueError):
@@ -146,7 +148,8 @@ def _layers(env: Any) -> Iterator[Any]:
         _CannotSaveError: A vector that runs its environments elsewhere.
     """
     while True:
-        yield env
+        if not isinstance(env, Checked):  # which has no state
+            yield env
         if isinstance(env, SyncVectorEnv):
             for inner in env.envs:
                 yield from _layers(inner)

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import torch
 import tree
 from gymnasium.vector import SyncVectorEnv
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
@@ -22,6 +21,7 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from experiments.config.schema import EnvSettings
+from experiments.envs import checked
 from experiments.fast.actions import known_actions, step_function
 from experiments.fast.networks.inference import chooses_by_number, deterministic_actions, inference_function
 from experiments.fast.networks.perceptrons import is_overridden
@@ -130,7 +130,8 @@ def check_weights(module: RLModule) -> None:
 def environments(env: EnvSettings, count: int) -> Any:
     """Environments side by side, in this process: others would cost more than they bring for a single pass."""
     mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
-    return DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, **env.make_arguments))
+    around = [checked.Checked] if mode == "sync" else None
+    return DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, wrappers=around, **env.make_arguments))
 
 
 class KeptEnvironments:
@@ -174,9 +175,7 @@ def _forgets(envs: Any) -> bool:
     """
     env: Any = envs.unwrapped
     if type(env) is SyncVectorEnv:
-        env = env.envs[0]
-        while type(env) in (TimeLimit, OrderEnforcing, PassiveEnvChecker):
-            env = env.env
+        env = checked.own(env.envs[0])
     return type(env).__module__.startswith(_FORGETTING)
 
 

@@ -19,6 +19,7 @@ from ray.tune import PlacementGroupFactory, Trainable
 from experiments.config import own_modules
 from experiments.config.errors import first_line, reason_of
 from experiments.config.trial_config import TrialConfig
+from experiments.envs.checked import EnvironmentFaultError, named_exit
 from experiments.metrics import FAILED, FINISHED, depends_on_clock
 from experiments.rllib import starting_weights
 from experiments.rllib.algorithms import promises_bits
@@ -185,9 +186,10 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._count_logging(perf_counter() - self._left)  # Tune and the driver took in the last report
         while True:
             try:
-                if self._training is None:
-                    self._start()
-                over = self._report()
+                with named_exit(self._trial.env.id):
+                    if self._training is None:
+                        self._start()
+                    over = self._report()
                 self._left = perf_counter()
                 return over
             except RefusedEventError:
@@ -212,7 +214,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         at = (reason, self._furthest())
         again = at in self._faults  # at the same place
         self._faults.append(at)
-        return not (isinstance(error, NonFiniteError) or len(self._faults) > self._trial.faults.max_restarts or again)
+        lasting = isinstance(error, NonFiniteError | EnvironmentFaultError)
+        return not (lasting or len(self._faults) > self._trial.faults.max_restarts or again)
 
     def _furthest(self) -> int:
         return max(self._reported, default=0)
@@ -414,7 +417,7 @@ def reason_for(error: BaseException) -> str:
     """Why a trial cannot go on, in a line: what went wrong where it went wrong, in whatever process."""
     if isinstance(error, RayTaskError):
         return reason_for(error.cause)
-    if isinstance(error, EnvRunnerError):
+    if isinstance(error, EnvRunnerError | EnvironmentFaultError):
         return str(error)
     if isinstance(error, ActorDiedError):
         text = str(error).strip()

@@ -1,0 +1,164 @@
+"""An environment tried before a study starts: two side by side are made, reset and stepped for a moment, as trials do with it.
+
+They are in an empty folder meanwhile: trials have working directories of their own, and what is found only in the command's is not found
+there.
+"""
+
+import contextlib
+import copy
+import functools
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.wrappers.vector import DictInfoToList
+
+from experiments.config import own_modules
+from experiments.config.errors import ConfigurationError, reason_of
+from experiments.config.schema import EnvSettings
+from experiments.envs import checked
+from experiments.rllib.environments import are_equal
+
+STEPS = 32
+"""Of an environment, at most."""
+_SECONDS = 0.25
+"""After which an environment is stepped no more."""
+
+
+def rehearse(env: EnvSettings, any_actions: bool = True) -> tuple[str, ...]:
+    """Try an environment.
+
+    Args:
+        env: The environment; of EnvPool, Gymnasium's of the same id.
+        any_actions: Whether its policy may take any action of the space; networks of a person's own may leave out some, and what the
+            environment then raises says nothing.
+
+    Returns:
+        What a person should know of it, a line each.
+
+    Raises:
+        ConfigurationError: It raises, or gives what it must not. Names what it gave and what is expected.
+    """
+    arguments = json.dumps(env.make_arguments, sort_keys=True)
+    return _rehearsed(env.name, env.id, arguments, env.vectorize_mode == "vector_entry_point", any_actions)
+
+
+@functools.lru_cache(maxsize=64)
+def _rehearsed(name: str, gym_id: str, arguments: str, together: bool, any_actions: bool) -> tuple[str, ...]:
+    settings = json.loads(arguments)
+    envs: list[Any] = []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, contextlib.chdir(folder):
+        try:
+            if together:
+                envs.append(_made(name, settings, lambda: _vector(gym_id, settings)))
+                _try_vector(gym_id, envs[0])
+                return ()
+            for number in range(2):
+                make = functools.partial(gym.make, gym_id, disable_env_checker=True, **settings)
+                envs.append(checked.own(_made(name, settings, make, is_first=not number)))
+            return tuple(_differences(name, gym_id, *(_played(gym_id, env, any_actions) for env in envs)))
+        finally:
+            for env in envs:
+                with contextlib.suppress(Exception):
+                    env.close()
+
+
+def _made(name: str, settings: Mapping[str, Any], make: Callable[[], Any], is_first: bool = True) -> Any:
+    try:
+        return make()
+    except (Exception, SystemExit) as error:  # environments raise what they like
+        where = (
+            "It can be made in the folder where the command is typed, and not in another one, as trials have: give files by whole paths."
+            if is_first
+            else "One can be made, and not two at a time in a process, as training and evaluation have."
+        )
+        said = f"{reason_of(error)}. {where}{own_modules.left_behind(error)} It is {dict(settings)}."
+        raise ConfigurationError(f"env.env_config of env={name}: {said}") from error
+
+
+def _called(gym_id: str, what: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (Exception, SystemExit) as error:  # environments raise what they like
+        hint = own_modules.left_behind(error)
+        if not hint and isinstance(error, FileNotFoundError):
+            hint = " Trials have working directories of their own: give files by whole paths."
+        raise ConfigurationError(f"env.id={gym_id}: its {what} raises {reason_of(error)}.{hint}") from error
+
+
+def _played(gym_id: str, env: Any, any_actions: bool) -> tuple[list[Any], bool]:
+    """What an environment gave from a seed on, and whether an observation left its space."""
+    space, given, started = env.observation_space, list[Any](), time.perf_counter()
+
+    def reset(**how: Any) -> None:
+        result = _called(gym_id, f"reset({', '.join(how)})", lambda: env.reset(**how))
+        check(checked.why_wrong_reset(result, space), "reset")
+        given.append(copy.deepcopy(result[:1]))
+
+    def check(wrong: str, what: str) -> None:
+        if wrong:
+            raise ConfigurationError(f"env.id={gym_id}: its {what} {wrong}.")
+
+    reset(seed=0)
+    env.action_space.seed(0)
+    for _ in range(STEPS):
+        action = env.action_space.sample()
+        try:
+            result = _called(gym_id, "step", functools.partial(env.step, action))
+        except ConfigurationError:
+            if any_actions:
+                raise
+            break
+        check(checked.why_wrong_step(result, space) or _not_finite(result), "step")
+        given.append(copy.deepcopy(result[:4]))
+        if result[2] or result[3]:
+            reset()
+        if time.perf_counter() - started > _SECONDS:
+            break
+    reset()  # in the midst of an episode, as trials do
+    return given, any(checked.is_outside(result[0], space) for result in given)
+
+
+def _not_finite(result: Any) -> str:
+    for what, value in (("observation", result[0]), ("reward", result[1])):
+        if isinstance(value, Mapping | tuple):
+            continue
+        array = np.asarray(value)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            return f"gave the {what} {' '.join(repr(value).split())}, which is not finite"
+    return ""
+
+
+def _differences(name: str, gym_id: str, one: tuple[list[Any], bool], other: tuple[list[Any], bool]) -> list[str]:
+    """What is not as it is expected, and need not be changed."""
+    notes = []
+    shared = min(len(one[0]), len(other[0])) - 1  # the clock may have ended one earlier
+    if not are_equal(one[0][:shared], other[0][:shared]):
+        notes.append(f"{name}: reset(seed=) does not decide what {gym_id} does: the same seed gave other observations or rewards")
+    if one[1] or other[1]:
+        notes.append(f"{name}: observations leave their space, which {gym_id} declares narrower than they are")
+    return notes
+
+
+def _vector(gym_id: str, settings: Mapping[str, Any]) -> Any:
+    return DictInfoToList(gym.make_vec(gym_id, num_envs=2, vectorization_mode="vector_entry_point", **settings))
+
+
+def _try_vector(gym_id: str, envs: Any) -> None:
+    """Try a vector implementation of the environment's own."""
+    envs.action_space.seed(0)
+    observations, _ = _called(gym_id, "vectorised reset(seed)", lambda: envs.reset(seed=0))
+    for _ in range(STEPS):
+        if wrong := checked.why_wrong_observation(observations, envs.observation_space):
+            raise ConfigurationError(f"env.id={gym_id}: its vector implementation {wrong}.")
+        observations, *others, _ = _called(gym_id, "vectorised step", lambda: envs.step(envs.action_space.sample()))
+        for what, values in zip(("rewards", "terminated", "truncated"), others, strict=True):
+            if (shape := np.shape(values)) != (envs.num_envs,):
+                raise ConfigurationError(
+                    f"env.id={gym_id}: the {what} of {envs.num_envs} environments of its vector implementation are of shape {shape}, "
+                    f"where ({envs.num_envs},) is expected."
+                )
