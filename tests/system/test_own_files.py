@@ -19,13 +19,9 @@ SMALL = ("study=single", "seeds=[0]", "repeats=2", "budget_env_steps=4096", "rep
 @pytest.mark.slow
 def test_a_file_in_an_empty_folder_is_trained_evaluated_and_reported_on_by_one_command(tmp_path: Path) -> None:
     file, prices = tmp_path / "my_env.py", tmp_path / "prices of 2020.csv"
-    reads = "size=3, prices=None):
-        open(prices).close()
-        open(__file__.replace('my_env.py', 'beside.txt')).close()"
+    reads = "size=3, prices=None):\n        open(prices).close()\n        open(__file__.replace('my_env.py', 'beside.txt')).close()"
     # A curriculum kept on the class: rewards grow with the resets that the process has seen.
-    curriculum = SOURCE.replace("        self.t = 0
-", "        self.t, MyEnv.resets = 0, getattr(MyEnv, 'resets', 0) + 1
-")
+    curriculum = SOURCE.replace("        self.t = 0\n", "        self.t, MyEnv.resets = 0, getattr(MyEnv, 'resets', 0) + 1\n")
     curriculum = curriculum.replace("float(action)", "float(action) * (1 + MyEnv.resets // 10)")
     file.write_text(curriculum.replace('"ID"', '"MyEnv-v0"').replace("size=3):", reads))
     prices.write_text("1")

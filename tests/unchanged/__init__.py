@@ -1,1 +1,1 @@
-"""What must not change by accident: written down as files, by `python -m tests.unchanged`, in a commit that changes nothing else and says why."""
+"""What must not change by accident, as files: `python -m tests.unchanged` writes them, in a commit of its own that says why."""

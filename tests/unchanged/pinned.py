@@ -15,10 +15,11 @@ from tests.support.suite import PAIRS
 FOLDER = Path(__file__).parent / "pins"
 MACHINE = Cluster((Node(16, 0),))
 STUDIES = (
-    *("study=lr_batch", "study=smoke", "study=lr_rules", "study=batch_invariance", "study=batch_recipe", "study=lockstep", "study=noise_scale"),
-    *("study=replay algorithm=dqn", "study=sensitivity", "study=algorithms env=cartpole", "study=runner_scaling", "study=runner_convergence"),
-    *("study=reproducibility", "study=vectorization", "study=throughput_algorithms", "study=learner_scaling hardware.num_learners=1"),
-    *("search=racing", "search=optuna", "search=compare study=smoke", "scheduler=asha", "scheduler=pbt scheduler.population=4"),
+    *("study=lr_batch", "study=smoke", "study=lr_rules", "study=batch_invariance", "study=batch_recipe", "study=lockstep"),
+    *("study=noise_scale", "study=replay algorithm=dqn", "study=sensitivity", "study=algorithms env=cartpole", "study=runner_scaling"),
+    *("study=runner_convergence", "study=reproducibility", "study=vectorization", "study=throughput_algorithms"),
+    *("study=learner_scaling hardware.num_learners=1", "search=racing", "search=optuna", "search=compare study=smoke"),
+    *("scheduler=asha", "scheduler=pbt scheduler.population=4"),
 )
 
 
