@@ -13,6 +13,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.planning.machines import Node, grown
 from experiments.planning.plan import Plan, concurrency_of
 from experiments.planning.trials import StudyTrials
+from experiments.study import actor_manager
 from experiments.study.attempts import Attempts, config_of
 from experiments.study.demand import MOST
 from experiments.study.early_stopping import EarlyStopping
@@ -75,9 +76,11 @@ def run_trials(
             return [Trial.default_resource_request({TRIAL: trial}) for trial in besides]
 
         nodes = NodeWatch(JoinCheck(plan, folder.path), plan.suite.hardware.wait_for_nodes_s, say, resize, more, stop.asked.set)
-    attempts = Attempts(stream, heartbeats, nodes)
+    attempts = Attempts(stream, heartbeats, nodes, say)
     is_reached = nodes.states.answers if nodes else (lambda ids: True)
     scheduler = StudyScheduler(stream, attempts, stopping, (lambda: nodes.states.unused) if nodes else None)
+    if isinstance(search, QueueSearcher):
+        search.waits = lambda: scheduler.waits
     callbacks: list[Any] = [StreamCallback(stream, attempts, scheduler), Watchdog(stream, attempts, heartbeats, is_reached)]
     if nodes:
         nodes.watch(attempts)
@@ -105,6 +108,7 @@ def _tuner(
 ) -> tune.Tuner:
     """Tune's, of trials that are known, or of what a search asks for."""
     suite = plan.suite
+    actor_manager.use()
     if PRELOADED in os.environ:
         class_cache.DEFAULT_ENV_VARS.clear()  # Tune's, for Lightning: with one, a trial gets none of the processes that are ready
     # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.

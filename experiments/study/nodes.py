@@ -118,6 +118,10 @@ class NodeWatch(DriverCallback):
         """A node in words, by its id."""
         return self.states.name(node)
 
+    def is_here(self, node: str) -> bool:
+        """Whether a node, by its id, is the driver's own."""
+        return bool(node == self._own)
+
     def refuse(self, node: str, why: str) -> None:
         """Use a node no more, since it cannot run the study's trials."""
         if self.states.refuse(node):

@@ -27,6 +27,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
 
     Attributes:
         queue: The search's.
+        waits: Whether it asks for no trial now: one runs, or is to run, with no other under way.
     """
 
     def __init__(self, trials: StudyTrials, design: SearchDesign, folder: StudyFolder, refused: Callable[[str], None]) -> None:
@@ -39,6 +40,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             refused: Told of a configuration that cannot be run, in a line.
         """
         super().__init__()
+        self.waits: Callable[[], bool] = lambda: False
         self._of_study, self._folder, self._refused = trials, folder, refused
         self._trials: dict[int, TrialConfig] = {}
         self._indices: dict[str, int] = {}  # folder name to where it is in `_trials`
@@ -55,7 +57,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
 
     def suggest(self, trial_id: str) -> Any:
         """Tune's question: the next trial's config, None for not yet, `FINISHED` for no more."""
-        while True:
+        while not self.waits():
             index = self.queue.ask()
             if index is Signal.DONE:
                 return Searcher.FINISHED
@@ -68,6 +70,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
                 self.queue.tell(index, Outcome(FAILED, reason=str(error)))
                 continue
             return {TRIAL: described(trial, self._folder.trial_place(trial), self._of_study.request_of(trial))}
+        return None
 
     def _trial(self, index: int, ask: Ask) -> TrialConfig:
         if index not in self._trials:

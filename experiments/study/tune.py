@@ -82,21 +82,40 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         self._stream, self._attempts, self._stopping, self._unused = stream, attempts, stopping, unused
         self._tune: Any = None
         self._lost: Any = None  # in this step of Tune's
+        self._alone: list[Any] = []  # trials that are held back until no other one is under way, or run so
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return FIFOScheduler, ()
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-        """Tune will start a trial, or start it again: unless it has ended, by itself or by `on_trial_error`."""
+        """Tune will start a trial, or start it again: unless it has ended, by itself or by `on_trial_error`, or must wait for others."""
         if self._unused is not None and not isinstance(trial.placement_group_factory, StudyPlacement):
             trial.placement_group_factory = StudyPlacement(trial.placement_group_factory, self._unused)
         if self._attempts.has_ended(trial):
             tune_controller.stop_trial(trial)
+        elif self._attempts.goes_on_alone(trial):
+            self._alone.append(trial)
+            self._tune._resetting_trials.discard(trial)  # as in `take_up_again`
+            self._tune._set_trial_status(trial, Trial.PAUSED)
+            self._tune.search_alg.on_trial_complete(trial.trial_id)  # others may have its place
+
+    @property
+    def waits(self) -> bool:
+        """Whether a trial runs, or is to run, with no other one under way: a search then asks for nothing new."""
+        return not all(trial.is_finished() for trial in self._alone)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
-        """As Tune's; it asks once in each of its steps."""
+        """The first that Tune may start; it asks once in each of its steps, when it has asked for new trials.
+
+        Tune starts each trial that is pending, and those that are paused only if they are chosen.
+        """
         self._lost = None
-        return super().choose_trial_to_run(tune_controller)
+        trials = tune_controller.get_trials()
+        if any(trial.status == Trial.PENDING for trial in trials):
+            return super().choose_trial_to_run(tune_controller)
+        if any(trial.status == Trial.RUNNING for trial in trials):
+            return None
+        return next((trial for trial in self._alone if trial.status == Trial.PAUSED), None)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """Tune has lost a trial's process, and will start the trial again, or give it up: see `take_up_again`."""

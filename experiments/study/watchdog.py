@@ -72,24 +72,23 @@ class Watchdog(DriverCallback):
         """Look at the trials that run, whenever the signs that were asked for have come: without them nothing is known."""
         now = time.monotonic()
         if self._answer is None and now >= self._next_look:
-            self._answer = self._heartbeats.ages.remote([self._attempt(trial) for trial in trials if trial.status == "RUNNING"])
-        if self._answer is None or not ray.wait([self._answer], timeout=0)[0]:
+            attempts = [self._attempts.key(trial) for trial in trials if trial.status == "RUNNING"]
+            self._answer = [self._heartbeats.ages.remote(attempts), self._heartbeats.memory.remote(attempts)]
+        if self._answer is None or ray.wait(self._answer, num_returns=2, timeout=0)[1]:
             return
         answer, self._answer, self._next_look = self._answer, None, now + _LOOK_EVERY_S
         try:
-            ages = ray.get(answer)
+            ages, memory = ray.get(answer)
         except RayError:  # it is being restarted
             return
+        self._attempts.memory.update(memory)
         for trial in trials:
             if trial.status == "RUNNING":
                 self._look(trial, ages, now)
 
-    def _attempt(self, trial: Any) -> Key:
-        return config_of(trial).folder_name, self._attempts.number(trial)
-
     def _look(self, trial: Any, ages: Mapping[Key, float], now: float) -> None:
         config = config_of(trial)
-        silent_s = self._signs.silent_s(self._attempt(trial), ages, now)
+        silent_s = self._signs.silent_s(self._attempts.key(trial), ages, now)
         limit = config.faults.stall_after_s
         if limit is not None and silent_s > limit and self._is_reached(self._attempts.nodes(trial)):
             self._stream.end(config, FAILED, f"stalled: no sign of life for {limit:g} s (faults.stall_after_s)")

@@ -36,6 +36,10 @@ class LostNodeError(RuntimeError):
     """A node that had a process of the trial is gone."""
 
 
+class OutOfMemoryError(RuntimeError):
+    """A process of the trial was killed for want of memory; the message is what was seen of its end."""
+
+
 def lost_node(error: BaseException) -> str:
     """The id of the node whose end an error tells of, in whatever process; "" if it tells of none."""
     found = _NODE_DIED.search(str(error))

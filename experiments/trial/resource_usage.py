@@ -48,18 +48,15 @@ class ProcessMonitor:
             driver: Of the study; None: whoever called this process into being.
             elsewhere: What the processes on other hosts do to their handles.
         """
-        here = socket.gethostname()
-        self._roles: dict[str, list[psutil.Process]] = {}
-        for role, addresses in roles.items():
-            found = self._roles[role] = []
-            for host, pid in addresses:
-                with suppress(psutil.Error):
-                    if host == here:
-                        process = psutil.Process(pid)
-                        found += [process, *process.children(recursive=True)]
-        self._root = psutil.Process(driver[1] if driver is not None and driver[0] == here else os.getppid())
+        self._roles = {role: processes_at(addresses) for role, addresses in roles.items()}
+        self._root = psutil.Process(driver[1] if driver is not None and driver[0] == socket.gethostname() else os.getppid())
         self._gpus, self._elsewhere = GpuUse(), RemoteUse(elsewhere or {})
         self._last = self._count()
+
+    @property
+    def processes(self) -> list[psutil.Process]:
+        """Those on this host."""
+        return [process for of_role in self._roles.values() for process in of_role]
 
     def close(self) -> None:
         """Measure no more."""
@@ -76,7 +73,7 @@ class ProcessMonitor:
             there = elsewhere.get(role, Measured(0.0, 0.0))
             # A process that ended takes its seconds along: never below 0.
             cpu = 100 * max(0.0, now.of_roles[role] - last.of_roles[role]) / seconds
-            memory_mib = sum(map(_memory_bytes, processes)) / 2**20
+            memory_mib = sum(map(memory_bytes, processes)) / 2**20
             used[role] = None if there is None else Measured(cpu + there.cpu_percent, memory_mib + there.memory_mib)
         known = {role: use for role, use in used.items() if use is not None}
         measured = {}
@@ -105,6 +102,17 @@ class ProcessMonitor:
         return _Counts(perf_counter(), roles, study, total - idle, total)
 
 
+def processes_at(addresses: Iterable[Address]) -> list[psutil.Process]:
+    """The processes at the addresses on this host, and those below them."""
+    found: list[psutil.Process] = []
+    for host, pid in addresses:
+        with suppress(psutil.Error):
+            if host == socket.gethostname():
+                process = psutil.Process(pid)
+                found += [process, *process.children(recursive=True)]
+    return found
+
+
 def _cpu_seconds(process: psutil.Process) -> float:
     with suppress(psutil.Error):
         times = process.cpu_times()
@@ -112,7 +120,8 @@ def _cpu_seconds(process: psutil.Process) -> float:
     return 0.0
 
 
-def _memory_bytes(process: psutil.Process) -> int:
+def memory_bytes(process: psutil.Process) -> int:
+    """Resident memory of a process; 0 if it has ended."""
     with suppress(psutil.Error):
         return int(process.memory_info().rss)
     return 0
@@ -120,7 +129,7 @@ def _memory_bytes(process: psutil.Process) -> int:
 
 def own_memory_bytes() -> int:
     """Resident memory of this process."""
-    return int(psutil.Process().memory_info().rss)
+    return memory_bytes(psutil.Process())
 
 
 def this_process() -> Address:

@@ -13,6 +13,7 @@ from time import perf_counter, sleep
 from typing import Any
 
 import torch
+from ray import exceptions
 from ray.exceptions import ActorDiedError, RayError, RayTaskError
 from ray.tune import PlacementGroupFactory, Trainable
 
@@ -26,13 +27,15 @@ from experiments.rllib.algorithms import promises_bits
 from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.process_state import ProcessState, packages_of
 from experiments.rllib.results import NonFiniteError
-from experiments.trial.attempt import Attempt, LostNodeError, UnfitNodeError, lost_node, own_nodes
+from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, UnfitNodeError, lost_node, own_nodes
 from experiments.trial.event_log import RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
 from experiments.trial.folder import ERROR_FILE, check_checkpoint
 from experiments.trial.heartbeat import Heartbeat
 from experiments.trial.machine import Machine, placed_on
-from experiments.trial.resource_usage import Address, own_memory_bytes
+from experiments.trial.memory_use import MemoryUse
+from experiments.trial.oom_kills import oom_kills
+from experiments.trial.resource_usage import Address, own_memory_bytes, this_process
 from experiments.trial.stored_folder import folder_at
 from experiments.trial.training import Training
 
@@ -60,6 +63,9 @@ _PROCESSES = {EnvRunner.__name__: "runner", FastRunner.__name__: "runner", "_Wra
 
 _SHARED_WITHIN_S = 10.0
 """Until what the driver wrote must be seen on every node: a network file system may take seconds."""
+
+_PIPE_ENDED = ("EOFError", "BrokenPipeError", "ConnectionResetError")
+"""What vectorised environments raise when the process of one is gone."""
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +112,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._has_folder = False
         self._attempt = Attempt()
         self._heartbeat = Heartbeat(self._send_heartbeat)
+        self._memory: MemoryUse | None = None
 
     def begin(self, attempt: Attempt) -> tuple[str, ...]:
         """Take on an attempt: the driver calls it between `setup` and the first `step()`.
@@ -119,6 +126,10 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def _send_heartbeat(self) -> None:
         if self._attempt.heartbeats is not None:
             self._attempt.heartbeats.add.remote(self._trial.folder_name, self._attempt.number)
+
+    def _send_memory(self, resident_bytes: int) -> None:
+        if self._attempt.heartbeats is not None:
+            self._attempt.heartbeats.add_memory.remote(self._trial.folder_name, self._attempt.number, this_process()[0], resident_bytes)
 
     def _take_folder(self) -> None:
         """Take the trial's folder, once, with what happened before."""
@@ -171,6 +182,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         Raises:
             UnfitNodeError: This node cannot run the trial.
             LostNodeError: A node with one of its processes is gone.
+            OutOfMemoryError: One of its processes was killed for want of memory.
         """
         try:
             self._take_folder()
@@ -184,6 +196,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def _advance(self) -> bool:
         """Report once, whatever it takes; whether the trial is over."""
         self._count_logging(perf_counter() - self._left)  # Tune and the driver took in the last report
+        kills = oom_kills()
         while True:
             try:
                 with named_exit(self._trial.env.id):
@@ -199,6 +212,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
                 if node := lost_node(error):  # the driver finds room elsewhere for all of the trial's processes
                     raise LostNodeError(f"its node has died. Node Id: {node}") from None
                 reason = reason_for(error)
+                if _is_out_of_memory(error, reason, kills):  # the driver sees that nothing runs beside the trial when it goes on
+                    raise OutOfMemoryError(reason) from None
                 with suppress(OSError), (self._folder.path / ERROR_FILE).open("a") as file:
                     file.write(traceback.format_exc() + "\n")
                 if not self._may_go_on(error, reason):
@@ -232,7 +247,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._state = ProcessState(packages_of(self._trial))
         else:  # after a fault
             self._go_on_without(self._state.changed())
+        self._memory = self._memory or MemoryUse(self._send_memory)
         self._training = training = Training(self._trial, self._heartbeat, self._state, self._storage, self._measure_system, self._driver)
+        self._memory.add(training.processes())
         if (machines := training.machines()) != self._machines:
             self._machines = machines
             self._tell(placed_on(machines))
@@ -377,6 +394,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     def cleanup(self) -> None:
         """Stop runners and learners, and let go of the trial's folder."""
+        self._stop_watching()
         if self._training is not None:
             self._training.close()
             self._training = None
@@ -392,8 +410,14 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         else:
             gc.collect()
 
+    def _stop_watching(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+
     def _abandon(self) -> None:
         """Stop what is left of the algorithm after a fault, by force."""
+        self._stop_watching()
         if self._training is not None:
             training, self._training = self._training, None
             training.kill()
@@ -411,6 +435,20 @@ def _freeze() -> None:
 def _learned(report: Reported) -> dict[str, float]:
     """What must come out the same when a stretch is trained again."""
     return {name: value for name, value in report.metrics.items() if not depends_on_clock(name)}
+
+
+def _is_out_of_memory(error: Exception, reason: str, kills: int | None) -> bool:
+    """Whether an error came of a process that was killed for want of memory: by Ray, which says so, or by the kernel, which counts.
+
+    Args:
+        error: Of the trial's process, or of another that it has.
+        reason: The same, as `reason_for` has it.
+        kills: As `oom_kills`, before it.
+    """
+    if isinstance(error, exceptions.OutOfMemoryError):
+        return True
+    may_be = isinstance(error, ActorDiedError) or reason.startswith(_PIPE_ENDED)
+    return may_be and kills is not None and (now := oom_kills()) is not None and now > kills
 
 
 def reason_for(error: BaseException) -> str:

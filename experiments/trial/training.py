@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import psutil
 import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 
@@ -45,7 +46,7 @@ from experiments.trial.events import Event, event_of, record_of
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.machine import Machine, this_machine
 from experiments.trial.phase_diversity import Spans, mean_phase_diversity
-from experiments.trial.resource_usage import Address, ProcessMonitor, this_process
+from experiments.trial.resource_usage import Address, ProcessMonitor, processes_at, this_process
 from experiments.trial.target import TargetWatch, area_under_curve
 from experiments.trial.time_use import TimeUse
 
@@ -336,6 +337,13 @@ class Training:
                 roles[role] = ray.get([actor.apply.remote(_address) for actor in actors])
                 elsewhere[role] = [a for a, (host, _) in zip(actors, roles[role], strict=True) if host != this_process()[0]]
         return ProcessMonitor(roles, driver, elsewhere)
+
+    def processes(self) -> list[psutil.Process]:
+        """The trial's processes on this host."""
+        if self._monitor is not None:
+            return self._monitor.processes
+        actors = [actor for of_role in self._actors().values() for actor in of_role]
+        return processes_at([this_process(), *ray.get([actor.apply.remote(_address) for actor in actors])])
 
     def machines(self) -> tuple[Machine, ...]:
         """The machine of each of the trial's processes, its own first."""

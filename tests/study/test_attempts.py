@@ -6,19 +6,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray import cloudpickle
+from ray import cloudpickle, exceptions
 from ray.core.generated.common_pb2 import ActorDiedErrorContext
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
+from ray.tune.experiment import Trial
 
 from experiments.config.trial_config import TrialConfig
 from experiments.metrics import FAILED, FINISHED
+from experiments.study.actor_manager import LostProcessError
 from experiments.study.attempts import Attempts
 from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
 from experiments.study.outcomes import Outcomes
 from experiments.study.recovery import NODE, Loss
 from experiments.study.tune import StudyScheduler
-from experiments.trial.attempt import Attempt, LostNodeError, UnfitNodeError
+from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, UnfitNodeError
 from experiments.trial.events import Ended
 from tests.support.suite import PlanOf
 
@@ -40,6 +42,11 @@ class TunesTrial:
     _suite_config: TrialConfig
     pickled_error_file: str
     temporary_state: Any
+    status: str = Trial.RUNNING
+    trial_id: str = "0"
+
+    def is_finished(self) -> bool:
+        return self.status == Trial.TERMINATED
 
 
 @dataclass
@@ -50,6 +57,9 @@ class Nodes:
 
     def name(self, node: str) -> str:
         return {NODE_ID: "second (192.0.2.2)"}.get(node, "?")
+
+    def is_here(self, node: str) -> bool:
+        return node == NODE_ID
 
     def refuse(self, node: str, why: str) -> None:
         self.refused.append((node, why))
@@ -67,25 +77,39 @@ class Case:
     outcomes: Outcomes
     folder: StudyFolder
     begun: list[Attempt]
-    stopped: list[Any]
+    said: list[str]
+    stopped: list[Any] = field(default_factory=list)
+    others: list[Any] = field(default_factory=list)
+    search_alg: Any = field(default_factory=lambda: SimpleNamespace(on_trial_complete=lambda trial_id: None))
+    _resetting_trials: set[Any] = field(default_factory=set)
 
     def fails(self, error: Exception) -> Attempt | None:
         """The attempt after one that failed with an error; None if there is none."""
         Path(self.trial.pickled_error_file).write_bytes(cloudpickle.dumps(error))
         self.scheduler.choose_trial_to_run(self)  # as in each of Tune's steps
         self.scheduler.on_trial_error(self, self.trial)
+        self.trial.status = Trial.PENDING
         self.scheduler.on_trial_add(self, self.trial)
         if self.stopped:
             return None
+        for other in self.others if self.trial.status == Trial.PAUSED else []:
+            assert self.scheduler.waits and self.scheduler.choose_trial_to_run(self) is not self.trial
+            other.status = Trial.TERMINATED
+        assert self.scheduler.choose_trial_to_run(self) is self.trial
+        self.trial.status = Trial.RUNNING
         self.attempts.begin(self.trial)
         self.attempts._nodes[self.trial] = (NODE_ID,)
         return self.begun[-1]
 
     def get_trials(self) -> list[Any]:
-        return []
+        return [*self.others, self.trial]
 
     def stop_trial(self, trial: Any) -> None:
+        trial.status = Trial.TERMINATED
         self.stopped.append(trial)
+
+    def _set_trial_status(self, trial: Any, status: str) -> None:
+        trial.status = status
 
 
 @pytest.fixture
@@ -93,10 +117,11 @@ def case(plan_of: PlanOf, tmp_path: Path) -> Case:
     config = plan_of("study=smoke", "faults.max_restarts=1", "faults.max_node_losses=2").trials[0]
     folder, outcomes, nodes, begun = StudyFolder(tmp_path), Outcomes(), Nodes(), list[Attempt]()
     stream = EventStream(folder, [outcomes])
-    attempts = Attempts(stream, "heartbeats", nodes)
+    said: list[str] = []
+    attempts = Attempts(stream, "heartbeats", nodes, said.append)
     actor = SimpleNamespace(begin=SimpleNamespace(remote=begun.append))
     trial = TunesTrial(config, str(tmp_path / "error.pkl"), SimpleNamespace(ray_actor=actor))
-    made = Case(trial, config, attempts, StudyScheduler(stream, attempts), nodes, outcomes, folder, begun, [])
+    made = Case(trial, config, attempts, StudyScheduler(stream, attempts), nodes, outcomes, folder, begun, said)
     attempts.begin(trial)
     attempts._nodes[trial] = (NODE_ID,)
     return made
@@ -146,3 +171,73 @@ def test_a_trial_that_ended_and_whose_message_was_lost_with_its_node_is_not_star
     case.folder.trial(case.config).log.add(Ended(status=FINISHED, env_steps=1))
     assert case.fails(died(f"The actor died because its node has died. Node Id: {NODE_ID}")) is None
     assert case.outcomes.of(case.config).status == FINISHED
+
+
+class Receiver:
+    """The actor that takes signs of life, killed as well: what it says now is nothing."""
+
+    class memory:  # noqa: N801
+        @staticmethod
+        def remote(attempts: Any) -> Any:
+            raise exceptions.OutOfMemoryError("killed")
+
+
+KILLED = exceptions.OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")
+
+
+@pytest.mark.parametrize("error", [LostProcessError(KILLED), raised(OutOfMemoryError("of a runner"))])
+def test_a_trial_that_ran_out_of_memory_is_run_again_once_with_no_other_trial_under_way(
+    case: Case, plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(case.attempts, "_heartbeats", Receiver)
+    other = TunesTrial(plan_of("study=smoke").trials[1], "", case.trial.temporary_state)
+    case.attempts.begin(other)
+    case.others.append(other)
+    first = {case.attempts.key(case.trial): ("host", 11 * 2**30), case.attempts.key(other): ("host", 10 * 2**30)}
+    case.attempts.memory.update(first)
+    again = case.fails(error)
+    beside = "out of memory: it had 11.0 GiB, 10.0 GiB beside it"
+    assert again is not None and (again.cause, again.reason) == ("memory", beside)
+    (line,) = case.said
+    assert line.endswith(
+        f"seed 0 is run again with no other trial under way: {beside}. Fewer trials at once: hardware.max_concurrent_trials=1"
+    )
+    assert case.scheduler.waits  # a search asks for nothing while it runs
+    case.attempts.memory.update({case.attempts.key(case.trial): ("host", 21 * 2**30)})
+    assert case.fails(error) is None
+    outcome = case.outcomes.of(case.config)
+    assert outcome.status == FAILED and not case.scheduler.waits
+    assert outcome.failure.startswith(f"{beside}; run again: it had 21.0 GiB, no other trial beside it. ")
+    assert "hardware.num_envs_per_env_runner=" in outcome.failure
+
+
+def test_a_process_that_the_kernel_killed_for_want_of_memory_is_told_from_one_that_died(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(case.attempts, "_heartbeats", Receiver)
+    kills: list[int | None] = [7]
+    monkeypatch.setattr("experiments.study.attempts.oom_kills", lambda: kills[0])
+    dead = died("The actor is dead because its worker process has died.")
+    case.attempts.begin(case.trial)
+    case.attempts._nodes[case.trial] = (NODE_ID,)
+    kills[0] = 8
+    again = case.fails(dead)
+    assert again is not None and again.cause == "memory"
+    again = case.fails(dead)  # the count is what it was: it died of something else
+    assert again is not None and again.cause == "process"
+    kills[0] = 9
+    case.attempts._nodes[case.trial] = ("another",)  # whose kernel nobody asks
+    assert case.fails(dead) is None
+    assert "died" in case.outcomes.of(case.config).failure
+    assert "out of memory" not in case.outcomes.of(case.config).failure
+
+
+def test_one_kill_of_the_kernels_explains_one_loss(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = [0]
+    monkeypatch.setattr("experiments.study.attempts.oom_kills", lambda: kills[0])
+    trials = [TunesTrial(case.config, "", case.trial.temporary_state) for _ in range(3)]
+    for trial in trials:
+        case.attempts.begin(trial)
+        case.attempts._nodes[trial] = (NODE_ID,)
+    kills[0] = 2
+    assert [case.attempts._is_killed_by_kernel(trial) for trial in trials] == [True, True, False]

@@ -12,8 +12,9 @@ from ray.tune import CheckpointConfig, FailureConfig, RunConfig, Trainable, Tune
 
 from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
-from experiments.study.tune import StreamCallback, StudyScheduler
+from experiments.study.tune import StudyScheduler
 from experiments.trial.trainable import EVENTS, RECYCLE_PROCESS
+from tests.support.tune_callbacks import OfErrors
 
 
 class Short(Trainable):
@@ -28,7 +29,7 @@ class Short(Trainable):
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_a_process_that_is_to_be_recycled_gets_no_other_trial(tmp_path: Path) -> None:
-    attempts = SimpleNamespace(has_ended=lambda trial: False)
+    attempts = SimpleNamespace(has_ended=lambda trial: False, goes_on_alone=lambda trial: False)
     scheduler = StudyScheduler(EventStream(StudyFolder(tmp_path), []), attempts)  # type: ignore[arg-type]
     tuner = tune.Tuner(
         Short,
@@ -54,16 +55,6 @@ class Dying(Trainable):
         return True
 
 
-class OfErrors(StreamCallback):
-    """Without what is for trials of a study alone."""
-
-    def on_trial_result(self, *told: Any, **info: Any) -> None:
-        pass
-
-    def on_trial_complete(self, *told: Any, **info: Any) -> None:
-        pass
-
-
 class Counted:
     """Attempts at trials that nobody ends."""
 
@@ -72,6 +63,9 @@ class Counted:
         self.losses: list[int] = []
 
     def has_ended(self, trial: Any) -> bool:
+        return False
+
+    def goes_on_alone(self, trial: Any) -> bool:
         return False
 
     def begin(self, trial: Any) -> None:

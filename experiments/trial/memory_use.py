@@ -1,0 +1,40 @@
+"""How much memory a trial's processes take, told while they train: who is killed for want of it can say nothing."""
+
+import threading
+from collections.abc import Callable, Iterable
+
+import psutil
+
+from experiments.trial.resource_usage import memory_bytes
+
+_LOOK_EVERY_S = 0.25
+_LEAST_GROWTH = 32 * 2**20
+"""Bytes from one message to the next: a trial that takes no more says nothing."""
+
+
+class MemoryUse:
+    """Tells of each new peak, from a thread of its own: a training iteration may take long."""
+
+    def __init__(self, tell: Callable[[int], object]) -> None:
+        """Begin with this process.
+
+        Args:
+            tell: Takes the resident bytes of all the processes.
+        """
+        self._tell, self._processes, self._peak = tell, [psutil.Process()], 0
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="MemoryUse", daemon=True).start()
+
+    def add(self, processes: Iterable[psutil.Process]) -> None:
+        """Count others as well."""
+        self._processes = list(dict.fromkeys([*self._processes, *processes]))
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closed.set()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_LOOK_EVERY_S):
+            if (now := sum(map(memory_bytes, self._processes))) >= self._peak + _LEAST_GROWTH:
+                self._peak = now
+                self._tell(now)

@@ -1,0 +1,45 @@
+"""What a trial tells of its memory."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import psutil
+
+from experiments.trial.memory_use import MemoryUse
+
+_HELD = "import sys; held = bytearray(200 * 2**20); print('there', flush=True); sys.stdin.read()"
+
+
+def test_each_peak_is_told_of_all_the_processes_and_none_after_the_end() -> None:
+    told: list[int] = []
+    has_told = threading.Event()
+
+    def tell(size: int) -> None:
+        told.append(size)
+        has_told.set()
+
+    use = MemoryUse(tell)
+    try:
+        assert has_told.wait(30)
+        own = psutil.Process().memory_info().rss
+        assert abs(told[0] - own) < 100 * 2**20
+        with subprocess.Popen([sys.executable, "-c", _HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None and other.stdout.readline() == b"there\n"
+            has_told.clear()
+            use.add([psutil.Process(other.pid)])
+            assert has_told.wait(30)
+            other.communicate()
+        with_other = told[-1]
+        assert with_other >= told[0] + 200 * 2**20
+        has_told.clear()
+        held = np.ones(300 * 2**20, np.uint8)  # more than the other had, which is gone
+        assert has_told.wait(30)
+        assert told[-1] > with_other and told == sorted(told)
+        del held
+    finally:
+        use.close()
+    has_told.clear()
+    again = np.ones(800 * 2**20, np.uint8)
+    assert not has_told.wait(1) and again.size
