@@ -18,7 +18,9 @@ from experiments.study.heartbeats import Key
 from experiments.study.memory import MemoryOfAttempts, what_to_write
 from experiments.study.recovery import INTERRUPTED, MEMORY, NODE, OUT_OF_MEMORY, PROCESS, Loss, why_not_on
 from experiments.trial.attempt import Attempt, OutOfMemoryError, UnfitNodeError, lost_node
+from experiments.trial.memory_use import left
 from experiments.trial.oom_kills import oom_kills
+from experiments.trial.resource_usage import this_process
 from experiments.trial.trainable import TRIAL, reason_for
 
 
@@ -134,9 +136,13 @@ class Attempts:
         return [other for other in self._numbers if other is not trial and other.status == "RUNNING"]
 
     def _out_of_memory(self, trial: Any) -> Loss:
-        keys = [self.key(each) for each in (trial, *self._others(trial))]
-        with suppress(RayError):  # it may have been ended as well: then what is known is a second old
+        trials = [trial, *self._others(trial)]
+        keys = [self.key(each) for each in trials]
+        with suppress(RayError):  # of trials on other hosts; what the watchdog was told before is known in any case
             self.memory.update(ray.get(self._heartbeats.memory.remote(keys), timeout=_ANSWER_WITHIN_S))
+        for each, key in zip(trials, keys, strict=True):
+            if (found := left(Path(each.storage.trial_working_directory))) is not None and found[0] == key[1]:
+                self.memory.update({key: (this_process()[0], found[1])})
         return Loss(MEMORY, OUT_OF_MEMORY + self.memory.lost(keys[0], keys[1:], time.monotonic()))
 
     def _is_killed_by_kernel(self, trial: Any) -> bool:
@@ -158,14 +164,14 @@ class Attempts:
             if self._of_cluster is not None:
                 self._of_cluster.refuse(own, str(cause))
             return Loss(NODE, f"{self._name(own)} was not used: {cause}")
+        if isinstance(cause, exceptions.OutOfMemoryError | OutOfMemoryError):
+            return self._out_of_memory(trial)
+        if isinstance(cause, ActorDiedError | ActorUnavailableError) and not lost_node(cause) and self._is_killed_by_kernel(trial):
+            return self._out_of_memory(trial)
         if isinstance(cause, ActorUnavailableError):  # a connection ended, and Ray does not know why: a process that died, it knows of
             return Loss(NODE, f"{self._name(own)} was lost")
         if node := lost_node(error):
             return Loss(NODE, f"{self._name(node)} was lost")
-        if isinstance(cause, exceptions.OutOfMemoryError | OutOfMemoryError):
-            return self._out_of_memory(trial)
-        if isinstance(cause, ActorDiedError) and self._is_killed_by_kernel(trial):
-            return self._out_of_memory(trial)
         return Loss(PROCESS, reason_for(cause))
 
     def _name(self, node: str) -> str:

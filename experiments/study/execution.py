@@ -25,7 +25,7 @@ from experiments.study.node_check import JoinCheck
 from experiments.study.nodes import NodeWatch
 from experiments.study.ray_process import PRELOADED
 from experiments.study.searcher import QueueSearcher
-from experiments.study.tune import StreamCallback, StudyScheduler, described
+from experiments.study.tune import NoProgressOfTunes, StreamCallback, StudyScheduler, described
 from experiments.study.watchdog import Watchdog, receiver
 from experiments.trial.measured import MeasuredTrial
 from experiments.trial.resource_usage import this_process
@@ -82,6 +82,7 @@ def run_trials(
     if isinstance(search, QueueSearcher):
         search.waits = lambda: scheduler.waits
     callbacks: list[Any] = [StreamCallback(stream, attempts, scheduler), Watchdog(stream, attempts, heartbeats, is_reached)]
+    callbacks.append(NoProgressOfTunes())
     if nodes:
         nodes.watch(attempts)
         callbacks.append(nodes)

@@ -1,6 +1,7 @@
 """What a person sees while a study runs, and at its end."""
 
 import math
+import re
 import sys
 import textwrap
 import time
@@ -32,6 +33,7 @@ LINE_EVERY_S = 15.0
 MOST_ROWS = 16
 MOST_OF_A_CAUSE = 3
 """Failures of one cause that are shown as they happen."""
+_SIZE = re.compile(r"\d+\.\d [MG]iB")
 _ENDS = (FINISHED, PRUNED, FAILED)
 
 
@@ -112,9 +114,10 @@ class Progress:
         if end.status != FAILED or again or not self._is_live:
             return
         # Said at once, but a cause that hits many trials only for the first of them.
-        self._causes[end.reason] += 1
-        if self._causes[end.reason] <= MOST_OF_A_CAUSE:
-            more = "; more of the same are counted at the end" if self._causes[end.reason] == MOST_OF_A_CAUSE else ""
+        cause = _cause(end.reason)
+        self._causes[cause] += 1
+        if self._causes[cause] <= MOST_OF_A_CAUSE:
+            more = "; more of the same are counted at the end" if self._causes[cause] == MOST_OF_A_CAUSE else ""
             self._console.print(Text(f"failed: {row.label} seed {row.seed}: {end.reason}{more}", style="red"))
 
     def _row(self, trial: TrialConfig) -> _Row:
@@ -198,13 +201,18 @@ def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:
     by_cause: dict[str, list[TrialOutcome]] = {}
     for outcome in outcomes:
         if outcome.status == "failed":
-            by_cause.setdefault(outcome.failure, []).append(outcome)
+            by_cause.setdefault(_cause(outcome.failure), []).append(outcome)
     lines = []
-    for cause, trials in by_cause.items():
+    for trials in by_cause.values():
         named = ", ".join(f"{t.label} s={t.seed}" for t in trials[:3])
         more = f" and {len(trials) - 3} more" if len(trials) > 3 else ""
-        lines.append(f"{len(trials)} failed: {cause}  ({named}{more})")
+        lines.append(f"{len(trials)} failed: {trials[0].failure}  ({named}{more})")
     return lines
+
+
+def _cause(reason: str) -> str:
+    """What trials have in common that failed for a reason: each had its own share of the memory."""
+    return _SIZE.sub("", reason)
 
 
 def _number(value: float, form: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ray.tune import Callback, PlacementGroupFactory
 from ray.tune.experiment import Trial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from experiments.config.trial_config import TrialConfig
@@ -33,6 +34,13 @@ class DriverCallback(Callback):  # type: ignore[misc]  # Tune ships no type info
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return Callback, ()
+
+
+class NoProgressOfTunes(TrialProgressCallback):  # type: ignore[misc]  # Tune ships no type information
+    """In place of Tune's own, which says of a trial that failed before its first report that it is complete."""
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Say nothing: the suite says how each trial ended."""
 
 
 class StreamCallback(DriverCallback):

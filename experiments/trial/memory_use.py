@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import psutil
 
@@ -10,6 +11,8 @@ from experiments.trial.resource_usage import memory_bytes
 _LOOK_EVERY_S = 0.25
 _LEAST_GROWTH = 32 * 2**20
 """Bytes from one message to the next: a trial that takes no more says nothing."""
+
+_FILE = "memory"
 
 
 class MemoryUse:
@@ -38,3 +41,19 @@ class MemoryUse:
             if (now := sum(map(memory_bytes, self._processes))) >= self._peak + _LEAST_GROWTH:
                 self._peak = now
                 self._tell(now)
+
+
+def leave(folder: Path, attempt: int, resident_bytes: int) -> None:
+    """Leave the peak of an attempt at a trial in a folder, for the driver on the same host."""
+    new = folder / f"{_FILE}.new"
+    new.write_text(f"{attempt} {resident_bytes}")
+    new.replace(folder / _FILE)
+
+
+def left(folder: Path) -> tuple[int, int] | None:
+    """The last attempt that left its peak there, and the peak in bytes; None if there is none."""
+    try:
+        attempt, resident_bytes = map(int, (folder / _FILE).read_text().split())
+    except OSError:
+        return None
+    return attempt, resident_bytes

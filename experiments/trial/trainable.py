@@ -27,6 +27,7 @@ from experiments.rllib.algorithms import promises_bits
 from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.process_state import ProcessState, packages_of
 from experiments.rllib.results import NonFiniteError
+from experiments.trial import memory_use
 from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, UnfitNodeError, lost_node, own_nodes
 from experiments.trial.event_log import RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
@@ -127,9 +128,14 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if self._attempt.heartbeats is not None:
             self._attempt.heartbeats.add.remote(self._trial.folder_name, self._attempt.number)
 
-    def _send_memory(self, resident_bytes: int) -> None:
-        if self._attempt.heartbeats is not None:
-            self._attempt.heartbeats.add_memory.remote(self._trial.folder_name, self._attempt.number, this_process()[0], resident_bytes)
+    def _leave_memory(self, resident_bytes: int) -> None:
+        """For the driver, to whose host's memory the actor that takes the signs of life may fall victim as well."""
+        number, host = self._attempt.number, this_process()[0]
+        if self._driver is not None and self._driver[0] == host:
+            with suppress(OSError):
+                memory_use.leave(self._logs, number, resident_bytes)
+        elif self._attempt.heartbeats is not None:
+            self._attempt.heartbeats.add_memory.remote(self._trial.folder_name, number, host, resident_bytes)
 
     def _take_folder(self) -> None:
         """Take the trial's folder, once, with what happened before."""
@@ -247,7 +253,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._state = ProcessState(packages_of(self._trial))
         else:  # after a fault
             self._go_on_without(self._state.changed())
-        self._memory = self._memory or MemoryUse(self._send_memory)
+        self._memory = self._memory or MemoryUse(self._leave_memory)
         self._training = training = Training(self._trial, self._heartbeat, self._state, self._storage, self._measure_system, self._driver)
         self._memory.add(training.processes())
         if (machines := training.machines()) != self._machines:

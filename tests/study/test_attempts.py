@@ -22,6 +22,7 @@ from experiments.study.recovery import NODE, Loss
 from experiments.study.tune import StudyScheduler
 from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, UnfitNodeError
 from experiments.trial.events import Ended
+from experiments.trial.memory_use import leave
 from tests.support.suite import PlanOf
 
 NODE_ID = "3f" * 28
@@ -44,6 +45,10 @@ class TunesTrial:
     temporary_state: Any
     status: str = Trial.RUNNING
     trial_id: str = "0"
+
+    @property
+    def storage(self) -> Any:
+        return SimpleNamespace(trial_working_directory=str(Path(self.pickled_error_file).parent))
 
     def is_finished(self) -> bool:
         return self.status == Trial.TERMINATED
@@ -187,14 +192,15 @@ KILLED = exceptions.OutOfMemoryError("1 worker(s) were killed due to the node ru
 
 @pytest.mark.parametrize("error", [LostProcessError(KILLED), raised(OutOfMemoryError("of a runner"))])
 def test_a_trial_that_ran_out_of_memory_is_run_again_once_with_no_other_trial_under_way(
-    case: Case, plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch, error: Exception
+    case: Case, plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
 ) -> None:
     monkeypatch.setattr(case.attempts, "_heartbeats", Receiver)
-    other = TunesTrial(plan_of("study=smoke").trials[1], "", case.trial.temporary_state)
+    (tmp_path / "other").mkdir()
+    other = TunesTrial(plan_of("study=smoke").trials[1], str(tmp_path / "other/error.pkl"), case.trial.temporary_state)
     case.attempts.begin(other)
     case.others.append(other)
-    first = {case.attempts.key(case.trial): ("host", 11 * 2**30), case.attempts.key(other): ("host", 10 * 2**30)}
-    case.attempts.memory.update(first)
+    leave(Path(case.trial.storage.trial_working_directory), 1, 11 * 2**30)
+    leave(Path(other.storage.trial_working_directory), 1, 10 * 2**30)
     again = case.fails(error)
     beside = "out of memory: it had 11.0 GiB, 10.0 GiB beside it"
     assert again is not None and (again.cause, again.reason) == ("memory", beside)
@@ -203,7 +209,7 @@ def test_a_trial_that_ran_out_of_memory_is_run_again_once_with_no_other_trial_un
         f"seed 0 is run again with no other trial under way: {beside}. Fewer trials at once: hardware.max_concurrent_trials=1"
     )
     assert case.scheduler.waits  # a search asks for nothing while it runs
-    case.attempts.memory.update({case.attempts.key(case.trial): ("host", 21 * 2**30)})
+    leave(Path(case.trial.storage.trial_working_directory), 2, 21 * 2**30)
     assert case.fails(error) is None
     outcome = case.outcomes.of(case.config)
     assert outcome.status == FAILED and not case.scheduler.waits
@@ -211,8 +217,11 @@ def test_a_trial_that_ran_out_of_memory_is_run_again_once_with_no_other_trial_un
     assert "hardware.num_envs_per_env_runner=" in outcome.failure
 
 
+@pytest.mark.parametrize(
+    "first", [died("The actor is dead because its worker process has died."), ActorUnavailableError("Socket closed", b"0" * 16)]
+)
 def test_a_process_that_the_kernel_killed_for_want_of_memory_is_told_from_one_that_died(
-    case: Case, monkeypatch: pytest.MonkeyPatch
+    case: Case, monkeypatch: pytest.MonkeyPatch, first: Exception
 ) -> None:
     monkeypatch.setattr(case.attempts, "_heartbeats", Receiver)
     kills: list[int | None] = [7]
@@ -221,7 +230,7 @@ def test_a_process_that_the_kernel_killed_for_want_of_memory_is_told_from_one_th
     case.attempts.begin(case.trial)
     case.attempts._nodes[case.trial] = (NODE_ID,)
     kills[0] = 8
-    again = case.fails(dead)
+    again = case.fails(first)
     assert again is not None and again.cause == "memory"
     again = case.fails(dead)  # the count is what it was: it died of something else
     assert again is not None and again.cause == "process"

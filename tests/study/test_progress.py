@@ -96,6 +96,14 @@ def test_failed_seeds_are_named_and_causes_grouped() -> None:
     assert "97 more" in line
 
 
+def test_trials_that_ran_out_of_memory_are_one_line_whatever_each_had() -> None:
+    def failed(seed: int, own: str) -> TrialOutcome:
+        return TrialOutcome("lr=1", seed, "failed", failure=f"out of memory: it had {own}, 1.0 GiB beside it")
+
+    (line,) = failures([failed(0, "10.9 GiB"), failed(1, "512.0 MiB")])
+    assert line == "2 failed: out of memory: it had 10.9 GiB, 1.0 GiB beside it  (lr=1 s=0, lr=1 s=1)"
+
+
 def test_a_configuration_without_a_finished_seed_keeps_its_row(plan_of: PlanOf) -> None:
     text = closing(plan_of("study=smoke"), [finished("gamma=0.98", 0, 1.0), TrialOutcome("gamma=0.99", 0, "failed")])
     assert "0/2" in next(x for x in text.splitlines() if "gamma=0.99" in x)

@@ -1,9 +1,14 @@
 """When a trial gave its last sign of life, by one clock."""
 
+import os
+import signal
 import time
 
+import pytest
+import ray
+
 from experiments.study.heartbeats import Heartbeats
-from experiments.study.watchdog import SignsOfLife
+from experiments.study.watchdog import SignsOfLife, receiver
 
 TRIAL = ("trial", 1)
 
@@ -40,3 +45,24 @@ def test_the_receiver_keeps_the_newest_sign_of_each_attempt_that_is_under_way() 
     assert 0 <= ages["trial", 1] < first
     assert set(ages) == set(both)
     assert set(received.ages(both[:1])) == set(received.ages(both)) == {("trial", 1)}  # the other has ended
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_instance")
+def test_the_receiver_that_is_killed_beside_a_trial_comes_back_and_takes_signs_again() -> None:
+    actor = receiver()
+    pid = ray.get(actor.__ray_call__.remote(lambda self: os.getpid()))
+    os.kill(pid, signal.SIGKILL)
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:  # as trials and the watchdog go on, whom its errors do not concern
+        actor.add.remote(*TRIAL)
+        actor.add_memory.remote(*TRIAL, "host", 2**30)
+        try:
+            if ray.get(actor.memory.remote([TRIAL])) == {TRIAL: ("host", 2**30)}:
+                break
+        except ray.exceptions.RayError:
+            time.sleep(0.1)
+    assert set(ray.get(actor.ages.remote([TRIAL]))) == {TRIAL}
+    assert ray.get(actor.__ray_call__.remote(lambda self: os.getpid())) != pid
+    ray.kill(actor)

@@ -5,7 +5,7 @@ import re
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -135,7 +135,7 @@ class Faulty(gym.Env[Any, Any]):
     Args:
         length: Steps of an episode.
         fault: What goes wrong: `raise`, `hang`, `hold` (a library that computes for ever and keeps Python's lock), `kill`, `full_disk`,
-            `nan_reward`, `inf_reward`, `large_reward`, `nan_observation`, `inf_observation`.
+            `hoard` (keeps 4 MB of memory each step), `nan_reward`, `inf_reward`, `large_reward`, `nan_observation`, `inf_observation`.
         at: The step of an environment from which on it goes wrong.
         once: A file: whoever makes it has the fault, in one step, and nobody after.
         victim: What the name of the process begins with that `kill` kills, `ray::Trial` for example; by default the environment's own.
@@ -145,6 +145,8 @@ class Faulty(gym.Env[Any, Any]):
         needs: A file without which the environment cannot be made.
         trace: A folder with a file per fault and process, `<fault>-<pid>`, that grows by a byte with each step.
     """
+
+    _hoard: ClassVar[list[Any]] = []
 
     def __init__(
         self,
@@ -216,6 +218,8 @@ class Faulty(gym.Env[Any, Any]):
             case "full_disk":
                 fill(Path(self._disk), self._leave)
                 self._filled = True
+            case "hoard":
+                self._hoard.append(np.ones(4_000_000, np.uint8))
             case "large_reward":
                 reward = 1e38
             case "nan_reward" | "inf_reward":

@@ -1,0 +1,70 @@
+"""Trials that take more memory than there is, for real, on a machine of 3.5 GiB."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.memory_cgroup import MemoryCgroup, memory_cgroup
+from tests.support.studies import query
+from tests.support.suite import ROOT, TINY
+
+pytestmark = [pytest.mark.nightly, pytest.mark.ray, pytest.mark.timeout(1200)]
+
+LIMIT_BYTES = 3584 * 2**20
+HOARDING = (
+    "env.id=tiny_envs:tiny/Faulty-v0",
+    "env.vectorize_mode=sync",
+    "study.space={env.env_config.fault:[hoard,null]}",
+    "hardware.num_cpus=2",
+    "hardware.num_env_runners=0",
+    "seeds=[0,1]",
+)
+SIZE = r"\d+\.\d [MG]iB"
+
+
+def run(cgroup: MemoryCgroup, out: Path, *words: str, by_ray: bool) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "experiments/run.py", *words, "report=true", f"output_dir={out}"]
+    watched = {} if by_ray else {"RAY_memory_monitor_refresh_ms": "0"}
+    environment = {**os.environ, **watched}
+    words = tuple(cgroup.command(command, is_machine=by_ray))
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    print(done.stdout, done.stderr)
+    return done
+
+
+@pytest.mark.parametrize("by_ray", [True, False], ids=["ray", "the kernel"])
+def test_trials_that_take_more_memory_than_there_is_fail_alone(tmp_path: Path, by_ray: bool) -> None:
+    out = tmp_path / "out"
+    with memory_cgroup("out-of-memory", LIMIT_BYTES) as cgroup:
+        done = run(cgroup, out, *TINY, *HOARDING, by_ray=by_ray)
+        assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+        assert re.search(
+            rf"seed \d is run again with no other trial under way: out of memory: it had {SIZE}, {SIZE} beside it", done.stdout
+        )
+        alone = rf"run again: it had {SIZE}, no other trial beside it"
+        failed = rf"out of memory: it had {SIZE}, .* beside it; {alone}\. .*num_envs_per_env_runner=\d+"
+        assert_as_they_should(out, failed)
+        assert len(list((out / "reports").glob("*.html"))) == 1
+        if by_ray:  # goes on, and ends
+            ((study_run,),) = query(out / "mlflow.db", "SELECT run_uuid FROM tags WHERE key = 'kind' AND value = 'study'")
+            done = run(cgroup, out, f"resume={study_run}", by_ray=by_ray)
+            assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+            assert_as_they_should(out, failed)
+
+
+def assert_as_they_should(out: Path, failed: str) -> None:
+    rows = query(
+        out / "mlflow.db",
+        "SELECT runs.name, status, failure.value FROM runs JOIN tags kind USING (run_uuid) LEFT JOIN tags failure ON "
+        "failure.run_uuid = runs.run_uuid AND failure.key = 'failure' WHERE kind.key = 'kind' AND kind.value = 'trial'",
+    )
+    assert len(rows) == 4
+    for name, status, reason in rows:
+        if "hoard" in name:
+            assert status == "FAILED" and re.fullmatch(failed, reason), reason
+        else:
+            assert (status, reason) == ("FINISHED", None), name
