@@ -81,7 +81,9 @@ def test_a_nan_reward_fails_the_trial_with_its_place(plan_of: PlanOf, make: Make
     [("nan_after=40", r"NonFiniteError: non-finite .* after \d+ env steps"), ("crash_after=40", "RuntimeError: the simulator crashed")],
 )
 def test_a_fault_in_the_midst_of_lean_steps_fails_the_trial_with_its_reason(plan_of: PlanOf, make: Make, setting: str, reason: str) -> None:
-    config = plan_of(*REPLAY, "algorithm=dqn", *COUNT, f"+env.env_config.{setting}", "study.space={}", "seeds=[0]").trials[0]
+    config = plan_of(
+        *REPLAY, "algorithm=dqn", "hardware.total_envs=4", *COUNT, f"+env.env_config.{setting}", "study.space={}", "seeds=[0]"
+    ).trials[0]
     said = run(make(config))[-1]
     assert re.fullmatch(reason, said[FAILURE])
     assert said["diverged"] == setting.startswith("nan")
