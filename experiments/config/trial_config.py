@@ -33,7 +33,7 @@ TRAINING = "algorithm.training."
 VECTORIZE_MODE = "env.vectorize_mode"
 NUM_ENV_RUNNERS = "algorithm.env_runners.num_env_runners"
 
-_SECTIONS = ("algorithm.training", "algorithm.env_runners", "algorithm.learners", "hardware", "env")
+_SECTIONS = ("algorithm", "algorithm.training", "algorithm.env_runners", "algorithm.learners", "hardware", "env")
 """Whose settings are known by the last part of their path."""
 
 Compose = Callable[[Mapping[str, str]], Mapping[str, Any]]
