@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,6 +28,7 @@ from experiments.config.schema import HardwareSettings
 from experiments.planning import machines
 from experiments.signals import received_by
 from experiments.study.address import why_not_joined
+from experiments.study.session_folder import session_folder
 
 START_S = "RAY_raylet_start_wait_time_s"
 """Variable by which Ray is told how long it may take to start on this machine."""
@@ -36,6 +37,8 @@ PRELOADED = "RAY_preload_python_modules"
 _MOST_READY = 16
 """Processes, one a CPU, that import what a trial needs before they are given one: of more, some may never be, at 0.3 GiB each."""
 
+_ROOT, _PACKAGES = Path(__file__).resolve().parents[2], ("experiments", "analysis", "conf")
+"""Where the suite's packages are."""
 _OF_LOSSES = re.compile("A worker died|has been marked dead|Raylet is terminated")
 """What nodes and processes that are lost make Ray say, in up to forty lines each: the suite says it in one."""
 
@@ -120,10 +123,11 @@ def _start_ray(hardware: HardwareSettings) -> None:
         "PYTHONWARNINGS": "ignore::DeprecationWarning,ignore::UserWarning",
     }
     copies = own_modules.folder()
-    if copies and "PYTHONPATH" in os.environ:  # relative entries are of the folder where the command was typed
-        environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, os.environ["PYTHONPATH"].split(os.pathsep)))
+    path = worker_path(os.environ.get("PYTHONPATH"), sys.path)
+    if path and (copies or path[0] == _ROOT):
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, path))
     # Ray puts the working directory first on its workers' path. There they find the modules that were copied at the start.
-    where = contextlib.chdir(copies) if copies else contextlib.nullcontext()
+    where = contextlib.chdir(copies or (_ROOT if path[:1] == [_ROOT] else Path.cwd()))
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if hardware.address is None:
         if hardware.num_gpus and hardware.num_gpus > (there := machines.usable_gpus()):
@@ -147,6 +151,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
                     num_cpus=num_cpus,
                     num_gpus=int(machine.num_gpus),  # not what Ray finds: torch may not be able to use it
                     include_dashboard=False,
+                    _temp_dir=session_folder(),
                     **common,
                 )
         except Exception as error:
@@ -169,6 +174,21 @@ def _start_ray(hardware: HardwareSettings) -> None:
             ray.init(address=hardware.address, runtime_env={"env_vars": environment, "py_modules": modules}, **common)
     except (ConnectionError, TimeoutError, RuntimeError, ValueError, AuthenticationError) as error:
         raise ConfigurationError(f"hardware.address={hardware.address}: {why_not_joined(error)}") from None
+
+
+def worker_path(pythonpath: str | None, own: Sequence[str]) -> list[Path]:
+    """PYTHONPATH of the processes of trials, entries as absolute paths, first the suite's folder where another has its packages' names.
+
+    Args:
+        pythonpath: The driver's; None without one. Relative entries are of the folder where the command was typed.
+        own: What the driver itself imports from, its `sys.path`.
+    """
+    given = [] if not pythonpath else [Path(entry).absolute() for entry in pythonpath.split(os.pathsep)]
+    here = Path.cwd()
+    if not any((folder / name).is_dir() for folder in (here, *given) if folder != _ROOT for name in _PACKAGES):
+        return given
+    in_reach = {"", str(here)} & {*own}
+    return [_ROOT, *given, *([here] if in_reach and here not in given else [])]
 
 
 def _check_address(address: str) -> None:

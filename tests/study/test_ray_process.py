@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from experiments.planning import machines
 from experiments.study import ray_process
 from experiments.trial import ready as ready_module
 from experiments.trial.ready import IS_LIGHT
+from tests.support.suite import ROOT
 
 
 def test_gpus_that_torch_cannot_use_are_not_declared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +52,25 @@ def test_rays_processes_get_ready_for_trials_where_there_are_few_and_each_has_a_
         monkeypatch.setitem(os.environ, ray_process.PRELOADED, "of.an.earlier.start")
         ray_process._start_ray(HardwareSettings("auto", num_cpus=cpus))
         assert (told.pop(ray_process.PRELOADED, None) == ready_module.__name__) == ready
+
+
+def test_trials_import_the_suite_and_not_a_folder_of_its_name_where_the_command_was_typed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lib").mkdir()
+    assert ray_process.worker_path(None, ["", "/elsewhere"]) == []
+    assert ray_process.worker_path("lib", [""]) == [tmp_path / "lib"]
+    where = []
+    monkeypatch.setattr(os, "environ", {**os.environ, "PYTHONPATH": "lib"})
+    monkeypatch.setattr(ray_process.ray, "init", lambda **how: where.append((Path.cwd(), os.environ["PYTHONPATH"])))
+    ray_process._start_ray(HardwareSettings("auto", num_cpus=1))
+    (tmp_path / "lib" / "analysis").mkdir()
+    ray_process._start_ray(HardwareSettings("auto", num_cpus=1))
+    (tmp_path / "experiments").mkdir()
+    assert ray_process.worker_path("lib", ["", "/elsewhere"]) == [ROOT, tmp_path / "lib", tmp_path]  # what a notebook imports, trials can
+    assert where == [(tmp_path, "lib"), (ROOT, f"{ROOT}{os.pathsep}{tmp_path / 'lib'}")]
+    assert ray_process.worker_path(str(ROOT), [str(ROOT)])[0] == ROOT
 
 
 def test_a_light_process_does_not_import_what_trials_need() -> None:
