@@ -26,8 +26,9 @@ from analysis.document.command_line import help_asked
 from analysis.document.standard_streams import keep_streams
 from conf import CONFIG_DIR
 from experiments.config.choices import check_choices, own_folder
-from experiments.config.command_words import Words, as_shown, check_one, composed, jobs, read
+from experiments.config.command_words import Words, as_shown, check_one, composed, is_doubtful, jobs, read
 from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.number_ranges import check_numbers
 from experiments.config.output_dir import absolute, check_kept, check_stays, check_writable, stored_at
 from experiments.config.schema import SuiteConfig, parse
 from experiments.config.space import points
@@ -61,7 +62,7 @@ def main() -> None:
         if asked.is_several:
             sys.exit(_run_several(asked, own))
         with composed(asked.settings, own) as compose:
-            sys.exit(run(compose, own))
+            sys.exit(run(compose, own, is_doubtful(asked.settings, own)))
     except KeyboardInterrupt:
         print("interrupted by SIGINT", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
@@ -97,17 +98,18 @@ def _run_several(asked: Words, own: Path | None) -> int:
     return run_each([sys.executable, sys.argv[0]], [[*flags, *job] for job in several])
 
 
-def run(compose: Compose, own: Path | None = None) -> int:
+def run(compose: Compose, own: Path | None = None, doubtful: bool = False) -> int:
     """A study from its composition on; its exit code.
 
     Args:
         compose: Composes the command line's configuration.
         own: A person's own folder of configuration files.
+        doubtful: As `execute` takes it.
 
     Raises:
         ConfigurationError: Anything is wrong; nothing was started.
     """
-    outcome = execute(compose, own).outcome
+    outcome = execute(compose, own, doubtful=doubtful).outcome
     if outcome is not None and outcome.tune_hangs:  # what Ray does at the exit of a process could wait for ever; it ends with this one
         sys.stdout.flush()
         os._exit(outcome.exit_code)
@@ -137,11 +139,13 @@ def _checked(compose: Compose) -> tuple[SuiteConfig, Path, str]:
     Raises:
         ConfigurationError: Something is wrong.
     """
-    suite = parse(compose({}))
+    composed_settings = compose({})
+    suite = parse(composed_settings)
     output_dir = absolute(suite.output_dir)
     check_stays(suite.output_dir, suite.tracking.uri)
     if suite.resume is None:
         points(suite.study.space, suite.search)
+        check_numbers(suite.study.space, composed_settings)
     check_writable(output_dir)
     check_kept(output_dir)
     uri = store_uri(suite.tracking, output_dir)
@@ -150,7 +154,14 @@ def _checked(compose: Compose) -> tuple[SuiteConfig, Path, str]:
     return suite, output_dir, uri
 
 
-def execute(compose: Compose, own: Path | None = None, command: str = "", quiet: bool = False, use_running_ray: bool = False) -> Executed:
+def execute(
+    compose: Compose,
+    own: Path | None = None,
+    command: str = "",
+    quiet: bool = False,
+    use_running_ray: bool = False,
+    doubtful: bool = False,
+) -> Executed:
     """Plan a study, run it unless it is a dry run, and say where the results are.
 
     Args:
@@ -159,6 +170,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
         command: The command line, for the record; "": the one that started this process.
         quiet: Whether nothing is printed.
         use_running_ray: Whether Ray, if this process runs it already, is taken as it is, and left running.
+        doubtful: Whether RLlib's settings are checked before anything else is imported or started (`command_words.is_doubtful`).
 
     Raises:
         ConfigurationError: Anything is wrong; nothing was started.
@@ -168,7 +180,8 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
 
     import ray
 
-    from experiments.study import address, ray_process
+    from experiments.planning import machines
+    from experiments.study import address, ray_process, session_folder
 
     ray_process.quiet()
     joined = use_running_ray and ray.is_initialized()
@@ -178,13 +191,20 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
     folder = None
     outcome = None
     try:
+        if place is None and not joined:
+            session_folder.session_folder()
+            if suite.resume is None and suite.study.key is None:
+                machines.check_room(suite, machines.local_machine(suite.hardware))
+                if doubtful:
+                    from experiments.planning.resolver import check_first  # with RLlib
+
+                    check_first(suite, compose)
         if place is None and not (ray.is_initialized() or suite.dry_run or suite.resume or suite.study.key):
             # Ray will be started on this machine, whatever the plan is: meanwhile another thread imports what makes it.
             ray_process.start_beside_imports(suite.hardware, "experiments.study.driver")
 
         from analysis.document import conclusions
         from experiments.planning import terminal
-        from experiments.planning.machines import joined_cluster, local_machine
         from experiments.planning.plan import plan_study, with_auto
         from experiments.study import lookup, progress
         from experiments.study.driver import resume_study, run_study
@@ -216,9 +236,9 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
             suite = parse(compose({}))
         hardware = suite.hardware if folder is None else folder.hardware(place)
         try:
-            cluster = joined_cluster() if joined else ray_process.cluster_of(hardware)
+            cluster = machines.joined_cluster() if joined else ray_process.cluster_of(hardware)
         except ConfigurationError:  # what is finished needs no cluster
-            cluster = local_machine(hardware)
+            cluster = machines.local_machine(hardware)
             if folder is None or not folder.is_over(cluster, suite.tracking):
                 raise
         at_work = ""
@@ -228,7 +248,7 @@ def execute(compose: Compose, own: Path | None = None, command: str = "", quiet:
             folder.lock()  # before its trials' files are looked at
         on = functools.partial(plan_study, suite, compose) if folder is None else functools.partial(folder.plan, tracking=suite.tracking)
         wait_s = 0.0 if suite.dry_run or joined else hardware.wait_for_nodes_s
-        plan = planned(on, cluster, joined_cluster, wait_s, functools.partial(progress.say, console))
+        plan = planned(on, cluster, machines.joined_cluster, wait_s, functools.partial(progress.say, console))
         plan = replace(plan, command=command)
         if starting is not None:
             starting.check(plan)

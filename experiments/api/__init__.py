@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config import own_modules
 from experiments.config.choices import own_folder
-from experiments.config.command_words import composed, read
+from experiments.config.command_words import composed, is_doubtful, read
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute
 from experiments.config.usage import reason_for_refusal
@@ -149,7 +149,7 @@ def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
             if first["dry_run"] and not dry_run:
                 raise ConfigurationError("dry_run=true: there is no study to give back. Call plan_study, which gives the plan.")
             command = provenance.without_passwords(shlex.join(["python", "experiments/run.py", *given]))
-            return execute(compose, own, command, quiet, use_running_ray=True)
+            return execute(compose, own, command, quiet, use_running_ray=True, doubtful=is_doubtful(settings, own))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigurationError(reason_for_refusal(error, given)) from None
 

@@ -129,6 +129,15 @@ def check_one(settings: Sequence[str]) -> None:
             raise ConfigurationError(f"{word}: stands for several studies. To run them one after the other: -m {word}.{axis}{as_list}")
 
 
+def is_doubtful(settings: Sequence[str], own: Path | None) -> bool:
+    """Whether RLlib is better asked what it thinks of the settings before anything is started, though that takes seconds: one is added to
+    what an algorithm's file has, or is given what is no number, or files of a person's own are read.
+    """
+    ours = [o for o in _parsed(split_space(settings)[0]) if o.key_or_group.startswith("algorithm.")]
+    are_numbers = (isinstance(o.value(), int | float) and not isinstance(o.value(), bool) for o in ours)
+    return own is not None or any(o.is_add() or o.is_force_add() for o in ours) or not all(are_numbers)
+
+
 def _parsed(settings: Sequence[str]) -> list[Override]:
     return OverridesParser.create().parse_overrides(list(settings))
 

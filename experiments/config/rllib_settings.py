@@ -8,12 +8,9 @@ its name.
 import difflib
 import functools
 import inspect
-import itertools
-import math
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,6 +21,7 @@ from ray.rllib.models.utils import get_activation_fn, get_initializer_fn
 from ray.rllib.utils import replay_buffers
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.number_ranges import SCHEDULES, check_number
 
 BUILDERS = ("training", "env_runners", "learners")
 """Sections of an algorithm file that are the arguments of RLlib's builder method of the same name."""
@@ -32,52 +30,6 @@ SECTIONS = (*BUILDERS, "rl_module")
 MODULE_CLASS, MODEL_CONFIG = "module_class", "model_config"
 """Settings of `rl_module` that are for a module of a person's own; all others are fields of RLlib's DefaultModelConfig."""
 
-
-@dataclass(frozen=True)
-class Range:
-    """The numbers that a setting may be."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    open: bool = False
-    finite: bool = True
-
-    def __contains__(self, number: float) -> bool:
-        above = number > self.low if self.open else number >= self.low
-        return above and number <= self.high and not (self.finite and isinstance(number, float) and math.isinf(number))
-
-    def __str__(self) -> str:
-        if math.isfinite(self.high):
-            return f"between {self.low:g} and {self.high:g}"
-        least = [] if math.isinf(self.low) else [f"above {self.low:g}" if self.open else f"{self.low:g} or more"]
-        return " and ".join(least + ["finite"] * self.finite)
-
-
-_ABOVE_0, _AT_LEAST_0, _SHARE = Range(0, open=True), Range(0), Range(0, 1)
-_COUNT, _AT_LEAST_1 = Range(0, finite=False), Range(1, finite=False)  # of whole numbers
-_RANGES: Mapping[str, Range] = {
-    **dict.fromkeys(
-        ("lr", "actor_lr", "critic_lr", "alpha_lr", "grad_clip", "clip_param", "initial_alpha", "training_intensity"), _ABOVE_0
-    ),
-    **dict.fromkeys(("kl_target", "adam_epsilon", "sigma0"), _ABOVE_0),
-    **dict.fromkeys(
-        ("entropy_coeff", "vf_loss_coeff", "kl_coeff", "alpha", "beta", "num_gpus_per_learner", "proximal_center_of_mass"), _AT_LEAST_0
-    ),
-    **dict.fromkeys(
-        ("train_batch_size_per_learner", "minibatch_size", "base_minibatch_size", "num_epochs", "n_step", "broadcast_interval"), _AT_LEAST_1
-    ),
-    **dict.fromkeys(("circular_buffer_num_batches", "circular_buffer_iterations_per_batch", "num_envs_per_env_runner"), _AT_LEAST_1),
-    **dict.fromkeys(("capacity", "batch_size_B", "batch_length_T", "rollout_fragment_length", "num_atoms"), _AT_LEAST_1),
-    **dict.fromkeys(
-        ("fcnet_hiddens", "head_fcnet_hiddens", "fusionnet_hiddens", "conv_filters", "lstm_cell_size", "max_seq_len"), _AT_LEAST_1
-    ),
-    **dict.fromkeys(("gamma", "lambda_", "tau", "epsilon"), _SHARE),
-    **dict.fromkeys(("vf_clip_param", "log_std_clip_param"), Range(0, open=True, finite=False)),  # infinity switches them off
-}
-"""By name. Other whole numbers are counts, 0 or more; other numbers are finite."""
-
-_SCHEDULES = ("lr", "actor_lr", "critic_lr", "alpha_lr", "entropy_coeff", "epsilon")
-"""What may be a list of [env steps, value], in place of a number."""
 
 _TYPES: Mapping[str, Any] = {
     "grad_clip": float | None,  # DQN: a whole number
@@ -201,36 +153,15 @@ def default_model(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_value(key: str, name: str, value: Any, declared: Any, null: bool = True) -> None:
-    numbers = value
-    if name in _SCHEDULES and isinstance(value, list):
-        _check_schedule(key, value)
-        numbers = [v for _, v in value]
-        numbers = numbers[:-1] if numbers[-1] == 0 else numbers  # it may end at 0, as a learning rate that falls to nothing
-    else:
+    if not (name in SCHEDULES and isinstance(value, list)):
         _check_type(key, name, value, declared, null)
-    is_count = not any(isinstance(n, float) for n in _numbers(numbers))
-    allowed = _RANGES.get(name, _COUNT if is_count else Range())
-    for number in _numbers(numbers):
-        if isinstance(number, float) and math.isnan(number):
-            raise ConfigurationError(f"{key}={value}: is not a number.")
-        if number not in allowed:
-            raise ConfigurationError(f"{key}={value}: must be {allowed}.")
-
-
-def _check_schedule(key: str, schedule: list[Any]) -> None:
-    pairs = [p for p in schedule if isinstance(p, list) and len(p) == 2 and all(_is_number(n) for n in p)]
-    steps = [p[0] for p in pairs]
-    if len(pairs) < max(2, len(schedule)) or steps[0] != 0 or any(a >= b for a, b in itertools.pairwise(steps)):
-        raise ConfigurationError(
-            f"{key}={schedule}: must be a number or a schedule of two or more [env steps, value], the first at 0, in ascending order. "
-            "Try [[0, 1.0e-3], [50000, 0.0]]."
-        )
+    check_number(key, name, value)
 
 
 def _check_type(key: str, name: str, value: Any, declared: Any, null: bool = True) -> None:
     wanted = _TYPES.get(name, declared)
     if (value is None and not null) or not _fits(value, wanted):
-        words = [w for w in _words(wanted, null) if name not in _SCHEDULES or w != "a list"] + ["a schedule"] * (name in _SCHEDULES)
+        words = [w for w in _words(wanted, null) if name not in SCHEDULES or w != "a list"] + ["a schedule"] * (name in SCHEDULES)
         raise ConfigurationError(f"{key}={value!r}: must be {' or '.join(words) or f'of type {wanted}'}.")
 
 
@@ -279,15 +210,3 @@ def _words(declared: Any, null: bool) -> list[str]:
     if declared is type(None):
         return ["null"] if null else []
     return [_WORDS[origin or declared]] if (origin or declared) in _WORDS else []
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _numbers(value: Any) -> Iterator[float]:
-    if _is_number(value):
-        yield value
-    elif isinstance(value, list):
-        for part in value:
-            yield from _numbers(part)

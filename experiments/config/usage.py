@@ -45,7 +45,8 @@ def help_text(own: Path | None = None) -> str:
             "Settings of an algorithm are in its file, RLlib's under their own names: algorithm.training.lr=1e-3. ++ adds those that it",
             "leaves to RLlib: ++algorithm.rl_module.use_lstm=true. A study's space is replaced whole:",
             "'study.space={algorithm.training.lr:[1e-4,1e-3]}'. All settings as they come out: --cfg job. What would run:",
-            "dry_run=true. Exit codes: 0 finished. 1 a trial failed. 2 refused, nothing was started. 3 MLflow does not have all of it.",
+            "dry_run=true. Several studies, one after the other: -m algorithm=ppo,dqn. Hydra's own flags: --hydra-help.",
+            "Exit codes: 0 finished. 1 a trial failed. 2 refused, nothing was started. 3 MLflow does not have all of it.",
             "129 SIGHUP, 130 SIGINT, 143 SIGTERM.",
         ]
     )

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import ray
 import yaml
 
-from experiments.config.schema import HardwareSettings
+from experiments.config.errors import ConfigurationError
+from experiments.config.schema import HardwareSettings, SuiteConfig
+from experiments.config.trial_config import GROUPS
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +79,45 @@ def local_machine(hardware: HardwareSettings) -> Cluster:
     cpus = hardware.num_cpus if hardware.num_cpus is not None else real * hardware.oversubscribe
     gpus = hardware.num_gpus if hardware.num_gpus is not None else usable_gpus()
     return Cluster((Node(cpus, gpus, _own_accelerator_types() if gpus else ()),), is_declared=cpus != real or bool(hardware.num_gpus))
+
+
+def check_room(suite: SuiteConfig, cluster: Cluster) -> None:
+    """Make sure that a trial can ever start, as far as written counts say: CPUs of its own process and its runners, GPUs of its learners.
+
+    What it needs in all, RLlib says later, which takes seconds to import (`resources.check_fits`).
+
+    Args:
+        suite: A study's settings. One that varies its hardware or counts is left alone.
+        cluster: What there is.
+
+    Raises:
+        ConfigurationError: It never can.
+    """
+    if any(path in GROUPS or path.startswith(("hardware.", "algorithm.env_runners.", "algorithm.learners.")) for path in suite.study.space):
+        return
+    own: dict[str, Any] = {}
+    for section in ("env_runners", "learners"):
+        settings = suite.algorithm.get(section)
+        own |= settings if isinstance(settings, Mapping) else {}
+
+    def count(name: str, otherwise: float = 0) -> float:
+        found = own.get(name)
+        found = getattr(suite.hardware, name, None) if found is None else found
+        return found if isinstance(found, int | float) else otherwise
+
+    cpus = 1 + count("num_env_runners") * count("num_cpus_per_env_runner", 1)
+    gpus = 0 if suite.hardware.num_gpus == 0 else max(1, count("num_learners")) * count("num_gpus_per_learner")
+    if cpus <= cluster.num_cpus and gpus <= cluster.num_gpus:
+        return
+    room = int((cluster.num_cpus - 1) // (count("num_cpus_per_env_runner", 1) or 1))
+    hint = (
+        f" The largest number of env runners that fits is {room}: num_env_runners={room}." if room > 0 and gpus <= cluster.num_gpus else ""
+    )
+    declared = f"hardware.num_cpus={math.ceil(max(cpus, cluster.num_cpus))}" + (" hardware.num_gpus=0" if gpus > cluster.num_gpus else "")
+    raise ConfigurationError(
+        f"hardware={suite.hardware.name} needs {amount(cpus, gpus)} per trial, or more; {cluster}.{hint} Try hardware=auto. To declare "
+        f"logical CPUs beyond the real ones: {declared}."
+    )
 
 
 def joined_cluster() -> Cluster:

@@ -9,12 +9,12 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import is_rule, names_of, rules_of
 from experiments.config.named_axes import settings_of
 from experiments.config.schema import SuiteConfig, with_report_grid
-from experiments.config.space import Point
-from experiments.config.trial_config import GROUPS, apply_point, is_own_setting, label_of
+from experiments.config.space import Point, corners, points
+from experiments.config.trial_config import GROUPS, Compose, apply_point, is_own_setting, label_of
 from experiments.metrics import MAX_REPORTS, NAMED_AXES
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
-from experiments.planning.resources import layout_of, with_counts
+from experiments.planning.resources import checked_algorithm, layout_of, with_counts
 from experiments.rllib.algorithms import on_policy_batch
 from experiments.rllib.building import longest_episode
 
@@ -80,6 +80,20 @@ class Resolver:
             ConfigurationError: It is invalid, RLlib refuses it, or the cluster cannot hold it.
         """
         return Configuration.of(self.on_grid(self.counted(self.parsed(point))), self.cluster)
+
+
+def check_first(suite: SuiteConfig, compose: Compose) -> None:
+    """Check RLlib's settings of a study's first configuration, before anything is counted or built. One that varies a group is left alone.
+
+    Raises:
+        ConfigurationError: One is wrong.
+    """
+    space, composed = suite.study.space, compose({})
+    if {*space} & {*GROUPS}:
+        return
+    first = next(iter(points(space, suite.search) or corners(space)), {})
+    algorithm = apply_point(composed, settings_of(first, composed).by_path).algorithm
+    checked_algorithm(algorithm, rules_of(algorithm))
 
 
 def distinct(resolved: Iterable[ResolvedPoint]) -> list[ResolvedPoint]:

@@ -67,8 +67,7 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster)
     Raises:
         ConfigurationError: The algorithm's settings are wrong; names the key.
     """
-    algorithm, hardware = with_bases(without_names(suite.algorithm), rules), suite.hardware
-    check_settings({section: settings for section, settings in algorithm.items() if section != UPDATE_TO_DATA})
+    algorithm, hardware = checked_algorithm(suite.algorithm, rules), suite.hardware
     check_update_to_data(algorithm, replays(algorithm))
     runners, learners = dict(algorithm["env_runners"]), dict(algorithm["learners"])
     own = {**runners, **learners}
@@ -91,6 +90,17 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster)
     if not suite.measurement:
         ruled = {**ruled, "env_runners": {**ruled["env_runners"], **_samples(ruled, own)}}
     return replace(suite, algorithm=with_intensity(ruled, train_batch(ruled)), env=env)
+
+
+def checked_algorithm(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
+    """An algorithm's settings, with the base value of each rule in its place.
+
+    Raises:
+        ConfigurationError: RLlib has no such setting, or it is wrong; names the key.
+    """
+    found = with_bases(without_names(algorithm), rules)
+    check_settings({section: settings for section, settings in found.items() if section != UPDATE_TO_DATA})
+    return found
 
 
 def _samples(algorithm: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, int]:

@@ -90,7 +90,10 @@ def test_dry_run_prints_the_plan_and_starts_nothing(suite_here: RunSuite, tmp_pa
         (["algorithm.rl_module.use_lstm=true"], "its file has no such setting. To add it: ++algorithm.rl_module.use_lstm=true"),
         (["algorithm=pppo"], "pppo"),
         (["+new=1"], "new: there is no such setting"),
-        (["hardware=workstation", "hardware.num_cpus=2", "hardware.num_gpus=null"], "needs 9 CPUs and 1 GPU per trial"),
+        (
+            ["hardware=workstation", "hardware.num_cpus=2", "hardware.num_gpus=null"],
+            "hardware=workstation needs 9 CPUs and 1 GPU per trial",
+        ),
         (["tracking=server", "tracking.uri=http://127.0.0.1:9"], "does not answer"),
         (["tracking=server"], "tracking.uri=http://127.0.0.1:5000"),
         (["lr=1e-3"], "lr=1e-3: there is no such setting. Did you mean algorithm.training.lr=1e-3?"),
