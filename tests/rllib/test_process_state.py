@@ -74,7 +74,7 @@ class Mine(gym.Env[Any, Any]):
         ({"entry_point": CART_POLE, "vector_entry_point": "a_package:ItsVector"}, "a_package"),
         ({"entry_point": CART_POLE, "additional_wrappers": (WrapperSpec("Its", "a_package.wrappers:Its", None),)}, "a_package"),
     ],
-    ids=str,
+    ids=("a package", "a class", "a lambda", "a partial", "one of Gymnasium's", "its vector", "its wrapper"),
 )
 def test_what_makes_or_wraps_an_environment_counts_wherever_it_is_registered(
     trial: TrialConfig, registered: dict[str, Any], package: str | None
