@@ -49,7 +49,7 @@ def save_model(exported: Exported, folder: Path) -> None:
     mlflow.pyfunc.save_model(
         folder,
         python_model=str(Path(__file__).with_name("served.py")),
-        artifacts={"policy": str(exported.path)},
+        artifacts={"policy": exported.path.absolute().as_uri()},  # MLflow reads a path as one, too
         signature=ModelSignature(*schemas),
         input_example=example if named else example["observations"],
         pip_requirements=[f"{name}=={version(name)}" for name in REQUIREMENTS],

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from experiments.metrics import Tag
+from experiments.metrics.sqlite_address import sqlite_uri
 from experiments.policies.export import Exported, export_policy
 from experiments.policies.mlflow_model import REQUIREMENTS, save_model
 from experiments.tracking.registry import CHAMPION, SCORES, TASK, PolicyModel, significantly_better, supersedes
@@ -26,6 +27,7 @@ from experiments.tracking.store import Store, StoreError
 from experiments.tracking.writer import Writer
 from tests.support.exported import LSTM, SMALL, policy_of
 from tests.support.mlflow_server import Server
+from tests.support.names import ODD
 from tests.support.planning import plan_for
 from tests.support.suite import ROOT
 from tests.support.written_studies import eventually
@@ -83,10 +85,11 @@ class Made:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    folder = tmp_path_factory.mktemp("policy")
+    folder = tmp_path_factory.mktemp("policy") / ODD
+    folder.mkdir()
     exported = export_policy(policy_of(plan_for(*SMALL, "env=cartpole").trials[0]), folder / "policy.onnx")
     save_model(exported, folder / "model")
-    Store(f"sqlite:///{folder / 'new.db'}", folder, 5.0)
+    Store(sqlite_uri(folder / "new.db"), folder, 5.0)
     return Made(exported, folder / "model", folder / "new.db")
 
 
@@ -243,12 +246,12 @@ def test_scores_of_other_tasks_are_not_compared() -> None:
     assert not supersedes(new, {TASK: "a"})
 
 
-def test_it_asks_for_no_ray_and_holds_no_pickle(registry: Registry) -> None:
+def test_it_asks_for_no_ray_and_holds_no_pickle(registry: Registry, tmp_path: Path) -> None:
     lines = (registry.folder / "requirements.txt").read_text().split()
     assert sorted(line.partition("==")[0] for line in lines) == sorted(REQUIREMENTS)
     assert all(re.fullmatch(r"[a-z]+==[0-9.]+", line) for line in lines)
     assert not [path for path in registry.folder.rglob("*") if path.suffix in (".pkl", ".pickle")]
-    model = mlflow.pyfunc.load_model(str(registry.folder))
+    model = mlflow.pyfunc.load_model(str(shutil.copytree(registry.folder, tmp_path / "model")))
     assert model.metadata.signature.inputs.to_dict() == [{"type": "tensor", "tensor-spec": {"dtype": "float32", "shape": (-1, 4)}}]
     assert model.predict(model.input_example).shape == (1,)
 
