@@ -120,7 +120,7 @@ def keep_out(environment: MutableMapping[str, str] | None = None) -> list[str]:
     for name in sorted(environment):
         if name.startswith(("MLFLOW_", "_MLFLOW_")) and name not in HONOURED:
             del environment[name]
-            if name in OWN:
+            if name in OWN or name.startswith("_"):  # MLflow's own, which it sets where it is imported
                 continue
             reason = next(reason for pattern, reason in KEPT_OUT.items() if fnmatchcase(name, pattern))
             removed.setdefault(reason, []).append(name)

@@ -21,7 +21,7 @@ def test_of_all_variables_that_mlflow_reads_only_those_that_are_honoured_stay() 
     said = keep_out(environment)
     assert {*environment} == {"PATH", "AWS_REGION", *HONOURED}
     assert sorted(name for line in said for name in line.partition(" are not")[0].partition(" is not")[0].split(", ")) == sorted(
-        {*READ_BY_MLFLOW, "MLFLOW_OF_A_LATER_VERSION"} - {*HONOURED, *OWN}
+        name for name in {*READ_BY_MLFLOW, "MLFLOW_OF_A_LATER_VERSION"} - {*HONOURED, *OWN} if not name.startswith("_")
     )
 
 

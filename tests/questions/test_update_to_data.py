@@ -28,7 +28,7 @@ def study(
                 for seed in range(num_seeds):
                     value = 400 - 80 * float(away @ away) + noise * rng.standard_normal()
                     rows.append({"lr": lr, BATCH: batch, UPDATES: utd, "seed": seed, "auc": value, "config": f"{lr} {batch} {utd}"})
-    return pd.DataFrame(rows).assign(status="finished", exploratory=False, repeat=0, failure=None)
+    return pd.DataFrame(rows).assign(status="finished", exploratory=False, repeat=0, failure=None, diverged=False)
 
 
 def test_the_powers_are_found_and_held_against_the_published_ones() -> None:

@@ -58,6 +58,7 @@ def test_trials_import_the_suite_and_not_a_folder_of_its_name_where_the_command_
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ray_process.own_modules, "folder", lambda: None)  # of another test's study
     (tmp_path / "lib").mkdir()
     assert ray_process.worker_path(None, ["", "/elsewhere"]) == []
     assert ray_process.worker_path("lib", [""]) == [tmp_path / "lib"]

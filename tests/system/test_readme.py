@@ -1,6 +1,8 @@
 """Every command in the README works as written."""
 
+import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -67,9 +69,13 @@ def test_make_targets_exist(command: str) -> None:
     assert listed.returncode == 0, listed.stderr
 
 
-def test_the_ui_listens_on_this_machine_alone() -> None:
+def test_the_ui_listens_on_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = subprocess.run(["make", "--dry-run", "ui"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert "--host 127.0.0.1" in listed
+    (module,) = re.findall(r"-m (experiments\.\S+)", listed)
+    started: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda program, words: started.append(words))
+    runpy.run_module(module, run_name="__main__")
+    assert "ui --backend-store-uri" in " ".join(*started) and "--host 127.0.0.1" in " ".join(*started)
 
 
 def test_every_command_is_covered() -> None:
