@@ -309,10 +309,10 @@ def _start(study: Study) -> list[str]:
 
 
 def _unmasked(study: Study) -> list[str]:
-    """Environments that say which actions are allowed, to nobody's use."""
+    """Environments that say which actions are allowed, where no policy heeds it."""
     return [
-        f"The observations of {env} have an `action_mask`, and nothing is masked: policies observe it, and take actions that it rules out. "
-        "Scores are of episodes with such actions."
+        f"The observations of {env} have an `action_mask`, which is not applied: policies observe it, but may take actions that it rules "
+        "out. Scores include such episodes."
         for env in study.unmasked
     ]
 

@@ -259,7 +259,7 @@ def _verdict(trained: "Trained", score: float, episodes: int, kept_in_process: S
         return [f"{head}: the logged final/score, to the bit"], 0
     changed = [str(change) for change in changes(trained.provenance, record())][:5] if trained.provenance else []
     if kept_in_process:  # by then the trial had trained and been evaluated there
-        changed.insert(0, f"the process is another one, and the code keeps {', '.join(kept_in_process[:3])} in it")
+        changed.insert(0, f"this is another process, and the code keeps state in its process: {', '.join(kept_in_process[:3])}")
     why = f"            since then: {'; '.join(changed)}" if changed else "            nothing that is recorded has changed since then"
     return [f"{head}. The logged final/score is {trained.score:.17g}, this one {score:.17g}: {score - trained.score:+.3g}", why], 1
 

@@ -93,7 +93,7 @@ def _run_several(asked: Words, own: Path | None) -> int:
             suite, _, _ = _checked(compose)
             keys.append(suite.study.key or suite.resume)
     if twice := next((key for key in keys if key is not None and keys.count(key) > 1), None):
-        raise ConfigurationError(f"--multirun: {twice} names one study, and {keys.count(twice)} of them would be it. Name each.")
+        raise ConfigurationError(f"--multirun: {twice} names one study, but is given to {keys.count(twice)}. Name each of them.")
     flags = [] if own is None else [CONFIG_DIR, str(own)]
     return run_each([sys.executable, sys.argv[0]], [[*flags, *job] for job in several])
 

@@ -274,8 +274,8 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
     early = 0 if is_measured(runs) else int((finished["end_env_steps"] < finished["budget_env_steps"]).sum())
     if early:
         found.append(
-            f"{early} of {len(finished)} finished trials ended at the target, before their budget: up to it they keep their last return, "
-            "in learning curves and in the area under them."
+            f"{early} of {len(finished)} finished trials ended at the target, before their budget: learning curves and the area under "
+            "them keep their last return up to the budget."
         )
     if not finished["exclusive"].all():
         found.append(
@@ -335,7 +335,7 @@ def _disturbed(runs: pd.DataFrame) -> list[str]:
             which = f"The trials of {algorithm} do"
         found.append(
             f"{which} not promise the same bits when run again: the algorithm is asynchronous, the environments are EnvPool's, "
-            "something raised once and not again, or they went on without what their code had kept in its process."
+            "something raised once and not again, or a trial went on without the state that its code had kept in its process."
         )
     return found
 

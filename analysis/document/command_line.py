@@ -65,7 +65,7 @@ def settings_of(arguments: Sequence[str], known: Sequence[str], usage: str) -> d
         if not equals or key not in known:
             raise AnalysisError(f"{word!r} is not understood. Usage: {usage}")
         if not value:
-            raise AnalysisError(f"{key}= is empty: write what it names, or leave it out. Usage: {usage}")
+            raise AnalysisError(f"{key}= is empty: give it a value, or leave it out. Usage: {usage}")
         found[key] = value
     return found
 

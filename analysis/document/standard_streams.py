@@ -28,12 +28,14 @@ def keep_streams() -> None:
         elif isinstance(stream, io.TextIOWrapper) and stream is getattr(sys, f"__{name}__"):
             errors = "replace" if name == "stdout" else stream.errors
             lasting = io.BufferedWriter(_Lasting(stream.fileno(), name))  # type: ignore[type-var]  # typeshed wants names of files
-            setattr(sys, name, io.TextIOWrapper(lasting, stream.encoding, errors, line_buffering=stream.line_buffering))
+            setattr(
+                sys, name, io.TextIOWrapper(lasting, stream.encoding, errors, line_buffering=stream.line_buffering or stream.write_through)
+            )
 
 
 def _read_utf8() -> None:
     """Start Python anew in its UTF-8 mode in a locale of another encoding: files and command lines are UTF-8 in any."""
-    if sys.getfilesystemencoding() == "utf-8" or sys.flags.ignore_environment:
+    if sys.getfilesystemencoding() == "utf-8" or sys.flags.ignore_environment or os.environ.get("PYTHONUTF8") == "1":
         return
     os.environ["PYTHONUTF8"] = "1"  # for all processes that are started from here
     if sys.stdout is not None:  # what the terminal shows stays what it was
@@ -63,5 +65,5 @@ class _Lasting(io.RawIOBase):
             except OSError as error:
                 self._is_gone = True
                 if self._fd == 1 and error.errno != errno.EPIPE:
-                    print(f"the rest of what is printed is lost: standard output cannot be written ({error.strerror})", file=sys.stderr)
+                    print(f"standard output cannot be written ({error.strerror}): the rest of the output is lost", file=sys.stderr)
         return len(data)

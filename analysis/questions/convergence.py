@@ -125,10 +125,10 @@ def carried_on(curve: pd.DataFrame, budget: float) -> pd.DataFrame:
     """A curve of evaluations up to the budget: one of a trial that stopped early keeps its last value, as in the area under it.
 
     Args:
-        curve: `env_steps` and others, in order; the first evaluation is as far from 0 as each from the next.
+        curve: `env_steps` and others, in order, on the study's report grid.
         budget: Env steps of the trial.
     """
-    last, every = curve.iloc[-1], int(curve["env_steps"].iloc[0])
+    last, every = curve.iloc[-1], int(np.diff(curve["env_steps"], prepend=0).min())
     later = [*range(int(last["env_steps"]) + every, int(budget), every), *([int(budget)] if last["env_steps"] < budget else [])]
     more = pd.DataFrame([last] * len(later), columns=curve.columns).assign(env_steps=later)
     return pd.concat([curve, more.astype(curve.dtypes)], ignore_index=True) if later else curve

@@ -74,7 +74,7 @@ def run_study(overrides: Sequence[str], *, quiet: bool = False) -> "Study":
     if outcome.interrupted_by in Signals.__members__:
         raise SystemExit(outcome.exit_code)
     if outcome.study_run is None or outcome.undelivered:
-        raise AnalysisError(f"MLflow does not have the whole study. Deliver it, when it is back: {executed.deliver}")
+        raise AnalysisError(f"MLflow lacks some of the results. Deliver them, when it is back: {executed.deliver}")
     return load_study(outcome.study_run, executed.uri)
 
 
@@ -141,7 +141,7 @@ def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
     try:
         words, own = own_folder(given)
         if flag := next((word for word in words if word.startswith("-")), None):
-            raise ConfigurationError(f"{flag}: is for the command line. Name settings alone: group=file, setting=value.")
+            raise ConfigurationError(f"{flag}: is for the command line. Give settings only: group=file, setting=value.")
         settings = [*read(words).settings, *(["dry_run=true"] if dry_run else [])]
         with _kept_environment(), composed(settings, own) as compose:
             first = compose({})

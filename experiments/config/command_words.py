@@ -19,18 +19,18 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import GROUPS, Compose
 
 _NOT_HERE = {
-    "config_path": "all files are those of conf/. A folder of your own beside it: --config-dir FOLDER",
-    "config_name": "there is one, conf/config.yaml. A study of your own: --config-dir FOLDER study=NAME reads FOLDER/study/NAME.yaml",
-    "experimental_rerun": "studies leave no file for it. An interrupted one goes on with resume=<study run id>; a trial is run again with "
+    "config_path": "all files are those of conf/. To add a folder of your own: --config-dir FOLDER",
+    "config_name": "the only one is conf/config.yaml. A study of your own: --config-dir FOLDER study=NAME reads FOLDER/study/NAME.yaml",
+    "experimental_rerun": "studies write no file for it. To continue an interrupted study: resume=<study run id>. To run a trial again: "
     "python experiments/reproduce.py run=<run id>",
 }
 """Flags of Hydra's that a study has no use for, and what there is instead."""
 _OWN_SETTINGS = {
     r"run\b|sweep\b|output_subdir|job\.chdir": "a study's files go to output_dir=/path",
     r"launcher": "the studies of -m run one after the other, since each has the whole machine for its trials",
-    r"sweeper|mode": "-m takes key=a,b. Within a study there is study.space, and search=optuna",
+    r"sweeper|mode": "-m takes key=a,b; within one study use study.space or search=optuna",
     r"searchpath": "a folder of your own is --config-dir FOLDER",
-    r"": "nothing of a study depends on it: leave it out",
+    r"": "it has no effect on a study: leave it out",
 }
 """Beginnings of settings of Hydra's own, and what there is instead."""
 
@@ -72,13 +72,13 @@ def read(words: Sequence[str]) -> Words:
     given = [flag for flag in ("run", "multirun", "cfg", "info", "shell_completion", "hydra_help") if getattr(found, flag)]
     if len(given) > 1:
         listed = " and ".join("--" + flag.replace("_", "-") for flag in given)
-        raise ConfigurationError(f"{listed}: give one of them.")
+        raise ConfigurationError(f"{listed}: give only one of them.")
     if alone := [flag for flag in ("resolve", "package") if getattr(found, flag) and found.cfg is None]:
         raise ConfigurationError(f"--{alone[0]}: goes with --cfg, as in --cfg job --{alone[0]}.")
     for word in found.overrides:
         if own := re.match(r"[+~]*hydra(?:[./](?P<name>[^=@]*))?(?:=|@|$)", word):
             instead = next(fix for start, fix in _OWN_SETTINGS.items() if re.match(start, own["name"] or ""))
-            raise ConfigurationError(f"{word}: is a setting of Hydra's own. Here, {instead}.")
+            raise ConfigurationError(f"{word}: is one of Hydra's own settings. Here, {instead}.")
     flags = tuple(word for word in words if word not in found.overrides)
     return Words(flags, tuple(found.overrides), bool({*given} - {"run", "multirun"}), found.multirun)
 
@@ -109,7 +109,7 @@ def _each(override: Override, own: Path | None) -> list[str]:
         return [f"{key}={one}" for one in override.sweep_string_iterator()]
     found = value.filter([name for name in files_of(override.key_or_group, own) if name != "base"])
     if not found:
-        raise ConfigurationError(f"{override.input_line}: there is no such file. A glob is of a group: {', '.join(groups())}.")
+        raise ConfigurationError(f"{override.input_line}: matches no file. A glob chooses files of a group: {', '.join(groups())}.")
     return [f"{key}={name}" for name in found]
 
 

@@ -1,6 +1,7 @@
 """Hydra's composition of a command line: group choices, and a study's space, which replaces the composed one."""
 
 import copy
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -64,8 +65,8 @@ def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
         return
     if not str(config["resume"]).strip():
         raise ConfigurationError(
-            "resume= names no study. Write resume=<study run id>, which python experiments/list.py lists, or its folder. Without it "
-            "a study begins."
+            "resume= names no study. Write resume=<study run id>, which python experiments/list.py lists, or its folder. Leave it out "
+            "to begin a new study."
         )
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
@@ -93,12 +94,13 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         overrides: The command line's overrides.
     """
     given = split_space(overrides)[1]
-    as_given = _plain(config)  # once: what a file takes from the environment, MLflow's variables among it, is kept out later
+    as_given, environment = _plain(config), dict(os.environ)
 
     def compose(choices: Mapping[str, str]) -> Mapping[str, Any]:
         kept = [o for o in split_space(overrides)[0] if o.partition("=")[0] not in choices]
         chosen = [f"{group}={name}" for group, name in choices.items()]
-        composed = _plain(hydra.compose("config", overrides=[*chosen, *kept])) if choices else copy.deepcopy(as_given)
+        with _in(environment):
+            composed = _plain(hydra.compose("config", overrides=[*chosen, *kept])) if choices else copy.deepcopy(as_given)
         if given and isinstance(composed.get("study"), dict):
             composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
         _cut_to_size(composed, [o.lstrip("+~").partition("=")[0] for o in kept])
@@ -108,6 +110,18 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         return with_whole_paths(composed)
 
     return compose
+
+
+@contextmanager
+def _in(environment: Mapping[str, str]) -> Iterator[None]:
+    """Within it files read variables that this process had: MLflow's are kept out of it later."""
+    absent = {name: value for name, value in environment.items() if name not in os.environ}
+    os.environ.update(absent)
+    try:
+        yield
+    finally:
+        for name in absent:
+            del os.environ[name]
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def check_sent() -> None:
     for path in _taken.values():
         if not path.is_dir() and (beside := _data(path)):
             raise ConfigurationError(
-                f"modules=[{path}]: {beside} would not lie beside it on the cluster's nodes. Make them a package: a folder with "
+                f"modules=[{path}]: {beside} would not be beside it on the cluster's nodes. Make them a package: a folder with "
                 "__init__.py, which is sent whole."
             )
 
@@ -138,8 +138,8 @@ def left_behind(error: BaseException) -> str:
         for module in _taken.values():
             if _is_file(module.parent / rest[:end]):
                 return (
-                    f" {module.parent / rest[:end]} does not go with {module.name}. Write {rest[:end]!r} as one text in it, or make a "
-                    "package of them: a folder with __init__.py, with which all its files go."
+                    f" {module.parent / rest[:end]} is not copied with {module.name}. Write {rest[:end]!r} as one string in it, or make "
+                    "a package of them: a folder with __init__.py, which is copied whole."
                 )
     return ""
 
@@ -255,7 +255,7 @@ def _check(path: Path) -> None:
     if (size := sum(file.stat().st_size for _, file in _files(path))) > MOST_BYTES:
         raise ConfigurationError(
             f"{given}: holds {size / 2**20:.0f} MiB with {_data(path)}; at most {MOST_BYTES / 2**20:.0f} are sent to a trial's processes. "
-            "Keep large files elsewhere, and give the environment their whole paths."
+            "Keep large files elsewhere, and give the environment their absolute paths."
         )
     if name in _taken and _taken[name] != path:
         raise ConfigurationError(f"{given}: {_taken[name]} has been imported by this name. Give it another one.")
@@ -308,7 +308,7 @@ def _check_alone(path: Path, name: str, file: Path) -> None:
     """Make sure that a module's file is not called as another one that goes with another module: all are copied to one folder."""
     for other in _taken.values():
         if any(name == theirs and file.read_bytes() != there.read_bytes() for theirs, there in _files(other)):
-            raise ConfigurationError(f"modules=[{path}]: {name} goes with it, and another one with {other}. Give one of them another name.")
+            raise ConfigurationError(f"modules=[{path}]: {name} is copied with it, and another file of that name with {other}. Rename one.")
 
 
 def _import(path: Path) -> None:

@@ -297,8 +297,8 @@ class StudySettings:
     def __post_init__(self) -> None:
         if isinstance(self.start, str) and not self.start.strip():
             raise ConfigurationError(
-                "study.start= names no policy. Write study.start=<run id of its trial>, or the folder of a checkpoint. Without it trials "
-                "start from weights of their own."
+                "study.start= names no policy. Write study.start=<run id of its trial>, or the folder of a checkpoint. Leave it out "
+                "to start from newly initialised weights."
             )
 
 

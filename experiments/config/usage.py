@@ -46,7 +46,7 @@ def help_text(own: Path | None = None) -> str:
             "leaves to RLlib: ++algorithm.rl_module.use_lstm=true. A study's space is replaced whole:",
             "'study.space={algorithm.training.lr:[1e-4,1e-3]}'. All settings as they come out: --cfg job. What would run:",
             "dry_run=true. Several studies, one after the other: -m algorithm=ppo,dqn. Hydra's own flags: --hydra-help.",
-            "Exit codes: 0 finished. 1 a trial failed. 2 refused, nothing was started. 3 MLflow does not have all of it.",
+            "Exit codes: 0 finished. 1 a trial failed. 2 refused, nothing was started. 3 MLflow lacks some of the results.",
             "129 SIGHUP, 130 SIGINT, 143 SIGTERM.",
         ]
     )

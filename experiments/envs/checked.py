@@ -114,7 +114,7 @@ def own(env: Any) -> Any:
 def why_wrong_reset(result: Any, space: gym.Space[Any]) -> str:
     """What is wrong with what `reset` gave, as a clause without its subject; "" if nothing is."""
     if not isinstance(result, tuple) or len(result) != 2:
-        return f"gave {_shown(result)}, where Gymnasium wants two values: observation and info"
+        return f"gave {_shown(result)}, where Gymnasium expects two values: observation and info"
     return why_wrong_observation(result[0], space) or _wrong_info(result[1])
 
 
@@ -122,10 +122,10 @@ def why_wrong_step(result: Any, space: gym.Space[Any]) -> str:
     """What is wrong with what `step` gave, as a clause without its subject; "" if nothing is."""
     if not isinstance(result, tuple) or len(result) != 5:
         values = f"{len(result)} values" if isinstance(result, tuple) else _shown(result)
-        return f"gave {values}, where Gymnasium wants five: observation, reward, terminated, truncated and info"
+        return f"gave {values}, where Gymnasium expects five: observation, reward, terminated, truncated and info"
     observation, reward, terminated, truncated, info = result
     if not _is_number(reward):
-        return f"gave the reward {_shown(reward)}, which is no number"
+        return f"gave the reward {_shown(reward)}, which is not a number"
     for what, flag in (("terminated", terminated), ("truncated", truncated)):
         if not _is_flag(flag):
             return f"gave {what}={_shown(flag)}, which is neither True nor False"
@@ -157,7 +157,7 @@ def why_wrong_observation(value: Any, space: gym.Space[Any]) -> str:
         return "" if space.contains(value) else f"gave the observation {_shown(value)}, which is not in its space {space}"
     array = _array(value)
     if array is None or array.dtype.kind not in "biuf":
-        return f"gave the observation {_shown(value)}, which is no array of numbers"
+        return f"gave the observation {_shown(value)}, which is not an array of numbers"
     if array.shape != space.shape:
         return f"gave an observation of shape {array.shape}, where its space has {space.shape}"
     if not np.can_cast(array.dtype, np.dtype(space.dtype), "same_kind"):
@@ -166,7 +166,7 @@ def why_wrong_observation(value: Any, space: gym.Space[Any]) -> str:
 
 
 def _wrong_info(info: Any) -> str:
-    return "" if isinstance(info, dict) else f"gave the info {_shown(info)}, which is no dict"
+    return "" if isinstance(info, dict) else f"gave the info {_shown(info)}, which is not a dict"
 
 
 def _is_number(value: Any) -> bool:

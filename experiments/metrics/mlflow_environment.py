@@ -38,7 +38,7 @@ def _mapping(value: str) -> str:
 
 def _signature(value: str) -> str:
     if value.lower() in ("true", "1") and importlib.util.find_spec("requests_auth_aws_sigv4") is None:
-        return "needs a package. Install it, pip install requests-auth-aws-sigv4"
+        return "needs a package, pip install requests-auth-aws-sigv4"
     return _flag(value)
 
 
@@ -77,17 +77,17 @@ HONOURED: Mapping[str, Callable[[str], str]] = {
 _TLS = ("MLFLOW_TRACKING_INSECURE_TLS", "MLFLOW_TRACKING_SERVER_CERT_PATH")
 
 KEPT_OUT: Mapping[str, str] = {
-    "*_URI": "tracking.uri= alone says where results go, of run.py, and tracking_uri= of the other commands",
+    "*_URI": "where results go is set by tracking.uri= of run.py and tracking_uri= of the other commands alone",
     "MLFLOW_RUN_*": "a study makes its own runs",
     "MLFLOW_EXPERIMENT_*": "a study makes its own experiments",
     "*ACTIVE_MODEL_ID": "a study makes its own models",
-    "MLFLOW_*WORKSPACES*": "it is a server's",
-    "MLFLOW_HTTP_*": "tracking.timeout_s= says how long a request may take, and the suite repeats requests itself, looking first",
-    "*ASYNC*": "the suite writes beside the training itself, and MLflow's own way loses errors",
+    "MLFLOW_*WORKSPACES*": "it is for servers",
+    "MLFLOW_HTTP_*": "tracking.timeout_s= sets how long a request may take, and the suite itself repeats requests",
+    "*ASYNC*": "the suite itself writes asynchronously, and MLflow's asynchronous logging loses errors",
     "MLFLOW_SQLALCHEMYSTORE_*": "a study writes to a database by one connection",
     "MLFLOW_MYSQL_*": "a study writes to no such database",
-    "*MULTIPART*": "the server says how files are put",
-    "*SYSTEM_METRICS*": "trials log their own",
+    "*MULTIPART*": "the server decides how files are uploaded",
+    "*SYSTEM_METRICS*": "trials log their own system metrics",
     "MLFLOW_TRACE_*": "nothing is traced",
     "MLFLOW_TRACING_*": "nothing is traced",
     "*": "a study does not need it",
@@ -139,7 +139,7 @@ def check_honoured(environment: Mapping[str, str] | None = None) -> None:
     environment = os.environ if environment is None else environment
     for name, problem in HONOURED.items():
         if name in environment and (said := problem(environment[name])):
-            raise ValueError(f"{name}={environment[name]} in the environment: {said}, or unset it.")
+            raise ValueError(f"{name}={environment[name]} in the environment: {said}. Correct it, or unset it.")
     insecure, certificate = (environment.get(name, "") for name in _TLS)
     if certificate and insecure.lower() in ("true", "1"):
-        raise ValueError(f"{' and '.join(_TLS)} are both in the environment: one trusts any server, the other these alone. Unset one.")
+        raise ValueError(f"{' and '.join(_TLS)} are both in the environment: the first trusts any server, the second only some. Unset one.")

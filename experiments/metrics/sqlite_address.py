@@ -23,7 +23,7 @@ def sqlite_uri(path: Path) -> str:
     try:
         quoted = quote(str(path))
     except UnicodeEncodeError:
-        raise ValueError(f"{str(path)!a}: is no text in UTF-8, so that no address can name it. Rename the folder.") from None
+        raise ValueError(f"{str(path)!a}: is not valid UTF-8, so no address can name it. Rename the folder.") from None
     return f"{_PLAIN if quoted == str(path) else _QUOTED}{quoted}"
 
 
@@ -38,5 +38,5 @@ def sqlite_path(uri: str) -> Path | None:
         return None
     path = unquote(uri.removeprefix(prefix))
     if "?" in uri or "\N{REPLACEMENT CHARACTER}" in path:
-        raise ValueError(f"{uri}: in the address of an SQLite file a % is written %25 and a ? %3F, and no parameters follow.")
+        raise ValueError(f"{uri}: in the address of an SQLite file write % as %25 and ? as %3F; it takes no parameters.")
     return Path(path)

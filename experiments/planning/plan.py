@@ -23,7 +23,7 @@ from experiments.planning.search_design import SearchDesign
 from experiments.rllib.algorithms import is_asynchronous
 from experiments.rllib.building import build_algorithm_config, has_vector_entry_point, takes_any_action, wrong_algorithm
 from experiments.rllib.checkpoint_sizes import checkpoint_bytes
-from experiments.rllib.rehearsal import rehearse
+from experiments.rllib.rehearsal import rehearse_each
 
 AUTO = "auto"
 """The hardware profile that leaves all counts to the suite."""
@@ -204,12 +204,12 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
         wanted = [resolver.parsed(parsed.point) for parsed in wanted]
     resolver, resolved = _resolved(suite, resolver, wanted, base)
     configurations = tuple(Configuration.of(point, cluster) for point in resolved)
-    notes = [note for c in configurations for note in rehearse(c.suite.env, takes_any_action(c.trial(0)))]
+    notes = rehearse_each([(c.suite.env, takes_any_action(c.trial(0))) for c in configurations])
     search = None if base is None else SearchDesign(suite, configurations, base, resolver)
     if search:
         search.check()
     concurrency = concurrency_of(suite, configurations, cluster)
-    return Plan(suite, composed, configurations, cluster, concurrency, left_out, search, notes=tuple(dict.fromkeys(notes)))
+    return Plan(suite, composed, configurations, cluster, concurrency, left_out, search, notes=notes)
 
 
 def with_auto(plan: Plan, compose: Compose) -> Plan | None:

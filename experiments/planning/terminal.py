@@ -59,17 +59,17 @@ def _taken_otherwise(configuration: Configuration) -> list[str]:
     (observations, actions), (seen, chosen) = spaces(trial.env), spaces(environment_of(trial))
     name, found = trial.env.name, []
     if is_flattened(trial):
-        choices = "" if isinstance(observations, gym.spaces.Box) else ", choices as numbers of which one is 1"
+        choices = "" if isinstance(observations, gym.spaces.Box) else ", choices one-hot encoded"
         found.append(f"{name}: observations {observations} become {gym.spaces.flatdim(seen)} floats{choices}")
     if is_unmasked(trial):
-        found.append(f"{name}: nothing is masked: its action_mask is a part of what is observed, and actions that it rules out are taken")
+        found.append(f"{name}: its action_mask is not applied: networks observe it, but may choose actions that it rules out")
     if len(seen.shape or ()) == 3:
         height, width, channels = seen.shape or ()
-        found.append(f"{name}: observations are pictures, {height} high, {width} wide, of {plural(channels, 'channel')}")
+        found.append(f"{name}: observations are pictures, {height} high, {width} wide, with {plural(channels, 'channel')}")
     if chosen != actions:
-        found.append(f"{name}: actions {actions} are chosen as {chosen}, and sent as the environment numbers them")
+        found.append(f"{name}: actions {actions} are chosen as {chosen}, and converted to the environment's own")
     if action_scaling(actions):
-        found.append(f"{name}: actions {actions} are cut off at their bounds, and not stretched to them, since their range has no end")
+        found.append(f"{name}: actions {actions} are clipped to their bounds and not scaled to them, since their range is not finite")
     return found
 
 
@@ -79,8 +79,8 @@ def _processes(plan: Plan) -> list[str]:
     if not packages:
         return []
     return [
-        f"processes   each trial with {' or '.join(packages)} gets one of its own: what their code keeps there, beside environments and "
-        "networks, would reach the next trial. A resume starts it anew, and then promises no bits (docs/own_files.md)"
+        f"processes   each trial with {' or '.join(packages)} gets one of its own: state that its code keeps on classes or in modules "
+        "would reach the next trial. A resume starts without it, and may then differ in bits (docs/own_files.md)"
     ]
 
 

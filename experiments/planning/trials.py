@@ -48,7 +48,10 @@ class StudyTrials:
         configuration = self._configuration(ask)
         twin = self._by_label.get(configuration.label)
         if twin is not None and twin.config_id != configuration.config_id:  # as rounded for display they read the same
-            configuration = replace(configuration, label=f"{configuration.label} id={configuration.config_id}")
+            g = configuration.generation
+            ending = "" if g is None else of_generation("", g)
+            label = f"{configuration.label.removesuffix(ending)} id={configuration.config_id}{ending}"
+            configuration = replace(configuration, label=label)
         if configuration.label not in self._by_label:
             self._by_label[configuration.label] = configuration
             self.configurations.append(configuration)

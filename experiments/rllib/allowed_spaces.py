@@ -63,10 +63,10 @@ def _check_sides(env: str, shape: tuple[int, ...]) -> None:
     """RLlib's default convolutions are for square pictures, also where the square is of width and channels, which it then confuses."""
     if len(shape) == 3 and shape[0] != shape[1] == shape[2]:
         raise ConfigurationError(
-            f"env={env} has a picture of shape {shape}: RLlib's networks take height, width, channels: it would be {shape[0]} high. "
+            f"env={env} has pictures of shape {shape}. RLlib's networks expect height, width, channels: they would be {shape[0]} high. "
             "Register it anew, wrapped: gymnasium.wrappers.TransformObservation(env, lambda x: numpy.moveaxis(x, 0, 2), "
-            f"gymnasium.spaces.Box(low, high, {(*shape[1:], shape[0])}, numpy.float32)) (docs/own_files.md). Or set "
-            "algorithm.rl_module.conv_filters, if it is meant so."
+            f"gymnasium.spaces.Box(low, high, {(*shape[1:], shape[0])}, numpy.float32)) (docs/own_files.md). If "
+            "the shape is right, set algorithm.rl_module.conv_filters."
         )
 
 

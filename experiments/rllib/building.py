@@ -151,8 +151,8 @@ def environment_of(trial: TrialConfig) -> EnvSettings:
         return env
     if env.vectorize_mode == "vector_entry_point":
         raise ConfigurationError(
-            f"env.vectorize_mode=vector_entry_point: {env.name} has actions {space}, which are numbered anew around each environment. "
-            "Try env.vectorize_mode=sync."
+            f"env.vectorize_mode=vector_entry_point: {env.name} has actions {space}, which are converted by a wrapper of each "
+            "single environment. Try env.vectorize_mode=sync."
         )
     return _wrapped(env, plain_actions)
 

@@ -150,8 +150,8 @@ class _Observed:
             return None
         key = frames[-1].f_locals.get("key")
         return EnvironmentFaultError(
-            f"{self.config.env}: the infos of environments side by side do not fit together at the key {key!r} ({reason_of(error)}). "
-            "Give it one kind and one shape, or leave it out."
+            f"{self.config.env}: the infos of parallel environments cannot be batched at the key {key!r} ({reason_of(error)}). "
+            "Give its values one type and one shape, or leave it out."
         )
 
     def on_steps(self, observations: np.ndarray, rewards: np.ndarray) -> None:

@@ -10,7 +10,7 @@ import functools
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -27,6 +27,29 @@ STEPS = 32
 """Of an environment, at most."""
 _SECONDS = 0.25
 """After which an environment is stepped no more."""
+_SECONDS_IN_ALL = 4.0
+"""After which no further environment of a study is tried."""
+
+
+def rehearse_each(envs: Sequence[tuple[EnvSettings, bool]]) -> tuple[str, ...]:
+    """Try the environments of a study, for some seconds in all.
+
+    Args:
+        envs: Each with whether any action may be taken, as `rehearse` has it.
+
+    Returns:
+        What a person should know of them, each once.
+
+    Raises:
+        ConfigurationError: As `rehearse`.
+    """
+    notes, started = list[str](), time.monotonic()
+    for tried, (env, any_actions) in enumerate(envs):
+        if time.monotonic() - started > _SECONDS_IN_ALL:
+            notes.append(f"{env.name}: slow to make, so {tried} of {len(envs)} configurations were tried beforehand")
+            break
+        notes += rehearse(env, any_actions)
+    return tuple(dict.fromkeys(notes))
 
 
 def rehearse(env: EnvSettings, any_actions: bool = True) -> tuple[str, ...]:
@@ -72,9 +95,9 @@ def _made(name: str, settings: Mapping[str, Any], make: Callable[[], Any], is_fi
         return make()
     except (Exception, SystemExit) as error:  # environments raise what they like
         where = (
-            "It can be made in the folder where the command is typed, and not in another one, as trials have: give files by whole paths."
+            "It can be made in the folder where the command is typed, but not in another one, as trials have: give files by absolute paths."
             if is_first
-            else "One can be made, and not two at a time in a process, as training and evaluation have."
+            else "One can be made, but not two in one process, which training and evaluation need."
         )
         said = f"{reason_of(error)}. {where}{own_modules.left_behind(error)} It is {dict(settings)}."
         raise ConfigurationError(f"env.env_config of env={name}: {said}") from error
@@ -86,7 +109,7 @@ def _called(gym_id: str, what: str, call: Callable[[], Any]) -> Any:
     except (Exception, SystemExit) as error:  # environments raise what they like
         hint = own_modules.left_behind(error)
         if not hint and isinstance(error, FileNotFoundError):
-            hint = " Trials have working directories of their own: give files by whole paths."
+            hint = " Trials have working directories of their own: give files by absolute paths."
         raise ConfigurationError(f"env.id={gym_id}: its {what} raises {reason_of(error)}.{hint}") from error
 
 
@@ -138,9 +161,9 @@ def _differences(name: str, gym_id: str, one: tuple[list[Any], bool], other: tup
     notes = []
     shared = min(len(one[0]), len(other[0])) - 1  # the clock may have ended one earlier
     if not are_equal(one[0][:shared], other[0][:shared]):
-        notes.append(f"{name}: reset(seed=) does not decide what {gym_id} does: the same seed gave other observations or rewards")
+        notes.append(f"{name}: reset(seed=) does not determine what {gym_id} does: the same seed gave different observations or rewards")
     if one[1] or other[1]:
-        notes.append(f"{name}: observations leave their space, which {gym_id} declares narrower than they are")
+        notes.append(f"{name}: observations leave the bounds of the space that {gym_id} declares")
     return notes
 
 
@@ -159,6 +182,6 @@ def _try_vector(gym_id: str, envs: Any) -> None:
         for what, values in zip(("rewards", "terminated", "truncated"), others, strict=True):
             if (shape := np.shape(values)) != (envs.num_envs,):
                 raise ConfigurationError(
-                    f"env.id={gym_id}: the {what} of {envs.num_envs} environments of its vector implementation are of shape {shape}, "
+                    f"env.id={gym_id}: the {what} of {envs.num_envs} environments of its vector implementation have shape {shape}, "
                     f"where ({envs.num_envs},) is expected."
                 )

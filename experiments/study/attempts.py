@@ -165,6 +165,7 @@ class Attempts:
                 self._of_cluster.refuse(own, str(cause))
             return Loss(NODE, f"{self._name(own)} was not used: {cause}")
         if isinstance(cause, exceptions.OutOfMemoryError | OutOfMemoryError):
+            self._is_killed_by_kernel(trial)  # if so, that kill explains no other loss
             return self._out_of_memory(trial)
         if isinstance(cause, ActorDiedError | ActorUnavailableError) and not lost_node(cause) and self._is_killed_by_kernel(trial):
             return self._out_of_memory(trial)

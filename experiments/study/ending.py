@@ -142,7 +142,7 @@ def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str, delive
     lines += held
     if outcome.refused:
         lines.append(
-            f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's files. All of it into another store:"
+            f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's files. To write all elsewhere:"
         )
         lines.append(f"deliver     {deliver(sqlite_uri(outcome.folder / 'mlflow.db'))}")
     if outcome.undelivered:

@@ -33,7 +33,7 @@ class MemoryOfAttempts:
         together = [key for key, at in self._lost.items() if now - at <= _TOGETHER_S]
         self._lost[attempt] = now
         if attempt not in self._of:  # it had no time to say anything
-            return "nobody knows how much it had"
+            return "how much it had is not known"
         host, own = self._of[attempt]
         found = [self._of[key] for key in {*others, *together} if key[0] != attempt[0] and key in self._of]
         beside = sum(size for of_host, size in found if of_host == host)

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from experiments.signals import received_by
 
+INTERRUPTED = (129, 130, 143)
+"""Exit codes of a study that a signal ended in good order."""
+
 
 def run_each(command: Sequence[str], jobs: Sequence[Sequence[str]]) -> int:
     """Run studies one after the other.
@@ -33,6 +36,6 @@ def run_each(command: Sequence[str], jobs: Sequence[Sequence[str]]) -> int:
                 running[0].send_signal(number)
             code = running[0].wait()
             worst = max(worst, code if code >= 0 else 128 - code)
-            if signals or worst >= 128:
+            if signals or code in INTERRUPTED:
                 break
     return max(worst, 128 + signals[0]) if signals else worst

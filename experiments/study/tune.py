@@ -102,10 +102,14 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         if self._attempts.has_ended(trial):
             tune_controller.stop_trial(trial)
         elif self._attempts.goes_on_alone(trial):
-            self._alone.append(trial)
-            self._tune._resetting_trials.discard(trial)  # as in `take_up_again`
-            self._tune._set_trial_status(trial, Trial.PAUSED)
-            self._tune.search_alg.on_trial_complete(trial.trial_id)  # others may have its place
+            self._hold_back(trial)
+
+    def _hold_back(self, trial: Any) -> None:
+        """Until no other trial is under way."""
+        self._alone.append(trial)
+        self._tune._resetting_trials.discard(trial)  # as in `take_up_again`
+        self._tune._set_trial_status(trial, Trial.PAUSED)
+        self._tune.search_alg.on_trial_complete(trial.trial_id)  # others may have its place
 
     @property
     def waits(self) -> bool:
@@ -141,6 +145,9 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         would also get no other process, as one that waits for its reset.
         """
         if self._attempts.has_ended(trial):
+            return
+        if self._attempts.goes_on_alone(trial):
+            self._hold_back(trial)
             return
         self._tune._resetting_trials.discard(trial)
         self._tune._set_trial_status(trial, Trial.PENDING)

@@ -141,7 +141,7 @@ def _remarks(first: LoggedTrial, second: LoggedTrial | None, curves: CurveCompar
             remarks.append(f"the {which} run was taken up again from a checkpoint, {tags['restarts']} time(s)")
         if tags.get("reproducible") == "false" and not asynchronous:
             remarks.append(
-                f"the {which} run met a fault that did not come again, or went on without what its code had kept in its process: "
+                f"the {which} run met a fault that did not recur, or went on without the state that its code had kept in its process: "
                 "it depends on more than its seed"
             )
     if asynchronous and first.tags.get("exclusive") == "false":

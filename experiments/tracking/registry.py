@@ -96,7 +96,7 @@ def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> str | Non
         _make_version(client, model, run_id, logged, on_server)
         version = _version(client, name, logged.model_id)
     if version is None:
-        raise LookupError(f"the registry has no version of {name} for {model.name} of the run {run_id}, which it took")
+        raise LookupError(f"the registry has no version of {name} for {model.name} of the run {run_id}, although it accepted it")
     found = json.dumps([{"name": name, "version": str(version.version)}])
     client.set_logged_model_tags(logged.model_id, {MLFLOW_MODEL_VERSIONS: found})  # where MLflow's UI looks for it
     return str(version.version)

@@ -176,7 +176,8 @@ def _problem_of_server(uri: str, timeout_s: float) -> str:
         name = parsed.netloc.rpartition("@")[2]
         return f"does not know itself by this name ({reason}). Start it with --allowed-hosts={name}, beside the names that it has"
     if (workspace := os.environ.get("MLFLOW_WORKSPACE")) and not _has_workspaces(credentials):
-        return f"has no workspaces, and MLFLOW_WORKSPACE={workspace} is in the environment. Unset it, start it with --enable-workspaces"
+        found = f"has no workspaces, and MLFLOW_WORKSPACE={workspace} is in the environment"
+        return f"{found}. Unset it, start the server with --enable-workspaces"
     return "" if answer.ok else f"answers with an error ({reason}). Check the address and your credentials"
 
 

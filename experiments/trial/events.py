@@ -136,7 +136,10 @@ def event_of(record: Mapping[str, Any]) -> Event:
         raise ValueError(f"written by a later version of the suite: schema {record['schema']}")
     kind = _KINDS[record["kind"]]
     known = {f.name for f in fields(kind)}
-    return kind(**{name: value for name, value in record.items() if name in known})
+    given = {name: value for name, value in record.items() if name in known}
+    if kind is Ended and "diverged" not in given:  # before that was recorded, the class of the error told it
+        given["diverged"] = given.get("reason", "").startswith("NonFiniteError: ")
+    return kind(**given)
 
 
 def record_of(event: Event) -> dict[str, Any]:

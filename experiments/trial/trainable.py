@@ -202,8 +202,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def _advance(self) -> bool:
         """Report once, whatever it takes; whether the trial is over."""
         self._count_logging(perf_counter() - self._left)  # Tune and the driver took in the last report
-        kills = oom_kills()
         while True:
+            kills = oom_kills()
             try:
                 with named_exit(self._trial.env.id):
                     if self._training is None:
@@ -255,6 +255,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._go_on_without(self._state.changed())
         self._memory = self._memory or MemoryUse(self._leave_memory)
         self._training = training = Training(self._trial, self._heartbeat, self._state, self._storage, self._measure_system, self._driver)
+        self._state.changed()  # notes what was imported with the environment
         self._memory.add(training.processes())
         if (machines := training.machines()) != self._machines:
             self._machines = machines
@@ -265,7 +266,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             check_checkpoint(checkpoints[-1])
             saved = training.restore(checkpoints[-1])
             self._pending = [e for e in saved if not isinstance(e, Reported) or e.env_steps not in self._reported]
-            self._go_on_without(training.counters.kept_in_process)
+            kept = training.counters.kept_in_process
+            self._go_on_without(sorted(self._state.packages) if kept is None else kept)
         elif (start := self._trial.start) is not None:
             parents = self._folder.beside(start.trial).take(start.env_steps)
             check_checkpoint(parents)
@@ -281,7 +283,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """Promise no bits where the process is not as it was when the trial came to where it goes on."""
         if kept_in_process:
             self._reproducible = False
-            logger.warning("%s: goes on without what its code kept in its process: %s", self._trial.name, ", ".join(kept_in_process))
+            logger.warning("%s: goes on without the state that code kept in its process: %s", self._trial.name, ", ".join(kept_in_process))
 
     def _report(self) -> bool:
         """Train to the next grid point, evaluate, save; whether the trial is over."""

@@ -73,7 +73,8 @@ class Counters:
         reached: Likewise.
         noise: Of `NoiseSums`.
         episode_len: Mean env steps of the episodes that ended last; None before any has.
-        kept_in_process: What code that is not the suite's had changed in the trial's processes by the last checkpoint (`ProcessState`).
+        kept_in_process: What code that is not the suite's had changed in the trial's processes by the last checkpoint (`ProcessState`);
+            None if that was not looked at.
     """
 
     grid_env_steps: int = 0
@@ -89,7 +90,7 @@ class Counters:
     reached: tuple[float, float] | None = None
     noise: dict[str, float] = field(default_factory=dict)
     episode_len: float | None = None
-    kept_in_process: list[str] = field(default_factory=list)
+    kept_in_process: list[str] | None = None
 
 
 class Training:
@@ -405,7 +406,7 @@ class Training:
         if self._state.packages:
             changed = sorted({*self._state.changed(), *itertools.chain(*self._ask_others(_changed_state))})
             if changed and not self.counters.kept_in_process:
-                logger.warning("%s: its code keeps in its process, and so in no checkpoint: %s", self._trial.name, ", ".join(changed))
+                logger.warning("%s: its code keeps state in the process, not in checkpoints: %s", self._trial.name, ", ".join(changed))
             self.counters.kept_in_process = changed
 
     def begin_segment(self) -> None:

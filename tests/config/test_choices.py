@@ -1,5 +1,6 @@
 """A folder of configuration files of a person's own, beside conf/."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 
 from analysis.document.next_step import Origin, command_for
 from experiments.config.choices import check_choices, env_choice, groups, hydra_search_path, own_folder
-from experiments.config.compose import CONF
+from experiments.config.compose import CONF, composer
 from experiments.config.errors import ConfigurationError
 from experiments.config.gym_registry import name_of
 from experiments.config.schema import EnvSettings
@@ -195,3 +196,13 @@ def test_a_command_chooses_an_environment_by_its_file_or_by_its_id(own: Path) ->
     assert env_choice(file) == "env=cartpole"
     assert env_choice(mine, own) == "env=mine"
     assert env_choice(general) == "env=gym env.id=Walker2d-v5"
+
+
+def test_what_a_file_reads_of_the_environment_it_reads_with_other_choices_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+        words = ["tracking.uri=${oc.env:MLFLOW_TRACKING_URI}"]
+        composed = composer(hydra.compose("config", overrides=words), words)
+        monkeypatch.delenv("MLFLOW_TRACKING_URI")  # as a command does with those of MLflow's that it does not honour
+        assert [composed(choices)["tracking"]["uri"] for choices in ({}, {"hardware": "laptop"})] == ["http://127.0.0.1:5000"] * 2
+        assert "MLFLOW_TRACKING_URI" not in os.environ

@@ -42,11 +42,11 @@ def test_several_studies_are_all_combinations_in_the_words_that_were_typed() -> 
     ("words", "message"),
     [
         (["--config-path", "/x"], "--config-path: all files are those of conf/"),
-        (["-cn", "other"], "--config-name: there is one"),
+        (["-cn", "other"], "--config-name: the only one is conf/config.yaml"),
         (["--experimental-rerun", "x.pickle"], "resume=<study run id>"),
         (["--resolve"], "--resolve: goes with --cfg"),
         (["-p", "study"], "--package: goes with --cfg"),
-        (["-m", "--cfg", "job"], "--multirun and --cfg: give one of them"),
+        (["-m", "--cfg", "job"], "--multirun and --cfg: give only one of them"),
         (["--info", "nothing"], "invalid choice"),
         (["--multi"], None),  # Hydra takes the beginning of a flag
         (["--no-such-flag"], "--no-such-flag: there is no such flag"),

@@ -99,11 +99,9 @@ def test_files_that_a_module_names_go_with_it_and_are_a_part_of_it(tmp_path: Pat
     assert own_modules.digest(tmp_path / "kept/reads_beside.py") == taken["reads_beside"]  # what a resume goes by
     written(tmp_path / "data/b.csv", "another")
     assert own_modules.digest(path) != taken["reads_beside"]
-    with pytest.raises(
-        ConfigurationError, match=r"a b.csv, data/b.csv would not lie beside it on the cluster's nodes. Make them a package"
-    ):
+    with pytest.raises(ConfigurationError, match=r"a b.csv, data/b.csv would not be beside it on the cluster's nodes. Make them a package"):
         own_modules.check_sent()
-    with pytest.raises(ConfigurationError, match=r"a b.csv goes with it, and another one with .*reads_beside.py"):
+    with pytest.raises(ConfigurationError, match=r"a b.csv is copied with it, and another file of that name with .*reads_beside.py"):
         own_modules.take([written(tmp_path / "elsewhere/reads_another.py", source), written(tmp_path / "elsewhere/a b.csv", "x")][:1])
 
 
@@ -120,7 +118,7 @@ def test_a_file_beside_a_module_that_was_not_copied_is_named_with_the_fix(plan_o
     file = tmp_path / "misses_a_file.py"
     file.write_text(file.read_text().replace("size=3):", "size=3):\n        np.loadtxt(__file__[:-16] + 'data' + '/prices.csv')"))
     written(tmp_path / "data/prices.csv", "1")
-    expected = r"/data/prices.csv does not go with misses_a_file.py. Write 'data/prices.csv' as one text in it, or make a package"
+    expected = r"/data/prices.csv is not copied with misses_a_file.py. Write 'data/prices.csv' as one string in it, or make a package"
     with pytest.raises(ConfigurationError, match=expected):
         plan_of("env=gym", *given, SINGLE)
 

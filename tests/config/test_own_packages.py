@@ -40,6 +40,6 @@ def test_a_notebook_beside_such_a_folder_is_told_which_and_what_to_do(project: P
         (project / package / "__init__.py").unlink()
         (project / package).rmdir()
         refused = python(project, "-c", f"{reach}import {package}")
-        assert refused.stderr.splitlines()[-1].startswith(f"ImportError: {project / other} is imported as {other}, in place of the package")
+        assert refused.stderr.splitlines()[-1].startswith(f"ImportError: {project / other} is imported as {other}, in place of the suite's")
         (project / package).mkdir()
         (project / package / "__init__.py").write_text(MINE)

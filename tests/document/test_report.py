@@ -46,7 +46,7 @@ def test_the_page_stands_alone_and_says_it_all() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_a_mask_that_was_not_applied_is_a_caveat() -> None:
     study = study_of(make_runs({"a": [480.0, 470.0]}))
-    said = "The observations of mine have an action_mask, and nothing is masked"
+    said = "The observations of mine have an action_mask, which is not applied"
     assert said in Page(build(replace(study, unmasked=("mine",))).html).text
     assert "action_mask" not in Page(build(study).html).text
 

@@ -32,7 +32,7 @@ def shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ('"$0" -c "$1" <&- >&- 2>&-', ""),
         (
             '"$0" -c "$1" > /dev/full',
-            "the rest of what is printed is lost: standard output cannot be written (No space left on device)\nalso here\n",
+            "standard output cannot be written (No space left on device): the rest of the output is lost\nalso here\n",
         ),
         ('"$0" -c "$1" > /dev/full 2>&1', ""),
     ],
@@ -57,3 +57,17 @@ def test_what_a_terminal_cannot_show_is_replaced(variables: dict[str, str], show
     done = subprocess.run([sys.executable, "-c", WRITE, "ö"], env=environment, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (7, b"also here\n")
     assert done.stdout.decode("utf-8", "replace").splitlines()[0] == shown
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_what_is_not_to_be_buffered_is_not(name: str) -> None:
+    code = f"""
+import os, sys
+from analysis.document.standard_streams import keep_streams
+keep_streams()
+print("here", file=sys.{name})
+os._exit(0)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert getattr(done, name) == "here\n"

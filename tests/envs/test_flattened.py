@@ -74,20 +74,20 @@ def test_the_plan_says_what_becomes_of_observations_and_actions(plan_of: PlanOf)
     shifted, half = spaces.MultiDiscrete([3, 4], start=[1, 2]), spaces.Box(0, np.inf, (1,), np.float32)
     assert said_of(plan_with(plan_of, shifted, spaces.Box(-1, 1, (3,), np.float16))) == [
         "observations Box(-1.0, 1.0, (3,), float16) become 3 floats",
-        "actions MultiDiscrete([3 4], start=[1 2]) are chosen as MultiDiscrete([3 4]), and sent as the environment numbers them",
+        "actions MultiDiscrete([3 4], start=[1 2]) are chosen as MultiDiscrete([3 4]), and converted to the environment's own",
     ]
     (cut,) = said_of(plan_with(plan_of, half, VECTOR))
-    assert cut.startswith("actions Box(0.0, inf, (1,), float32) are cut off at their bounds")
+    assert cut.startswith("actions Box(0.0, inf, (1,), float32) are clipped to their bounds")
     filters = "++algorithm.rl_module.conv_filters=[[4,3,2]]"
     (picture,) = said_of(plan_with(plan_of, spaces.Discrete(2), spaces.Box(0, 1, (3, 12, 12), np.float32), filters))
-    assert picture == "observations are pictures, 3 high, 12 wide, of 12 channels"
+    assert picture == "observations are pictures, 3 high, 12 wide, with 12 channels"
 
 
 @pytest.mark.parametrize("key", ["observations", "observation"])
 def test_a_mask_of_actions_that_is_not_applied_is_said_before_and_recorded_for_after(plan_of: PlanOf, key: str) -> None:
     masked = spaces.Dict({key: VECTOR, "action_mask": spaces.MultiBinary(2)})
     plan = plan_with(plan_of, spaces.Discrete(2), masked)
-    assert [said for said in said_of(plan) if said.startswith("nothing is masked: its action_mask")]
+    assert [said for said in said_of(plan) if said.startswith("its action_mask is not applied")]
     assert plan_record(StudyTrials(plan))["unmasked"] == ["mine"]
     assert "unmasked" not in plan_record(StudyTrials(plan_with(plan_of, spaces.Discrete(2), spaces.Dict({key: VECTOR}))))
 

@@ -28,8 +28,8 @@ def test_of_all_variables_that_mlflow_reads_only_those_that_are_honoured_stay() 
 def test_what_is_kept_out_is_said_with_the_reason() -> None:
     environment = {"MLFLOW_TRACKING_URI": "http://h", "MLFLOW_REGISTRY_URI": "http://h", "MLFLOW_RUN_ID": "1", "MLFLOW_TRACKING_TOKEN": "t"}
     assert keep_out(environment) == [
-        "MLFLOW_REGISTRY_URI, MLFLOW_TRACKING_URI are not read: tracking.uri= alone says where results go, of run.py, and tracking_uri= "
-        "of the other commands.",
+        "MLFLOW_REGISTRY_URI, MLFLOW_TRACKING_URI are not read: where results go is set by tracking.uri= of run.py and tracking_uri= "
+        "of the other commands alone.",
         "MLFLOW_RUN_ID is not read: a study makes its own runs.",
     ]
     assert environment == {"MLFLOW_TRACKING_TOKEN": "t"}
@@ -51,7 +51,7 @@ def test_what_is_kept_out_is_said_with_the_reason() -> None:
     ],
 )
 def test_a_value_that_cannot_work_is_refused_with_the_name_of_the_variable(name: str, value: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{name}={re.escape(value)} in the environment: .*, or unset it\.$"):
+    with pytest.raises(ValueError, match=rf"^{name}={re.escape(value)} in the environment: .*\. Correct it, or unset it\.$"):
         check_honoured({name: value})
 
 

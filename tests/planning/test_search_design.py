@@ -169,6 +169,13 @@ def test_suggestions_that_read_the_same_when_rounded_are_configurations_of_their
     assert len(plan_record(study)["configurations"]) == 2
 
 
+def test_a_population_names_the_generation_last(plan_of: PlanOf) -> None:
+    _, study = searching(plan_of("scheduler=pbt", "scheduler.population=4"))
+    note = {"generation": 0, "until": 20_000}
+    first, second = (study.take(Ask({"algorithm.training.lr": lr}, 0, note=note)) for lr in (0.00123401, 0.00123402))
+    assert [first.label, second.label] == ["lr=1.234e-3 g=0", f"lr=1.234e-3 id={second.config_id} g=0"]
+
+
 def test_the_layout_follows_each_suggestion(plan_of: PlanOf) -> None:
     space = "study.space={algorithm.env_runners.num_env_runners:[0,1]}"
     _, study = searching(plan_of("search=racing", space))

@@ -120,4 +120,4 @@ def test_a_policy_that_misses_its_score_in_an_environment_that_keeps_state_in_it
     )
     lines, code = _verdict(trained, 4.0, 5, ["my_env.MyEnv.resets"])
     assert code == 1
-    assert lines[-1].strip().startswith("since then: the process is another one, and the code keeps my_env.MyEnv.resets in it")
+    assert lines[-1].strip().startswith("since then: this is another process, and the code keeps state in its process: my_env.MyEnv.resets")

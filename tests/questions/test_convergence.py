@@ -8,6 +8,7 @@ from scipy import stats as scipy_stats
 from analysis.questions.convergence import (
     MEASURES,
     by_seed,
+    carried_on,
     conclusive,
     curve_bands,
     design,
@@ -426,3 +427,10 @@ def test_one_environment_has_nothing_to_aggregate() -> None:
 
 def test_an_axis_that_is_no_column_is_left_out() -> None:
     assert "tuned" not in summarise(make_runs({"a": [480.0, 481.0]}), ["tuned"])
+
+
+def test_a_curve_that_begins_late_is_carried_on_by_the_report_grid() -> None:
+    curve = pd.DataFrame({"env_steps": [3000, 4000, 5000], "value": [1.0, 2.0, 3.0]})
+    more = carried_on(curve, 8000)
+    assert more["env_steps"].tolist() == [3000, 4000, 5000, 6000, 7000, 8000]
+    assert more["value"].tolist() == [1.0, 2.0, 3.0, 3.0, 3.0, 3.0]

@@ -18,7 +18,7 @@ from experiments.study.attempts import Attempts
 from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
 from experiments.study.outcomes import Outcomes
-from experiments.study.recovery import NODE, Loss
+from experiments.study.recovery import MEMORY, NODE, Loss
 from experiments.study.tune import StudyScheduler
 from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, UnfitNodeError
 from experiments.trial.events import Ended
@@ -250,3 +250,17 @@ def test_one_kill_of_the_kernels_explains_one_loss(case: Case, monkeypatch: pyte
         case.attempts._nodes[trial] = (NODE_ID,)
     kills[0] = 2
     assert [case.attempts._is_killed_by_kernel(trial) for trial in trials] == [True, True, False]
+
+
+def test_a_kill_that_a_trial_tells_itself_explains_no_other_loss(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = [0]
+    monkeypatch.setattr("experiments.study.attempts.oom_kills", lambda: kills[0])
+    trials = [TunesTrial(case.config, "", case.trial.temporary_state) for _ in range(2)]
+    for trial in trials:
+        case.attempts.begin(trial)
+        case.attempts._nodes[trial] = (NODE_ID,)
+    kills[0] = 1
+    monkeypatch.setattr("experiments.study.attempts._newest_error", lambda trial: OutOfMemoryError("its runner was killed"))
+    monkeypatch.setattr(case.attempts, "_out_of_memory", lambda trial: Loss(MEMORY, ""))
+    assert case.attempts._loss(trials[0]).cause == MEMORY
+    assert not case.attempts._is_killed_by_kernel(trials[1])

@@ -157,6 +157,8 @@ def test_several_studies_end_with_the_worst_code_and_none_begins_after_one_that_
     assert capfd.readouterr().out == "".join(announced_and_run)
     assert run_each([sys.executable, "-c", STUDY], [["1"], ["130"], ["0"]]) == 130
     assert "study 3" not in capfd.readouterr().out
+    assert run_each([sys.executable, "-c", STUDY], [["137"], ["0"]]) == 137  # killed, and nobody asked the others to end
+    assert "study 2" in capfd.readouterr().out
 
 
 def test_a_signal_to_several_studies_reaches_the_one_that_runs_once_and_is_the_end() -> None:

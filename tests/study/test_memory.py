@@ -28,7 +28,7 @@ def test_those_that_are_killed_together_were_beside_each_other_and_not_those_tha
 
 
 def test_what_nobody_knows_is_not_said() -> None:
-    assert MemoryOfAttempts().lost(A, [B], now=0.0) == "nobody knows how much it had"
+    assert MemoryOfAttempts().lost(A, [B], now=0.0) == "how much it had is not known"
 
 
 def test_the_receiver_that_was_killed_as_well_and_came_back_does_not_take_what_is_known_along() -> None:

@@ -22,8 +22,8 @@ def test_a_long_ray_tmpdir_is_refused_with_the_longest_that_there_may_be(monkeyp
     monkeypatch.setenv("RAY_TMPDIR", f"/{'ü' * 40}")
     refused = run_here("experiments/run.py", f"output_dir={tmp_path}")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "is too long for the sockets of Ray's processes. Name a folder of at most 37 letters" in refused.stderr
-    with pytest.raises(ConfigurationError, match="at most 37 letters"):
+    assert "is too long for the sockets of Ray's processes. Name a folder of at most 37 bytes" in refused.stderr
+    with pytest.raises(ConfigurationError, match="at most 37 bytes"):
         session_folder({"RAY_TMPDIR": "x" * 38})
     assert session_folder({"RAY_TMPDIR": "x" * 37}) is None
 

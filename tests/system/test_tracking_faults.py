@@ -189,7 +189,7 @@ def test_a_server_that_works_is_accepted_at_the_start(server: Server) -> None:
         (
             "MLFLOW_TRACKING_SERVER_CERT_PATH",
             "/nowhere.pem",
-            r"^MLFLOW_TRACKING_SERVER_CERT_PATH=/nowhere\.pem .* no such file, or unset it",
+            r"^MLFLOW_TRACKING_SERVER_CERT_PATH=/nowhere\.pem .* no such file\. Correct it, or unset it",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.metrics import FAILED, FINISHED, PRUNED
 from experiments.trial.event_log import DamagedFileError, EventLog, JsonLines, RefusedEventError
-from experiments.trial.events import SCHEMA, Ended, Event, Reported, Restarted, Started
+from experiments.trial.events import SCHEMA, Ended, Event, Reported, Restarted, Started, event_of
 
 
 @pytest.fixture
@@ -159,3 +159,9 @@ def test_a_record_of_an_earlier_schema_with_fewer_fields_is_read(path: Path) -> 
     path.write_text(json.dumps(record) + "\n")
     (end,) = log_at(path).all()
     assert end == Ended(number=1, attempt=1, at_ms=5, status="finished", env_steps=9)
+
+
+def test_an_end_of_before_divergence_was_recorded_is_read_by_its_reason() -> None:
+    record = {"schema": 1, "kind": "ended", "number": 3, "attempt": 1, "at": 0.0, "status": "failed", "env_steps": 0}
+    ends = [event_of({**record, "reason": reason}) for reason in ("NonFiniteError: a NaN", "RuntimeError: an infinite loop")]
+    assert [end.diverged for end in ends if isinstance(end, Ended)] == [True, False]
