@@ -397,7 +397,7 @@ def test_processes_beyond_the_cpus_take_turns_where_that_changes_nothing(store: 
     ("arguments", "message"),
     [
         ([], "run= is missing"),
-        (["run="], "run= is missing"),
+        (["run="], "run= is empty"),
         (["runs=1"], "'runs=1' is not understood"),
         (["run"], "'run' is not understood"),
         (["run=1", "tracking_uri=http://127.0.0.1:9"], "tracking_uri=http://127.0.0.1:9"),
