@@ -19,7 +19,7 @@ from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, stored_at
 from experiments.metrics import Tag
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import database_of, where_logged
+from experiments.tracking.store_address import database_of, where_logged
 
 if TYPE_CHECKING:  # imported once the command line is understood: MLflow and pandas take seconds
     from experiments.study.removal import Holdings, Removal

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from analysis.document.command_line import exit_code_of, words_of
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute, check_writable
-from experiments.tracking.store import where_logged
+from experiments.tracking.store_address import where_logged
 
 if TYPE_CHECKING:  # Ray and pandas are imported once the command line is understood: they take seconds
     import pandas as pd

@@ -19,7 +19,7 @@ from experiments.config.output_dir import check_kept, check_writable
 from experiments.config.own_modules import take_recorded
 from experiments.metrics import Tag
 from experiments.tracking.archive import Archive, LoggedTrial
-from experiments.tracking.store import check_local, where_logged
+from experiments.tracking.store_address import check_local, where_logged
 
 if TYPE_CHECKING:  # Ray and scipy are imported once there is a run to go by: they take seconds
     from experiments.planning.plan import Plan

@@ -38,7 +38,7 @@ from experiments.metrics.mlflow_environment import keep_out
 from experiments.signals import exit_at_signals
 from experiments.study.several import run_each
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import check_local, check_store, store_uri
+from experiments.tracking.store_address import check_local, check_store, store_uri
 
 if TYPE_CHECKING:  # Ray is imported once the command line is understood: it takes seconds
     from experiments.planning.plan import Plan

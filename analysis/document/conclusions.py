@@ -132,7 +132,7 @@ def runs_of(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) ->
         record: As for `conclude`.
         outcomes: Likewise; at least one.
     """
-    from analysis.load import runs_frame
+    from analysis.frames import runs_frame
     from analysis.stores.records import Latest, Run
 
     def run(outcome: Mapping[str, Any]) -> Run:

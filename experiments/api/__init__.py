@@ -27,7 +27,7 @@ from experiments.config.usage import reason_for_refusal
 from experiments.metrics.mlflow_environment import keep_out
 from experiments.run import Executed, execute
 from experiments.tracking import provenance
-from experiments.tracking.store import where_logged
+from experiments.tracking.store_address import where_logged
 
 if TYPE_CHECKING:  # Ray and pandas are imported where they are needed: they take seconds
     from analysis.load import Study

@@ -20,3 +20,10 @@ def first_line(error: BaseException) -> str:
 def reason_of(error: BaseException) -> str:
     """An error's class and the first line of its message."""
     return f"{type(error).__name__}: {first_line(error)}"
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """What an error of the network or the database comes from: `Connection refused` and not a page around it."""
+    while (deeper := error.__cause__ or error.__context__) is not None:
+        error = deeper
+    return error

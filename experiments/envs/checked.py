@@ -78,7 +78,7 @@ def ended(name: str, error: SystemExit) -> BaseException:
     """What to raise where an environment raised SystemExit; of Ray, which ends a process so, the error itself.
 
     Args:
-        name: The environment's.
+        name: Id of the environment, as messages call it.
         error: What was raised.
     """
     if hasattr(error, "ray_terminate_msg"):
@@ -91,7 +91,7 @@ def named_exit(name: str) -> Iterator[None]:
     """Within it an environment that raises SystemExit raises `EnvironmentFaultError`: one that gives up is no process that was lost.
 
     Args:
-        name: The environment's.
+        name: Id of the environment, as messages call it.
     """
     try:
         yield

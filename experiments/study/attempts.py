@@ -18,10 +18,11 @@ from experiments.study.heartbeats import Key
 from experiments.study.memory import MemoryOfAttempts, what_to_write
 from experiments.study.recovery import INTERRUPTED, MEMORY, NODE, OUT_OF_MEMORY, PROCESS, Loss, why_not_on
 from experiments.trial.attempt import Attempt, OutOfMemoryError, UnfitNodeError, lost_node
+from experiments.trial.failure import reason_for
 from experiments.trial.memory_use import left
 from experiments.trial.oom_kills import oom_kills
 from experiments.trial.resource_usage import this_process
-from experiments.trial.trainable import TRIAL, reason_for
+from experiments.trial.trainable import TRIAL
 
 
 def config_of(trial: Any) -> TrialConfig:

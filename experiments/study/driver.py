@@ -29,7 +29,8 @@ from experiments.study.registration import Registration
 from experiments.study.searcher import QueueSearcher
 from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
 from experiments.tracking.provenance_changes import changes
-from experiments.tracking.store import Store, num_writers, store_uri
+from experiments.tracking.store import Store, num_writers
+from experiments.tracking.store_address import store_uri
 from experiments.tracking.writer import Writer
 
 MANY_WRITES = 500

@@ -16,7 +16,7 @@ from experiments.study.driver import StudyOutcome
 from experiments.study.removal import Holdings, holdings, room
 from experiments.tracking import views
 from experiments.tracking.provenance import ROOT, without_passwords
-from experiments.tracking.store import database_of
+from experiments.tracking.store_address import database_of
 from experiments.tracking.study_archive import StudyArchive
 
 _RUN = str(ROOT / "experiments/run.py")
@@ -40,7 +40,7 @@ def deliver_command(suite: SuiteConfig, folder: Path, output_dir: Path, uri: str
 
     Args:
         suite: The study's settings.
-        folder: The study's.
+        folder: Where the study keeps its state and the logs of its trials.
         output_dir: Absolute.
         uri: Of the store.
         own: As `resume_command` takes it.

@@ -46,7 +46,7 @@ def run_trials(
     Args:
         trials: The study's.
         left: The trials that have not ended, or what chooses them.
-        folder: The study's.
+        folder: Where the study keeps its state and the logs of its trials.
         stream: Of its events.
         stopping: The rule that stops trials early, if there is one.
         say: Takes a line for the terminal.

@@ -7,7 +7,8 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import stored_at
 from experiments.metrics import Tag
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import Store, database_of
+from experiments.tracking.store import Store
+from experiments.tracking.store_address import database_of
 
 STORE_WAIT_S = 10.0
 """How long a server may take to say where it is."""

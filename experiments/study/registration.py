@@ -37,7 +37,7 @@ class Registration:
     Attributes:
         trials: The study's.
         outcomes: How each ended.
-        folder: The study's.
+        folder: Where the study keeps its state and the checkpoints of its trials.
         writer: Delivers to MLflow.
         interrupted: Whether the person has asked the study to stop.
     """

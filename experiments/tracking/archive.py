@@ -12,7 +12,8 @@ from typing import Any
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.metrics import Tag, depends_on_clock
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import Store, check_store, database_of
+from experiments.tracking.store import Store
+from experiments.tracking.store_address import check_store, database_of
 
 CONFIG = "config.json"
 """The artifact of a trial's run that holds its configuration and its provenance."""

@@ -102,7 +102,7 @@ class TrackingListener:
 
     Attributes:
         trials: The study's, as they become known.
-        folder: The study's.
+        folder: Where the study keeps its state and the logs of its trials.
         writer: Delivers to MLflow.
         analyst: Draws the conclusions.
         resumed: Whether there was an earlier execution.

@@ -13,24 +13,23 @@ from time import perf_counter, sleep
 from typing import Any
 
 import torch
-from ray import exceptions
-from ray.exceptions import ActorDiedError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from ray.tune import PlacementGroupFactory, Trainable
 
 from experiments.config import own_modules
-from experiments.config.errors import first_line, reason_of
+from experiments.config.errors import first_line
 from experiments.config.trial_config import TrialConfig
 from experiments.envs.checked import EnvironmentFaultError, named_exit
 from experiments.metrics import FAILED, FINISHED, depends_on_clock
 from experiments.rllib import starting_weights
 from experiments.rllib.algorithms import promises_bits
-from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
 from experiments.rllib.process_state import ProcessState, packages_of
 from experiments.rllib.results import NonFiniteError
 from experiments.trial import memory_use
 from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, UnfitNodeError, lost_node, own_nodes
 from experiments.trial.event_log import RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
+from experiments.trial.failure import is_out_of_memory, reason_for
 from experiments.trial.folder import ERROR_FILE, check_checkpoint
 from experiments.trial.heartbeat import Heartbeat
 from experiments.trial.machine import Machine, placed_on
@@ -59,14 +58,8 @@ DRIVER = "driver"
 _MOST_GROWTH = 512 * 2**20
 """Bytes by which a process may grow from its first trial's start: a trial leaves 3 to 4 MB behind, and more after large replay buffers."""
 
-_PROCESSES = {EnvRunner.__name__: "runner", FastRunner.__name__: "runner", "_WrappedExecutable": "learner"}
-"""Class of an RLlib actor to what it is."""
-
 _SHARED_WITHIN_S = 10.0
 """Until what the driver wrote must be seen on every node: a network file system may take seconds."""
-
-_PIPE_ENDED = ("EOFError", "BrokenPipeError", "ConnectionResetError")
-"""What vectorised environments raise when the process of one is gone."""
 
 logger = logging.getLogger(__name__)
 
@@ -218,7 +211,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
                 if node := lost_node(error):  # the driver finds room elsewhere for all of the trial's processes
                     raise LostNodeError(f"its node has died. Node Id: {node}") from None
                 reason = reason_for(error)
-                if _is_out_of_memory(error, reason, kills):  # the driver sees that nothing runs beside the trial when it goes on
+                if is_out_of_memory(error, reason, kills):  # the driver sees that nothing runs beside the trial when it goes on
                     raise OutOfMemoryError(reason) from None
                 with suppress(OSError), (self._folder.path / ERROR_FILE).open("a") as file:
                     file.write(traceback.format_exc() + "\n")
@@ -443,30 +436,3 @@ def _freeze() -> None:
 def _learned(report: Reported) -> dict[str, float]:
     """What must come out the same when a stretch is trained again."""
     return {name: value for name, value in report.metrics.items() if not depends_on_clock(name)}
-
-
-def _is_out_of_memory(error: Exception, reason: str, kills: int | None) -> bool:
-    """Whether an error came of a process that was killed for want of memory: by Ray, which says so, or by the kernel, which counts.
-
-    Args:
-        error: Of the trial's process, or of another that it has.
-        reason: The same, as `reason_for` has it.
-        kills: As `oom_kills`, before it.
-    """
-    if isinstance(error, exceptions.OutOfMemoryError):
-        return True
-    may_be = isinstance(error, ActorDiedError) or reason.startswith(_PIPE_ENDED)
-    return may_be and kills is not None and (now := oom_kills()) is not None and now > kills
-
-
-def reason_for(error: BaseException) -> str:
-    """Why a trial cannot go on, in a line: what went wrong where it went wrong, in whatever process."""
-    if isinstance(error, RayTaskError):
-        return reason_for(error.cause)
-    if isinstance(error, EnvRunnerError | EnvironmentFaultError):
-        return str(error)
-    if isinstance(error, ActorDiedError):
-        text = str(error).strip()
-        what = next((process for actor, process in _PROCESSES.items() if actor in text), "process")
-        return f"a {what} of the trial died: {text.splitlines()[-1].partition('. ')[0].strip()}"
-    return reason_of(error)

@@ -1,6 +1,5 @@
 """One RLlib algorithm in training: batch by batch, evaluated, saved and brought back."""
 
-import itertools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import psutil
-import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.config.trial_config import TrialConfig
@@ -40,13 +38,13 @@ from experiments.rllib.results import (
     sampled_spans,
 )
 from experiments.rllib.seeding import Role, stream_seeds
-from experiments.trial import resource_usage
 from experiments.trial.evaluation import Evaluation, KeptEnvironments, evaluate
 from experiments.trial.events import Event, event_of, record_of
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
-from experiments.trial.machine import Machine, this_machine
+from experiments.trial.machine import Machine
 from experiments.trial.phase_diversity import Spans, mean_phase_diversity
-from experiments.trial.resource_usage import Address, ProcessMonitor, processes_at, this_process
+from experiments.trial.processes import Processes
+from experiments.trial.resource_usage import Address
 from experiments.trial.target import TargetWatch, area_under_curve
 from experiments.trial.time_use import TimeUse
 
@@ -138,9 +136,10 @@ class Training:
         self._has_kl = bool(getattr(config, "use_kl_loss", False))
         self._has_minibatches = config.minibatch_size is not None
         self._epochs = (config.num_epochs or 1) if self._has_minibatches else 1
-        self._monitor = self._measured(driver) if measure_system else None
+        self._processes = Processes(algorithm)
+        self._monitor = self._processes.measured(driver) if measure_system else None
         if state.packages:
-            self._ask_others(partial(_note_state, packages=state.packages))
+            self._processes.note_state(state.packages)
         self._asynchronous = is_asynchronous(trial.algorithm)
         self.counters = Counters()
         self._environments: checkpoints.Environments = {}
@@ -323,37 +322,13 @@ class Training:
         """As `checkpoints.weights_digest`, of the weights that `save` saves."""
         return checkpoints.weights_digest(self._scored or checkpoints.weights(self.algorithm))
 
-    def _actors(self) -> dict[str, list[Any]]:
-        """Handles of the processes that are not the trial's own, by what they do."""
-        runners, learners = self.algorithm.env_runner_group, self.algorithm.learner_group
-        return {
-            resource_usage.RUNNERS: list(runners._worker_manager.actors().values()),
-            resource_usage.LEARNERS: list(learners._worker_manager.actors().values()) if learners.is_remote else [],
-        }
-
-    def _measured(self, driver: Address | None) -> ProcessMonitor:
-        roles, elsewhere = {resource_usage.DRIVER: [this_process()]}, {}
-        for role, actors in self._actors().items():
-            if actors:
-                roles[role] = ray.get([actor.apply.remote(_address) for actor in actors])
-                elsewhere[role] = [a for a, (host, _) in zip(actors, roles[role], strict=True) if host != this_process()[0]]
-        return ProcessMonitor(roles, driver, elsewhere)
-
     def processes(self) -> list[psutil.Process]:
         """The trial's processes on this host."""
-        if self._monitor is not None:
-            return self._monitor.processes
-        actors = [actor for of_role in self._actors().values() for actor in of_role]
-        return processes_at([this_process(), *ray.get([actor.apply.remote(_address) for actor in actors])])
+        return self._processes.here() if self._monitor is None else self._monitor.processes
 
     def machines(self) -> tuple[Machine, ...]:
         """The machine of each of the trial's processes, its own first."""
-        return (this_machine(), *self._ask_others(_machine))
-
-    def _ask_others(self, question: Callable[[Any], Any]) -> list[Any]:
-        """The answers of the processes that are not the trial's own."""
-        actors = [actor for of_role in reversed(self._actors().values()) for actor in of_role]
-        return list(ray.get([actor.apply.remote(question) for actor in actors])) if actors else []
+        return self._processes.machines()
 
     def save(self, folder: Path, events: Sequence[Event] = ()) -> None:
         """Save the algorithm and the counters.
@@ -404,7 +379,7 @@ class Training:
         """Before the checkpoint that another segment begins from, here or after an interruption."""
         self._environments = checkpoints.environments(self.algorithm)
         if self._state.packages:
-            changed = sorted({*self._state.changed(), *itertools.chain(*self._ask_others(_changed_state))})
+            changed = sorted({*self._state.changed(), *self._processes.changed_state()})
             if changed and not self.counters.kept_in_process:
                 logger.warning("%s: its code keeps state in the process, not in checkpoints: %s", self._trial.name, ", ".join(changed))
             self.counters.kept_in_process = changed
@@ -428,28 +403,10 @@ class Training:
         self._stop_measuring()
         with suppress(Exception):
             self._kept.close()
-        for actor in (actor for of_role in self._actors().values() for actor in of_role):
-            ray.kill(actor)
+        self._processes.kill()
         with suppress(Exception):
             self.algorithm.cleanup()
 
     def _stop_measuring(self) -> None:
         if self._monitor is not None:
             self._monitor.close()
-
-
-def _address(actor: Any) -> Address:
-    return this_process()
-
-
-def _machine(actor: Any) -> Machine:
-    return this_machine()
-
-
-def _note_state(actor: Any, packages: frozenset[str]) -> None:
-    actor.process_state = ProcessState(packages)
-
-
-def _changed_state(actor: Any) -> list[str]:
-    changed: list[str] = actor.process_state.changed()
-    return changed

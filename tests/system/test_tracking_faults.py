@@ -15,7 +15,8 @@ import pytest
 
 from experiments.config.errors import ConfigurationError
 from experiments.tracking import writer as writer_module
-from experiments.tracking.store import SERVER_THREADS, check_store
+from experiments.tracking.store import SERVER_THREADS
+from experiments.tracking.store_address import check_store
 from tests.support.mlflow_server import Proxy, Server, free_port
 from tests.support.written_studies import (
     HALF,
@@ -154,7 +155,7 @@ def write_to_silence(uri: str, folder: Path) -> None:
 def test_a_server_that_takes_connections_and_never_answers_is_refused_at_the_start(
     silent_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("experiments.tracking.store.CHECK_S", 0.5)
+    monkeypatch.setattr("experiments.tracking.store_address.CHECK_S", 0.5)
     with pytest.raises(ConfigurationError, match=r"tracking\.uri=http://127.*does not answer.*timed out"):
         check_store(silent_server, 30.0)
 

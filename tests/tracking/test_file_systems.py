@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.tracking import store
+from experiments.tracking import store_address
 from experiments.tracking.file_systems import Mount, mounts, network_type
-from experiments.tracking.store import check_local, check_store
+from experiments.tracking.store_address import check_local, check_store
 from tests.support.suite import RunSuite
 
 TABLE = [
@@ -57,7 +57,7 @@ def test_this_machine_has_a_mount_table() -> None:
 
 @pytest.fixture
 def all_nfs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "mounts", lambda: [Mount("/", "nfs4")])
+    monkeypatch.setattr(store_address, "mounts", lambda: [Mount("/", "nfs4")])
 
 
 def test_a_study_does_not_write_to_a_database_on_a_network_file_system(all_nfs: None, suite_here: RunSuite, tmp_path: Path) -> None:

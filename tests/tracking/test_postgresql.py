@@ -11,7 +11,8 @@ from experiments.config.fields import readable_errors
 from experiments.config.schema import TrackingSettings
 from experiments.metrics import INDEX_EXPERIMENT
 from experiments.tracking.postgresql import with_timeouts
-from experiments.tracking.store import Store, check_store
+from experiments.tracking.store import Store
+from experiments.tracking.store_address import check_store
 from tests.support.mlflow_server import Server, free_port
 from tests.support.postgresql_server import PostgresServer, postgres_server
 from tests.support.written_studies import start_together

@@ -23,7 +23,8 @@ from experiments.tracking import views
 from experiments.tracking import writer as writer_module
 from experiments.tracking.listener import TrackingListener
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store import MAX_VALUES, Store, StoreError, check_store, store_uri
+from experiments.tracking.store import MAX_VALUES, Store, StoreError
+from experiments.tracking.store_address import check_store, store_uri
 from experiments.tracking.writer import Writer
 from experiments.trial.events import Ended, Placed, Reported, Started
 from tests.support.names import NAMES, ODD
