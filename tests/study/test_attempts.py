@@ -241,26 +241,26 @@ def test_a_process_that_the_kernel_killed_for_want_of_memory_is_told_from_one_th
     assert "out of memory" not in case.outcomes.of(case.config).failure
 
 
-def test_one_kill_of_the_kernels_explains_one_loss(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    kills = [0]
-    monkeypatch.setattr("experiments.study.attempts.oom_kills", lambda: kills[0])
-    trials = [TunesTrial(case.config, "", case.trial.temporary_state) for _ in range(3)]
-    for trial in trials:
+def killed_by_kernel(case: Case, monkeypatch: pytest.MonkeyPatch, *, kills: int, trials: int) -> list[TunesTrial]:
+    """Trials that began before the kernel killed so many processes."""
+    counted = [0]
+    monkeypatch.setattr("experiments.study.attempts.oom_kills", lambda: counted[0])
+    begun = [TunesTrial(case.config, "", case.trial.temporary_state) for _ in range(trials)]
+    for trial in begun:
         case.attempts.begin(trial)
         case.attempts._nodes[trial] = (NODE_ID,)
-    kills[0] = 2
+    counted[0] = kills
+    return begun
+
+
+def test_one_kill_of_the_kernels_explains_one_loss(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = killed_by_kernel(case, monkeypatch, kills=2, trials=3)
     assert [case.attempts._is_killed_by_kernel(trial) for trial in trials] == [True, True, False]
 
 
 def test_a_kill_that_a_trial_tells_itself_explains_no_other_loss(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    kills = [0]
-    monkeypatch.setattr("experiments.study.attempts.oom_kills", lambda: kills[0])
-    trials = [TunesTrial(case.config, "", case.trial.temporary_state) for _ in range(2)]
-    for trial in trials:
-        case.attempts.begin(trial)
-        case.attempts._nodes[trial] = (NODE_ID,)
-    kills[0] = 1
+    told, other = killed_by_kernel(case, monkeypatch, kills=1, trials=2)
     monkeypatch.setattr("experiments.study.attempts._newest_error", lambda trial: OutOfMemoryError("its runner was killed"))
     monkeypatch.setattr(case.attempts, "_out_of_memory", lambda trial: Loss(MEMORY, ""))
-    assert case.attempts._loss(trials[0]).cause == MEMORY
-    assert not case.attempts._is_killed_by_kernel(trials[1])
+    assert case.attempts._loss(told).cause == MEMORY
+    assert not case.attempts._is_killed_by_kernel(other)
