@@ -3,7 +3,7 @@
 RLlib's networks count choices from 0, whatever a space's `start` and type say, and put several choices or numbers side by side.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -42,23 +42,27 @@ def start_of(space: gym.Space[Any]) -> npt.NDArray[np.int64]:
     return np.asarray(getattr(space, "start", 0), np.int64)
 
 
-def native(actions: npt.ArrayLike, space: gym.Space[Any]) -> Any:
-    """Actions of `plain_space(space)` as the space itself has them.
+def to_native(space: gym.Space[Any]) -> Callable[[npt.ArrayLike], Any]:
+    """What makes actions of `plain_space(space)` those of the space itself.
 
     Args:
-        actions: One, or several, (..., parts).
         space: Of the environment's actions.
 
     Returns:
-        (..., *shape of the space), in its type.
+        A function of one action, or of several, (..., parts), to (..., *shape of the space), in its type.
     """
-    given, plain = np.asarray(actions), plain_space(space)
+    plain = plain_space(space)
     if plain is space:
-        return actions
-    shaped = given.reshape(given.shape[: given.ndim - len(plain.shape or ())] + (space.shape or ()))
+        return lambda actions: actions
+    dimensions, shape, start = len(plain.shape or ()), space.shape or (), start_of(space)
+
+    def shaped(actions: npt.ArrayLike) -> npt.NDArray[Any]:
+        given = np.asarray(actions)
+        return given.reshape(given.shape[: given.ndim - dimensions] + shape)
+
     if isinstance(space, gym.spaces.Box):
         return shaped
-    return (shaped + start_of(space)).astype(space.dtype)[()]  # of a choice a number, and no array without dimensions
+    return lambda actions: (shaped(actions) + start).astype(space.dtype)[()]  # of a choice a number, and no array without dimensions
 
 
 def plain_actions(gym_id: str, env_config: Mapping[str, Any]) -> gym.Env[Any, Any]:
@@ -70,7 +74,7 @@ def plain_actions(gym_id: str, env_config: Mapping[str, Any]) -> gym.Env[Any, An
     """
     env: gym.Env[Any, Any] = gym.make(gym_id, **env_config)
     space = env.action_space
-    return TransformAction(env, lambda action: native(action, space), plain_space(space))
+    return TransformAction(env, to_native(space), plain_space(space))
 
 
 gym.register(ID, entry_point=f"{__name__}:plain_actions", order_enforce=False, disable_env_checker=True)

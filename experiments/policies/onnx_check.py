@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from experiments.envs.plain_actions import native
+from experiments.envs.plain_actions import to_native
 from experiments.policies.onnx_graph import ACTIONS, OBSERVATIONS, STATE_IN, STATE_OUT, initial_states, input_dtype, state_names
 from experiments.policies.policy import Policy
 from experiments.rllib.building import observed_environment_of, spaces
@@ -94,7 +94,7 @@ def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int], alive: Calla
         ConfigurationError: As `Policy.evaluate`.
     """
     observation_space, action_space = spaces(observed_environment_of(policy.trial))
-    dtype, differences = input_dtype(observation_space), _Differences(action_space)
+    dtype, differences, native = input_dtype(observation_space), _Differences(action_space), to_native(action_space)
     session, states = session_of(graph), dict(zip(state_names(policy.module), initial_states(policy.module), strict=True))
 
     def run(seeds: Sequence[int]) -> Evaluation:
@@ -102,7 +102,7 @@ def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int], alive: Calla
 
         def on_actions(observations: npt.NDArray[Any], actions: npt.NDArray[Any]) -> None:
             alive()
-            differences.add(native(actions, action_space), exported(observations.astype(dtype, copy=False)))
+            differences.add(native(actions), exported(observations.astype(dtype, copy=False)))
 
         return policy.evaluate(seeds, on_actions=on_actions)
 

@@ -1,6 +1,6 @@
 """A policy from a trial's checkpoint: module, connectors, action mapping and environment, without Ray's processes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from experiments.config.errors import ConfigurationError, first_line, reason_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.envs.plain_actions import native
+from experiments.envs.plain_actions import to_native
 from experiments.policies.checkpoint import Checkpoint
 from experiments.policies.headless import draw_without_screen
 from experiments.rllib.building import build_algorithm_config, environment_of, observed_environment_of, spaces
@@ -39,12 +39,14 @@ class _Episodes:
 
     Attributes:
         act: Of `rows` environments.
+        to_native: Makes its actions those of the environment.
         space: Of an observation.
         count: Observations of the first call.
         rows: At least as many as the final evaluation steps side by side.
     """
 
     act: Act
+    to_native: Callable[[npt.ArrayLike], Any]
     space: Space[Any]
     count: int
     rows: int
@@ -97,7 +99,7 @@ class Policy:
                     "reset() before the first ones of other episodes."
                 )
             with_copies = np.concatenate([rows, np.repeat(rows[:1], max(0, episodes.rows - len(rows)), axis=0)])
-            actions = native(episodes.act(with_copies)[: len(rows)], spaces(self.trial.env)[1])
+            actions = episodes.to_native(episodes.act(with_copies)[: len(rows)])
         except NonFiniteError as error:
             raise ConfigurationError(f"the policy has no action: {error}.") from None
         return actions[0] if single else actions
@@ -146,8 +148,8 @@ class Policy:
         check_weights(self.module)
         self.module.eval()
         rows = max(count, min(self.trial.evaluation.final_episodes, MAX_ENVS))
-        action_space = spaces(environment_of(self.trial))[1]
-        return _Episodes(acting(self.module, action_space, self.normalize_actions, self.clip_actions, rows), space, count, rows)
+        act = acting(self.module, spaces(environment_of(self.trial))[1], self.normalize_actions, self.clip_actions, rows)
+        return _Episodes(act, to_native(spaces(self.trial.env)[1]), space, count, rows)
 
     def held_out_seeds(self) -> list[int]:
         """Env seeds of the trial's final evaluation."""
