@@ -1,6 +1,5 @@
 """Hydra's composition of a command line: group choices, and a study's space, which replaces the composed one."""
 
-import copy
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,13 +93,13 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         overrides: The command line's overrides.
     """
     given = split_space(overrides)[1]
-    as_given, environment = _plain(config), dict(os.environ)
+    environment = dict(os.environ)
 
     def compose(choices: Mapping[str, str]) -> Mapping[str, Any]:
         kept = [o for o in split_space(overrides)[0] if o.partition("=")[0] not in choices]
         chosen = [f"{group}={name}" for group, name in choices.items()]
         with _in(environment):
-            composed = _plain(hydra.compose("config", overrides=[*chosen, *kept])) if choices else copy.deepcopy(as_given)
+            composed = _plain(hydra.compose("config", overrides=[*chosen, *kept]) if choices else config)
         if given and isinstance(composed.get("study"), dict):
             composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
         _cut_to_size(composed, [o.lstrip("+~").partition("=")[0] for o in kept])
