@@ -95,7 +95,7 @@ class _Policy(torch.nn.Module):
         return self._for_environment(actions), *after
 
     def _for_environment(self, actions: torch.Tensor) -> torch.Tensor:
-        """As RLlib's `unsquash_action` and `clip_action` (utils/spaces/space_utils.py), in their order of operations; then as `to_native`."""
+        """As RLlib's `unsquash_action` and `clip_action` (utils/spaces/space_utils.py), in its order of operations; then `to_native`."""
         if self._unsquashes:
             actions = self.low + (actions + 1.0) * (self.high - self.low) / 2.0
         if self._unsquashes or self._clips:
