@@ -100,7 +100,7 @@ def test_a_program_that_composes_with_hydra_itself_goes_on_as_before(here: Path)
         (["resume=0123", "seeds=[1]"], "a study is resumed as it was begun"),
         (["resume=0123"], "resume=0123: there is no store"),
         (["hardware.num_cpus=1", "hardware=workstation"], "hardware=workstation needs 9 CPUs"),
-        (["seeds=1,2"], "Ambiguous value for argument 'seeds=1,2'"),
+        (["seeds=1,2"], r"seeds=1,2: stands for several studies\. .* A list is written in brackets: seeds=\[1,2\]"),
         (["dry_run=true"], "Call plan_study"),
         (["--multirun"], "--multirun: is for the command line"),
         ("study=smoke seeds=[0]", r"a list of words, not one text: \['study=smoke', 'seeds=\[0\]'\]"),
