@@ -3,15 +3,18 @@
 import importlib.util
 from pathlib import Path
 
-for _name, _file in {"experiments": "metrics", "conf": "config.yaml"}.items():  # a notebook imports what lies beside it first
+# a notebook imports what lies beside it first
+for _name, _file in {"experiments": "metrics", "conf": "config.yaml"}.items():
     _found = importlib.util.find_spec(_name)
     _places = [] if _found is None else [*(_found.submodule_search_locations or [str(_found.origin)])]
     if _places and not any((Path(place) / _file).exists() for place in _places):
         raise ImportError(
-            f"{_places[0]} is imported as {_name}, in place of the suite's package in {Path(__file__).parents[1]}. Rename it; or work in "
-            "another folder and take this one out of PYTHONPATH."
+            f"{_places[0]} is imported as {_name}, in place of the suite's package in {Path(__file__).parents[1]}. "
+            "Rename it; or work in another folder and take this one out of PYTHONPATH."
         )
 
 
 class AnalysisError(Exception):
-    """A study cannot be analysed as asked; the message is one sentence that names the fix, and all that a person sees."""
+    """A study cannot be analysed as asked; the message is one sentence that names the fix,
+    and all that a person sees.
+    """

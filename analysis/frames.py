@@ -1,4 +1,6 @@
-"""The two tidy frames of a study, from what was planned and what the runs of its trials hold (`analysis.load.Study`)."""
+"""The two tidy frames of a study, from what was planned and what the runs of its
+trials hold (`analysis.load.Study`).
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,8 @@ _GIVEN = ("failure_below", "delta")
 """By what conclusions are drawn, of the study's settings."""
 _PLACES = (Tag.HOST, Tag.CPU, Tag.GPU, Tag.NODE_TYPE)
 _NON_FINITE = "NonFiniteError: "
-"""What the failure of a trial that diverged begins with, where its run has no tag `diverged`: the class of the error."""
+"""What the failure of a trial that diverged begins with, where its run has no tag `diverged`:
+the class of the error."""
 
 
 def _as_planned(label: str, trial: Run) -> dict[str, Any]:
@@ -59,24 +62,40 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         chosen = {(trial["config"], trial["seed"], 0): trial for trial in plan["trials"]}
         planned = list(chosen)
     else:
-        planned = [(label, seed, repeat) for repeat in range(plan.get("repeats", 1)) for seed in plan["seeds"] for label in configurations]
+        planned = [
+            (label, seed, repeat)
+            for repeat in range(plan.get("repeats", 1))
+            for seed in plan["seeds"]
+            for label in configurations
+        ]
     for (label, _, _), trial in run_of.items():
         configurations.setdefault(label, _as_planned(label, trial))
     keys = list(dict.fromkeys([*planned, *run_of]))
     found = [run_of.get(key) for key in keys]
     exclusive = bool(plan["exclusive"])
     rows = [
-        _row({**configurations[key[0]], "phase": plan.get("phase", ""), **chosen.get(key, {})}, key[1], key[2], run, exclusive)
+        _row(
+            {**configurations[key[0]], "phase": plan.get("phase", ""), **chosen.get(key, {})},
+            key[1],
+            key[2],
+            run,
+            exclusive,
+        )
         for key, run in zip(keys, found, strict=True)
     ]
     given = {name: plan.get("report", {}).get(name) for name in _GIVEN}
     given |= {column: plan.get("comparison", {}).get(name) for column, name in DESIGN.items()}
     frame = pd.DataFrame(rows).assign(**given)
     params = [
-        {**{name: str(value) for name, value in configurations[label]["params"].items()}, **(run.params if run is not None else {})}
+        {
+            **{name: str(value) for name, value in configurations[label]["params"].items()},
+            **(run.params if run is not None else {}),
+        }
         for (label, _, _), run in zip(keys, found, strict=True)
     ]
-    texts_only = {name for entry in plan["configurations"] for name, value in entry["params"].items() if _is_text(value)}
+    texts_only = {
+        name for entry in plan["configurations"] for name, value in entry["params"].items() if _is_text(value)
+    }
     columns: dict[str, pd.Series] = {}
     for name in dict.fromkeys([*plan["axes"], *(name for of_run in params for name in of_run)]):
         if name not in frame and name not in FINAL and not name.startswith("log10_"):
@@ -85,10 +104,24 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
         values = [math.nan if run is None or metric not in run.latest else run.latest[metric].value for run in found]
         columns[column] = pd.Series(values, dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
-    texts = ("run_id", "status", "failure", "trial_id", "parent", "bottleneck", "health", "weights", "commit", *_TEXTS, *_PLACES)
+    texts = (
+        "run_id",
+        "status",
+        "failure",
+        "trial_id",
+        "parent",
+        "bottleneck",
+        "health",
+        "weights",
+        "commit",
+        *_TEXTS,
+        *_PLACES,
+    )
     numbers = dict.fromkeys(("target", "score_range_low", "score_range_high", *given), "float64")
     config = pd.CategoricalDtype(list(configurations), ordered=True)
-    frame = frame.astype({"config": config, **dict.fromkeys(texts, "str"), "reproducible": "boolean", "generation": "Int64", **numbers})
+    frame = frame.astype(
+        {"config": config, **dict.fromkeys(texts, "str"), "reproducible": "boolean", "generation": "Int64", **numbers}
+    )
     for column in ("started", "ended"):
         frame[column] = pd.to_datetime(pd.Series(frame[column], dtype="Int64"), unit="ms", utc=True)
     return frame
@@ -107,14 +140,20 @@ def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, ex
         "repeat": repeat,
         "status": STATUS[run.status] if run is not None else MISSING,
         "failure": tags.get(Tag.FAILURE, ""),
-        "diverged": tags[Tag.DIVERGED] == "true" if Tag.DIVERGED in tags else tags.get(Tag.FAILURE, "").startswith(_NON_FINITE),
+        "diverged": tags[Tag.DIVERGED] == "true"
+        if Tag.DIVERGED in tags
+        else tags.get(Tag.FAILURE, "").startswith(_NON_FINITE),
         "exclusive": tags[Tag.EXCLUSIVE] == "true" if Tag.EXCLUSIVE in tags else exclusive,
-        "exploratory": tags[Tag.EXPLORATORY] == "true" if Tag.EXPLORATORY in tags else bool(planned.get("exploratory", False)),
+        "exploratory": tags[Tag.EXPLORATORY] == "true"
+        if Tag.EXPLORATORY in tags
+        else bool(planned.get("exploratory", False)),
         "parent": start.get("trial", ""),
         "copied": bool(start.get("copied", False)),
         "generation": planned.get("generation"),
         "start_env_steps": int(start.get("env_steps", 0)),
-        "end_env_steps": max([int(start.get("env_steps", 0)), *(last.step for last in run.latest.values())] if run is not None else [0]),
+        "end_env_steps": max(
+            [int(start.get("env_steps", 0)), *(last.step for last in run.latest.values())] if run is not None else [0]
+        ),
         "trial_id": tags.get(Tag.TRIAL_ID, ""),
         "bottleneck": tags.get(Tag.BOTTLENECK, ""),
         "health": tags.get(Tag.HEALTH, ""),
@@ -137,7 +176,9 @@ def _is_text(value: Any) -> bool:
 
 
 def _typed(values: Sequence[str | None], are_texts: bool) -> pd.Series:
-    """MLflow's texts as numbers where all are, unless the plan says that they are texts; NA where a trial has no such parameter."""
+    """MLflow's texts as numbers where all are, unless the plan says that they are texts;
+    NA where a trial has no such parameter.
+    """
     texts = pd.Series([None if value in (None, "None") else value for value in values], dtype="str")
     numbers = pd.to_numeric(texts, errors="coerce")
     return numbers if not are_texts and numbers.notna().eq(texts.notna()).all() and numbers.notna().any() else texts
@@ -164,10 +205,14 @@ def curves_frame(points: Points, runs: pd.DataFrame, metrics: Sequence[str]) -> 
     return pd.DataFrame(
         {
             "run_id": pd.Categorical.from_codes(run, categories=with_run["run_id"].tolist()),
-            "config": pd.Categorical.from_codes(config.codes.to_numpy()[run], categories=config.categories, ordered=True),
+            "config": pd.Categorical.from_codes(
+                config.codes.to_numpy()[run], categories=config.categories, ordered=True
+            ),
             "seed": with_run["seed"].to_numpy()[run],
             "repeat": with_run["repeat"].to_numpy()[run],
-            "metric": pd.Categorical.from_codes(np.array([CURVE_METRICS.index(name) for name in metrics], np.int64)[metric], CURVE_METRICS),
+            "metric": pd.Categorical.from_codes(
+                np.array([CURVE_METRICS.index(name) for name in metrics], np.int64)[metric], CURVE_METRICS
+            ),
             "env_steps": step,
             "wall_s": (points.at_ms[order] - started_ms[run]) / 1000,
             "value": points.value[order],

@@ -34,21 +34,25 @@ class Study:
         started: UTC.
         axes: The searched parameters, columns of `runs`: `("lr", "train_batch_size_total")`.
         paths: Axis to its dotted configuration path: `{"lr": "algorithm.training.lr", ...}`.
-        points: Configuration to what a command sets that runs it by itself: `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`;
-            empty if the study did not record it.
-        facts: Configuration to what `analysis.questions.facts.Facts` wants beside its parameters, as far as the study recorded it.
+        points: Configuration to what a command sets that runs it by itself:
+            `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`; empty if the study did not record it.
+        facts: Configuration to what `analysis.questions.facts.Facts` wants beside its parameters,
+            as far as the study recorded it.
         base: Configuration that a search starts from, and confirms beside what it found; "" in other studies.
         objectives: What a search aims at, columns of `runs`.
-        start: The trained policy that all trials start from, in words; "" if they start from weights of their seeds' own.
+        start: The trained policy that all trials start from, in words; "" if they start from weights
+            of their seeds' own.
         unmasked: Environments that say which actions are allowed, of which policies choose among all.
         seeds: Planned; of a search, those that it may use.
         concurrency: Trials side by side.
         repeats: Planned runs of each configuration and seed; 1 unless the study asks whether they come out the same.
         command: The command line that ran it; "" if unknown.
-        provenance: Of its run's provenance.json: `commit`, `dirty`, `versions`, `host`, `command`; empty if it has none.
+        provenance: Of its run's provenance.json: `commit`, `dirty`, `versions`, `host`, `command`;
+            empty if it has none.
         tracking_uri: Where it was read, as given, passwords included.
-        runs: A row for each planned trial (configuration x seed x repeat), in plan order: repeat by repeat, in it seed by seed, every
-            configuration with it. Trials that were not planned follow. Of a trial that was started again, its latest run. Columns:
+        runs: A row for each planned trial (configuration x seed x repeat), in plan order: repeat by repeat, in it seed
+            by seed, every configuration with it. Trials that were not planned follow. Of a trial that was started
+            again, its latest run. Columns:
 
             - run_id: str, NA if the trial has no run.
             - config: categorical, ordered as planned; the configuration, readable.
@@ -59,42 +63,49 @@ class Study:
             - failure: str; the reason, or "".
             - diverged: bool; whether it failed on a value that was not finite.
             - exclusive: bool; whether it had the machine to itself, so that throughput is comparable.
-            - host, cpu, gpu, node_type: str; the machines that its processes ran on, models of their CPUs and of the GPUs that it had, and
-              node groups of an autoscaling cluster; each once, joined by commas. "" where there is none, or none was recorded.
-            - exploratory: bool; whether other trials confirm what it found, so that conclusions rest on these: it was chosen by what came
-              out before, may have been stopped early, or is of a design whose best were to be confirmed.
+            - host, cpu, gpu, node_type: str; the machines that its processes ran on, models of their CPUs and of the
+              GPUs that it had, and node groups of an autoscaling cluster; each once, joined by commas. "" where there
+              is none, or none was recorded.
+            - exploratory: bool; whether other trials confirm what it found, so that conclusions rest on these: it
+              was chosen by what came out before, may have been stopped early, or is of a design whose best were
+              to be confirmed.
             - trial_id: str; its name within the study, "" if it has no run.
             - parent: str; the trial_id of the one whose weights it started from, "" if it started from its own.
             - copied: bool; whether that one was another member's of the population.
             - generation: Int64; of a population, from 0; NA where none searched.
             - start_env_steps: int64; of the checkpoint that it started from, 0 if there was none.
-            - end_env_steps: int64; of its last report, `start_env_steps` before the first. Less than budget_env_steps in a *finished* trial
-              means that it ended early: it held the target and was to stop there, or a scheduler stopped it.
+            - end_env_steps: int64; of its last report, `start_env_steps` before the first. Less than budget_env_steps
+              in a *finished* trial means that it ended early: it held the target and was to stop there, or a
+              scheduler stopped it.
             - bottleneck: str; what limits its speed, as `analysis.questions.bottleneck` names it, "" if unknown.
             - health: str; `ok`, or what was wrong with its curves, likewise.
             - weights: str; a digest of the final weights, "" if unknown.
             - restarts: int64; how often it was taken up again from a checkpoint.
-            - reproducible: boolean; whether it must come out the same to the bit when run again: not under an asynchronous algorithm or in
-              EnvPool's environments, nor where something raised once and not again. NA if unknown.
+            - reproducible: boolean; whether it must come out the same to the bit when run again: not under an
+              asynchronous algorithm or in EnvPool's environments, nor where something raised once and not
+              again. NA if unknown.
             - started, ended: UTC, NaT if it was not.
             - budget_env_steps: int64; 0 if unknown.
-            - target, score_range_low, score_range_high: float64, returns; NaN if the env has none or the study recorded none.
-            - failure_below, delta: float64, returns; what the study was given as `report.failure_below` and `report.delta`, NaN if nothing.
+            - target, score_range_low, score_range_high: float64, returns; NaN if the env has none
+              or the study recorded none.
+            - failure_below, delta: float64, returns; what the study was given as `report.failure_below` and
+              `report.delta`, NaN if nothing.
             - comparison_seeds_per_look, comparison_looks, comparison_alpha: float64; of a sequential comparison, as
               `analysis.stats.sequential.Design` has them, else NaN.
             - commit: str; of the code, "" if unknown.
-            - the axes, then every other parameter of the trials: numbers where all values are, else str; NA where a trial has no such.
-            - score, auc: float64, returns. NaN where not reached, as in all that follow. Where throughput was measured (phase is
-              `throughput`), there is none.
-            - env_steps_to_target, seconds_to_target: float64. NaN in a *finished* trial means that it never held the target: censored, at
-              budget_env_steps and train_s.
+            - the axes, then every other parameter of the trials: numbers where all values are, else str; NA where a
+              trial has no such.
+            - score, auc: float64, returns. NaN where not reached, as in all that follow. Where throughput was measured
+              (phase is `throughput`), there is none.
+            - env_steps_to_target, seconds_to_target: float64. NaN in a *finished* trial means that it never held the
+              target: censored, at budget_env_steps and train_s.
             - env_steps_per_s, trained_steps_per_s: float64, over the training seconds.
-            - gradient_square, gradient_noise, noise_scale, and each with _policy and _value: float64, over the whole trial; NaN where
-              they were not measured.
+            - gradient_square, gradient_noise, noise_scale, and each with _policy and _value: float64, over the whole
+              trial; NaN where they were not measured.
             - disturbed_share: float64; where throughput was measured, the share of it in which others used the machine.
             - train_s, wall_s: float64, seconds.
-        curves: A row for each point, sorted by run (as in `runs`), metric (as in the contract) and env steps. A point that was logged
-            twice, by a trial that was resumed, is there once, as it was logged last. Columns:
+        curves: A row for each point, sorted by run (as in `runs`), metric (as in the contract) and env steps. A point
+            that was logged twice, by a trial that was resumed, is there once, as it was logged last. Columns:
 
             - run_id, config: categorical.
             - seed, repeat: int64.
@@ -131,8 +142,8 @@ class Study:
         configurations = self.runs["config"].cat.categories.size
         repeats = f" x {self.repeats} repeats" if self.repeats > 1 else ""
         return (
-            f"Study({self.experiment!r}, {self.run_id}, {self.status}, {configurations} configurations x {len(self.seeds)} seeds{repeats}, "
-            f"{len(self.curves):,} points)"
+            f"Study({self.experiment!r}, {self.run_id}, {self.status}, {configurations} configurations x "
+            f"{len(self.seeds)} seeds{repeats}, {len(self.curves):,} points)"
         )
 
     @property
@@ -146,12 +157,16 @@ class Study:
         return any(self.facts.get(config, {}).get("replays", False) for config in runs["config"].unique())
 
     def gaps(self) -> list[str]:
-        """The trials that did not finish, a sentence for each cause: `2 of 45 trials failed (out of memory): lr=0.03 b=512 s=1, ...`."""
+        """The trials that did not finish, a sentence for each cause: `2 of 45 trials failed (out of memory):
+        lr=0.03 b=512 s=1, ...`.
+        """
         words = {"running": "still running", MISSING: "missing: planned, but without a run"}
         sentences = []
         for (status, failure), trials in self.incomplete.groupby(["status", "failure"], sort=False):
             reason = f" ({failure})" if failure else ""
-            sentences.append(f"{len(trials)} of {len(self.runs)} trials {words.get(status, status)}{reason}: {trials_named(trials)}.")
+            sentences.append(
+                f"{len(trials)} of {len(self.runs)} trials {words.get(status, status)}{reason}: {trials_named(trials)}."
+            )
         return sentences
 
 
@@ -163,14 +178,14 @@ def load_study(
 ) -> Study:
     """Read a study.
 
-    Reading never writes to the store and never blocks a study that is running. What a tracking server gives is kept in a local cache,
-    which notices when there is more to read.
+    Reading never writes to the store and never blocks a study that is running. What a tracking server gives is kept in
+    a local cache, which notices when there is more to read.
 
     Args:
-        study: A name (`lr_batch`) or an experiment (`lr_batch/ppo-cartpole`), of which the latest execution with a started
-            trial is read, or the id of a run in the experiment `studies`. None: the latest execution of all.
-        tracking_uri: `sqlite:///path` or `http(s)://...`. None: the store in `outputs/`, of the working directory or of the
-            project.
+        study: A name (`lr_batch`) or an experiment (`lr_batch/ppo-cartpole`), of which the latest execution with a
+            started trial is read, or the id of a run in the experiment `studies`. None: the latest execution of all.
+        tracking_uri: `sqlite:///path` or `http(s)://...`. None: the store in `outputs/`,
+            of the working directory or of the project.
         metrics: Those to read into `curves`, of `CURVE_METRICS`. None: all.
         cache_dir: For what a tracking server gave. None: the platform's cache folder, or $RL_SCALING_SUITE_CACHE_DIR.
 
@@ -184,9 +199,12 @@ def load_study(
     uri, store = opened(tracking_uri, cache_dir)
     asked_for = runs_of_studies(store, uri, study)
     with_trials = ((run, store.runs(run.name, (Tag.STUDY_RUN, run.run_id))) for run in asked_for)
-    own, trials = next((pair for pair in with_trials if pair[1]), (asked_for[0], []))  # one that has just begun gives way
+    # one that has just begun gives way
+    own, trials = next((pair for pair in with_trials if pair[1]), (asked_for[0], []))
     if not trials:
-        raise AnalysisError(f"No trial of {own.name} (run {own.run_id}) has started: wait for the first, or run the study again.")
+        raise AnalysisError(
+            f"No trial of {own.name} (run {own.run_id}) has started: wait for the first, or run the study again."
+        )
     trials = sorted(trials, key=lambda trial: (trial.started_ms, trial.run_id))
     plan = _with_generations(_plan(store.content(own, "plan.json"), own), own)
     provenance = json.loads(store.content(own, "provenance.json") or "{}")
@@ -201,7 +219,11 @@ def load_study(
         started=pd.Timestamp(own.started_ms, unit="ms", tz="UTC"),
         axes=tuple(plan["axes"]),
         paths=dict(plan["axes"]),
-        points={entry["config"]: {**entry["point"], **entry.get("planned", {})} for entry in plan["configurations"] if "point" in entry},
+        points={
+            entry["config"]: {**entry["point"], **entry.get("planned", {})}
+            for entry in plan["configurations"]
+            if "point" in entry
+        },
         facts=_facts(plan, runs),
         base=str(plan.get("base", "")),
         objectives=tuple(plan.get("objectives", ())),
@@ -225,8 +247,8 @@ def load_settings(study: Study) -> tuple[dict[str, dict[str, Any]], dict[str, An
         study: As `load_study` gave it.
 
     Returns:
-        Configuration to the settings of its trials, nested as in a trial's config.json, empty where no trial has started; and those of the
-        study as it was composed. Empty where the record is missing.
+        Configuration to the settings of its trials, nested as in a trial's config.json, empty where no trial has
+        started; and those of the study as it was composed. Empty where the record is missing.
 
     Raises:
         AnalysisError: The store cannot be read.
@@ -235,7 +257,10 @@ def load_settings(study: Study) -> tuple[dict[str, dict[str, Any]], dict[str, An
     (own,) = runs_of_studies(store, uri, study.run_id)
     trials = {trial.run_id: trial for trial in store.runs(study.experiment, (Tag.STUDY_RUN, study.run_id))}
     of_config = study.runs[study.runs["run_id"].isin(trials)].drop_duplicates("config").set_index("config")["run_id"]
-    settings = {str(config): json.loads(store.content(trials[run_id], "config.json") or "{}") for config, run_id in of_config.items()}
+    settings = {
+        str(config): json.loads(store.content(trials[run_id], "config.json") or "{}")
+        for config, run_id in of_config.items()
+    }
     return settings, yaml.safe_load(store.content(own, "config.yaml") or "{}")
 
 
@@ -255,7 +280,8 @@ class Clips:
 
 
 def load_clips(study: Study) -> list[Clips]:
-    """What was recorded of the policies of a study's choice, of its median seed where that is there; one for each environment, or none.
+    """What was recorded of the policies of a study's choice, of its median seed where that is there;
+    one for each environment, or none.
 
     Args:
         study: As `load_study` gave it.
@@ -268,7 +294,9 @@ def load_clips(study: Study) -> list[Clips]:
     clips = []
     for env in study.runs["env"].unique():
         for seed in ("median", "best"):
-            files = {role: store.content(own, f"video/{env}/{seed}-seed/{role}.webp") for role in ("best", "median", "worst")}
+            files = {
+                role: store.content(own, f"video/{env}/{seed}-seed/{role}.webp") for role in ("best", "median", "worst")
+            }
             if found := {role: file for role, file in files.items() if file is not None}:
                 clips.append(Clips(str(env), seed, found))
                 break
@@ -280,25 +308,35 @@ def _known_metrics(metrics: Sequence[str] | None) -> tuple[str, ...]:
         return CURVE_METRICS
     for name in metrics:
         if name in FINAL.values():
-            raise AnalysisError(f"{name} has no curve: it is the column {name.removeprefix('final/')} of the study's runs.")
+            raise AnalysisError(
+                f"{name} has no curve: it is the column {name.removeprefix('final/')} of the study's runs."
+            )
         if name not in CURVE_METRICS:
-            raise AnalysisError(f"There is no metric {name!r}{near(name, CURVE_METRICS)}: analysis.load.CURVE_METRICS lists them.")
+            raise AnalysisError(
+                f"There is no metric {name!r}{near(name, CURVE_METRICS)}: analysis.load.CURVE_METRICS lists them."
+            )
     return tuple(name for name in CURVE_METRICS if name in metrics)
 
 
 def _plan(text: bytes | None, own: Run) -> dict[str, Any]:
     """What was to be run, as the study recorded it."""
     if text is None:
-        raise AnalysisError(f"plan.json of the study's run {own.run_id} is missing: restore it, or run the study again.")
+        raise AnalysisError(
+            f"plan.json of the study's run {own.run_id} is missing: restore it, or run the study again."
+        )
     try:
         plan: dict[str, Any] = json.loads(text)
     except ValueError:
-        raise AnalysisError(f"plan.json of the study's run {own.run_id} is damaged: restore it, or run the study again.") from None
+        raise AnalysisError(
+            f"plan.json of the study's run {own.run_id} is damaged: restore it, or run the study again."
+        ) from None
     return plan
 
 
 def _with_generations(plan: dict[str, Any], own: Run) -> dict[str, Any]:
-    """The plan of a population with the generation of each trial, where it was not recorded: all of one start at the same env steps."""
+    """The plan of a population with the generation of each trial, where it was not recorded:
+    all of one start at the same env steps.
+    """
     if own.params.get("scheduler") != "pbt":
         return plan
     searching = [trial for trial in plan.get("trials", ()) if trial.get("exploratory")]
@@ -313,6 +351,10 @@ def _facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> dict[str, dict[str, A
     recorded = {entry["config"]: entry.get("facts", {}) for entry in plan["configurations"]}
     names = dict(zip(runs["config"].astype(str), runs["algorithm"], strict=True))
     return {
-        config: {"asynchronous": name in _OLD_ASYNCHRONOUS, "replays": name in _OLD_REPLAYING, **recorded.get(config, {})}
+        config: {
+            "asynchronous": name in _OLD_ASYNCHRONOUS,
+            "replays": name in _OLD_REPLAYING,
+            **recorded.get(config, {}),
+        }
         for config, name in names.items()
     }

@@ -27,7 +27,17 @@ from analysis.stats.curves import plural
 from analysis.stats.interval import Interval
 from analysis.stores.executions import executions
 
-_KEYS = ("env_steps", "hardware", "num_env_runners", "num_envs_per_env_runner", "study", "algorithm", "env", "trained", "tracking_uri")
+_KEYS = (
+    "env_steps",
+    "hardware",
+    "num_env_runners",
+    "num_envs_per_env_runner",
+    "study",
+    "algorithm",
+    "env",
+    "trained",
+    "tracking_uri",
+)
 USAGE = f"python analysis/plan.py env_steps=... {' '.join(f'[{key}=...]' for key in _KEYS[1:])}"
 HELP = """\
 Predicts the hours of a training run on a hardware profile, from a study of throughput that was run before, for example by
@@ -46,7 +56,7 @@ python experiments/run.py study=runner_scaling. Evaluations and reports are coun
   --config-dir      a folder of your own, whose hardware/ may have the profile
 
 Exit codes: 0 predicted. 2 what was measured does not allow it; the message has the command that measures it.
-"""
+"""  # noqa: E501
 _MOST_LOOKED_AT = 8
 """Studies that are asked what evaluations and reports take."""
 
@@ -84,8 +94,9 @@ def _time_lines(time: Interval, target: Target, beside: Beside | None, first: st
     whole = Interval(*(a + b for a, b in zip(astuple(time), astuple(extra), strict=True)))
     reports = plural(beside.num_reports(target.env_steps), "report")
     return [
-        f"time        {_with_ends(whole, _hours)} {what}: training {_with_ends(time, _hours)}, evaluations and {reports} "
-        f"{_with_ends(extra, _hours)}, as long each as those of {plural(beside.num_trials, 'trial')} of {beside.study}"
+        f"time        {_with_ends(whole, _hours)} {what}: training {_with_ends(time, _hours)}, "
+        f"evaluations and {reports} {_with_ends(extra, _hours)}, as long each as those of "
+        f"{plural(beside.num_trials, 'trial')} of {beside.study}"
         + (", which has no interval" if beside.num_trials == 1 else "")
     ]
 
@@ -104,7 +115,11 @@ def profile(name: str, config_dirs: Sequence[str] = ()) -> dict[str, Any]:
     for folder in folders:
         if not folder.is_dir():
             raise AnalysisError(f"{conf.CONFIG_DIR} {folder}: there is no such folder.")
-    found = {file.stem: file for folder in (*folders, Path(conf.__file__).parent) for file in (folder / "hardware").glob("*.yaml")}
+    found = {
+        file.stem: file
+        for folder in (*folders, Path(conf.__file__).parent)
+        for file in (folder / "hardware").glob("*.yaml")
+    }
     if name not in found:
         raise AnalysisError(f"hardware={name}: there is no such profile; there are {', '.join(sorted(found))}.")
     own: dict[str, Any] = yaml.safe_load(found[name].read_text())
@@ -131,7 +146,9 @@ def target_of(given: Mapping[str, str], config_dirs: Sequence[str] = ()) -> Targ
     # What leaves the count to the machine samples in the trial's own process, unless the algorithm cannot.
     runners = _whole(given, "num_env_runners", (settings.get("num_env_runners") or 0) if settings else None, least=0)
     if runners is None:
-        raise AnalysisError("how many env runners? no hardware= was given: give num_env_runners=, 0 for the trial's own process.")
+        raise AnalysisError(
+            "how many env runners? no hardware= was given: give num_env_runners=, 0 for the trial's own process."
+        )
     envs = _whole(given, "num_envs_per_env_runner", settings.get("num_envs_per_env_runner"))
     if envs is None and settings.get("total_envs"):
         envs = max(1, int(settings["total_envs"]) // max(1, runners))
@@ -162,12 +179,14 @@ def measured_part(study: Study, algorithm: str | None, env: str | None) -> pd.Da
     """The trials of one algorithm on one environment.
 
     Raises:
-        AnalysisError: The study measured no throughput, or on several kinds of machine, or there are several parts to choose from, or
-            not the one asked for.
+        AnalysisError: The study measured no throughput, or on several kinds of machine, or there are several parts to
+            choose from, or not the one asked for.
     """
     runs = study.runs
     if not is_measured(runs):
-        raise AnalysisError(f"study={study.name} trains to a budget. Name one that measures throughput, such as study=runner_scaling.")
+        raise AnalysisError(
+            f"study={study.name} trains to a budget. Name one that measures throughput, such as study=runner_scaling."
+        )
     for column, wanted in (("algorithm", algorithm), ("env", env)):
         there = list(runs[column].unique())
         if wanted is not None and wanted not in there:
@@ -186,19 +205,25 @@ def command_of(name: str, given: Mapping[str, str], runs: pd.DataFrame | None = 
         name: Of the study to run.
         given: The command line's words.
         runs: Trials of both.
-        measured_by: The command that ran these and no others: of an environment without a file of its own the name is not enough.
+        measured_by: The command that ran these and no others: of an environment without a file of its own
+            the name is not enough.
     """
     keys = {word: word.lstrip("+~").partition("=")[0] for word in shlex.split(measured_by)}
     words = [word for word, key in keys.items() if key in ("algorithm", "env", "modules") or key.startswith("env.")]
     said = {keys[word] for word in words}
-    chosen = {key: given.get(key) or (None if runs is None else runs[key].iloc[0]) for key in ("algorithm", "env") if key not in said}
+    chosen = {
+        key: given.get(key) or (None if runs is None else runs[key].iloc[0])
+        for key in ("algorithm", "env")
+        if key not in said
+    }
     store = [f"tracking.uri={given['tracking_uri']}"] if "tracking_uri" in given else []
     chosen_words = [f"{key}={value}" for key, value in chosen.items() if value]
     return shlex.join(["python", "experiments/run.py", f"study={name}", *chosen_words, *words, *store])
 
 
 def _beside(runs: pd.DataFrame, given: Mapping[str, str]) -> Beside | None:
-    """What evaluations and reports take, of the trials that are named, or of the latest of the same algorithm and environment.
+    """What evaluations and reports take, of the trials that are named, or of the latest of the same
+    algorithm and environment.
 
     Raises:
         AnalysisError: Those that are named do not say it.
@@ -213,7 +238,9 @@ def _beside(runs: pd.DataFrame, given: Mapping[str, str]) -> Beside | None:
             if (found := beside_training(mine, loaded.curves, loaded.experiment)) is not None:
                 return found
     if "trained" in given:
-        raise AnalysisError(f"trained={given['trained']}: has no finished trial of {algorithm} on {env} that trained to a budget.")
+        raise AnalysisError(
+            f"trained={given['trained']}: has no finished trial of {algorithm} on {env} that trained to a budget."
+        )
     return None
 
 
@@ -252,13 +279,16 @@ def _predicted(given: Mapping[str, str], target: Target) -> tuple[pd.DataFrame, 
         if asynchronous and not target.num_env_runners:
             algorithm = runs["algorithm"].iloc[0]
             raise AnalysisError(
-                f"how many env runners? {algorithm} samples while it learns and needs one: give num_env_runners=, 1 or more."
+                f"how many env runners? {algorithm} samples while it learns and needs one: "
+                "give num_env_runners=, 1 or more."
             )
         return runs, measured_by, predict(runs, study.curves, target, study.facts)
     except AnalysisError as error:
         if "num_env_runners=" in str(error) or ": choose one with " in str(error):
             raise
-        raise AnalysisError(f"{str(error).rstrip('.')}. Run first: {command_of('runner_scaling', given, runs, measured_by)}") from error
+        raise AnalysisError(
+            f"{str(error).rstrip('.')}. Run first: {command_of('runner_scaling', given, runs, measured_by)}"
+        ) from error
 
 
 def _with_ends(found: Interval, form: Callable[[float], str]) -> str:

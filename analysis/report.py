@@ -42,7 +42,9 @@ _CONCLUDING = ("delta", "failure_below")
 """Columns of a study's runs by which conclusions are drawn."""
 _VERSION = metadata.version("rl-scaling-suite")
 
-_USAGE = "python analysis/report.py [study=... | studies=[...]] [delta=...] [failure_below=...] [tracking_uri=...] [out=...]"
+_USAGE = (
+    "python analysis/report.py [study=... | studies=[...]] [delta=...] [failure_below=...] [tracking_uri=...] [out=...]"
+)
 HELP = """\
 Writes a study's report, finished or not: one HTML file that holds everything it shows. Prints the answer and where the file is.
 
@@ -57,56 +59,63 @@ Writes a study's report, finished or not: one HTML file that holds everything it
   out=              the file; default: in reports/ beside the store. It is also attached to the study's run in MLflow
 
 Exit codes: 0 written. 2 there is no such study, none of its trials has started, or the store cannot be read.
-"""
+"""  # noqa: E501
 
 _COMPARISONS = (
-    "**Comparisons.** Paired by seed. Not significantly different from the best: by one-sided t tests on moderated variances, at 5% over "
-    "the number of comparisons. What this set promises: the truly best one is in it in 95% of studies. It is no test of each pair: where "
-    "several are exactly as good, each is in it with that probability, and one of them or another is left out more often."
+    "**Comparisons.** Paired by seed. Not significantly different from the best: "
+    "by one-sided t tests on moderated variances, at 5% over the number of comparisons. What this set promises: "
+    "the truly best one is in it in 95% of studies. It is no test of each pair: where several are exactly as good, "
+    "each is in it with that probability, and one of them or another is left out more often."
 )
 METHODS = (
     "**Seeds.** Every number is over seeds; trials that failed or did not finish are named, and left out.",
-    "**Score.** Mean return of the final evaluation; over seeds its interquartile mean, the mean of the middle half (Agarwal et al. 2021).",
-    "**Failures.** A seed fails that ends below the target, or crashes; where no configuration ends at the target on average, below half "
-    "of what the best brings above the lowest possible return. The probability has Jeffreys' interval. An interquartile mean leaves such "
-    "seeds out (Patterson et al. 2023): so the worst one stands beside it.",
-    "**Times to target.** From the first of two evaluations in a row at the target or above. A seed that never holds it counts with all "
-    "that it was given: a restricted mean, marked with \u2265.",
-    "**Intervals.** 95%, Student t. A few seeds say little about their spread, so each configuration's variance is averaged with that of "
-    "the others in the study (moderated, Smyth 2004). In simulated studies of 15 configurations they cover in 92 to 98% at 5 and 10 seeds.",
+    "**Score.** Mean return of the final evaluation; over seeds its interquartile mean, the mean of the middle "
+    "half (Agarwal et al. 2021).",
+    "**Failures.** A seed fails that ends below the target, or crashes; where no configuration ends at the target "
+    "on average, below half of what the best brings above the lowest possible return. The probability has Jeffreys' "
+    "interval. An interquartile mean leaves such seeds out (Patterson et al. 2023): so the worst one stands beside it.",
+    "**Times to target.** From the first of two evaluations in a row at the target or above. "
+    "A seed that never holds it counts with all that it was given: a restricted mean, marked with \u2265.",
+    "**Intervals.** 95%, Student t. A few seeds say little about their spread, "
+    "so each configuration's variance is averaged with that of the others in the study (moderated, Smyth 2004). "
+    "In simulated studies of 15 configurations they cover in 92 to 98% at 5 and 10 seeds.",
     _COMPARISONS,
-    "**Choice.** The score decides; where several solve the environment and tie, env steps to target. Of those within a standard error of "
-    "the best, those of which the fewest seeds fail; of these the cheapest in training seconds; of those at about the same cost, the one "
-    "with the largest area under the learning curve. Where some are practically the same as the best, the choice is among these instead.",
-    "**Practically the same.** Mean scores are shown to differ by less than delta: two one-sided t tests on moderated variances, paired by "
-    "seed, against the best, with Holm's correction at 5%. Delta is `report.delta`, by default 2% of the range of scores. Seeds that fail "
-    "rarely may not have failed yet: what a few seeds show to be the same can still differ in that.",
+    "**Choice.** The score decides; where several solve the environment and tie, env steps to target. "
+    "Of those within a standard error of the best, those of which the fewest seeds fail; of these the cheapest "
+    "in training seconds; of those at about the same cost, the one with the largest area under the learning curve. "
+    "Where some are practically the same as the best, the choice is among these instead.",
+    "**Practically the same.** Mean scores are shown to differ by less than delta: "
+    "two one-sided t tests on moderated variances, paired by seed, against the best, with Holm's correction at 5%. "
+    "Delta is `report.delta`, by default 2% of the range of scores. Seeds that fail rarely may not have failed yet: "
+    "what a few seeds show to be the same can still differ in that.",
 )
 SPEED_METHODS = (
     METHODS[0],
-    "**Throughput.** Env steps per training second, over blocks of time after a warm-up, until its interval over blocks is narrow or its "
-    "time is over. Trials run one at a time, in random order within each seed. Blocks in which others used the machine are measured again.",
-    "**Intervals.** 95%, Student t on logarithms: means over seeds are geometric. Each configuration's variance is averaged with that of "
-    "the others in the study (moderated, Smyth 2004).",
+    "**Throughput.** Env steps per training second, over blocks of time after a warm-up, until its interval "
+    "over blocks is narrow or its time is over. Trials run one at a time, in random order within each seed. "
+    "Blocks in which others used the machine are measured again.",
+    "**Intervals.** 95%, Student t on logarithms: means over seeds are geometric. Each configuration's variance "
+    "is averaged with that of the others in the study (moderated, Smyth 2004).",
     _COMPARISONS,
     "**Choice.** The fastest; of those within a standard error of it, the one with the fewest processes.",
-    "**Where the time goes.** Shares of the wall-clock. With a synchronous algorithm, what runners do is a mean over them; waiting is for "
-    "the slowest, and moving data what sampling takes beyond it. With an asynchronous one it is the learner's time: while it waits for "
-    "samples, its time is split as the runners spend theirs.",
+    "**Where the time goes.** Shares of the wall-clock. With a synchronous algorithm, what runners do is a mean "
+    "over them; waiting is for the slowest, and moving data what sampling takes beyond it. With an asynchronous "
+    "one it is the learner's time: while it waits for samples, its time is split as the runners spend theirs.",
 )
 """Said of a study of throughput instead."""
 REPEATS = (
-    "**Repeats.** Everything else rests on the first run of each seed. A repeat is compared with it bit by bit, in all that was logged but "
-    "does not measure time or load, and by a digest of the final weights. Seeds against other seeds: random splits, compared as two "
-    "configurations would be, without correction. A right test calls 5% of them different; the splits share the study's seeds, so that a "
-    "share of 2% or 7% is nothing unusual, and no interval is given."
+    "**Repeats.** Everything else rests on the first run of each seed. A repeat is compared with it bit by bit, "
+    "in all that was logged but does not measure time or load, and by a digest of the final weights. "
+    "Seeds against other seeds: random splits, compared as two configurations would be, without correction. "
+    "A right test calls 5% of them different; the splits share the study's seeds, so that a share of 2% "
+    "or 7% is nothing unusual, and no interval is given."
 )
 """Said of a study that ran its seeds several times."""
 SEARCH = (
-    "**Search and confirmation.** What a search picks did best on the seeds that it saw, partly by luck. So the best of it, and the base "
-    "configuration, ran again at full budget on held-out seeds: the answer, the table and all sections but those of the search rest on "
-    "these alone. In the search's section scores are means over seeds, and its intervals are over held-out seeds: a search score is a "
-    "number that was picked, no estimate."
+    "**Search and confirmation.** What a search picks did best on the seeds that it saw, partly by luck. "
+    "So the best of it, and the base configuration, ran again at full budget on held-out seeds: the answer, "
+    "the table and all sections but those of the search rest on these alone. In the search's section scores are means "
+    "over seeds, and its intervals are over held-out seeds: a search score is a number that was picked, no estimate."
 )
 """Said of a search."""
 
@@ -147,13 +156,21 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
     for env, of_env in by_env(study, rng).items():
         for section in of_env:
             figures = _figures(section, f"{env}-" if several else "", pictures)
-            key, title = (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
+            key, title = (
+                (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
+            )
             shown.append({"key": key, "title": title, "sentences": section.sentences, "figures": figures})
     confirmed = concluding(study.runs)  # all of them, where nothing was searched
     overall = across(study, confirmed, rng)
     if overall.sentences:
         shown.insert(
-            0, {"key": overall.key, "title": overall.title, "sentences": overall.sentences, "figures": _figures(overall, "", pictures)}
+            0,
+            {
+                "key": overall.key,
+                "title": overall.title,
+                "sentences": overall.sentences,
+                "figures": _figures(overall, "", pictures),
+            },
         )
     page = (
         environment()
@@ -176,17 +193,24 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
             methods=_methods(study),
             command=study.command,
             provenance=_provenance(study),
-            footer=f"Study run {study.run_id}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC by rl-scaling-suite {_VERSION}.",
+            footer=(
+                f"Study run {study.run_id}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC "
+                f"by rl-scaling-suite {_VERSION}."
+            ),
         )
     )
     return StudyReport(page, tuple(found), steps, table, pictures)
 
 
 def _figures(section: Section, before: str, pictures: dict[str, bytes]) -> list[dict[str, str]]:
-    """The figures of a section as the page shows them; their files, whose names begin with `before`, are added to the pictures."""
+    """The figures of a section as the page shows them; their files, whose names begin with `before`,
+    are added to the pictures.
+    """
     for drawn in section.figures:
         pictures[f"{before}{drawn.key}.svg"] = svg(drawn.figure)
-    return [{"source": address(pictures[f"{before}{drawn.key}.svg"]), "caption": drawn.caption} for drawn in section.figures]
+    return [
+        {"source": address(pictures[f"{before}{drawn.key}.svg"]), "caption": drawn.caption} for drawn in section.figures
+    ]
 
 
 def _shown(clips: Clips, several: bool) -> dict[str, Any]:
@@ -194,7 +218,9 @@ def _shown(clips: Clips, several: bool) -> dict[str, Any]:
     words = {role: f"the {role} episode" for role in clips.animations}
     what = f"The recommended configuration{f' on {clips.env}' if several else ''} at play, on held-out env seeds"
     return {
-        "episodes": [{"source": address(file, "webp"), "words": words[role]} for role, file in clips.animations.items()],
+        "episodes": [
+            {"source": address(file, "webp"), "words": words[role]} for role, file in clips.animations.items()
+        ],
         "caption": f"{what}: {listed([*words.values()])} of its {clips.seed} seed.",
     }
 
@@ -232,7 +258,11 @@ def _report(arguments: Sequence[str]) -> int:
     if "studies" in given:
         return _side_by_side(given)
     study = _concluded_by(load_study(given.get("study"), given.get("tracking_uri")), given)
-    path = Path(given["out"]) if "out" in given else default_path(study.experiment, study.run_id, _output_dir(study.tracking_uri))
+    path = (
+        Path(given["out"])
+        if "out" in given
+        else default_path(study.experiment, study.run_id, _output_dir(study.tracking_uri))
+    )
     report, problem = publish(study, path)
     for found, step in zip(report.answers, report.steps, strict=True):
         print("\n".join([*found.lines(), *([step.sentence.replace("`", ""), step.command] if step else [])]))
@@ -256,7 +286,9 @@ def _concluded_by(study: Study, given: Mapping[str, str]) -> Study:
             except ValueError:
                 values[key] = math.nan
             if not math.isfinite(values[key]) or (key == "delta" and values[key] <= 0):
-                raise AnalysisError(f"{key}={given[key]}: must be a number{' above 0' if key == 'delta' else ''}, a return, such as 10.")
+                raise AnalysisError(
+                    f"{key}={given[key]}: must be a number{' above 0' if key == 'delta' else ''}, a return, such as 10."
+                )
     return replace(study, runs=study.runs.assign(**values))
 
 
@@ -273,9 +305,13 @@ def _side_by_side(given: Mapping[str, str]) -> int:
     names, uris = words_of(given["studies"]), words_of(given.get("tracking_uri", ""))
     if len(names) < 2:
         one = f": python analysis/report.py study={names[0]}" if names else ""
-        raise AnalysisError(f"studies={given['studies']}: side by side it takes two studies or more. Of one there is a report{one}.")
+        raise AnalysisError(
+            f"studies={given['studies']}: side by side it takes two studies or more. Of one there is a report{one}."
+        )
     if len(uris) not in (0, 1, len(names)):
-        raise AnalysisError(f"tracking_uri= names {len(uris)} stores for {len(names)} studies: one for all, or one for each.")
+        raise AnalysisError(
+            f"tracking_uri= names {len(uris)} stores for {len(names)} studies: one for all, or one for each."
+        )
     stores: list[str | None] = [*uris] if len(uris) == len(names) else [uris[0] if uris else None] * len(names)
     ids = [only_execution(name, uri) for name, uri in zip(names, stores, strict=True)]
     if len(set(zip(ids, stores, strict=True))) < len(ids):
@@ -303,16 +339,16 @@ def _start(study: Study) -> list[str]:
     if not study.start:
         return []
     return [
-        f"All trials start from {study.start}. Env steps, the time to the target and the area under the curve count from there: compare "
-        "them with those of trials that start from it as well."
+        f"All trials start from {study.start}. Env steps, the time to the target and the area under the curve count "
+        "from there: compare them with those of trials that start from it as well."
     ]
 
 
 def _unmasked(study: Study) -> list[str]:
     """Environments that say which actions are allowed, where no policy heeds it."""
     return [
-        f"The observations of {env} have an `action_mask`, which is not applied: policies observe it, but may take actions that it rules "
-        "out. Scores include such episodes."
+        f"The observations of {env} have an `action_mask`, which is not applied: policies observe it, "
+        "but may take actions that it rules out. Scores include such episodes."
         for env in study.unmasked
     ]
 
@@ -328,7 +364,10 @@ def _size(study: Study) -> str:
     if study.runs["exploratory"].any():
         return _size_of_search(study)
     repeats = f" \u00d7 {study.repeats} repeats" if study.repeats > 1 else ""
-    return f"{configurations} configurations \u00d7 {len(study.seeds)} seeds{repeats}, {finished} of {len(study.runs)} trials finished"
+    return (
+        f"{configurations} configurations \u00d7 {len(study.seeds)} seeds{repeats}, "
+        f"{finished} of {len(study.runs)} trials finished"
+    )
 
 
 def _size_of_search(study: Study) -> str:
@@ -338,8 +377,8 @@ def _size_of_search(study: Study) -> str:
     stopped = f", {searched['num_stopped']} stopped early" if searched["num_stopped"] else ""
     return (
         f"{searched['num_configurations']} configurations searched in {searched['num_trials']} trials, "
-        f"{found if confirming['num_trials'] else 'none confirmed'}, {cost['num_finished'].sum()} of {cost['num_trials'].sum()} trials "
-        f"finished{stopped}"
+        f"{found if confirming['num_trials'] else 'none confirmed'}, {cost['num_finished'].sum()} "
+        f"of {cost['num_trials'].sum()} trials finished{stopped}"
     )
 
 
@@ -389,7 +428,11 @@ def _cell(row: pd.Series, measure: str) -> dict[str, str]:
 
 def _share(row: pd.Series, name: str) -> dict[str, str]:
     share, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return {"text": percent(share), "below": f"[{percent(low)}, {percent(high)}]"} if np.isfinite(share) else {"text": "\u2013"}
+    return (
+        {"text": percent(share), "below": f"[{percent(low)}, {percent(high)}]"}
+        if np.isfinite(share)
+        else {"text": "\u2013"}
+    )
 
 
 def _text(value: float, form: str) -> str:

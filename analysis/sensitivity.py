@@ -37,11 +37,12 @@ many hyperparameters have to be tuned (Adkins et al. 2024, arXiv 2412.07165). Wr
   out=              the page; default: outputs/reports/sensitivity.html
 
 Exit codes: 0 written. 2 there is no such study or file, it has one environment, or no two settings were run in all.
-"""
+"""  # noqa: E501
 
 
 def table_of(studies: Sequence[Study], measure: str = "score") -> pd.DataFrame:
-    """The runs of several studies as one table; an algorithm that several ran in the same environment is told apart by the study.
+    """The runs of several studies as one table; an algorithm that several ran in the same environment
+    is told apart by the study.
 
     Args:
         studies: One or more that trained to a budget.
@@ -52,7 +53,9 @@ def table_of(studies: Sequence[Study], measure: str = "score") -> pd.DataFrame:
     """
     axes = [{axis for axis in study.axes if axis not in ("env", "algorithm")} for study in studies]
     if other := {axis for some in axes for axis in some if any(axis not in others for others in axes)}:
-        raise AnalysisError(f"{listed(sorted(other))} was not searched in all of these studies: their settings cannot be compared.")
+        raise AnalysisError(
+            f"{listed(sorted(other))} was not searched in all of these studies: their settings cannot be compared."
+        )
     tables = [of_runs(study.runs, study.axes, measure) for study in studies]
     pairs = [set(zip(table["algorithm"], table["environment"], strict=True)) for table in tables]
     if sum(map(len, pairs)) > len(set().union(*pairs)):
@@ -73,7 +76,11 @@ def _sensitivity(arguments: Sequence[str]) -> int:
     if ("studies" in given) == ("table" in given):
         raise AnalysisError(f"give studies= or table=, and one of them alone. Usage: {_USAGE}")
     table, source = _read_file(given) if "table" in given else _read_studies(given)
-    found = page(sensitivity(table, np.random.default_rng(SEED)), source, shlex.join(["python", "analysis/sensitivity.py", *arguments]))
+    found = page(
+        sensitivity(table, np.random.default_rng(SEED)),
+        source,
+        shlex.join(["python", "analysis/sensitivity.py", *arguments]),
+    )
     path = Path(given.get("out", "outputs/reports/sensitivity.html"))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(found.html, encoding="utf-8")

@@ -39,9 +39,13 @@ LONG = ("learning", "scale")
 def main() -> None:
     """All benchmarks, or those that are named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(MODULES)}; by default all but {', '.join(LONG)}")
     parser.add_argument(
-        "--quick", action="store_true", help="tiny sizes: shows that it works, not how fast; writes no page unless --out says where"
+        "names", nargs="*", metavar="name", help=f"of {', '.join(MODULES)}; by default all but {', '.join(LONG)}"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="tiny sizes: shows that it works, not how fast; writes no page unless --out says where",
     )
     parser.add_argument("--out", type=Path, help=f"folder for the pages, {DOCS} by default")
     arguments = parser.parse_args()

@@ -1,4 +1,7 @@
-"""The configuration files: a folder a group, a file a choice. A command line may name a second such folder, of a person's own."""
+"""The configuration files: a folder a group, a file a choice.
+
+A command line may name a second such folder, of a person's own.
+"""
 
 from collections.abc import Sequence
 
@@ -8,7 +11,8 @@ _SPELLINGS = (CONFIG_DIR, "--config-di", "--config-d", "-cd")
 
 
 def config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A command line without the folders of a person's own that it names, and these: `--config-dir FOLDER` or `--config-dir=FOLDER`.
+    """A command line without the folders of a person's own that it names, and these:
+    `--config-dir FOLDER` or `--config-dir=FOLDER`.
 
     Args:
         arguments: The command line's words.

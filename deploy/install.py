@@ -2,9 +2,9 @@
 
 python deploy/install.py -r requirements.txt
 
-uv reads none of pip's settings: indexes, folders of wheels, constraints and certificates are handed over, so that it finds what pip
-would find. Where uv cannot be had, or would not install the pins as they stand, pip installs. Standard library only: nothing else is
-there yet.
+uv reads none of pip's settings: indexes, folders of wheels, constraints and certificates are handed over, so that it
+finds what pip would find. Where uv cannot be had, or would not install the pins as they stand, pip installs. Standard
+library only: nothing else is there yet.
 """
 
 import ast
@@ -47,7 +47,9 @@ def variables(listed: str) -> dict[str, str]:
 
 
 def pins(lines: Iterable[str]) -> dict[str, str]:
-    """Names, as they are compared, to versions without the build's part, of lines as `Box2D==2.3.10` and ` + torch==2.13.0+cpu`."""
+    """Names, as they are compared, to versions without the build's part, of lines as `Box2D==2.3.10`
+    and ` + torch==2.13.0+cpu`.
+    """
     found = (re.fullmatch(r"[ +]*([\w.-]+)==([^\s+]+)(\+\S+)?\s*", line) for line in lines)
     return {re.sub(r"[-_.]+", "-", pin[1]).lower(): pin[2] for pin in found if pin is not None}
 
@@ -71,7 +73,13 @@ def main(words: list[str]) -> int:
     elif pinned:
         tried = subprocess.run([*uv, "--dry-run"], env=environment, capture_output=True, text=True, check=False)
         others = differing(pins(tried.stderr.splitlines()), pinned)
-        why = "uv cannot resolve the pins" if tried.returncode else f"uv would install {', '.join(others)} otherwise" if others else ""
+        why = (
+            "uv cannot resolve the pins"
+            if tried.returncode
+            else f"uv would install {', '.join(others)} otherwise"
+            if others
+            else ""
+        )
     if not why and not subprocess.run([*uv, "--quiet"], env=environment, check=False).returncode:
         return 0
     print(f"pip installs, which takes minutes: {why or 'uv did not'}", file=sys.stderr)

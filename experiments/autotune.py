@@ -1,6 +1,7 @@
 """Finds the fastest runner settings of this machine or cluster and writes a hardware profile.
 
-python experiments/autotune.py algorithm=ppo env=cartpole minutes=3 [name=...] [max_total_envs=64] [hardware=auto] [key=value ...]
+python experiments/autotune.py algorithm=ppo env=cartpole minutes=3 [name=...] [max_total_envs=64]
+[hardware=auto] [key=value ...]
 """
 
 import sys
@@ -52,7 +53,7 @@ if the winner is faster there as well, is it written. Otherwise the profile hold
 found.
 
 Exit codes: 0 a profile was written. 2 refused: nothing was started. 129 SIGHUP, 130 SIGINT, 143 SIGTERM: no profile.
-"""
+"""  # noqa: E501
 
 LEAST_MINUTES = 0.5
 """Ray's start, two settings and a comparison take half of it."""
@@ -107,8 +108,12 @@ def order(arguments: Sequence[str]) -> Order:
             raise ConfigurationError(f"{word!r} is not understood. Usage: {(__doc__ or '').strip().splitlines()[-1]}")
         if key in _OWN:
             own[key] = value
-        elif key.lstrip("+~") == "study" or key.startswith(("study.", "measurement", "search", "scheduler", "seeds", "repeats")):
-            raise ConfigurationError(f"{word}: autotune runs no study. Give it algorithm=, env=, hardware=, minutes=, name=.")
+        elif key.lstrip("+~") == "study" or key.startswith(
+            ("study.", "measurement", "search", "scheduler", "seeds", "repeats")
+        ):
+            raise ConfigurationError(
+                f"{word}: autotune runs no study. Give it algorithm=, env=, hardware=, minutes=, name=."
+            )
         else:
             others.append(word)
     try:
@@ -137,7 +142,12 @@ def autotune(arguments: Sequence[str]) -> int:
     given = order(words)
     check_choices(given.overrides, own)
     with composing():
-        overrides = ["+measurement=throughput", "study.space={}", *hydra_search_path(own), *with_new_keys(given.overrides)]
+        overrides = [
+            "+measurement=throughput",
+            "study.space={}",
+            *hydra_search_path(own),
+            *with_new_keys(given.overrides),
+        ]
         # Composed within: Hydra forgets where its files are.
         composed_here = composer(hydra.compose("config", overrides=overrides), overrides)({})
     suite = parse(composed_here)
@@ -162,7 +172,9 @@ def autotune(arguments: Sequence[str]) -> int:
     suite = parse(composed)
     try:
         cluster = cluster_of(suite.hardware)
-        tuner = Tuner(suite, composed, cluster, given.max_total_envs, deadline, lambda line: console.print(line, highlight=False))
+        tuner = Tuner(
+            suite, composed, cluster, given.max_total_envs, deadline, lambda line: console.print(line, highlight=False)
+        )
         if not ray.is_initialized():
             start_ray(tuner.hardware_for_ray())
         outcome = tuner.run()

@@ -44,7 +44,7 @@ What runs is never removed. Of an embedded store runs are removed for good. A tr
 
 Exit codes: 0 removed, or there was nothing to remove. 1 not all of it: something went wrong, or you said no. 2 refused: nothing was
 removed. 129 SIGHUP, 130 SIGINT, 143 SIGTERM.
-"""
+"""  # noqa: E501
 
 TIMEOUT_S = 30.0
 
@@ -94,9 +94,13 @@ def settings(arguments: Sequence[str]) -> Asked:
     usage = f"python experiments/delete.py study=... {' '.join(f'[{k}=...]' for k in _KEYS[1:])}"
     given = settings_of(arguments, _KEYS, usage)
     if not given.get("study"):
-        raise ConfigurationError("study= is missing: name it, or its run id. python experiments/list.py lists what there is.")
+        raise ConfigurationError(
+            "study= is missing: name it, or its run id. python experiments/list.py lists what there is."
+        )
     if given.get("keep", "best") != "best":
-        raise ConfigurationError(f"keep={given['keep']}: must be best, the recommended configuration. Without it everything is removed.")
+        raise ConfigurationError(
+            f"keep={given['keep']}: must be best, the recommended configuration. Without it everything is removed."
+        )
     for key in ("yes", "aliases"):
         if given.get(key, "false") not in ("true", "false"):
             raise ConfigurationError(f"{key}={given[key]}: must be true or false.")
@@ -104,7 +108,9 @@ def settings(arguments: Sequence[str]) -> Asked:
     if _is_folder(folder) and folder.parent.name == "studies" and not (output_dir or given.get("tracking_uri")):
         output_dir = str(folder.parents[1])
     tracking_uri, where = where_logged(given.get("tracking_uri"), output_dir)
-    return Asked(given["study"], "keep" in given, given.get("yes") == "true", given.get("aliases") == "true", tracking_uri, where)
+    return Asked(
+        given["study"], "keep" in given, given.get("yes") == "true", given.get("aliases") == "true", tracking_uri, where
+    )
 
 
 def _is_folder(path: Path) -> bool:
@@ -174,20 +180,30 @@ def _find(asked: Asked) -> "tuple[StudyArchive | None, StoredRun | None, Path | 
         run_id = only_execution(asked.study, asked.tracking_uri)
     except AnalysisError as error:
         if study_run := archive.tag_of(asked.study, Tag.STUDY_RUN):
-            raise ConfigurationError(f"study={asked.study}: is the run of a trial. Name its study's: study={study_run}.") from None
+            raise ConfigurationError(
+                f"study={asked.study}: is the run of a trial. Name its study's: study={study_run}."
+            ) from None
         raise ConfigurationError(f"study={asked.study}: {error}") from None
     study = archive.study(run_id)
     return archive, study, locate(study, asked.output_dir)
 
 
-def _holdings(asked: Asked, archive: "StudyArchive | None", study: "StoredRun | None", folder: Path | None) -> "Holdings":
+def _holdings(
+    asked: Asked, archive: "StudyArchive | None", study: "StoredRun | None", folder: Path | None
+) -> "Holdings":
     """Where a study has what it has."""
     from analysis.report import default_path
     from experiments.study.removal import Holdings, holdings
 
     if archive is None or study is None:
         return Holdings(folder, asked.output_dir, None)
-    return holdings(folder, asked.output_dir, archive.stored(study), archive, default_path(study.name, study.run_id, asked.output_dir))
+    return holdings(
+        folder,
+        asked.output_dir,
+        archive.stored(study),
+        archive,
+        default_path(study.name, study.run_id, asked.output_dir),
+    )
 
 
 def _recommended(asked: Asked, found: "Holdings") -> set[str]:
@@ -207,7 +223,9 @@ def _recommended(asked: Asked, found: "Holdings") -> set[str]:
     kept = set() if runs is None else runs_of_chosen(runs)
     if not kept:
         why = "MLflow does not know the study" if runs is None else "no trial has finished with a score"
-        raise ConfigurationError(f"keep=best: no configuration is recommended, since {why}. Without keep=best everything is removed.")
+        raise ConfigurationError(
+            f"keep=best: no configuration is recommended, since {why}. Without keep=best everything is removed."
+        )
     return kept
 
 
@@ -221,10 +239,13 @@ def _removal(asked: Asked, found: "Holdings", kept: set[str] | None) -> "Removal
 
     removal = everything(found) if kept is None else all_but(found, kept)
     if removal.aliased and not asked.aliases:
-        named = " and ".join(f"models:/{version.name}@{version.aliases[0]} (version {version.version})" for version in removal.aliased)
+        named = " and ".join(
+            f"models:/{version.name}@{version.aliases[0]} (version {version.version})" for version in removal.aliased
+        )
         raise ConfigurationError(
-            f"study={asked.study}: {named} in MLflow's registry is a policy of this study, and may be in use. keep=best keeps it. "
-            "aliases=true removes it as well. Or give the alias to another version: MlflowClient().set_registered_model_alias(...)."
+            f"study={asked.study}: {named} in MLflow's registry is a policy of this study, and may be in use. "
+            "keep=best keeps it. aliases=true removes it as well. Or give the alias to another version: "
+            "MlflowClient().set_registered_model_alias(...)."
         )
     return removal
 
@@ -243,7 +264,9 @@ def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[
         names = some(run.name for run in stored.trials if run.run_id in kept)
         lines.append(f"keeps       {names} whole; of all trials runs, metrics and events; plan and report")
         if stored.study.status == "KILLED" and removal.paths:
-            lines.append("resume      trials that did not finish would start from the beginning, without their checkpoints")
+            lines.append(
+                "resume      trials that did not finish would start from the beginning, without their checkpoints"
+            )
     if found.on_server and (removal.models or removal.study):
         lines.append("artifacts   those of the runs and models below, on the tracking server")
     if found.elsewhere and kept is None:
@@ -259,7 +282,9 @@ def _confirmed() -> bool:
         ConfigurationError: Nobody can be asked.
     """
     if not sys.stdin.isatty():
-        raise ConfigurationError("nobody can be asked, since stdin is no terminal: nothing was removed. To remove it: yes=true.")
+        raise ConfigurationError(
+            "nobody can be asked, since stdin is no terminal: nothing was removed. To remove it: yes=true."
+        )
     try:
         return input("Remove this for good? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
@@ -281,7 +306,10 @@ def _afterwards(asked: Asked, removal: "Removal", archive: "StudyArchive | None"
     uri = without_passwords(asked.tracking_uri)
     return [
         *lines,
-        "server      runs and models are marked as deleted there. Beside it, this removes all that is marked, of whomever:",
+        (
+            "server      runs and models are marked as deleted there. Beside it, "
+            "this removes all that is marked, of whomever:"
+        ),
         f"            mlflow gc --backend-store-uri <the server's database> --tracking-uri {uri}",
     ]
 

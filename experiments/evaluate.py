@@ -1,6 +1,8 @@
-"""Evaluates a trained policy: whether it reaches its logged score, how it does on fresh episodes and in other environments.
+"""Evaluates a trained policy: whether it reaches its logged score, how it does on fresh episodes
+and in other environments.
 
-python experiments/evaluate.py run=<trial run id> | study=<name or study run id> | checkpoint=<folder> [episodes=...] [key=value ...]
+python experiments/evaluate.py run=<trial run id> | study=<name or study run id> | checkpoint=<folder>
+[episodes=...] [key=value ...]
 """
 
 import sys
@@ -52,7 +54,7 @@ episodes are in output_dir/policies/<run id>/episodes.parquet.
 
 Exit codes: 0 the score is the logged one, or there is none to compare with. 1 it is another. 2 refused: nothing was evaluated.
 129 SIGHUP, 130 SIGINT, 143 SIGTERM.
-"""
+"""  # noqa: E501
 
 TIMEOUT_S = 30.0
 DEFAULT_EPISODES = 100
@@ -109,14 +111,19 @@ def settings(arguments: Sequence[str]) -> Asked:
         key, equals, value = word.partition("=")
         of_env = key == "env" or key.startswith("env.")
         if not equals or not (of_env or key in _KEYS):
-            raise ConfigurationError(f"{word!r} is not understood. python experiments/evaluate.py --help lists what there is.")
+            raise ConfigurationError(
+                f"{word!r} is not understood. python experiments/evaluate.py --help lists what there is."
+            )
         (environments if of_env else given)[key] = value
     subjects = [key for key in _SUBJECTS if given.get(key)]
     if len(subjects) != 1:
         raise ConfigurationError(
             f"{' and '.join(f'{key}=' for key in subjects)} are given: name one of them."
             if subjects
-            else "name what to evaluate: run=<a trial's run id in MLflow>, study=<name or run id>, or checkpoint=<folder>."
+            else (
+                "name what to evaluate: run=<a trial's run id in MLflow>, study=<name "
+                "or run id>, or checkpoint=<folder>."
+            )
         )
     tracking_uri, output_dir = where_logged(given.get("tracking_uri"), given.get("output_dir"))
     explore = _flag(given, "explore")
@@ -151,7 +158,9 @@ def _exports(given: Mapping[str, str]) -> bool:
 def _count(given: Mapping[str, str], default: int) -> int:
     word = given.get("episodes", str(default))
     if not word.isascii() or not word.isdigit() or (int(word) == 0 and default):
-        raise ConfigurationError(f"episodes={word}: must be a whole number{', 1 or more' if default else ''}. Try episodes=100.")
+        raise ConfigurationError(
+            f"episodes={word}: must be a whole number{', 1 or more' if default else ''}. Try episodes=100."
+        )
     return int(word)
 
 
@@ -165,8 +174,8 @@ def evaluate(asked: Asked) -> int:
 
     if unknown := next((key for key in asked.environments if not is_of_environment(key)), None):
         raise ConfigurationError(
-            f"{unknown}=: is nothing that an evaluation depends on. There are env=, env.id=, env.max_episode_steps= and "
-            "env.env_config.<name>=, for example env.env_config.g=5."
+            f"{unknown}=: is nothing that an evaluation depends on. There are env=, env.id=, env.max_episode_steps= "
+            "and env.env_config.<name>=, for example env.env_config.g=5."
         )
     check_writable(asked.output_dir)
     from experiments.study import progress
@@ -186,7 +195,8 @@ def evaluate(asked: Asked) -> int:
 
 
 def _recommended(asked: Asked) -> list[tuple[str, str]]:
-    """Run ids of the best and the median seed of the configuration that a study recommends, in each of its environments, and which it is.
+    """Run ids of the best and the median seed of the configuration that a study recommends,
+    in each of its environments, and which it is.
 
     Raises:
         ConfigurationError: There is no such study, or it recommends none.
@@ -202,7 +212,8 @@ def _recommended(asked: Asked) -> list[tuple[str, str]]:
     found = seeds_to_show(study.runs)
     if not found:
         raise ConfigurationError(
-            f"study={asked.name}: recommends no configuration, since no trial has finished with a score. Name a run of it: run=<run id>."
+            f"study={asked.name}: recommends no configuration, since no trial has finished with a score. "
+            "Name a run of it: run=<run id>."
         )
     return [(shown.run_id, shown.role) for shown in found]
 
@@ -259,9 +270,18 @@ def _verdict(trained: "Trained", score: float, episodes: int, kept_in_process: S
         return [f"{head}: the logged final/score, to the bit"], 0
     changed = [str(change) for change in changes(trained.provenance, record())][:5] if trained.provenance else []
     if kept_in_process:  # by then the trial had trained and been evaluated there
-        changed.insert(0, f"this is another process, and the code keeps state in its process: {', '.join(kept_in_process[:3])}")
-    why = f"            since then: {'; '.join(changed)}" if changed else "            nothing that is recorded has changed since then"
-    return [f"{head}. The logged final/score is {trained.score:.17g}, this one {score:.17g}: {score - trained.score:+.3g}", why], 1
+        changed.insert(
+            0, f"this is another process, and the code keeps state in its process: {', '.join(kept_in_process[:3])}"
+        )
+    why = (
+        f"            since then: {'; '.join(changed)}"
+        if changed
+        else "            nothing that is recorded has changed since then"
+    )
+    return [
+        f"{head}. The logged final/score is {trained.score:.17g}, this one {score:.17g}: {score - trained.score:+.3g}",
+        why,
+    ], 1
 
 
 def _export(trained: "Trained", policy: "Policy", asked: Asked) -> str:
@@ -298,7 +318,8 @@ def _where(trained: "Trained", episodes: "pd.DataFrame", asked: Asked, console: 
         console.print(episodes_table(found, "exploring" if asked.explore else "deterministic"))
         if len(found) > 1:
             figure = returns_by_setting.plot(found).figure
-            (folder / "returns_by_setting.svg").write_bytes(svg(figure))  # type: ignore[arg-type]  # no part of another figure
+            # no part of another figure
+            (folder / "returns_by_setting.svg").write_bytes(svg(figure))  # type: ignore[arg-type]
             lines.append(f"figure      {folder / 'returns_by_setting.svg'}")
     return lines
 

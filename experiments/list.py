@@ -26,7 +26,7 @@ Lists the studies of a store, the latest first: name, status, when it began, its
 The run id is what run.py resume= and report.py study= take.
 
 Exit codes: 0 listed. 2 the store cannot be read, or holds no such study.
-"""
+"""  # noqa: E501
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,7 +35,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _list(arguments: Sequence[str]) -> int:
-    given = settings_of(arguments, ("study", "tracking_uri"), "python experiments/list.py [study=...] [tracking_uri=...]")
+    given = settings_of(
+        arguments, ("study", "tracking_uri"), "python experiments/list.py [study=...] [tracking_uri=...]"
+    )
     found = executions(given.get("study"), given.get("tracking_uri"))
     console = terminal()
     for execution in found:
@@ -46,7 +48,11 @@ def _list(arguments: Sequence[str]) -> int:
 def _show(execution: Execution, console: Console) -> None:
     counts = ((execution.configurations, "configuration"), (execution.seeds, "seed"))
     size = " x ".join(f"{count} {what}{'' if count == '1' else 's'}" for count, what in counts if count)
-    head = "   ".join(part for part in (execution.experiment, execution.status, f"{execution.started:%Y-%m-%d %H:%M} UTC", size) if part)
+    head = "   ".join(
+        part
+        for part in (execution.experiment, execution.status, f"{execution.started:%Y-%m-%d %H:%M} UTC", size)
+        if part
+    )
     console.print(head, style="bold", highlight=False, markup=False)
     for line in (f"study run {execution.run_id}", execution.question, *execution.answers):
         if line:

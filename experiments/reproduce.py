@@ -44,7 +44,7 @@ The verdict is in the experiment reproduce/<algorithm>-<env> of the same store: 
 
 Exit codes: 0 identical, or equivalent (IMPALA, APPO). 1 different, or it cannot be judged, or the trial failed this time.
 2 refused: nothing was started. 129 SIGHUP, 130 SIGINT, 143 SIGTERM.
-"""
+"""  # noqa: E501
 
 TIMEOUT_S = 30.0
 
@@ -65,7 +65,9 @@ def settings(arguments: Sequence[str]) -> dict[str, Any]:
     usage = f"python experiments/reproduce.py run=... {' '.join(f'[{k}=...]' for k in _KEYS[1:])}"
     given = settings_of(arguments, _KEYS, usage)
     if not given.get("run"):
-        raise ConfigurationError("run= is missing: name the trial by its MLflow run id, for example run=0123456789abcdef0123456789abcdef.")
+        raise ConfigurationError(
+            "run= is missing: name the trial by its MLflow run id, for example run=0123456789abcdef0123456789abcdef."
+        )
     tracking_uri, output_dir = where_logged(given.get("tracking_uri"), given.get("output_dir"))
     return {
         "run_id": given["run"],
@@ -76,7 +78,9 @@ def settings(arguments: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequence[str] = (), address: str | None = None) -> int:
+def reproduce(
+    run_id: str, tracking_uri: str, output_dir: Path, modules: Sequence[str] = (), address: str | None = None
+) -> int:
     """Run a logged trial again and compare; its exit code.
 
     Args:
@@ -116,7 +120,9 @@ def reproduce(run_id: str, tracking_uri: str, output_dir: Path, modules: Sequenc
     place = address_now(address)
     if cluster_line := joined_line(address, place):
         progress.say(console, cluster_line)
-    hardware = at(HardwareSettings(first.tags.get("hardware", "recorded"), threads_per_process=trial.threads_per_process), place)
+    hardware = at(
+        HardwareSettings(first.tags.get("hardware", "recorded"), threads_per_process=trial.threads_per_process), place
+    )
     try:
         start = starting_again(trial, archive.tag_of(first.tags["study_run"], "study_folder"))
         plan = plan_again(trial, first, hardware, cluster_of(hardware), tracking_uri, output_dir, start)
@@ -154,11 +160,17 @@ def _second(archive: Archive, plan: "Plan", outcome: "StudyOutcome") -> LoggedTr
         return None
 
 
-def _record(archive: Archive, found: "Reproduction", second: LoggedTrial, study_run: str | None, tracking_uri: str) -> list[str]:
+def _record(
+    archive: Archive, found: "Reproduction", second: LoggedTrial, study_run: str | None, tracking_uri: str
+) -> list[str]:
     """Write the verdict into the second run; where it is, for the terminal."""
     from experiments.study.ending import in_mlflow
 
-    tags = {"reproduces": found.first.run_id, "verdict": str(found.judgement.verdict), "mlflow.note.content": found.note()}
+    tags = {
+        "reproduces": found.first.run_id,
+        "verdict": str(found.judgement.verdict),
+        "mlflow.note.content": found.note(),
+    }
     if found.first_difference and not found.as_promised:
         tags["first_difference"] = found.first_difference
     problem = _write(archive, second.run_id, tags, {"verdict.json": json.dumps(found.to_mapping(), indent=1)})

@@ -85,7 +85,10 @@ def _no_study(config: DictConfig) -> None:
 
 
 def _run_several(asked: Words, own: Path | None) -> int:
-    """The studies of `--multirun`; the worst exit code. All of their settings are checked before the first of them begins."""
+    """The studies of `--multirun`; the worst exit code.
+
+    All of their settings are checked before the first of them begins.
+    """
     several = jobs(asked.settings, own)
     keys = []
     for job in several:
@@ -93,7 +96,9 @@ def _run_several(asked: Words, own: Path | None) -> int:
             suite, _, _ = _checked(compose)
             keys.append(suite.study.key or suite.resume)
     if twice := next((key for key in keys if key is not None and keys.count(key) > 1), None):
-        raise ConfigurationError(f"--multirun: {twice} names one study, but is given to {keys.count(twice)}. Name each of them.")
+        raise ConfigurationError(
+            f"--multirun: {twice} names one study, but is given to {keys.count(twice)}. Name each of them."
+        )
     flags = [] if own is None else [CONFIG_DIR, str(own)]
     return run_each([sys.executable, sys.argv[0]], [[*flags, *job] for job in several])
 
@@ -110,7 +115,8 @@ def run(compose: Compose, own: Path | None = None, doubtful: bool = False) -> in
         ConfigurationError: Anything is wrong; nothing was started.
     """
     outcome = execute(compose, own, doubtful=doubtful).outcome
-    if outcome is not None and outcome.tune_hangs:  # what Ray does at the exit of a process could wait for ever; it ends with this one
+    # what Ray does at the exit of a process could wait for ever; it ends with this one
+    if outcome is not None and outcome.tune_hangs:
         sys.stdout.flush()
         os._exit(outcome.exit_code)
     return 0 if outcome is None else outcome.exit_code
@@ -134,7 +140,8 @@ class Executed:
 
 
 def _checked(compose: Compose) -> tuple[SuiteConfig, Path, str]:
-    """A study's settings, its folder and its store, as far as they can be checked without Ray and RLlib, whose imports take seconds.
+    """A study's settings, its folder and its store, as far as they can be checked without Ray and RLlib,
+    whose imports take seconds.
 
     Raises:
         ConfigurationError: Something is wrong.
@@ -170,7 +177,8 @@ def execute(
         command: The command line, for the record; "": the one that started this process.
         quiet: Whether nothing is printed.
         use_running_ray: Whether Ray, if this process runs it already, is taken as it is, and left running.
-        doubtful: Whether RLlib's settings are checked before anything else is imported or started (`command_words.is_doubtful`).
+        doubtful: Whether RLlib's settings are checked before anything else is imported
+            or started (`command_words.is_doubtful`).
 
     Raises:
         ConfigurationError: Anything is wrong; nothing was started.
@@ -186,7 +194,9 @@ def execute(
     ray_process.quiet()
     joined = use_running_ray and ray.is_initialized()
     if joined and suite.modules:
-        raise ConfigurationError("modules=: the processes of a Ray that runs already do not find them. Call ray.shutdown() first.")
+        raise ConfigurationError(
+            "modules=: the processes of a Ray that runs already do not find them. Call ray.shutdown() first."
+        )
     place = None if joined else address.address_now(suite.hardware.address)
     folder = None
     outcome = None
@@ -246,7 +256,11 @@ def execute(
             at_work = folder.at_work()
         elif folder is not None:
             folder.lock()  # before its trials' files are looked at
-        on = functools.partial(plan_study, suite, compose) if folder is None else functools.partial(folder.plan, tracking=suite.tracking)
+        on = (
+            functools.partial(plan_study, suite, compose)
+            if folder is None
+            else functools.partial(folder.plan, tracking=suite.tracking)
+        )
         wait_s = 0.0 if suite.dry_run or joined else hardware.wait_for_nodes_s
         plan = planned(on, cluster, machines.joined_cluster, wait_s, functools.partial(progress.say, console))
         plan = replace(plan, command=command)
@@ -272,7 +286,9 @@ def execute(
                 console.print(terminal.plan_table(plan))
                 past_speed = lookup.past_speed(uri, output_dir, suite.tracking.timeout_s)
                 progress.say(console, terminal.time_line(plan, past_speed))
-                for line in terminal.noise_scale_lines(plan, lookup.past_gradients(uri, output_dir, suite.tracking.timeout_s)):
+                for line in terminal.noise_scale_lines(
+                    plan, lookup.past_gradients(uri, output_dir, suite.tracking.timeout_s)
+                ):
                     progress.say(console, line)
             return Executed(plan, None, uri)
         if not ray.is_initialized() and not finished:
@@ -325,9 +341,13 @@ def _video(outcome: Any, uri: str, output_dir: Path, timeout_s: float) -> str:
         for shown in {shown.env: shown for shown in shown_seeds}.values():  # the median seed, where there are several
             trained = of_run(archive, shown.run_id, output_dir, trust=True)  # this study wrote it
             policy = load(trained.checkpoint, trained.named)
-            folder, env_seeds = output_dir / "policies" / trained.key / "video", policy.held_out_seeds()[:REPORT_EPISODES]
+            folder, env_seeds = (
+                output_dir / "policies" / trained.key / "video",
+                policy.held_out_seeds()[:REPORT_EPISODES],
+            )
             lines += record_and_attach(trained, policy, folder, archive, shown.role, env_seeds, REPORT_LIMIT_S)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the study is safe, whatever becomes of its pictures
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
+        # the study is safe, whatever becomes of its pictures
         lines = [f"video       none: {type(error).__name__}: {first_line(error)}"]
     return "\n".join(line for line in lines if "none:" in line or "not in MLflow" in line)
 
@@ -346,7 +366,8 @@ def _report(outcome: Any, uri: str, output_dir: Path) -> str:
         _, problem = publish(study, path)
     except AnalysisError as error:
         return f"report      none: {error}"
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the study is safe in MLflow, whatever happens to its report
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
+        # the study is safe in MLflow, whatever happens to its report
         again = f"python analysis/report.py study={outcome.study_run} tracking_uri={without_passwords(uri)}"
         return f"report      none: {type(error).__name__}: {first_line(error)}. Try again: {again}"
     return f"report      {path}" + (f" (not in MLflow: {problem})" if problem else "")

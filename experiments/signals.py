@@ -14,7 +14,9 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 
 def exit_at_signals() -> None:
-    """From now on SIGTERM and SIGHUP raise SystemExit with 128 + the signal's number, as SIGINT raises KeyboardInterrupt."""
+    """From now on SIGTERM and SIGHUP raise SystemExit with 128 + the signal's number,
+    as SIGINT raises KeyboardInterrupt.
+    """
     for number in ending_signals():
         if number != signal.SIGINT:
             signal.signal(number, lambda received, frame: sys.exit(128 + received))

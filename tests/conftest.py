@@ -1,4 +1,6 @@
-"""Shared by all tests: composing plans without Ray, one Ray instance for the tests that need it, and running the command line."""
+"""Shared by all tests: composing plans without Ray, one Ray instance for the tests that need it,
+and running the command line.
+"""
 
 import gc
 import os
@@ -15,7 +17,18 @@ from tests.support.suite import ROOT, PlanOf, RunSuite
 
 _OF_THE_SHELL = (
     *("MLFLOW_", "RAY_", "TUNE_", "RLLIB_", "HYDRA_", "OMP_", "MKL_", "MPL", "XDG_", "SLURM_", "CUDA_"),
-    *("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "LC_", "TZ", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONOPTIMIZE", "PYTHONUTF8"),
+    *(
+        "COLUMNS",
+        "LINES",
+        "FORCE_COLOR",
+        "NO_COLOR",
+        "LC_",
+        "TZ",
+        "PYTHONHASHSEED",
+        "PYTHONIOENCODING",
+        "PYTHONOPTIMIZE",
+        "PYTHONUTF8",
+    ),
 )
 """How variables begin that a person may have set, and that no test may depend on."""
 for name in [name for name in os.environ if name.startswith(_OF_THE_SHELL)]:
@@ -35,7 +48,10 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Before the first test. The suite is imported with the tests, and not here: the process that hands the tests out needs none of it."""
+    """Before the first test.
+
+    The suite is imported with the tests, and not here: the process that hands the tests out needs none of it.
+    """
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     gc.collect()
@@ -99,7 +115,9 @@ def suite_here(tmp_path: Path) -> RunSuite:
     from tests.support.commands import run_here
 
     def run(*arguments: str, with_ray: bool = False) -> subprocess.CompletedProcess[str]:
-        output = [] if any(a.startswith(("output_dir=", "--")) for a in arguments) else [f"output_dir={tmp_path / 'out'}"]
+        output = (
+            [] if any(a.startswith(("output_dir=", "--")) for a in arguments) else [f"output_dir={tmp_path / 'out'}"]
+        )
         report = [] if any(a.startswith(("report=", "--")) for a in arguments) else ["report=false"]
         return run_here("experiments/run.py", *arguments, *output, *report, with_ray=with_ray)
 

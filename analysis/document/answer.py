@@ -62,7 +62,8 @@ def answers(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[Answ
 
     Args:
         runs: As `analysis.load` gives them.
-        curves: Likewise, to compare the repeats of a seed by; None compares their final weights and final evaluations alone.
+        curves: Likewise, to compare the repeats of a seed by; None compares their final weights
+            and final evaluations alone.
     """
     everything, runs = runs, concluding(runs)
     if runs.empty and len(everything):
@@ -81,7 +82,9 @@ def answers(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[Answ
 
 
 def _rates(runs: pd.DataFrame, config: str | None) -> str:
-    """The learning rates of a configuration that is named by their common multiple: ` (actor_lr=1e-3, critic_lr=1e-3)`."""
+    """The learning rates of a configuration that is named by their common multiple:
+    ` (actor_lr=1e-3, critic_lr=1e-3)`.
+    """
     if config is None or "lr_multiple" not in runs:
         return ""
     row = runs[runs["config"] == config].iloc[0]
@@ -103,8 +106,8 @@ def closing_table(runs: pd.DataFrame, axes: Sequence[str], decisions: Sequence[D
         decisions: As `decide` makes them of the trials that conclusions rest on, where that was done before.
 
     Returns:
-        As `convergence.summarise` and `failures.failures`, with `leader`: not significantly different from the best, or practically the
-        same; and `chosen`.
+        As `convergence.summarise` and `failures.failures`, with `leader`: not significantly different from the best, or
+        practically the same; and `chosen`.
     """
     runs = concluding(runs)
     table, decisions = _summary(runs, axes), decide(runs) if decisions is None else decisions
@@ -150,7 +153,9 @@ def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:
         same_as, different_from, others = str(same), str(rivals), f" of the {len(decision.order) - 1} others"
         if len(decision.order) == 2:
             same_as, different_from, others = "the other", "the other", ""
-        words = [f"practically the same as {same_as}"] * bool(same) + [f"not significantly different from {different_from}"] * bool(rivals)
+        words = [f"practically the same as {same_as}"] * bool(same) + [
+            f"not significantly different from {different_from}"
+        ] * bool(rivals)
         return f", {' and '.join(words)}{others} ({_seeds(summary.loc[decision.chosen])})"
     others, solve = (f"the {among - 1} others", " that solve it") if among > 2 else ("the other", " one that solves it")
     return f": significantly {_BETTER[decision.measure]} than {others}{solve if decision.saturated else ''}"
@@ -169,7 +174,9 @@ def _numbers(decision: Decision, summary: pd.DataFrame) -> str:
     words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')}")
     if not np.isnan(row["target"]):
         held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"
-        words.append(f"the target of {row['target']:g} is {held if row['num_reached'] or row['num_at_end'] else 'held by none'}")
+        words.append(
+            f"the target of {row['target']:g} is {held if row['num_reached'] or row['num_at_end'] else 'held by none'}"
+        )
     if row["num_reached"]:
         at_least = "at least " if row["num_reached"] < row["num_seeds"] else ""
         steps, seconds = (with_interval(row, f"{unit}_to_target") for unit in ("env_steps", "seconds"))
@@ -189,7 +196,10 @@ def _others(decision: Decision, summary: pd.DataFrame, confidence: float) -> str
     if words:
         why = _WHY_CHOSEN[decision.chosen_by].format(alike="practically the same" if same else "about as good")
         best = f"The best by {WORDS[decision.measure]}{' of those that solve it' if decision.saturated else ''}"
-        words.append(f"This one, because {why}. {best} is among these {len(decision.leaders)} with {100 * confidence:g}% confidence.")
+        words.append(
+            f"This one, because {why}. {best} is among these {len(decision.leaders)} "
+            f"with {100 * confidence:g}% confidence."
+        )
         return " ".join(words)
     if decision.runner_up is None:
         return ""
@@ -218,14 +228,22 @@ def _rivals(decision: Decision) -> list[str]:
 
 
 def _to_equivalence(decision: Decision) -> str:
-    """What it would take to show the next best one to be practically the same: a sentence, after a space; "" where scores do not decide."""
+    """What it would take to show the next best one to be practically the same: a sentence, after a space;
+    "" where scores do not decide.
+    """
     if not decision.equivalence_seeds:
         return ""
     seeds = decision.equivalence_seeds
     if not np.isfinite(seeds):
-        return f" {code(decision.runner_up)} does not look practically the same: the scores differ by {decision.delta:.4g} or more."
+        return (
+            f" {code(decision.runner_up)} does not look practically the same: the scores differ "
+            f"by {decision.delta:.4g} or more."
+        )
     number = plural(int(seeds), "more seed") if seeds <= _MOST_SEEDS else f"more than {_MOST_SEEDS:,} more seeds"
-    return f" To show that {code(decision.runner_up)} is practically the same, within {decision.delta:.4g}, would take about {number} each."
+    return (
+        f" To show that {code(decision.runner_up)} is practically the same, within {decision.delta:.4g}, "
+        f"would take about {number} each."
+    )
 
 
 def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[str]) -> list[str]:
@@ -244,60 +262,71 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
         return found
     fewest = int(finished.groupby("config", observed=True)["seed"].nunique().min())
     if fewest == 1:
-        found.append("A configuration has a single finished seed: it has no interval, and no difference from it can be significant.")
+        found.append(
+            "A configuration has a single finished seed: it has no interval, and no difference "
+            "from it can be significant."
+        )
     elif fewest < FEW_SEEDS:
         found.append(
-            f"{fewest} seeds are few. The intervals lean on the spread of all configurations together; one that fails now and then may "
-            "not have shown it yet."
+            f"{fewest} seeds are few. The intervals lean on the spread of all configurations together; "
+            "one that fails now and then may not have shown it yet."
         )
     spread = finished.groupby("config", observed=True)["score"].agg(["nunique", "count"])
     if fewest > 1 and (spread["nunique"] == 1).all():
         low = 100 * float(share_interval(fewest, fewest)[0])
         found.append(
-            f"All seeds of a configuration end at the same score, so its interval cannot be estimated. {fewest} of {fewest} still leave "
-            f"room for others: at least {low:.0f}% of seeds end there (Wilson, 95%)."
+            "All seeds of a configuration end at the same score, so its interval cannot be estimated. "
+            f"{fewest} of {fewest} still leave room for others: at least {low:.0f}% of seeds end there (Wilson, 95%)."
         )
     num_configs = finished["config"].nunique()
     if num_configs > 1 and (finished["phase"] == "confirm").all():
         found.append(
-            f"The search never saw these seeds. The recommended configuration is still the best of {num_configs} on them, which flatters "
-            "it a little. Fresh seeds tell."
+            f"The search never saw these seeds. The recommended configuration is still the best of {num_configs} "
+            "on them, which flatters it a little. Fresh seeds tell."
         )
     elif len(runs["config"].unique()) > 1:
-        found.append("The recommended configuration was picked for its numbers on these seeds, so they flatter it. Fresh seeds tell.")
+        found.append(
+            "The recommended configuration was picked for its numbers on these seeds, "
+            "so they flatter it. Fresh seeds tell."
+        )
     censored = finished["target"].notna() & ~np.isfinite(finished["env_steps_to_target"].astype(float))
     if censored.any() and not censored.all():
         found.append(
-            f"{int(censored.sum())} of {len(finished)} finished trials never hold the target. They count with their whole budget, "
-            "so times to target of their configurations are lower bounds."
+            f"{int(censored.sum())} of {len(finished)} finished trials never hold the target. "
+            "They count with their whole budget, so times to target of their configurations are lower bounds."
         )
     early = 0 if is_measured(runs) else int((finished["end_env_steps"] < finished["budget_env_steps"]).sum())
     if early:
         found.append(
-            f"{early} of {len(finished)} finished trials ended at the target, before their budget: learning curves and the area under "
-            "them keep their last return up to the budget."
+            f"{early} of {len(finished)} finished trials ended at the target, before their budget: "
+            "learning curves and the area under them keep their last return up to the budget."
         )
     if not finished["exclusive"].all():
         found.append(
-            "Trials shared the machine: seconds and env steps/s compare configurations of this study roughly, and nothing beyond it. "
-            "`hardware.max_concurrent_trials=1` measures them alone."
+            "Trials shared the machine: seconds and env steps/s compare configurations of this study roughly, "
+            "and nothing beyond it. `hardware.max_concurrent_trials=1` measures them alone."
         )
     if len(kinds := trials_by_kind(runs)) > 1:
         found.append(
-            f"Trials ran on {len(kinds)} kinds of machine ({'; '.join(kinds)}): their seconds and env steps/s are not compared, and the "
-            "last bits of a result depend on the kind of CPU or GPU."
+            f"Trials ran on {len(kinds)} kinds of machine ({'; '.join(kinds)}): their seconds and env steps/s "
+            "are not compared, and the last bits of a result depend on the kind of CPU or GPU."
         )
     found += _disturbed(runs)
     if is_measured(runs):
         disturbed = finished[finished["disturbed_share"] > 0]
         if len(disturbed):
             found.append(
-                f"In {plural(len(disturbed), 'trial')} others used the machine while throughput was measured, again and again: "
-                f"{trials_named(disturbed)}. Their speeds are too low. Measure them again on a quiet machine."
+                f"In {plural(len(disturbed), 'trial')} others used the machine while throughput was measured, "
+                f"again and again: {trials_named(disturbed)}. Their speeds are too low. "
+                "Measure them again on a quiet machine."
             )
-    unclean = 0 if is_measured(runs) else finished.loc[~np.isfinite(finished["score"].astype(float)), "config"].nunique()
+    unclean = (
+        0 if is_measured(runs) else finished.loc[~np.isfinite(finished["score"].astype(float)), "config"].nunique()
+    )
     if unclean:
-        found.append(f"{unclean} configurations have finished trials without a finite score; these trials are left out.")
+        found.append(
+            f"{unclean} configurations have finished trials without a finite score; these trials are left out."
+        )
     for decision in decisions:
         found += _edges(everything, decision, axes)
     return found
@@ -317,9 +346,9 @@ def without_episodes(runs: pd.DataFrame, curves: pd.DataFrame) -> list[str]:
     if trials.empty:
         return []
     return [
-        f"In {plural(len(trials), 'trial')} no episode ended in training, so there is no `train/return_mean`: {trials_named(trials)}. "
-        "Episodes may be longer than the budget leaves them, or than the time between two checkpoints where environments are reset; an "
-        "evaluation cuts them at the budget."
+        f"In {plural(len(trials), 'trial')} no episode ended in training, so there is no `train/return_mean`: "
+        f"{trials_named(trials)}. Episodes may be longer than the budget leaves them, or than the time between two "
+        "checkpoints where environments are reset; an evaluation cuts them at the budget."
     ]
 
 
@@ -330,12 +359,16 @@ def _disturbed(runs: pd.DataFrame) -> list[str]:
     found = [f"{were} taken up again after a fault or an interruption: {trials_named(again)}."] if len(again) else []
     is_reproducible = runs["reproducible"].fillna(True).astype(bool)
     for algorithm, trials in runs[~is_reproducible].groupby("algorithm", sort=False):
-        which = f"{plural(len(trials), 'trial')} of {algorithm} ({trials_named(trials)}) {'does' if len(trials) == 1 else 'do'}"
+        which = (
+            f"{plural(len(trials), 'trial')} of {algorithm} ({trials_named(trials)}) "
+            f"{'does' if len(trials) == 1 else 'do'}"
+        )
         if not is_reproducible[runs["algorithm"] == algorithm].any():
             which = f"The trials of {algorithm} do"
         found.append(
-            f"{which} not promise the same bits when run again: the algorithm is asynchronous, the environments are EnvPool's, "
-            "something raised once and not again, or a trial went on without the state that its code had kept in its process."
+            f"{which} not promise the same bits when run again: the algorithm is asynchronous, "
+            "the environments are EnvPool's, something raised once and not again, or a trial went on without the state "
+            "that its code had kept in its process."
         )
     return found
 

@@ -11,8 +11,9 @@ from analysis.questions.labels import FORMS, WORDS, interval_of, listed, percent
 
 _POLICIES = {"ewma": "PPO-EWMA", "sampling": "PPO"}
 _PUBLISHED = (
-    f"Published, of PPG-EWMA on Procgen: the final normalised return differs by about {SPREAD} from 256 environments to 1 (Hilton et al. "
-    f"2022); tested here is whether all are within {percent(SPREAD)} of the range of returns of the base batch."
+    f"Published, of PPG-EWMA on Procgen: the final normalised return differs by about {SPREAD} "
+    f"from 256 environments to 1 (Hilton et al. 2022); tested here is whether all are within {percent(SPREAD)} "
+    "of the range of returns of the base batch."
 )
 
 
@@ -28,9 +29,14 @@ def invariance(part: Part) -> Section:
     gaps = gaps_of(part.curves, part.runs)
     for policy in gaps["policy"].unique():
         of_policy = gaps[gaps["policy"] == policy]
-        what = f"{_named(policy)}: evaluation return minus that of the base batch on the same seeds, over env steps. Shaded: the published "
+        what = (
+            f"{_named(policy)}: evaluation return minus that of the base batch on the same seeds, "
+            "over env steps. Shaded: the published "
+        )
         what += "spread."
-        ax = curve_gaps.plot(of_policy.assign(config=of_policy["config"].cat.remove_unused_categories()), found[0].delta)
+        ax = curve_gaps.plot(
+            of_policy.assign(config=of_policy["config"].cat.remove_unused_categories()), found[0].delta
+        )
         figures.append(part.drawn(f"gaps-{policy}", figure_of(ax), what, T_INTERVAL, of_policy["num_seeds"]))
     return Section("batch-invariance", "Does learning stay the same?", tuple(sentences), tuple(figures))
 
@@ -52,8 +58,14 @@ def _invariance_sentence(found: Invariance) -> str:
     """What was found of a policy and a change, by a measure."""
     rows, form, words = found.differences, FORMS[found.measure], WORDS[found.measure]
     at = "staleness" if found.change == STALE else "batch"
-    told = [f"{shown(interval_of(row, 'difference'), '+' + form)} at {at} {row[at]:,}" for row in rows.sort_values(at).to_dict("records")]
-    rests = f"{rows['num_seeds'].min()} matched seeds; differences to the base with 95% intervals, delta {found.delta:{form}}"
+    told = [
+        f"{shown(interval_of(row, 'difference'), '+' + form)} at {at} {row[at]:,}"
+        for row in rows.sort_values(at).to_dict("records")
+    ]
+    rests = (
+        f"{rows['num_seeds'].min()} matched seeds; differences to the base with 95% intervals, "
+        f"delta {found.delta:{form}}"
+    )
     return f"{_named(found.policy)}, {found.change}, by {words}: **{_told(found.answer)}**. {listed(told)} ({rests})."
 
 

@@ -1,4 +1,6 @@
-"""What is said of studies beside each other: a comparison in a sentence and in a table's cell, a setting's values, a machine."""
+"""What is said of studies beside each other: a comparison in a sentence and in a table's cell,
+a setting's values, a machine.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,7 +30,8 @@ def in_words(row: Mapping[str, Any]) -> str:
     if is_same(row):
         seeds = plural(int(row["num_common"]), "common seed")
         return (
-            f"{WORDS[measure].capitalize()}: the same in {a} and {b} seed for seed, {seeds}; it is one configuration to the last setting."
+            f"{WORDS[measure].capitalize()}: the same in {a} and {b} seed for seed, {seeds}; "
+            "it is one configuration to the last setting."
         )
     how = f"{_test(row)}; {_rests(row)}"
     if measure == "env_steps_per_s":
@@ -62,7 +65,10 @@ def refused(compared: pd.DataFrame) -> list[str]:
         if reasons:
             some = "" if part["obstacles"].map(bool).all() else " of some configurations"
             found.setdefault((a, b, "; ".join(reasons)), []).append(WORDS[measure] + some)
-    return [f"**Not compared** between {a} and {b}: {listed(measures)}, since {why}." for (a, b, why), measures in found.items()]
+    return [
+        f"**Not compared** between {a} and {b}: {listed(measures)}, since {why}."
+        for (a, b, why), measures in found.items()
+    ]
 
 
 def machine(side: Side) -> str:
@@ -71,20 +77,29 @@ def machine(side: Side) -> str:
         return "unknown"
     parts = [str(side.host.get("cpu") or "a CPU")]
     parts += [
-        f"{count} {what}" for count, what in ((side.host.get("cpu_count"), "CPUs"), (len(side.host.get("gpus") or ()), "GPUs")) if count
+        f"{count} {what}"
+        for count, what in ((side.host.get("cpu_count"), "CPUs"), (len(side.host.get("gpus") or ()), "GPUs"))
+        if count
     ]
     return ", ".join([*parts, *([f"{side.num_nodes} nodes"] if side.num_nodes > 1 else [])])
 
 
 def commit(study: Study) -> str:
     """The commit that a study ran, in short."""
-    return f"{str(study.provenance.get('commit') or 'unknown')[:8]}{' with uncommitted changes' if study.provenance.get('dirty') else ''}"
+    return (
+        f"{str(study.provenance.get('commit') or 'unknown')[:8]}"
+        f"{' with uncommitted changes' if study.provenance.get('dirty') else ''}"
+    )
 
 
 def values_of(values: Sequence[Any]) -> str:
     """The values of a setting in one study."""
     words = [hydra_value(value) for value in values]
-    return ", ".join(words[:_MOST_VALUES]) + (f" and {len(words) - _MOST_VALUES} more" if len(words) > _MOST_VALUES else "") or "\u2013"
+    return (
+        ", ".join(words[:_MOST_VALUES])
+        + (f" and {len(words) - _MOST_VALUES} more" if len(words) > _MOST_VALUES else "")
+        or "\u2013"
+    )
 
 
 def has(row: pd.Series, measure: str) -> bool:
@@ -123,5 +138,7 @@ def difference(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def is_same(row: Mapping[str, Any]) -> bool:
-    """Whether it is one configuration, to the last setting, that came out the same in both studies with every common seed."""
+    """Whether it is one configuration, to the last setting, that came out the same in both studies
+    with every common seed.
+    """
     return bool(row["same_id"] and row["num_common"] and row["num_equal"] == row["num_common"])

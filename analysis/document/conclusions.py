@@ -112,7 +112,8 @@ def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any
         for step in _next_steps(record, runs, found):
             lines += [f"next        {step.sentence.replace('`', '')}", f"            {step.command}"]
         return lines
-    except Exception as error:  # noqa: BLE001  # a study that ran ends with its exit code, whatever becomes of its conclusions
+    except Exception as error:  # noqa: BLE001
+        # a study that ran ends with its exit code, whatever becomes of its conclusions
         return [f"answer      none: {type(error).__name__}: {error}"]
 
 
@@ -120,7 +121,9 @@ def _next_steps(record: Mapping[str, Any], runs: "pd.DataFrame", found: "Sequenc
     from analysis.document.next_step import Origin, next_step
 
     points = {entry["config"]: {**entry["point"], **entry["planned"]} for entry in record["configurations"]}
-    origin = Origin(record["study"], record["command"], points, [*record["seeds"], *runs["seed"]], record["concurrency"])
+    origin = Origin(
+        record["study"], record["command"], points, [*record["seeds"], *runs["seed"]], record["concurrency"]
+    )
     steps = (next_step(answer.decision, runs, origin) for answer in found)
     return [step for step in steps if step]
 
@@ -138,12 +141,21 @@ def runs_of(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) ->
     def run(outcome: Mapping[str, Any]) -> Run:
         tags = {
             Tag.CONFIG: outcome["label"],
-            **{tag: str(outcome[tag]) for tag in (Tag.SEED, Tag.REPEAT, Tag.PHASE, Tag.FAILURE, Tag.WEIGHTS, Tag.RESTARTS)},
-            **{tag: str(outcome[tag]).lower() for tag in (Tag.EXPLORATORY, Tag.REPRODUCIBLE, Tag.DIVERGED) if outcome[tag] is not None},
+            **{
+                tag: str(outcome[tag])
+                for tag in (Tag.SEED, Tag.REPEAT, Tag.PHASE, Tag.FAILURE, Tag.WEIGHTS, Tag.RESTARTS)
+            },
+            **{
+                tag: str(outcome[tag]).lower()
+                for tag in (Tag.EXPLORATORY, Tag.REPRODUCIBLE, Tag.DIVERGED)
+                if outcome[tag] is not None
+            },
         }
         name = f"{outcome['label']} s={outcome['seed']} r={outcome['repeat']}"
         end = outcome["env_steps"]
-        latest = {metric: Latest(value, end, 0) for metric, value in {"progress/env_steps": end, **outcome["final"]}.items()}
+        latest = {
+            metric: Latest(value, end, 0) for metric, value in {"progress/env_steps": end, **outcome["final"]}.items()
+        }
         return Run(name, name, _STATUS[outcome["status"]], 0, None, "", tags, {}, latest)
 
     return runs_frame(record, [run(outcome) for outcome in outcomes])

@@ -34,8 +34,8 @@ MOST_IN_MATRIX = 20
 """Configurations of a matrix that can still be read."""
 
 _TRADEOFF = (
-    "{}Env steps against updates to target (McCandlish et al. 2018), a point a batch at the learning rate that the answer chooses for it; "
-    "an update is a training batch."
+    "{}Env steps against updates to target (McCandlish et al. 2018), a point a batch at the learning rate "
+    "that the answer chooses for it; an update is a training batch."
 )
 
 
@@ -47,8 +47,8 @@ def sequence(part: Part) -> Section:
 
 
 _LOOKED = (
-    "A comparison that stops once it has seen a difference has seen a large one: estimates of differences and their intervals in the other "
-    "sections know nothing of the looks, which the verdicts here count."
+    "A comparison that stops once it has seen a difference has seen a large one: estimates of differences "
+    "and their intervals in the other sections know nothing of the looks, which the verdicts here count."
 )
 
 
@@ -64,13 +64,19 @@ def repeats(part: Part) -> Section:
         gaps = reproducibility.group_gaps(some, part.rng, measure)
         sentences += again.five_against_five(gaps, measure)
         if len(gaps):
-            what = f"Two groups of seeds of the same configuration, drawn at random: how far they lie apart by {WORDS[measure]}."
+            what = (
+                "Two groups of seeds of the same configuration, drawn at random: "
+                f"how far they lie apart by {WORDS[measure]}."
+            )
             figures.append(part.drawn(f"gaps-{measure}", figure_of(group_gaps.plot(gaps, measure)), what, ""))
         typical = reproducibility.typical_difference_spread(part.runs, measure)
         needed = reproducibility.seeds_to_see(typical, num_comparisons=len(part.decision.order) - 1)
         if len(needed):
             alike = "" if len(part.decision.order) > 1 else ", as if the other configuration varied as this one does"
-            what = f"Seeds that show a difference with a chance of 80%, if its standard deviation over seeds is {typical:,.1f}{alike}."
+            what = (
+                "Seeds that show a difference with a chance of 80%, if its standard deviation over seeds "
+                f"is {typical:,.1f}{alike}."
+            )
             drawn = seeds_needed.plot(needed, measure, int(spread["num_seeds"].max()))
             figures.append(part.drawn(f"needed-{measure}", figure_of(drawn), what, ""))
     return Section("repeats", "Will it come out the same?", tuple(sentences), tuple(figures))
@@ -111,28 +117,49 @@ def lr_and_batch(part: Part) -> Section:
     if len(pair) == 2 and len(part.summary) == len(part.summary[list(pair)].drop_duplicates()):
         for value, what in (
             ("score", "Score: interquartile mean over seeds."),
-            ("env_steps_to_target", "Env steps to target: restricted mean; seeds that never hold it count with the budget."),
+            (
+                "env_steps_to_target",
+                "Env steps to target: restricted mean; seeds that never hold it count with the budget.",
+            ),
             ("seconds_to_target", "Training seconds to target, likewise."),
         ):
             if part.summary[value].notna().any():
-                ax = score_heatmap.plot(part.summary, value, x=pair[0], y=pair[1], packed=part.packed and "seconds" in value)
+                ax = score_heatmap.plot(
+                    part.summary, value, x=pair[0], y=pair[1], packed=part.packed and "seconds" in value
+                )
                 figures.append(part.drawn(f"heatmap-{value}", figure_of(ax), what, T_INTERVAL))
     if grid:
         for label, runs in learning_rate_batch.slices(part.runs, part.axes, lr):
             where = f"With {label}: " if label else ""
             try:
-                found, p = learning_rate_batch.best_learning_rates(runs, part.rng, lr=lr), learning_rate_batch.exponent(runs, lr=lr)
-                tradeoff = learning_rate_batch.batch_tradeoff(runs, part.rng, part.replays, lr, chosen_values(runs, lr, batch))
+                found, p = (
+                    learning_rate_batch.best_learning_rates(runs, part.rng, lr=lr),
+                    learning_rate_batch.exponent(runs, lr=lr),
+                )
+                tradeoff = learning_rate_batch.batch_tradeoff(
+                    runs, part.rng, part.replays, lr, chosen_values(runs, lr, batch)
+                )
             except AnalysisError as error:
                 sentences.append(f"{where}{error}")
                 continue
             sentences += [f"{where}{p.sentence}", f"{where}{tradeoff.sentence}"]
             rejected = [rule for rule, is_rejected in p.rejected.items() if is_rejected]
-            what = f"{where}The learning rate with the largest area under the learning curve, of each batch, and the three rules."
+            what = (
+                f"{where}The learning rate with the largest area under the learning curve, "
+                "of each batch, and the three rules."
+            )
             ax = best_lr.plot(found, p if np.isfinite(p.estimate) else None, rejected, lr)
-            figures.append(part.drawn(f"best-lr{_slug(label)}", figure_of(ax), what, "Gaussian process posterior", found["num_seeds"]))
+            figures.append(
+                part.drawn(
+                    f"best-lr{_slug(label)}", figure_of(ax), what, "Gaussian process posterior", found["num_seeds"]
+                )
+            )
             if tradeoff.batches["num_reached"].any():
-                figures.append(part.drawn(f"tradeoff{_slug(label)}", figure_of(_tradeoff(tradeoff)), _TRADEOFF.format(where), T_INTERVAL))
+                figures.append(
+                    part.drawn(
+                        f"tradeoff{_slug(label)}", figure_of(_tradeoff(tradeoff)), _TRADEOFF.format(where), T_INTERVAL
+                    )
+                )
     title = "Learning rate and batch" if grid else " and ".join(pair) if len(pair) == 2 else ""
     return Section("lr-batch", title, tuple(sentences), tuple(figures))
 
@@ -154,7 +181,13 @@ def replay(part: Part) -> Section:
             what = f"The {law.setting} with the largest area under the learning curve over the updates per env step"
             what += f", with {label} as the answer chooses." if label else "."
             figures.append(
-                part.drawn(f"replay-{_slug(law.setting)[1:]}", figure_of(ax), what, "Gaussian process posterior", found["num_seeds"])
+                part.drawn(
+                    f"replay-{_slug(law.setting)[1:]}",
+                    figure_of(ax),
+                    what,
+                    "Gaussian process posterior",
+                    found["num_seeds"],
+                )
             )
     return Section("replay", "Updates per env step" if sentences else "", tuple(sentences), tuple(figures))
 
@@ -179,7 +212,10 @@ def lr_rules(part: Part) -> Section:
     """Which rule for the learning rate; nothing where the batch grows in several ways, of which it is a part."""
     if has_ways(part.axes):
         return Section("lr-rules", "")
-    sentences = tuple(f"{wording.within(found.settings)}{wording.rules_sentence(found)}" for found in compare_rules(part.runs, part.axes))
+    sentences = tuple(
+        f"{wording.within(found.settings)}{wording.rules_sentence(found)}"
+        for found in compare_rules(part.runs, part.axes)
+    )
     return Section("lr-rules", "Which rule for the learning rate?", sentences)
 
 
@@ -187,7 +223,10 @@ def seeds(part: Part) -> Section:
     """Every seed."""
     target = None if np.isnan(part.target) else part.target
     seeds = seed_scatter.plot(part.runs, "score", target, part.summary)
-    what = "The score of every seed, behind it the interquartile mean with its interval. Seeds without a score stand in the margin."
+    what = (
+        "The score of every seed, behind it the interquartile mean with its interval. "
+        "Seeds without a score stand in the margin."
+    )
     figures = [part.drawn("seeds", figure_of(seeds), what, T_INTERVAL)]
     highlight = part.highlight[:3] if len(part.summary) > 3 else None  # with a few seeds the bands are wide
     profile = convergence.score_profile(part.runs)
@@ -220,5 +259,7 @@ def comparison(part: Part) -> Section:
 
 def same_learning(part: Part) -> Section:
     """Whether the number of runners changes what is learned."""
-    sentences = [f"{wording.within(settings)}{found}" for settings, found in wording.same_learning(part.runs, part.axes)]
+    sentences = [
+        f"{wording.within(settings)}{found}" for settings, found in wording.same_learning(part.runs, part.axes)
+    ]
     return Section("runners", "Do more runners learn the same?", tuple(sentences))

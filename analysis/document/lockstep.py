@@ -25,8 +25,8 @@ from analysis.stats.curves import plural
 _FIGURES = {
     "auc": "Area under the learning curve, mean over seeds, of environments that start together and of staggered ones.",
     "diversity": (
-        "Phase diversity of a training batch, mean over the trial: 0 if all its rows are of the same time of the episode, 1 if they are "
-        "spread evenly over it."
+        "Phase diversity of a training batch, mean over the trial: 0 if all its rows are of the same time "
+        "of the episode, 1 if they are spread evenly over it."
     ),
 }
 
@@ -46,8 +46,15 @@ def lockstep(part: Part) -> Section:
 
 
 def sentences_of(found: LockstepFound) -> list[str]:
-    """What was found, a Markdown sentence or two each: of phases, of staggering, of more environments, against what is published."""
-    told = [_diversity(found), *(_staggered(found, measure) for measure in MEASURES), _speedups(found), _published_speedup(found)]
+    """What was found, a Markdown sentence or two each: of phases, of staggering, of more environments,
+    against what is published.
+    """
+    told = [
+        _diversity(found),
+        *(_staggered(found, measure) for measure in MEASURES),
+        _speedups(found),
+        _published_speedup(found),
+    ]
     return [sentence for sentence in (*told, *(_more(found, measure) for measure in MEASURES)) if sentence]
 
 
@@ -59,11 +66,16 @@ def _diversity(found: LockstepFound) -> str:
     known = found.levels[found.levels["diversity"].notna()]
     told = []
     for (environments, fragment), rows in known.groupby([TOTAL, FRAGMENT]):
-        ways = [f"{shown(interval_of(row, 'diversity'), '.2f')} {_way(row[STAGGER])}" for row in rows.to_dict("records")]
+        ways = [
+            f"{shown(interval_of(row, 'diversity'), '.2f')} {_way(row[STAGGER])}" for row in rows.to_dict("records")
+        ]
         told.append(f"{listed(ways)} with {_shape(environments, fragment)}")
     if not told:
         return ""
-    return f"Phase diversity of a training batch (0: of one time of the episode, 1: spread evenly over it): {'; '.join(told)}."
+    return (
+        "Phase diversity of a training batch (0: of one time of the episode, 1: "
+        f"spread evenly over it): {'; '.join(told)}."
+    )
 
 
 def _way(is_staggered: bool) -> str:
@@ -78,7 +90,10 @@ def _staggered(found: LockstepFound, measure: str) -> str:
         f"{shown(interval_of(row, 'difference'), '+' + FORMS[measure])} with {_shape(row[TOTAL], row[FRAGMENT])}"
         for row in rows.to_dict("records")
     ]
-    by_verdict = {verdict: _shapes(rows[[change_verdict(row) == verdict for row in rows.to_dict("records")]]) for verdict in _HELPS}
+    by_verdict = {
+        verdict: _shapes(rows[[change_verdict(row) == verdict for row in rows.to_dict("records")]])
+        for verdict in _HELPS
+    }
     verdicts = [f"{words} with {shapes}" for verdict, words in _HELPS.items() if (shapes := by_verdict[verdict])]
     rests = f"{plural(int(rows['num_seeds'].min()), 'matched seed')}; Holm over all changes, 5%"
     return f"By {WORDS[measure]}, staggering brings {listed(told)}: it {listed(verdicts)} ({rests})."
@@ -96,24 +111,32 @@ def _speedups(found: LockstepFound) -> str:
     known = found.speedups[found.speedups["speedup"].notna()]
     if known.empty:
         return ""
-    told = [f"{shown(interval_of(row, 'speedup'), '.2f')} with {_shape(row[TOTAL], row[FRAGMENT])}" for row in known.to_dict("records")]
+    told = [
+        f"{shown(interval_of(row, 'speedup'), '.2f')} with {_shape(row[TOTAL], row[FRAGMENT])}"
+        for row in known.to_dict("records")
+    ]
     return (
-        f"To {percent(REACHED)} of what both gain by the last {percent(END)} of the budget, environments that start together take "
-        f"{listed(told)} times the env steps of staggered ones (geometric means over seeds; 95% intervals, not corrected)."
+        f"To {percent(REACHED)} of what both gain by the last {percent(END)} of the budget, environments "
+        f"that start together take {listed(told)} times the env steps of staggered ones (geometric means over seeds; "
+        "95% intervals, not corrected)."
     )
 
 
 def _published_speedup(found: LockstepFound) -> str:
     low, high = PUBLISHED_SPEEDUP
     claims = {
-        True: f"where environments would move in lockstep, staggered ones take {low:g} to {high:g} times fewer env steps",
+        True: (
+            f"where environments would move in lockstep, staggered ones take {low:g} to {high:g} times fewer env steps"
+        ),
         False: f"elsewhere they make little difference (here: less than {LITTLE:g} times)",
     }
     told = []
     for in_lockstep, claim in claims.items():
         rows = found.speedups[found.speedups["in_lockstep"] == in_lockstep]
         verdicts = [f"{row['verdict']} with {_shape(row[TOTAL], row[FRAGMENT])}" for row in rows.to_dict("records")]
-        told += [f"Published (Bharthulwar et al. 2025): {claim}. In this range: {listed(verdicts)}."] if verdicts else []
+        told += (
+            [f"Published (Bharthulwar et al. 2025): {claim}. In this range: {listed(verdicts)}."] if verdicts else []
+        )
     return " ".join(told)
 
 
@@ -127,6 +150,7 @@ def _more(found: LockstepFound, measure: str) -> str:
     ]
     row = rows.iloc[0]
     return (
-        f"Published (Mayor et al. 2025): at the same batch, more environments with shorter fragments are better. In this range, by "
-        f"{WORDS[measure]}, {_shape(row[TOTAL], row[FRAGMENT])} minus {_shape(row['than'], row['than_fragment'])}: {listed(told)}."
+        "Published (Mayor et al. 2025): at the same batch, more environments with shorter fragments are better. "
+        f"In this range, by {WORDS[measure]}, {_shape(row[TOTAL], row[FRAGMENT])} minus "
+        f"{_shape(row['than'], row['than_fragment'])}: {listed(told)}."
     )

@@ -22,7 +22,8 @@ MOST_FRESH_SEEDS = 20
 _REPLACED = ("seeds", "dry_run", "resume", "study.space", "study.name", "study.key")
 """Settings of a study's command line that the recommended one sets itself, or does without."""
 _SEARCHING = ("search", "scheduler", "confirmation", "max_env_steps", "max_minutes")
-"""Settings, and groups of them, that say how a study chooses its trials: where all is run, there is nothing to choose."""
+"""Settings, and groups of them, that say how a study chooses its trials: where all is run,
+there is nothing to choose."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,8 @@ def origin_of(study: Study) -> Origin:
 def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextStep | None:
     """What is worth most for its cost, on seeds that the choice has not seen.
 
-    Where a few more seeds are likely to find differences among the leaders significant, these are run again, but for those that are
-    practically the same; else the chosen one by itself,
-    since its numbers flatter it.
+    Where a few more seeds are likely to find differences among the leaders significant, these are run again, but for
+    those that are practically the same; else the chosen one by itself, since its numbers flatter it.
 
     Args:
         decision: Of the environment.
@@ -75,7 +75,8 @@ def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextSte
         origin: Of the study.
 
     Returns:
-        None where there is nothing to go by: no trial finished, or the study did not record how to run its configurations.
+        None where there is nothing to go by: no trial finished, or the study did not record
+        how to run its configurations.
     """
     rivals = [config for config in decision.leaders if config == decision.chosen or config not in decision.equivalent]
     leaders = [origin.points.get(config) for config in rivals]
@@ -83,7 +84,8 @@ def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextSte
         return None
     settings, space = dict(leaders[0]), _grid_of(leaders)
     configurations = math.prod(len(values) for values in space.values())
-    needed = FRESH_SEEDS if decision.num_seeds == 1 else decision.num_seeds + decision.more_seeds  # one seed has no spread to go by
+    # one seed has no spread to go by
+    needed = FRESH_SEEDS if decision.num_seeds == 1 else decision.num_seeds + decision.more_seeds
     num_seeds, tied = FRESH_SEEDS, len(leaders) > 1
     if tied and space and configurations <= 2 * len(leaders) and needed <= MOST_FRESH_SEEDS:
         settings = {path: value for path, value in settings.items() if path not in space}
@@ -92,10 +94,20 @@ def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextSte
         what = f"To find significant differences: {configurations} configurations{part} on {num_seeds} fresh seeds"
     else:
         space, configurations = {}, 1
-        too_many = f"More than {MOST_FRESH_SEEDS} seeds each would be needed for a significant difference from {code(decision.runner_up)}. "
-        what = f"{too_many if tied else ''}To see how it does where it was not chosen: {plural(num_seeds, 'fresh seed')}"
+        too_many = (
+            f"More than {MOST_FRESH_SEEDS} seeds each would be needed for a significant difference "
+            f"from {code(decision.runner_up)}. "
+        )
+        what = (
+            f"{too_many if tied else ''}To see how it does where it was not chosen: {plural(num_seeds, 'fresh seed')}"
+        )
     trials = runs[runs["config"].isin(rivals) & (runs["status"] == "finished")]
-    seconds = configurations * num_seeds * float(trials["wall_s"].mean()) / max(1, min(origin.at_once, configurations * num_seeds))
+    seconds = (
+        configurations
+        * num_seeds
+        * float(trials["wall_s"].mean())
+        / max(1, min(origin.at_once, configurations * num_seeds))
+    )
     cost = f", {rough_time(seconds)}" if math.isfinite(seconds) else ""
     return NextStep(f"{what}{cost}.", command_for(origin, settings, space, num_seeds))
 
@@ -106,7 +118,9 @@ def _grid_of(points: Sequence[Mapping[str, Any] | None]) -> dict[str, list[Any]]
     if len(known) < len(points) or any(point.keys() != known[0].keys() for point in known):
         return {}
     columns = {path: [point[path] for point in known] for path in known[0]}
-    values = {path: [value for i, value in enumerate(column) if value not in column[:i]] for path, column in columns.items()}
+    values = {
+        path: [value for i, value in enumerate(column) if value not in column[:i]] for path, column in columns.items()
+    }
     return {path: found for path, found in values.items() if len(found) > 1}
 
 
@@ -131,10 +145,19 @@ def command_for(origin: Origin, settings: Mapping[str, Any], space: Mapping[str,
     fresh = range(max(origin.seeds) + 1, max(origin.seeds) + 1 + num_seeds)
     chosen = [f"{path}={hydra_value(value)}" for path, value in settings.items() if path not in NAMED_AXES]
     axes = {**{path: [value] for path, value in settings.items() if path in NAMED_AXES}, **space}
-    relative = {path: {"distribution": "multiples", "factors": values} if path in NAMED_AXES else values for path, values in axes.items()}
-    study = [f"study.space={hydra_value(relative)}", f"study.name={origin.study}-confirm", f"seeds={hydra_value(list(fresh))}"]
+    relative = {
+        path: {"distribution": "multiples", "factors": values} if path in NAMED_AXES else values
+        for path, values in axes.items()
+    }
+    study = [
+        f"study.space={hydra_value(relative)}",
+        f"study.name={origin.study}-confirm",
+        f"seeds={hydra_value(list(fresh))}",
+    ]
     own = [word for folder in own_folders for word in (CONFIG_DIR, folder)]
-    return shlex.join(["python", words[script] if script is not None else "experiments/run.py", *own, *kept, *chosen, *study])
+    return shlex.join(
+        ["python", words[script] if script is not None else "experiments/run.py", *own, *kept, *chosen, *study]
+    )
 
 
 def hydra_value(value: Any) -> str:

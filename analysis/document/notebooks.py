@@ -58,8 +58,13 @@ def say(*paragraphs: object) -> None:
 def introduce(study: Study) -> None:
     """Display what a study asked, and which of its trials are there."""
     gaps = study.gaps() or [f"All {len(study.runs)} planned trials finished."]
-    shared = "> **Trials shared the machine.** Seconds and env steps/s compare configurations of this study roughly, and nothing beyond it."
-    say(f"**The question.** {study.question or study.name}", *gaps, *([] if study.runs["exclusive"].all() else [shared]))
+    shared = (
+        "> **Trials shared the machine.** Seconds and env steps/s compare configurations of this study "
+        "roughly, and nothing beyond it."
+    )
+    say(
+        f"**The question.** {study.question or study.name}", *gaps, *([] if study.runs["exclusive"].all() else [shared])
+    )
 
 
 def show(drawn: Axes | Sequence[Axes] | Figure, caption: str) -> None:
@@ -76,12 +81,15 @@ def show_frames(frames: Sequence[npt.NDArray[np.uint8]], frames_per_s: float, ca
     """Display pictures as an animation (PNG), and its caption.
 
     Args:
-        frames: (height, width, 3) each, as Gymnasium's `rgb_array` gives them; of more than `MOST_FRAMES`, some are left out.
+        frames: (height, width, 3) each, as Gymnasium's `rgb_array` gives them; of more than `MOST_FRAMES`,
+            some are left out.
         frames_per_s: At which they were drawn.
         caption: What there is to see.
     """
     every = -(-len(frames) // MOST_FRAMES)
-    first, *others = (PIL.Image.fromarray(frame).reduce(max(1, frame.shape[1] // FRAME_WIDTH)) for frame in frames[::every])
+    first, *others = (
+        PIL.Image.fromarray(frame).reduce(max(1, frame.shape[1] // FRAME_WIDTH)) for frame in frames[::every]
+    )
     animation = io.BytesIO()
     first.save(animation, "PNG", save_all=True, append_images=others, duration=1000 * every / frames_per_s)
     display(Image(data=animation.getvalue(), format="png", alt=caption))  # type: ignore[no-untyped-call]
@@ -142,12 +150,17 @@ def table(summary: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
 
     Args:
         summary: As `convergence.summarise` gives it.
-        measures: Of `convergence.MEASURES`. In times to target, `>=` marks a configuration with seeds that never hold it.
+        measures: Of `convergence.MEASURES`. In times to target, `>=` marks a configuration
+            with seeds that never hold it.
     """
     columns = {"configuration": summary["config"].astype(str)}
-    columns["seeds finished"] = [f"{n} of {of}" for n, of in zip(summary["num_seeds"], summary["num_planned"], strict=True)]
+    columns["seeds finished"] = [
+        f"{n} of {of}" for n, of in zip(summary["num_seeds"], summary["num_planned"], strict=True)
+    ]
     if summary["target"].notna().any():
-        columns["seeds at target"] = [f"{n} of {of}" for n, of in zip(summary["num_reached"], summary["num_seeds"], strict=True)]
+        columns["seeds at target"] = [
+            f"{n} of {of}" for n, of in zip(summary["num_reached"], summary["num_seeds"], strict=True)
+        ]
     if "failure_probability" in summary:
         columns["worst seed"] = [f"{worst:.1f}" for worst in summary["score_min"]]
         columns["fails"] = [shares(row, "failure_probability") for row in summary.to_dict("records")]
@@ -171,7 +184,10 @@ def fastest(summary: pd.DataFrame) -> str:
     slow, fast = ((row, with_interval(row, "env_steps_per_s")) for row in (rows[0], rows[-1]))
     if len(rows) == 1:
         return f"{code(fast[0]['config'])} runs at {fast[1]} env steps/s."
-    return f"The fastest is {code(fast[0]['config'])} at {fast[1]} env steps/s, the slowest {code(slow[0]['config'])} at {slow[1]}."
+    return (
+        f"The fastest is {code(fast[0]['config'])} at {fast[1]} env steps/s, "
+        f"the slowest {code(slow[0]['config'])} at {slow[1]}."
+    )
 
 
 def on_the_front(summary: pd.DataFrame) -> str:
@@ -227,7 +243,10 @@ def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
     lr = scaling.learning_rate_axis(study.axes)
     if not {lr, "train_batch_size_total"} <= set(study.axes):
         axes = ", ".join(map(readable, study.axes)) or "nothing"
-        say(f"**This study does not search learning rate and train batch together** (but {axes}): it has no answer to this question.")
+        say(
+            f"**This study does not search learning rate and train batch together** (but {axes}): "
+            "it has no answer to this question."
+        )
         return []
     parts = []
     for env, of_env in study.runs.groupby("env", observed=True, sort=False):
@@ -235,7 +254,9 @@ def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
             label = " ".join(word for word in (str(env) if study.runs["env"].nunique() > 1 else "", within) if word)
             try:
                 best, exponent = scaling.best_learning_rates(runs, rng, lr=lr), scaling.exponent(runs, lr=lr)
-                tradeoff = scaling.batch_tradeoff(runs, rng, study.replays(runs), lr, chosen_values(runs, lr, scaling.BATCH))
+                tradeoff = scaling.batch_tradeoff(
+                    runs, rng, study.replays(runs), lr, chosen_values(runs, lr, scaling.BATCH)
+                )
                 parts.append(LrBatch(label, runs, best, exponent, tradeoff))
             except AnalysisError as error:
                 say(f"{label}: {error}" if label else error)
@@ -249,7 +270,9 @@ def best_table(best: pd.DataFrame) -> pd.DataFrame:
         "peak of the fitted curve": _with_ends(best, "best_lr", _two_digits),
     }
     columns["largest area of those tried at"] = best["grid_best_lr"].map(rate)
-    columns["open below"], columns["open above"] = (best[end].map({True: "yes", False: ""}) for end in ("low_open", "high_open"))
+    columns["open below"], columns["open above"] = (
+        best[end].map({True: "yes", False: ""}) for end in ("low_open", "high_open")
+    )
     columns["seeds"] = best["num_seeds"]
     return pd.DataFrame(columns).set_index("train batch (transitions)")
 
@@ -270,7 +293,10 @@ def exponent_table(runs: pd.DataFrame) -> pd.DataFrame:
             found = scaling.exponent(runs, measure, scaling.learning_rate_axis(runs.columns))
         except AnalysisError:  # an env without a target has no env steps to it
             continue
-        verdicts = {f"{rule} ({scaling.RULES[rule]:g})": "rejected" if out else "not rejected" for rule, out in found.rejected.items()}
+        verdicts = {
+            f"{rule} ({scaling.RULES[rule]:g})": "rejected" if out else "not rejected"
+            for rule, out in found.rejected.items()
+        }
         row = {"judged by": readable(measure), "exponent": found.estimate, "low": found.low, "high": found.high}
         rows.append({**row, **verdicts, "batches": found.num_batches, "seeds": found.num_seeds})
     table = pd.DataFrame(rows)
@@ -282,7 +308,9 @@ def tradeoff_table(batches: pd.DataFrame) -> pd.DataFrame:
     columns = {"train batch (transitions)": batches["train_batch_size_total"], "learning rate": batches["lr"].map(rate)}
     for cost in ("env_steps_to_target", "updates_to_target"):
         columns[readable(cost)] = _with_ends(batches, cost, "{:,.0f}".format)
-    columns["seeds at target"] = [f"{n} of {of}" for n, of in zip(batches["num_reached"], batches["num_seeds"], strict=True)]
+    columns["seeds at target"] = [
+        f"{n} of {of}" for n, of in zip(batches["num_reached"], batches["num_seeds"], strict=True)
+    ]
     return pd.DataFrame(columns).set_index("train batch (transitions)")
 
 
@@ -313,7 +341,9 @@ def record(study: Study) -> pd.DataFrame:
 
 def command(study: Study) -> str:
     """The command line that ran a study, without where it put its results."""
-    return shlex.join(w for w in shlex.split(study.command) if w.partition("=")[0] not in ("output_dir", "tracking.uri", "tracking"))
+    return shlex.join(
+        w for w in shlex.split(study.command) if w.partition("=")[0] not in ("output_dir", "tracking.uri", "tracking")
+    )
 
 
 def next_steps(study: Study) -> list[str]:

@@ -55,7 +55,12 @@ class Part:
 
     def __init__(self, study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> None:
         self.trials, self.runs = runs, convergence.replicates(runs)
-        self.study, self.curves, self.axes, self.rng = study.name, study.curves, [a for a in study.axes if a in runs], rng
+        self.study, self.curves, self.axes, self.rng = (
+            study.name,
+            study.curves,
+            [a for a in study.axes if a in runs],
+            rng,
+        )
         self.decision: Decision = decide(runs)[0]
         self.table = closing_table(runs, self.axes, [self.decision])
         self.summary = self.table.sort_values("config", ignore_index=True)
@@ -68,7 +73,9 @@ class Part:
         self.highlight = list(self.table["config"].astype(str))[:6]
 
     def drawn(self, key: str, figure: Figure, what: str, interval: str, num_seeds: pd.Series | None = None) -> Drawn:
-        """A figure with its caption, which says what it rests on: the seeds of each configuration, unless others are given."""
+        """A figure with its caption, which says what it rests on: the seeds of each configuration,
+        unless others are given.
+        """
         counts = self.summary["num_seeds"] if num_seeds is None else num_seeds
         return Drawn(key, figure, f"{what} {style.caption(self.study, counts, interval)}")
 

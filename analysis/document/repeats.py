@@ -13,7 +13,8 @@ _UNPROMISED = "the algorithm is asynchronous, the environments are EnvPool's, or
 
 
 def sameness(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[str]:
-    """Whether the repeats of an environment's trials came out the same, as Markdown paragraphs, the most important first.
+    """Whether the repeats of an environment's trials came out the same, as Markdown paragraphs,
+    the most important first.
 
     Args:
         runs: As `analysis.load` gives them, of one environment.
@@ -30,18 +31,30 @@ def sameness(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[str
         found.append(f"{_bits(exact, 1 + int(runs['repeat'].max()))}{_parted(exact)}")
     if number := int(exact["num_unpromised"].sum()):
         within = runs[runs["config"].isin(exact.loc[exact["num_unpromised"] > 0, "config"])]
-        found.append(" ".join([f"{plural(number, 'repeat')} need not be the same to the bit: {_UNPROMISED}.", *_off_by(within)]))
+        found.append(
+            " ".join([f"{plural(number, 'repeat')} need not be the same to the bit: {_UNPROMISED}.", *_off_by(within)])
+        )
     if number := int(exact["num_left_out"].sum()):
-        found.append(f"{plural(number, 'repeat')} could not be compared: not finished, or without another finished run of the seed.")
+        found.append(
+            f"{plural(number, 'repeat')} could not be compared: not finished, "
+            "or without another finished run of the seed."
+        )
     return found
 
 
 def _bits(exact: pd.DataFrame, num_repeats: int) -> str:
     compared = exact[exact["num_pairs"] > 0]
-    configurations = f"{len(compared)} configurations x " if len(compared) > 1 else f"{code(compared['config'].iloc[0])}, "
-    rest = f"{compared['num_values'].sum():,} logged values" + (" and the final weights" if compared["has_weights"].all() else "")
+    configurations = (
+        f"{len(compared)} configurations x " if len(compared) > 1 else f"{code(compared['config'].iloc[0])}, "
+    )
+    rest = f"{compared['num_values'].sum():,} logged values" + (
+        " and the final weights" if compared["has_weights"].all() else ""
+    )
     same = f"{compared['num_identical'].sum()} of {compared['num_pairs'].sum()} repeats are the same to the bit"
-    return f"{same} as the first run of their seed ({configurations}{compared['num_seeds'].max()} seeds x {num_repeats} repeats; {rest})."
+    return (
+        f"{same} as the first run of their seed ({configurations}{compared['num_seeds'].max()} seeds x "
+        f"{num_repeats} repeats; {rest})."
+    )
 
 
 def _parted(exact: pd.DataFrame) -> str:
@@ -64,17 +77,20 @@ def _off_by(runs: pd.DataFrame) -> list[str]:
     sentences = []
     for row in repeat_differences(runs).to_dict("records"):
         difference = interval_of(row, "difference")
-        verdict = "more than chance explains" if difference.low > 0 or difference.high < 0 else "no more than chance explains"
+        verdict = (
+            "more than chance explains" if difference.low > 0 or difference.high < 0 else "no more than chance explains"
+        )
         sentences.append(
-            f"{code(row['config'])}: the later runs of a seed score {shown(difference, '+.1f')} against its first on average over "
-            f"{row['num_seeds']} seeds, {verdict}; runs of one seed have a standard deviation of {row['sd_repeats']:.1f}, seeds one of "
-            f"{row['sd_seeds']:.1f}."
+            f"{code(row['config'])}: the later runs of a seed score {shown(difference, '+.1f')} against its first "
+            f"on average over {row['num_seeds']} seeds, {verdict}; runs of one seed have a standard deviation "
+            f"of {row['sd_repeats']:.1f}, seeds one of {row['sd_seeds']:.1f}."
         )
     return sentences
 
 
 def five_against_five(gaps: pd.DataFrame, measure: str) -> list[str]:
-    """Whether five seeds against five others of the same configuration would have differed, a Markdown sentence for each configuration.
+    """Whether five seeds against five others of the same configuration would have differed, a Markdown sentence
+    for each configuration.
 
     Args:
         gaps: From `reproducibility.group_gaps`.
@@ -84,6 +100,7 @@ def five_against_five(gaps: pd.DataFrame, measure: str) -> list[str]:
     return [
         f"Five seeds of {code(row['config'])} against five others of its {row['num_seeds']}, by {WORDS[measure]}: "
         f"{100 * row['share']:.1f}% of {row['num_splits']:,} random splits would have been called different at 5%. "
-        f"Half of the splits lie no more than {row['gap_median']:{form}} apart, 95% no more than {row['gap_95']:{form}}."
+        f"Half of the splits lie no more than {row['gap_median']:{form}} apart, "
+        f"95% no more than {row['gap_95']:{form}}."
         for row in gaps[gaps["group"] == GROUP].to_dict("records")
     ]

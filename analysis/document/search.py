@@ -34,14 +34,19 @@ def _search_figures(study: Study, runs: pd.DataFrame) -> list[Drawn]:
     if known.empty:
         return [Drawn("search-progress", figure_of(ax), f"{what}. {style.caption(study.name, seeds, '')}")]
     caption = style.caption(study.name, known, T_INTERVAL)
-    curse = "The winner's curse: mean score in the search, over the seeds that finished there, against mean score on held-out seeds."
+    curse = (
+        "The winner's curse: mean score in the search, over the seeds that finished there, "
+        "against mean score on held-out seeds."
+    )
     if members:
         curse = (
-            "Mean score of the members that ended with a configuration, whose weights may have gone through others, against mean score "
-            "from scratch with this configuration alone, on held-out seeds."
+            "Mean score of the members that ended with a configuration, whose weights may have gone through others, "
+            "against mean score from scratch with this configuration alone, on held-out seeds."
         )
     return [
-        Drawn("search-progress", figure_of(ax), f"{what}; at the right, what was confirmed on held-out seeds. {caption}"),
+        Drawn(
+            "search-progress", figure_of(ax), f"{what}; at the right, what was confirmed on held-out seeds. {caption}"
+        ),
         Drawn("search-confirmed", figure_of(search_confirmed.plot(confirmed)), f"{curse} {caption}"),
     ]
 
@@ -49,13 +54,18 @@ def _search_figures(study: Study, runs: pd.DataFrame) -> list[Drawn]:
 def lineage(study: Study, runs: pd.DataFrame) -> Section:
     """How the members of a population came to what they are."""
     tree = lineage_of(runs)
-    caption = f"What each member came to, generation by generation. Study {study.name}; a seed per member; no intervals."
+    caption = (
+        f"What each member came to, generation by generation. Study {study.name}; a seed per member; no intervals."
+    )
     drawn = Drawn("lineage", figure_of(family.plot(tree)), caption)
     return Section("lineage", "Lineage of the population", tuple(lineage_sentences(tree)), (drawn,))
 
 
-def search_sentences(runs: pd.DataFrame, curves: pd.DataFrame, base: str = "", objectives: Sequence[str] = ()) -> list[str]:
-    """What a search tried, what that cost, and how much of what it found is confirmed: Markdown; nothing where nothing was searched.
+def search_sentences(
+    runs: pd.DataFrame, curves: pd.DataFrame, base: str = "", objectives: Sequence[str] = ()
+) -> list[str]:
+    """What a search tried, what that cost, and how much of what it found is confirmed: Markdown;
+    nothing where nothing was searched.
 
     Args:
         runs: Of one environment, as `analysis.load` gives them.
@@ -68,30 +78,42 @@ def search_sentences(runs: pd.DataFrame, curves: pd.DataFrame, base: str = "", o
     cost, table = questions.spent(runs, curves), questions.winners_curse(runs, base)
     searched, confirming = cost.loc["search"], cost.loc["confirm"]
     aim = "" if tuple(objectives) in ((), ("score",)) else " and ".join(WORDS[objective] for objective in objectives)
-    told = [f"{_tried(runs, searched)}: {searched['env_steps']:,} env steps.{f' It aimed at {aim}.' if aim else ''}{_ends(searched)}"]
+    told = [
+        f"{_tried(runs, searched)}: {searched['env_steps']:,} env "
+        f"steps.{f' It aimed at {aim}.' if aim else ''}{_ends(searched)}"
+    ]
     known = table[table["num_seeds"] > 0]
     if known.empty:
-        begun = f" None of the {plural(confirming['num_trials'], 'trial')} that confirm has a score." if len(table) else ""
-        return [*told, f"Nothing is confirmed yet.{begun} The scores of a search flatter what it picks: they are no conclusion."]
+        begun = (
+            f" None of the {plural(confirming['num_trials'], 'trial')} that confirm has a score." if len(table) else ""
+        )
+        return [
+            *told,
+            f"Nothing is confirmed yet.{begun} The scores of a search flatter what it picks: they are no conclusion.",
+        ]
     told.append(
-        f"{plural(len(known), 'configuration')} {'was' if len(known) == 1 else 'were'} run again at full budget, on "
-        f"{how_many(known['num_seeds'], 'held-out seed')}: {plural(confirming['num_trials'], 'trial')}, {confirming['env_steps']:,} env "
-        f"steps.{_ends(confirming)} Conclusions rest on these alone."
+        f"{plural(len(known), 'configuration')} {'was' if len(known) == 1 else 'were'} run again at full budget, "
+        f"on {how_many(known['num_seeds'], 'held-out seed')}: {plural(confirming['num_trials'], 'trial')}, "
+        f"{confirming['env_steps']:,} env steps.{_ends(confirming)} Conclusions rest on these alone."
     )
     told.append(_curse(runs, known, aim))
     told += [
-        f"The base configuration, {code(row['config'])}, has a mean score of {shown(interval_of(row, 'confirmed'), FORMS['score'])} over "
-        f"{plural(row['num_seeds'], 'held-out seed')}."
+        f"The base configuration, {code(row['config'])}, has a mean score "
+        f"of {shown(interval_of(row, 'confirmed'), FORMS['score'])} over {plural(row['num_seeds'], 'held-out seed')}."
         for row in known[known["is_base"]].to_dict("records")
     ]
     return told
 
 
 def _tried(runs: pd.DataFrame, searched: pd.Series) -> str:
-    configurations, trials = plural(searched["num_configurations"], "configuration"), plural(searched["num_trials"], "trial")
+    configurations, trials = (
+        plural(searched["num_configurations"], "configuration"),
+        plural(searched["num_trials"], "trial"),
+    )
     if is_population(runs):
         return (
-            f"A population of {plural(searched['num_seeds'], 'member')} tried {configurations} in {trials}, a generation of a member each"
+            f"A population of {plural(searched['num_seeds'], 'member')} tried {configurations} in {trials}, "
+            "a generation of a member each"
         )
     seeds = runs[runs["exploratory"].astype(bool)].groupby("config", observed=True)["seed"].nunique()
     return f"The search tried {configurations} in {trials}, {how_many(seeds, 'seed')} each"
@@ -107,7 +129,9 @@ def _curse(runs: pd.DataFrame, known: pd.DataFrame, aim: str) -> str:
     searched, (off, num_seeds) = picked["searched"].mean(), error
     if off.high < 0:
         curse = (
-            "which may be the winner's curse, or what earlier settings gave the weights" if is_population(runs) else "the winner's curse"
+            "which may be the winner's curse, or what earlier settings gave the weights"
+            if is_population(runs)
+            else "the winner's curse"
         )
         verdict = f", {curse}"
     elif off.low > 0:
@@ -120,14 +144,21 @@ def _curse(runs: pd.DataFrame, known: pd.DataFrame, aim: str) -> str:
     if is_population(runs):
         which = f"the {len(picked)} configurations that were picked" if several else "the configuration that was picked"
         told = (
-            f"The members that ended with {which} scored {searched:{form}} (mean of {how_many(counts, 'member')}{each}), with weights that "
-            f"may have gone through other settings before. Trained from scratch with these settings alone, {'they' if several else 'it'} "
-            f"scored {after}"
+            f"The members that ended with {which} scored {searched:{form}} (mean "
+            f"of {how_many(counts, 'member')}{each}), with weights that may have gone through other settings before. "
+            f"Trained from scratch with these settings alone, {'they' if several else 'it'} scored {after}"
         )
     else:
-        who = f"{len(picked)} configurations that were picked because they" if several else "configuration that was picked because it"
+        who = (
+            f"{len(picked)} configurations that were picked because they"
+            if several
+            else "configuration that was picked because it"
+        )
         led = f"led by {aim}" if aim else "led"
-        told = f"The {who} {led} scored {searched:{form}} in the search (mean of {how_many(counts, 'seed')}{each}) and {after}"
+        told = (
+            f"The {who} {led} scored {searched:{form}} in the search "
+            f"(mean of {how_many(counts, 'seed')}{each}) and {after}"
+        )
     return f"{told}: a difference of {shown(off, '+' + form)}{verdict}."
 
 
@@ -148,10 +179,14 @@ def lineage_sentences(tree: pd.DataFrame) -> list[str]:
     if tree.empty:
         return []
     members, newest, copies = tree["member"].nunique(), int(tree["generation"].max()), int(tree["copied"].sum())
-    size = f"{plural(1 + newest, 'generation')} ({plural(len(tree), 'trial')}), to {int(tree['env_steps'].max()):,} env steps"
+    size = (
+        f"{plural(1 + newest, 'generation')} ({plural(len(tree), 'trial')}), "
+        f"to {int(tree['env_steps'].max()):,} env steps"
+    )
     told = [
-        f"{plural(members, 'member')}, each with a seed of its own, trained side by side for {size}. Between generations, "
-        f"{plural(copies, 'time')} in all, one of the worst took over the weights of one of the best, and its settings, varied."
+        f"{plural(members, 'member')}, each with a seed of its own, trained side by side for {size}. "
+        f"Between generations, {plural(copies, 'time')} in all, one of the worst took over the weights "
+        "of one of the best, and its settings, varied."
     ]
     last = tree[tree["is_last"]]
     if last.empty:
@@ -164,8 +199,9 @@ def lineage_sentences(tree: pd.DataFrame) -> list[str]:
     score = best["score"].iloc[0]
     alike = int((last["score"] == score).sum()) - 1
     told.append(
-        f"The best at the end of {name} is member {best['member'].iloc[0]}, with a score of {score:{FORMS['score']}} (one seed, so no "
-        f"interval{f'; {alike} more end with the same score' if alike else ''}). {_path(schedule(tree))}"
+        f"The best at the end of {name} is member {best['member'].iloc[0]}, with a score of {score:{FORMS['score']}} "
+        f"(one seed, so no interval{f'; {alike} more end with the same score' if alike else ''}). "
+        f"{_path(schedule(tree))}"
     )
     return told
 
@@ -190,8 +226,12 @@ def _path(stretches: pd.DataFrame) -> str:
         + (f", a copy of member {row['parent_member']}" if pd.notna(row["parent_member"]) else "")
         for row in stretches.to_dict("records")
     ]
-    since = f", from {first['start_env_steps']:,} env steps on" if first["start_env_steps"] else ""  # where a parent's run was deleted
-    return f"Its weights went through a schedule of settings{since}: {'; then '.join(words)}. A confirmation takes only the last of these."
+    # where a parent's run was deleted
+    since = f", from {first['start_env_steps']:,} env steps on" if first["start_env_steps"] else ""
+    return (
+        f"Its weights went through a schedule of settings{since}: {'; then '.join(words)}. "
+        "A confirmation takes only the last of these."
+    )
 
 
 def seeds_named(runs: pd.DataFrame, planned: Sequence[int]) -> str:
@@ -204,7 +244,9 @@ def seeds_named(runs: pd.DataFrame, planned: Sequence[int]) -> str:
     exploratory = runs["exploratory"].astype(bool)
     if not exploratory.any():
         return ", ".join(map(str, planned))
-    searched, held_out = (", ".join(map(str, sorted(runs.loc[rows, "seed"].unique()))) for rows in (exploratory, ~exploratory))
+    searched, held_out = (
+        ", ".join(map(str, sorted(runs.loc[rows, "seed"].unique()))) for rows in (exploratory, ~exploratory)
+    )
     return f"{searched} in the search; {held_out or 'none yet'} held out, to confirm"
 
 

@@ -31,7 +31,8 @@ def by_env(study: Study, rng: np.random.Generator) -> dict[str, list[Section]]:
 
 
 def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Section:
-    """What settings come to over several environments, and how much tuning they need; without a sentence where there is one environment.
+    """What settings come to over several environments, and how much tuning they need; without a sentence
+    where there is one environment.
 
     Args:
         study: Finished or not.
@@ -45,20 +46,29 @@ def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Sectio
     for row in found.to_dict("records"):
         numbers = [f"{word} {shown(interval_of(row, measure), '.2f')}" for measure, word in words.items()]
         sentences.append(
-            f"`{row['setting']}`: {', '.join(numbers)}; {row['num_envs']} environments, {row['num_seeds']} seeds each or more."
+            f"`{row['setting']}`: {', '.join(numbers)}; {row['num_envs']} environments, "
+            f"{row['num_seeds']} seeds each or more."
         )
     if sentences:
-        sentences.insert(0, "Scores from 0, the lowest possible return, to 1, the target; 95% intervals: stratified bootstrap over seeds.")
+        sentences.insert(
+            0,
+            "Scores from 0, the lowest possible return, to 1, the target; 95% intervals: "
+            "stratified bootstrap over seeds.",
+        )
     needed = _tuning(runs, axes, rng)
-    drawn = Drawn("sensitivity", figure_of(sensitivity_plane.plot(sensitivity.points(needed))), _PLANE) if needed else None
+    drawn = (
+        Drawn("sensitivity", figure_of(sensitivity_plane.plot(sensitivity.points(needed))), _PLANE) if needed else None
+    )
     of_noise, noise_scales = noise_scale.across(study, runs, rng)
     sentences += [*sensitivity.sentences(needed), *of_noise]
-    return Section("environments", "Over all environments", tuple(sentences), (*([drawn] if drawn else []), *noise_scales))
+    return Section(
+        "environments", "Over all environments", tuple(sentences), (*([drawn] if drawn else []), *noise_scales)
+    )
 
 
 _PLANE = (
-    "The score tuned for each environment over what that tuning brought, a point an algorithm; scores from 0 to 1 between the 5th and the "
-    "95th percentile of all settings. 95% intervals: bootstrap over seeds."
+    "The score tuned for each environment over what that tuning brought, a point an algorithm; "
+    "scores from 0 to 1 between the 5th and the 95th percentile of all settings. 95% intervals: bootstrap over seeds."
 )
 
 
@@ -81,8 +91,8 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
         rng: For what is drawn at random.
 
     Returns:
-        The sections that have something to show. Those of a search come first; all others rest on the trials that confirm what it found.
-        Where a fixed design was confirmed, what compares its settings rests on its own trials.
+        The sections that have something to show. Those of a search come first; all others rest on the trials that
+        confirm what it found. Where a fixed design was confirmed, what compares its settings rests on its own trials.
     """
     first = [search.search(study, runs)] if runs["exploratory"].any() else []
     first += [search.lineage(study, runs)] if is_population(runs) else []

@@ -19,16 +19,18 @@ FEW_SEEDS = 10
 """Below it the choice of the best of several settings is mostly luck: said on the page."""
 _FORM = ".3f"
 METHODS = (
-    "**Score.** An environment's scores are put on one scale: the "
-    f"{PERCENTILES[0]}th and the {PERCENTILES[1]}th percentile of the mean scores of all settings of all algorithms become 0 and 1.",
-    "**Sensitivity** (Adkins, Bowling and White 2024, arXiv 2412.07165). The score with the best setting of each environment, minus that "
-    "of the setting that is best for all together; means over environments.",
-    "**Effective dimensionality.** The fewest hyperparameters that, tuned for each environment with the others as in the common setting, "
-    f"bring {percent(NEAR_PEAK)} of the score tuned for each environment.",
-    "**Intervals.** 95%, basic bootstrap over the seeds of each setting in each environment, the scale held. Simulated, they cover in 86 "
-    "to 94%, and less where many settings are equally good; the percentiles of the paper can miss altogether there.",
-    "**On other seeds.** The best of several noisy means flatters, more so where it is chosen for each environment. Settings chosen "
-    "without a seed, and judged by it, each seed in turn, are not flattered; this number has no interval.",
+    f"**Score.** An environment's scores are put on one scale: the {PERCENTILES[0]}th and the {PERCENTILES[1]}th "
+    "percentile of the mean scores of all settings of all algorithms become 0 and 1.",
+    "**Sensitivity** (Adkins, Bowling and White 2024, arXiv 2412.07165). The score with the best setting "
+    "of each environment, minus that of the setting that is best for all together; means over environments.",
+    "**Effective dimensionality.** The fewest hyperparameters that, tuned for each environment with the others "
+    f"as in the common setting, bring {percent(NEAR_PEAK)} of the score tuned for each environment.",
+    "**Intervals.** 95%, basic bootstrap over the seeds of each setting in each environment, the scale held. "
+    "Simulated, they cover in 86 to 94%, and less where many settings are equally good; "
+    "the percentiles of the paper can miss altogether there.",
+    "**On other seeds.** The best of several noisy means flatters, more so where it is chosen for each environment. "
+    "Settings chosen without a seed, and judged by it, each seed in turn, are not flattered; "
+    "this number has no interval.",
 )
 
 
@@ -61,11 +63,14 @@ def sentences(found: Sequence[Sensitivity]) -> list[str]:
 
 
 def _sentence(one: Sensitivity) -> str:
-    held_out = f"; {one.held_out:{_FORM}} where settings are chosen on other seeds" if one.held_out == one.held_out else ""
+    held_out = (
+        f"; {one.held_out:{_FORM}} where settings are chosen on other seeds" if one.held_out == one.held_out else ""
+    )
     told = (
-        f"{code(one.algorithm)}: {shown(one.tuned, _FORM)} with the best of {one.num_settings} settings in each of "
-        f"{len(one.tuned_settings)} environments, {shown(one.common, _FORM)} with the best one for all ({code(one.common_setting)}): a "
-        f"sensitivity of {shown(one.difference, _FORM)}{held_out} ({plural(one.num_seeds, 'seed')} each or more)."
+        f"{code(one.algorithm)}: {shown(one.tuned, _FORM)} with the best of {one.num_settings} settings "
+        f"in each of {len(one.tuned_settings)} environments, {shown(one.common, _FORM)} with the best "
+        f"one for all ({code(one.common_setting)}): a sensitivity of {shown(one.difference, _FORM)}{held_out} "
+        f"({plural(one.num_seeds, 'seed')} each or more)."
     )
     if not one.by_number:
         return told
@@ -75,7 +80,8 @@ def _sentence(one: Sensitivity) -> str:
     some = one.by_number[one.dimensionality][0]
     which = f": {listed([code(name) for name in some])}" if some else ""
     return (
-        f"{told} For {percent(NEAR_PEAK)} of the tuned score {one.dimensionality} of {len(names)} hyperparameters have to be tuned{which}."
+        f"{told} For {percent(NEAR_PEAK)} of the tuned score {one.dimensionality} of {len(names)} "
+        f"hyperparameters have to be tuned{which}."
     )
 
 
@@ -91,8 +97,8 @@ def page(found: Sequence[Sensitivity], source: str, command: str) -> Page:
     caption = f"Sensitivity to hyperparameters: {source}. 95% intervals: bootstrap over seeds."
     picture = svg(figure_of(sensitivity_plane.plot(points(found))))
     cautions = [
-        f"{plural(few, 'seed')} are few to choose the best of {max(one.num_settings for one in found)} settings by: read the sensitivity "
-        "on other seeds beside that of the paper."
+        f"{plural(few, 'seed')} are few to choose the best of {max(one.num_settings for one in found)} settings by: "
+        "read the sensitivity on other seeds beside that of the paper."
     ] * (few < FEW_SEEDS)
     html = (
         environment()
@@ -105,7 +111,9 @@ def page(found: Sequence[Sensitivity], source: str, command: str) -> Page:
             gaps=[],
             cautions=cautions,
             sections=[
-                _section("Performance and sensitivity", [_overall(found)], [{"source": address(picture), "caption": caption}]),
+                _section(
+                    "Performance and sensitivity", [_overall(found)], [{"source": address(picture), "caption": caption}]
+                ),
                 _section("The best setting of each environment", [_settings(found)]),
                 _section("Hyperparameters that have to be tuned", [_numbers(one) for one in found if one.by_number]),
             ],
@@ -119,11 +127,23 @@ def page(found: Sequence[Sensitivity], source: str, command: str) -> Page:
 
 def _section(title: str, tables: Sequence[dict[str, Any]], figures: Sequence[dict[str, str]] = ()) -> dict[str, Any]:
     known = any(table["rows"] for table in tables)
-    sentence = "" if known else "Hyperparameters are not known: settings are no words of the form key=value, the same keys in each."
-    return {"key": title.lower().replace(" ", "-"), "title": title, "sentence": sentence, "tables": tables, "figures": figures}
+    sentence = (
+        ""
+        if known
+        else "Hyperparameters are not known: settings are no words of the form key=value, the same keys in each."
+    )
+    return {
+        "key": title.lower().replace(" ", "-"),
+        "title": title,
+        "sentence": sentence,
+        "tables": tables,
+        "figures": figures,
+    }
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[tuple[str, str]]], title: str = "", prose: bool = False) -> dict[str, Any]:
+def _table(
+    columns: Sequence[str], rows: Sequence[Sequence[tuple[str, str]]], title: str = "", prose: bool = False
+) -> dict[str, Any]:
     return {"columns": columns, "rows": rows, "title": title, "prose": prose}
 
 
@@ -161,5 +181,8 @@ def _settings(found: Sequence[Sensitivity]) -> dict[str, Any]:
 
 
 def _numbers(one: Sensitivity) -> dict[str, Any]:
-    rows = [[(str(len(some)), ""), (", ".join(some) or "none", ""), (f"{score:{_FORM}}", "")] for some, score in one.by_number]
+    rows = [
+        [(str(len(some)), ""), (", ".join(some) or "none", ""), (f"{score:{_FORM}}", "")]
+        for some, score in one.by_number
+    ]
     return _table(("tuned for each environment", "the best choice of these", "score"), rows, one.algorithm)

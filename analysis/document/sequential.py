@@ -17,7 +17,9 @@ def sentences(found: Comparison, most_pairs: int | None = MOST_PAIRS) -> list[st
     """
     design, over = found.design, "" if found.is_over else ", and it is not over"
     if not found.looks:
-        return [f"No look at the scores yet: each takes {plural(design.seeds_per_look, 'seed')} of every configuration."]
+        return [
+            f"No look at the scores yet: each takes {plural(design.seeds_per_look, 'seed')} of every configuration."
+        ]
     told = []
     if found.differences:
         pairs = [f"{code(d.higher)} scores higher than {code(d.lower)} (look {d.look})" for d in found.differences]
@@ -26,11 +28,14 @@ def sentences(found: Comparison, most_pairs: int | None = MOST_PAIRS) -> list[st
         pairs = [f"{code(a)} and {code(b)}" for a, b in found.alike]
         told.append(f"Not shown to differ: {_some(pairs, most_pairs)}.")
     if found.failed:
-        told.append(f"A seed has no score: the pairs of {named(found.failed)} that were undecided by then are not compared further.")
+        told.append(
+            f"A seed has no score: the pairs of {named(found.failed)} that were undecided "
+            "by then are not compared further."
+        )
     told.append(
-        f"{plural(found.looks, 'look')} of {design.looks} at most{over}; {found.num_trials} of the {found.fixed_trials} trials of the "
-        f"fixed design with {plural(design.most_seeds, 'seed')} each. The risk of calling any pair different that is not is "
-        f"{100 * design.alpha:g}%, all pairs and looks together."
+        f"{plural(found.looks, 'look')} of {design.looks} at most{over}; {found.num_trials} "
+        f"of the {found.fixed_trials} trials of the fixed design with {plural(design.most_seeds, 'seed')} each. "
+        f"The risk of calling any pair different that is not is {100 * design.alpha:g}%, all pairs and looks together."
     )
     return told
 

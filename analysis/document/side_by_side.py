@@ -40,7 +40,13 @@ _NO_STUDY_SETTINGS = (
     "modules",
     "measurement",
 )
-_NOT_OF_TRIALS = ("checkpoint.keep", "checkpoint.keep_best", "env.budget_env_steps", "env.report_every_env_steps", "env.extra")
+_NOT_OF_TRIALS = (
+    "checkpoint.keep",
+    "checkpoint.keep_best",
+    "env.budget_env_steps",
+    "env.report_every_env_steps",
+    "env.extra",
+)
 """What changes no result, and what an environment's file proposes."""
 _OF_TRIALS = (
     "algorithm",
@@ -59,12 +65,13 @@ _OF_TRIALS = (
 """Of a trial's record, what its result depends on."""
 
 METHODS = (
-    "**Shared configurations.** Those with the same values of all settings that one of the studies searched. Whatever else differs is "
-    "what the comparison is about.",
-    "**Differences.** Of means over seeds, seed for seed where most seeds are common to both studies, else by Welch's test. Variances are "
-    "averaged over the configurations of both studies (moderated, Smyth 2004). Of env steps/s it is the ratio of geometric means.",
-    "**Significance.** Two-sided, 5%; p is corrected for all comparisons of one kind by one measure (Holm 1979). Intervals are 95%, not "
-    "corrected.",
+    "**Shared configurations.** Those with the same values of all settings that one of the studies searched. "
+    "Whatever else differs is what the comparison is about.",
+    "**Differences.** Of means over seeds, seed for seed where most seeds are common to both studies, "
+    "else by Welch's test. Variances are averaged over the configurations of both studies (moderated, Smyth 2004). "
+    "Of env steps/s it is the ratio of geometric means.",
+    "**Significance.** Two-sided, 5%; p is corrected for all comparisons of one kind by one measure (Holm 1979). "
+    "Intervals are 95%, not corrected.",
     "**Env steps to target.** Between studies of different budgets, counted up to the smaller one.",
     "**Each study's own numbers** are those of its own report.",
 )
@@ -111,12 +118,18 @@ def side_of(letter: str, study: Study, recorded: Mapping[str, Mapping[str, Any]]
     """
     settings = {
         config: {
-            path: value for path, value in flat({k: nested[k] for k in _OF_TRIALS if k in nested}).items() if path not in _NOT_OF_TRIALS
+            path: value
+            for path, value in flat({k: nested[k] for k in _OF_TRIALS if k in nested}).items()
+            if path not in _NOT_OF_TRIALS
         }
         for config, nested in recorded.items()
     }
     own = {k: v for k, v in composed.items() if k not in _NO_STUDY_SETTINGS and k not in _OF_TRIALS}
-    overall = {path: value for path, value in flat(own).items() if not path.startswith(("checkpoint.", "faults.", "confirmation."))}
+    overall = {
+        path: value
+        for path, value in flat(own).items()
+        if not path.startswith(("checkpoint.", "faults.", "confirmation."))
+    }
     facts = study.provenance
     return Side(
         letter,
@@ -137,9 +150,13 @@ def build(studies: Sequence[Study], sides: Sequence[Side]) -> SideBySide:
         studies: Two or more.
         sides: The same, in the same order.
     """
-    chosen = [{d.env: d.chosen for d in decide(side.runs) if d.chosen is not None} if len(side.runs) else {} for side in sides]
+    chosen = [
+        {d.env: d.chosen for d in decide(side.runs) if d.chosen is not None} if len(side.runs) else {} for side in sides
+    ]
     summaries = {side.letter: _summary(side) for side in sides}
-    best = comparisons(sides, {(a.letter, b.letter): _recommended(a, b, sides, chosen) for a, b in combinations(sides, 2)})
+    best = comparisons(
+        sides, {(a.letter, b.letter): _recommended(a, b, sides, chosen) for a, b in combinations(sides, 2)}
+    )
     pairs = {(a.letter, b.letter): shared(a, b) for a, b in combinations(sides, 2)}
     common = comparisons(sides, pairs)
     settings, around = differing(sides), _around(studies)
@@ -149,14 +166,18 @@ def build(studies: Sequence[Study], sides: Sequence[Side]) -> SideBySide:
     names = [f"{side.letter} {study.experiment}" for side, study in zip(sides, studies, strict=True)]
     sections = [
         _section("The studies", [_facts(studies, sides, chosen)]),
-        _section("What differs: settings", [_settings_table(sides, settings)], "" if settings else "No setting differs."),
+        _section(
+            "What differs: settings", [_settings_table(sides, settings)], "" if settings else "No setting differs."
+        ),
         _section(
             "What differs: code, versions, machine",
             [_settings_table(sides, around)],
             "" if around else "Nothing that was recorded differs.",
         ),
         _section(
-            "Recommended configurations", [_best_table(sides, chosen, summaries)], figures=_figures(studies, sides, chosen, summaries, best)
+            "Recommended configurations",
+            [_best_table(sides, chosen, summaries)],
+            figures=_figures(studies, sides, chosen, summaries, best),
         ),
         *(
             _section(
@@ -180,7 +201,10 @@ def build(studies: Sequence[Study], sides: Sequence[Side]) -> SideBySide:
             sections=sections,
             methods=METHODS,
             commands=[(side.letter, study.command) for side, study in zip(sides, studies, strict=True)],
-            footer=f"Study runs {listed([study.run_id for study in studies])}. Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.",
+            footer=(
+                f"Study runs {listed([study.run_id for study in studies])}. "
+                f"Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
+            ),
         )
     )
     return SideBySide(
@@ -221,7 +245,11 @@ def _around(studies: Sequence[Study]) -> list[Setting]:
         others = {f"packages.{name}": version for name, version in (study.provenance.get("packages") or {}).items()}
         known = {key.partition(".")[2] for key in facts if key.startswith("versions.")}
         tables.append(
-            {key: [value] for key, value in {**facts, **others}.items() if key.removeprefix("packages.") not in known or key in facts}
+            {
+                key: [value]
+                for key, value in {**facts, **others}.items()
+                if key.removeprefix("packages.") not in known or key in facts
+            }
         )
     return different(tables)
 
@@ -230,7 +258,9 @@ def _around(studies: Sequence[Study]) -> list[Setting]:
 
 
 def _answers(sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], best: pd.DataFrame) -> list[list[str]]:
-    """How the recommended configurations compare: a paragraph of Markdown sentences for each pair of studies and environment."""
+    """How the recommended configurations compare: a paragraph of Markdown sentences for each pair
+    of studies and environment.
+    """
     found = []
     for (a, b, env), part in best.groupby(["a", "b", "env"], sort=False):
         row = part.iloc[0]
@@ -241,7 +271,12 @@ def _answers(sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], best: p
         what = [f"{side.letter} {listed(sorted(side.runs['env'].unique())) or 'nothing'}" for side in sides]
         without = [side.letter for side, of_side in zip(sides, chosen, strict=True) if not of_side]
         why = f"{listed(without)} has no answer yet" if without else f"they share no environment ({'; '.join(what)})"
-        found.append([f"No recommendations can be compared: {why}.", "What each study says by itself stands below, beside the other."])
+        found.append(
+            [
+                f"No recommendations can be compared: {why}.",
+                "What each study says by itself stands below, beside the other.",
+            ]
+        )
     return found
 
 
@@ -252,18 +287,26 @@ def _cautions(studies: Sequence[Study], sides: Sequence[Side]) -> list[str]:
     if max(tried) > 1:
         counts = listed([f"{count} in {side.letter}" for count, side in zip(tried, sides, strict=True)])
         found.append(
-            f"Each recommended configuration was picked for its numbers on these seeds ({counts}), which flatters it, more so where more "
-            "were tried. Run both on fresh seeds before you rely on a small difference."
+            f"Each recommended configuration was picked for its numbers on these seeds ({counts}), which flatters it, "
+            "more so where more were tried. Run both on fresh seeds before you rely on a small difference."
         )
     seeds = [sorted(side.runs["seed"].unique()) for side in sides]
     if len({tuple(own) for own in seeds}) > 1:
-        words = listed([f"{side.letter} has {', '.join(map(str, own))}" for side, own in zip(sides, seeds, strict=True)])
+        words = listed(
+            [f"{side.letter} has {', '.join(map(str, own))}" for side, own in zip(sides, seeds, strict=True)]
+        )
         found.append(f"The studies do not have the same seeds: {words}.")
     if min(map(len, seeds)) < FEW_SEEDS:
-        found.append(f"{plural(min(map(len, seeds)), 'seed')} of a study are few: differences that matter may not show.")
+        found.append(
+            f"{plural(min(map(len, seeds)), 'seed')} of a study are few: differences that matter may not show."
+        )
     if any(study.status != "finished" for study in studies):
         words = listed(
-            [f"{side.letter} is {study.status}" for side, study in zip(sides, studies, strict=True) if study.status != "finished"]
+            [
+                f"{side.letter} is {study.status}"
+                for side, study in zip(sides, studies, strict=True)
+                if study.status != "finished"
+            ]
         )
         found.append(f"Not all studies are finished: {words}.")
     return found
@@ -279,8 +322,16 @@ def _nothing_shared(a: str, b: str, sides: Sequence[Side]) -> str:
 # Tables.
 
 
-def _section(title: str, tables: Sequence[_Table], sentence: str = "", figures: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
-    return {"key": title.lower().replace(" ", "-"), "title": title, "sentence": sentence, "tables": tables, "figures": figures}
+def _section(
+    title: str, tables: Sequence[_Table], sentence: str = "", figures: Sequence[Mapping[str, str]] = ()
+) -> dict[str, Any]:
+    return {
+        "key": title.lower().replace(" ", "-"),
+        "title": title,
+        "sentence": sentence,
+        "tables": tables,
+        "figures": figures,
+    }
 
 
 def _facts(studies: Sequence[Study], sides: Sequence[Side], chosen: Sequence[Mapping[str, str]]) -> _Table:
@@ -297,12 +348,15 @@ def _facts(studies: Sequence[Study], sides: Sequence[Side], chosen: Sequence[Map
             f"{int((runs['status'] == 'finished').sum())} of {len(runs)} trials finished",
             "machine": f"{machine(side)}; {alone}",
             "commit": commit(study),
-            "recommended": ", ".join(f"{c} ({env})" if len(of_side) > 1 else c for env, c in of_side.items()) or "nothing yet",
+            "recommended": ", ".join(f"{c} ({env})" if len(of_side) > 1 else c for env, c in of_side.items())
+            or "nothing yet",
         }
         for name, value in facts.items():
             rows.setdefault(name, []).append(value)
     heads = ["", *(f"{side.letter} {study.experiment}" for side, study in zip(sides, studies, strict=True))]
-    return _Table(heads, [[(name, ""), *((value, "") for value in values)] for name, values in rows.items()], prose=True)
+    return _Table(
+        heads, [[(name, ""), *((value, "") for value in values)] for name, values in rows.items()], prose=True
+    )
 
 
 def _settings_table(sides: Sequence[Side], settings: Sequence[Setting]) -> _Table:
@@ -310,16 +364,26 @@ def _settings_table(sides: Sequence[Side], settings: Sequence[Setting]) -> _Tabl
     return _Table(["", *(side.letter for side in sides)], rows, prose=True)
 
 
-def _best_table(sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], summaries: Mapping[str, pd.DataFrame]) -> _Table:
+def _best_table(
+    sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], summaries: Mapping[str, pd.DataFrame]
+) -> _Table:
     several = len({env for of_side in chosen for env in of_side}) > 1
-    known = [summaries[side.letter].loc[[*of_side.values()]] for side, of_side in zip(sides, chosen, strict=True) if of_side]
+    known = [
+        summaries[side.letter].loc[[*of_side.values()]] for side, of_side in zip(sides, chosen, strict=True) if of_side
+    ]
     measures = [m for m in MEASURES if any(has(row, m) for part in known for _, row in part.iterrows())]
     rows = []
     for side, of_side in zip(sides, chosen, strict=True):
         for env, config in of_side.items():
             row = summaries[side.letter].loc[config]
             name = f"{side.letter} {config}{f' on {env}' if several else ''}"
-            rows.append([(name, ""), (f"{row['num_seeds']} of {row['num_planned']}", ""), *(cell(row, measure) for measure in measures)])
+            rows.append(
+                [
+                    (name, ""),
+                    (f"{row['num_seeds']} of {row['num_planned']}", ""),
+                    *(cell(row, measure) for measure in measures),
+                ]
+            )
     return _Table(["configuration", "seeds", *(WORDS[m] for m in measures)], rows)
 
 
@@ -331,7 +395,10 @@ def _shared_tables(compared: pd.DataFrame, summaries: Mapping[str, pd.DataFrame]
         rows = []
         for row in part.to_dict("records"):
             name = (row["config_a"], "" if row["config_a"] == row["config_b"] else f"{b}: {row['config_b']}")
-            both = [cell(summaries[side].loc[config], measure) for side, config in ((a, row["config_a"]), (b, row["config_b"]))]
+            both = [
+                cell(summaries[side].loc[config], measure)
+                for side, config in ((a, row["config_a"]), (b, row["config_b"]))
+            ]
             rows.append([name, *both, *difference(row)])
         if any(text != "\u2013" for _, *both in rows for text, _ in both[:2]):
             versus = f"{a} / {b}" if measure == "env_steps_per_s" else f"{a} \u2212 {b}"
@@ -364,7 +431,11 @@ def _figures(
                 continue
             mine = side.runs[side.runs["config"] == of_side[env]]
             name = f"{side.letter} {of_side[env]}"
-            part = pd.DataFrame() if is_measured(side.runs) else curve_bands(study.curves, side.runs[side.runs["env"] == env])
+            part = (
+                pd.DataFrame()
+                if is_measured(side.runs)
+                else curve_bands(study.curves, side.runs[side.runs["env"] == env])
+            )
             row = summaries[side.letter].loc[of_side[env]]
             speeds.append({"config": name, **row.to_dict()})
             if len(part):
@@ -374,12 +445,20 @@ def _figures(
         if bands and not of_env.loc[of_env["measure"] == "score", "obstacles"].map(bool).all():
             targets = {row["target"] for row in speeds}
             target = targets.pop() if len(targets) == 1 else None
-            figure = figure_of(learning_curves.plot(pd.concat(bands, ignore_index=True), target=target if pd.notna(target) else None))
-            caption = f"Evaluation return over env steps of the recommended configurations{where}: interquartile mean over seeds. "
+            figure = figure_of(
+                learning_curves.plot(pd.concat(bands, ignore_index=True), target=target if pd.notna(target) else None)
+            )
+            caption = (
+                f"Evaluation return over env steps of the recommended configurations{where}: "
+                "interquartile mean over seeds. "
+            )
             found.append({"source": address(svg(figure)), "caption": caption + rests(counts)})
         if not of_env.loc[of_env["measure"] == "env_steps_per_s", "obstacles"].map(bool).any():
             frame = pd.DataFrame(speeds)
-            caption = f"Env steps per second of training of the recommended configurations{where}: geometric mean over seeds. "
+            caption = (
+                f"Env steps per second of training of the recommended configurations{where}: "
+                "geometric mean over seeds. "
+            )
             figure = figure_of(throughput_bars.plot(frame))
             found.append({"source": address(svg(figure)), "caption": caption + rests(list(frame["num_seeds"]))})
     return found
@@ -403,7 +482,9 @@ def _lines(
     """The short form: key, then text."""
     found = []
     for study, side, of_side in zip(studies, sides, chosen, strict=True):
-        size = f"{plural(side.runs['config'].nunique(), 'configuration')} x {plural(side.runs['seed'].nunique(), 'seed')}"
+        size = (
+            f"{plural(side.runs['config'].nunique(), 'configuration')} x {plural(side.runs['seed'].nunique(), 'seed')}"
+        )
         found += _line(side.letter, f"{study.experiment}, {study.run_id}")
         found += _line("", f"{size}, {study.status}; {machine(side)}; commit {commit(study)}")
         for config in of_side.values():
@@ -411,7 +492,9 @@ def _lines(
             measures = [f"{WORDS[m]} {' '.join(cell(row, m))}".strip() for m in MEASURES if has(row, m)]
             found += _line("", f"recommends {config}: {', '.join(measures)} ({plural(int(row['num_seeds']), 'seed')})")
     for i, setting in enumerate(settings[:_MOST_IN_TERMINAL]):
-        words = "; ".join(f"{side.letter} {values_of(values)}" for side, values in zip(sides, setting.values, strict=True))
+        words = "; ".join(
+            f"{side.letter} {values_of(values)}" for side, values in zip(sides, setting.values, strict=True)
+        )
         found += _line("differs" if not i else "", f"{setting.path}: {words}")
     if (more := len(settings) - _MOST_IN_TERMINAL) > 0:
         found += _line("", f"and {more} more, on the page")
@@ -423,7 +506,11 @@ def _lines(
         clear = of_pair[of_pair["p_adjusted"] < 1 - CONFIDENCE]
         tested = int(of_pair["p_adjusted"].notna().sum())
         verdict = f"; {len(clear)} of {plural(tested, 'comparison')} significantly different" if tested else ""
-        words = f"{a} and {b} share {plural(num_shared, 'configuration')}{verdict}" if num_shared else _nothing_shared(a, b, sides)
+        words = (
+            f"{a} and {b} share {plural(num_shared, 'configuration')}{verdict}"
+            if num_shared
+            else _nothing_shared(a, b, sides)
+        )
         found += _line("shared", words)
         for row in clear.to_dict("records"):
             found += _line("", f"{row['config_a']}: {in_words(row)}")
@@ -436,6 +523,6 @@ def _lines(
 def _line(key: str, text: str) -> list[str]:
     """A key and its text, without marks."""
     plain = text.replace("`", "").replace("**", "").replace("\u2013", "-").replace("\u2265", ">=")
-    return textwrap.wrap(f"{key:<{_KEY}}{plain}", WIDTH, subsequent_indent=" " * _KEY, break_on_hyphens=False, drop_whitespace=True) or [
-        key
-    ]
+    return textwrap.wrap(
+        f"{key:<{_KEY}}{plain}", WIDTH, subsequent_indent=" " * _KEY, break_on_hyphens=False, drop_whitespace=True
+    ) or [key]

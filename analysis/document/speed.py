@@ -17,7 +17,15 @@ from analysis.document.wording import (
     settings_named,
     within,
 )
-from analysis.plots import pareto, scaling_curve, scaling_efficiency, score_heatmap, staleness, throughput_bars, time_breakdown
+from analysis.plots import (
+    pareto,
+    scaling_curve,
+    scaling_efficiency,
+    score_heatmap,
+    staleness,
+    throughput_bars,
+    time_breakdown,
+)
 from analysis.questions import scaling_laws, throughput
 from analysis.questions.health import STALE
 from analysis.questions.machines import trials_by_kind
@@ -38,7 +46,9 @@ def speed(part: Part) -> Section:
     figures = [part.drawn("throughput", figure_of(throughput_bars.plot(finished)), what, T_INTERVAL)]
     stale = throughput.staleness(part.curves, part.runs)
     if stale["staleness_updates"].max() > 1:  # a synchronous algorithm alone is always an update behind
-        what = f"Throughput against the updates that lie between the policy that sampled and the one that learns.{beside}"
+        what = (
+            f"Throughput against the updates that lie between the policy that sampled and the one that learns.{beside}"
+        )
         ax = staleness.plot(stale, limit_updates=STALE, packed=part.packed)
         figures.append(part.drawn("staleness", figure_of(ax), what, T_INTERVAL, stale["num_seeds"]))
     costs = throughput.pareto(part.summary)
@@ -94,15 +104,17 @@ def scaling(part: Part) -> Section:
         left_out_counts = pd.concat(held, ignore_index=True) if held else None
         alone = pd.concat(own_process, ignore_index=True) if own_process else None
         what = (
-            "Throughput against the count, with the fitted laws (Amdahl's and the Universal Scalability Law, weighted by the data) and "
-            "linear scaling from the first count. Hollow: the largest count as predicted from the others, with its 95% prediction "
-            "interval."
+            "Throughput against the count, with the fitted laws (Amdahl's and the Universal Scalability Law, "
+            "weighted by the data) and linear scaling from the first count. Hollow: the largest count as predicted "
+            "from the others, with its 95% prediction interval."
         )
         ax = scaling_curve.plot(measured, fitted, places, left_out_counts, alone, series, axis, part.packed)
         figures.append(part.drawn("scaling", figure_of(ax), what, T_INTERVAL, measured["num_seeds"]))
         what = "What each gives, as a share of what one alone gives, by the fit."
         ax = scaling_efficiency.plot(measured, series, axis, part.packed)
-        figures.append(part.drawn("scaling-efficiency", figure_of(ax), what, "posterior of the fit", measured["num_seeds"]))
+        figures.append(
+            part.drawn("scaling-efficiency", figure_of(ax), what, "posterior of the fit", measured["num_seeds"])
+        )
     return Section("scaling", "How it scales", tuple(sentences), tuple(figures))
 
 
@@ -122,7 +134,9 @@ def _grid(part: Part) -> list[Drawn]:
     if len(pair) != 2 or len(part.summary) > len(part.summary[pair].drop_duplicates()):
         return []
     ax = score_heatmap.plot(part.summary, "env_steps_per_s", x=pair[0], y=pair[1], packed=part.packed)
-    return [part.drawn("heatmap-throughput", figure_of(ax), "Env steps per second: geometric mean over seeds.", T_INTERVAL)]
+    return [
+        part.drawn("heatmap-throughput", figure_of(ax), "Env steps per second: geometric mean over seeds.", T_INTERVAL)
+    ]
 
 
 def bottlenecks(part: Part) -> Section:
@@ -131,7 +145,9 @@ def bottlenecks(part: Part) -> Section:
     shares = throughput.time_shares(part.curves, part.runs)
     if not shares.empty:
         what = f"Where the time goes: mean over seeds.{' Trials shared the machine.' if part.packed else ''}"
-        figures.append(part.drawn("time", figure_of(time_breakdown.plot(shares, part.packed)), what, "", shares["num_seeds"]))
+        figures.append(
+            part.drawn("time", figure_of(time_breakdown.plot(shares, part.packed)), what, "", shares["num_seeds"])
+        )
     sentences = bottleneck_sentences(part.diagnosed) if len(part.diagnosed) else []
     return Section("bottlenecks", "Where the time goes", tuple(sentences), tuple(figures))
 

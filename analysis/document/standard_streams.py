@@ -1,4 +1,6 @@
-"""Standard output and standard error that a command can always write to: what becomes of them must not end what it does."""
+"""Standard output and standard error that a command can always write to: what becomes of them
+must not end what it does.
+"""
 
 import errno
 import io
@@ -7,11 +9,14 @@ import sys
 
 
 def keep_streams() -> None:
-    """Make `sys.stdout` and `sys.stderr` take any text at any time. Called first: in another locale than UTF-8 Python starts anew.
+    """Make `sys.stdout` and `sys.stderr` take any text at any time.
 
-    What cannot be shown in their encoding is replaced. Where they were closed at the start, whoever read them has gone away (`| head -1`, a
-    terminal that was closed), or their disk is full, what is written is lost, and nothing else happens; of a full disk standard error says
-    so, once. Streams that were put in their place, as a notebook's, stay as they are.
+    Called first: in another locale than UTF-8 Python starts anew.
+
+    What cannot be shown in their encoding is replaced. Where they were closed at the start, whoever read them has
+    gone away (`| head -1`, a terminal that was closed), or their disk is full, what is written is lost, and nothing
+    else happens; of a full disk standard error says so, once. Streams that were put in their place, as a notebook's,
+    stay as they are.
     """
     _read_utf8()
     for fd in (0, 1, 2):  # else the next file that is opened would be standard output
@@ -24,12 +29,18 @@ def keep_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed at the start
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123  # for as long as the process lasts
+            # for as long as the process lasts
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
         elif isinstance(stream, io.TextIOWrapper) and stream is getattr(sys, f"__{name}__"):
             errors = "replace" if name == "stdout" else stream.errors
-            lasting = io.BufferedWriter(_Lasting(stream.fileno(), name))  # type: ignore[type-var]  # typeshed wants names of files
+            # typeshed wants names of files
+            lasting = io.BufferedWriter(_Lasting(stream.fileno(), name))  # type: ignore[type-var]
             setattr(
-                sys, name, io.TextIOWrapper(lasting, stream.encoding, errors, line_buffering=stream.line_buffering or stream.write_through)
+                sys,
+                name,
+                io.TextIOWrapper(
+                    lasting, stream.encoding, errors, line_buffering=stream.line_buffering or stream.write_through
+                ),
             )
 
 
@@ -58,12 +69,16 @@ class _Lasting(io.RawIOBase):
     def isatty(self) -> bool:
         return os.isatty(self._fd)
 
-    def write(self, data: bytes) -> int:  # type: ignore[override]  # whatever a BufferedWriter gives, which is bytes-like
+    # whatever a BufferedWriter gives, which is bytes-like
+    def write(self, data: bytes) -> int:  # type: ignore[override]
         if not self._is_gone:
             try:
                 return os.write(self._fd, data)
             except OSError as error:
                 self._is_gone = True
                 if self._fd == 1 and error.errno != errno.EPIPE:
-                    print(f"standard output cannot be written ({error.strerror}): the rest of the output is lost", file=sys.stderr)
+                    print(
+                        f"standard output cannot be written ({error.strerror}): the rest of the output is lost",
+                        file=sys.stderr,
+                    )
         return len(data)

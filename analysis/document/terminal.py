@@ -58,26 +58,42 @@ def episodes_table(summary: pd.DataFrame, policy: str) -> Table:
     """How a policy did in each environment.
 
     Args:
-        summary: A row for each: setting, num_episodes, return with `_low` and `_high`, return_std, return_min, return_max, length.
+        summary: A row for each: setting, num_episodes, return with `_low` and `_high`, return_std,
+            return_min, return_max, length.
         policy: `deterministic` or `exploring`.
     """
-    caption = f"fresh episodes of the {policy} policy, the same env seeds in each row; mean return with a 95% interval over them (t)"
+    caption = (
+        f"fresh episodes of the {policy} policy, the same env seeds in each row; mean return "
+        "with a 95% interval over them (t)"
+    )
     table = Table(box=None, header_style="bold", pad_edge=False, caption=caption, caption_justify="left")
     for name in ("environment", "episodes", "return", "sd", "min", "max", "env steps"):
-        table.add_column(name, justify="left" if name == "environment" else "right", no_wrap=name != "environment", overflow="fold")
+        table.add_column(
+            name, justify="left" if name == "environment" else "right", no_wrap=name != "environment", overflow="fold"
+        )
     for row in summary.to_dict("records"):
         spread = [f"{row[name]:.4g}" for name in ("return_std", "return_min", "return_max")]
-        cells = (str(row["setting"]), str(row["num_episodes"]), shown(interval_of(row, "return"), ".4g"), *spread, f"{row['length']:.4g}")
+        cells = (
+            str(row["setting"]),
+            str(row["num_episodes"]),
+            shown(interval_of(row, "return"), ".4g"),
+            *spread,
+            f"{row['length']:.4g}",
+        )
         table.add_row(*(Text(cell) for cell in cells))
     return table
 
 
-def _table(summary: pd.DataFrame, columns: dict[str, Callable[[pd.Series], str]], measured: bool, exclusive: bool) -> Table:
+def _table(
+    summary: pd.DataFrame, columns: dict[str, Callable[[pd.Series], str]], measured: bool, exclusive: bool
+) -> Table:
     if measured:
         notes = ["geometric means over seeds", "95% intervals", "* not significantly different from the fastest"]
     else:
         notes = [_MEANING[name] for name in columns if name in _MEANING]
-        notes += [f"fails: chance that a seed {word}" for word in summary.apply(fails, axis=1).unique() if "fails" in columns]
+        notes += [
+            f"fails: chance that a seed {word}" for word in summary.apply(fails, axis=1).unique() if "fails" in columns
+        ]
         notes += ["95% intervals", "* the best is among these with 95% confidence"]
         notes += ["env steps/s with trials side by side"] if "env steps/s" in columns and not exclusive else []
     table = Table(box=None, header_style="bold", pad_edge=False, caption="; ".join(notes), caption_justify="left")

@@ -11,7 +11,18 @@ from analysis.questions.bottleneck import UNKNOWN
 from analysis.questions.convergence import by_seed, conclusive, pairwise, speed_ratio, summarise
 from analysis.questions.diagnosis import by_configuration
 from analysis.questions.health import HealthSignal
-from analysis.questions.labels import FORMS, WORDS, code, interval_of, listed, named, percent, shown, trials_named, with_interval
+from analysis.questions.labels import (
+    FORMS,
+    WORDS,
+    code,
+    interval_of,
+    listed,
+    named,
+    percent,
+    shown,
+    trials_named,
+    with_interval,
+)
 from analysis.questions.lr_rules import RulesFound
 from analysis.questions.runners import ENVS, RUNNERS, differ_in_runners, total_envs
 from analysis.questions.scaling_laws import HeldOut, ScalingFit, units_of
@@ -53,7 +64,8 @@ def limits_sentence(table: pd.DataFrame, counts: Mapping[int, str], units: str) 
 
 
 def bottleneck_sentences(table: pd.DataFrame) -> list[str]:
-    """What binds the configurations of a study: a Markdown sentence a bottleneck, the most frequent first, with the evidence for one.
+    """What binds the configurations of a study: a Markdown sentence a bottleneck, the most frequent first,
+    with the evidence for one.
 
     Args:
         table: As `of_study` gives it.
@@ -74,7 +86,8 @@ def bottleneck_sentences(table: pd.DataFrame) -> list[str]:
 
 
 def health_sentences(table: pd.DataFrame) -> list[str]:
-    """What the health signals of a study say: a Markdown sentence for each key, warnings first, with the first trial's words.
+    """What the health signals of a study say: a Markdown sentence for each key, warnings first,
+    with the first trial's words.
 
     Args:
         table: As `of_study` gives it.
@@ -83,7 +96,9 @@ def health_sentences(table: pd.DataFrame) -> list[str]:
     for harmless in (False, True):
         keys = Counter(signal.key for signals in table["signals"] for signal in signals if signal.harmless == harmless)
         for key in keys:
-            has = table["signals"].map(lambda signals, key=key, harmless=harmless: _signal(signals, key, harmless) is not None)
+            has = table["signals"].map(
+                lambda signals, key=key, harmless=harmless: _signal(signals, key, harmless) is not None
+            )
             trials = table[has]
             example = _signal(trials.iloc[0]["signals"], key, harmless)
             name = key.replace("_", " ").capitalize()
@@ -101,29 +116,42 @@ def rules_sentence(found: RulesFound, what: str = "rule") -> str:
     """Which rules, or whatever was compared at each batch, the data reject by a measure, and by how much."""
     form, pairs, words = FORMS[found.measure], found.pairs, WORDS[found.measure]
     if pairs.empty or not np.isfinite(pairs["p_adjusted"]).any():
-        return f"By {words}, {what}s cannot be compared: it takes two of them at the same batch, with two seeds in common."
-    told = pairs[pairs["p_adjusted"] < 1 - CONFIDENCE].sort_values("difference").groupby("worse").tail(1).set_index("worse")
+        return (
+            f"By {words}, {what}s cannot be compared: it takes two of them at the same batch, with two seeds in common."
+        )
+    told = (
+        pairs[pairs["p_adjusted"] < 1 - CONFIDENCE]
+        .sort_values("difference")
+        .groupby("worse")
+        .tail(1)
+        .set_index("worse")
+    )
     clauses = [
-        f"{rule} (at batch {told.loc[rule, 'batch']:,} it is {shown(interval_of(told.loc[rule], 'difference'), form)} below "
-        f"{told.loc[rule, 'better']})"
+        f"{rule} (at batch {told.loc[rule, 'batch']:,} it is {shown(interval_of(told.loc[rule], 'difference'), form)} "
+        f"below {told.loc[rule, 'better']})"
         for rule in found.rejected
     ]
     verdict = f"the data reject {listed(clauses)}" if clauses else f"the data reject no {what}"
     left = f", and not {listed(found.kept)}" if clauses and found.kept else ""
-    rests = f"{pairs['num_seeds'].min()} matched seeds; differences with 95% intervals; Holm over {len(pairs)} pairs, 5%"
+    rests = (
+        f"{pairs['num_seeds'].min()} matched seeds; differences with 95% intervals; Holm over {len(pairs)} pairs, 5%"
+    )
     text = f"By {words}, {verdict}{left} ({rests})."
     if found.to_base.empty:
         return text
     far = found.to_base.sort_values("difference", key=abs).groupby("rule", sort=False).tail(1).sort_values("rule")
-    told_far = [f"{row['rule']} {shown(interval_of(row, 'difference'), '+' + form)} at {row['batch']:,}" for row in far.to_dict("records")]
+    told_far = [
+        f"{row['rule']} {shown(interval_of(row, 'difference'), '+' + form)} at {row['batch']:,}"
+        for row in far.to_dict("records")
+    ]
     return f"{text} Farthest from the base point: {'; '.join(told_far)}."
 
 
 def same_learning(runs: pd.DataFrame, axes: Sequence[str]) -> list[tuple[Mapping[str, object], str]]:
     """What more runners changed; nothing where runners were not searched.
 
-    Configurations that differ in their runners alone are compared on their common seeds, by the area under the learning curve and by the
-    score. With as many environments in all, more runners should change the speed alone.
+    Configurations that differ in their runners alone are compared on their common seeds, by the area under the learning
+    curve and by the score. With as many environments in all, more runners should change the speed alone.
 
     Args:
         runs: Of one environment, trained to a budget.
@@ -150,8 +178,9 @@ def _same_learning(trials: pd.DataFrame) -> str:
             else "no two are significantly different"
         )
         sentences.append(
-            f"By {WORDS[measure]}, {told}: the largest difference in {WORDS[measure]}, between {code(widest['config_a'])} and "
-            f"{code(widest['config_b'])}, is {shown(interval_of(widest, 'difference'), FORMS[measure])} over {widest['num_seeds']} seeds."
+            f"By {WORDS[measure]}, {told}: the largest difference in {WORDS[measure]}, "
+            f"between {code(widest['config_a'])} and {code(widest['config_b'])}, "
+            f"is {shown(interval_of(widest, 'difference'), FORMS[measure])} over {widest['num_seeds']} seeds."
         )
     if not sentences:
         return f"Whether {counts} env runners learn alike cannot be tested with a single seed each."
@@ -164,7 +193,10 @@ def _same_learning(trials: pd.DataFrame) -> str:
         )
     if totals.nunique() == 1:
         reading = f"{int(totals.iloc[0])} environments in all, whatever the runners"
-        sentences.append("Their fragments and their streams of random numbers differ all the same, so curves differ from seed to seed.")
+        sentences.append(
+            "Their fragments and their streams of random numbers differ all the same, "
+            "so curves differ from seed to seed."
+        )
     else:
         reading = f"{int(trials[ENVS].iloc[0])} environments a runner"
     return " ".join([f"{counts} env runners, {reading}.", *sentences])
@@ -175,16 +207,19 @@ def fit_sentence(fit: ScalingFit) -> str:
     (one, units), counts = units_of(fit.axis), fit.counts["num"]
     tried = ", ".join(f"{count:g}" for count in counts)
     text = (
-        f"One {one} gives {_with_ends(fit.lam, _speed)} env steps/s (95% intervals, {plural(fit.num_seeds, 'seed')} at {tried} {units}); "
-        f"the data {'need' if fit.law == 'usl' else 'do not reject'} {LAWS[fit.law]}, with contention {_with_ends(fit.sigma, _small)}"
-        f" and coherency {_with_ends(fit.kappa, _small)}."
+        f"One {one} gives {_with_ends(fit.lam, _speed)} env steps/s (95% intervals, {plural(fit.num_seeds, 'seed')} "
+        f"at {tried} {units}); the data {'need' if fit.law == 'usl' else 'do not reject'} {LAWS[fit.law]}, "
+        f"with contention {_with_ends(fit.sigma, _small)} and coherency {_with_ends(fit.kappa, _small)}."
     )
     if not np.isfinite(fit.knee.estimate):
         least = f" (at least {_counted(fit.knee.low)})" if np.isfinite(fit.knee.low) else ""
         text += f" One more {one} brings at least half of what the first brought as far as can be seen{least}."
     else:
         beyond = ", beyond what was measured" if fit.knee.estimate > counts.iloc[-1] else ""
-        text += f" Up to {_with_ends(fit.knee, _counted)} {units} one more brings at least half of what the first brought{beyond}."
+        text += (
+            f" Up to {_with_ends(fit.knee, _counted)} {units} one more brings at least half of what "
+            f"the first brought{beyond}."
+        )
     if not np.isfinite(fit.peak.estimate):
         least = f": it is at {_counted(fit.peak.low)} {units} or more" if np.isfinite(fit.peak.low) else ""
         text += f" No peak is within sight{least}."
@@ -207,7 +242,10 @@ def tolerance_sentence(summary: pd.DataFrame) -> str:
     known = summary[summary["score_tolerance"].notna()]
     if known.empty:
         needed = fewest_seeds()
-        return f"What {share} of seeds reach at least takes {needed} seeds to say ({percent(CONFIDENCE)} confidence); these are {most}."
+        return (
+            f"What {share} of seeds reach at least takes {needed} seeds to say ({percent(CONFIDENCE)} "
+            f"confidence); these are {most}."
+        )
     bounds = [
         f"{row['score_tolerance']:.1f} with {code(row['config'])} ({row['num_ended']} seeds)"
         if np.isfinite(row["score_tolerance"])
@@ -215,7 +253,8 @@ def tolerance_sentence(summary: pd.DataFrame) -> str:
         for row in known.to_dict("records")
     ]
     return (
-        f"With {percent(CONFIDENCE)} confidence {share} of seeds reach at least {listed(bounds)}: distribution-free lower tolerance bounds."
+        f"With {percent(CONFIDENCE)} confidence {share} of seeds reach at least {listed(bounds)}: "
+        "distribution-free lower tolerance bounds."
     )
 
 
@@ -234,20 +273,24 @@ def own_process_sentence(runs: pd.DataFrame, own: str, best: str, axis: str) -> 
     one, units = units_of(axis)
     num = int(conclusive(runs).set_index("config").loc[[best], axis].iloc[0])
     return (
-        f"Without {units}, in the trial's own process, it is {with_interval(means.loc[own], 'env_steps_per_s')} env steps/s: "
-        f"{_with_ends(ratio, lambda value: f'{value:.2f}')} times the fastest count, {num} {one if num == 1 else units} "
-        f"({plural(num_seeds, 'common seed')}). It is no count: no law is fitted to it, and an efficiency it has none."
+        f"Without {units}, in the trial's own process, it is {with_interval(means.loc[own], 'env_steps_per_s')} "
+        f"env steps/s: {_with_ends(ratio, lambda value: f'{value:.2f}')} times the fastest count, "
+        f"{num} {one if num == 1 else units} ({plural(num_seeds, 'common seed')}). It is no count: "
+        "no law is fitted to it, and an efficiency it has none."
     )
 
 
 def held_out_sentence(found: HeldOut) -> str:
     """The prediction of the count that was left out, and what was measured there."""
     predicted = Interval(found.env_steps_per_s, found.low, found.high)
-    verdict = f", {'inside' if found.inside else 'outside'} the 95% prediction interval" if np.isfinite(found.low) else ""
+    verdict = (
+        f", {'inside' if found.inside else 'outside'} the 95% prediction interval" if np.isfinite(found.low) else ""
+    )
     text = (
-        f"Fitted up to {found.largest_fitted} {units_of(found.axis)[1]}, the laws predict {_with_ends(predicted, _speed)} env steps/s at "
-        f"{found.num}; measured were {_speed(found.measured)} ({plural(found.num_seeds, 'seed')}): the prediction is "
-        f"{abs(found.error_percent):.1f}% too {'high' if found.error_percent > 0 else 'low'}{verdict}."
+        f"Fitted up to {found.largest_fitted} {units_of(found.axis)[1]}, the laws predict "
+        f"{_with_ends(predicted, _speed)} env steps/s at {found.num}; measured were {_speed(found.measured)} "
+        f"({plural(found.num_seeds, 'seed')}): the prediction is {abs(found.error_percent):.1f}% too "
+        f"{'high' if found.error_percent > 0 else 'low'}{verdict}."
     )
     return f"{text} This tells little: {'; '.join(found.reasons)}." if found.reasons else text
 

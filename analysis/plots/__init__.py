@@ -1,1 +1,4 @@
-"""Figures: one per module, ``plot(frame, ..., ax=None) -> Axes``. They draw what the frames hold and compute nothing."""
+"""Figures: one per module, ``plot(frame, ..., ax=None) -> Axes``.
+
+They draw what the frames hold and compute nothing.
+"""

@@ -1,4 +1,6 @@
-"""Where more batch stops paying: env steps against updates to target, with the curve of McCandlish et al. (1812.06162)."""
+"""Where more batch stops paying: env steps against updates to target, with the curve
+of McCandlish et al. (1812.06162).
+"""
 
 import math
 
@@ -63,7 +65,9 @@ def plot(
     ax.margins(0.15)
     # Named at the upper ends of the whiskers, away from the curve.
     spots = [
-        (row[f"{_UPDATES}_high"], row[f"{_STEPS}_high"]) if math.isfinite(row[f"{_STEPS}_high"]) else (row[_UPDATES], row[_STEPS])
+        (row[f"{_UPDATES}_high"], row[f"{_STEPS}_high"])
+        if math.isfinite(row[f"{_STEPS}_high"])
+        else (row[_UPDATES], row[_STEPS])
         for row in known.to_dict("records")
     ]
     names = [f"batch {text.level('train_batch_size_total', batch)}" for batch in known["train_batch_size_total"]]
@@ -71,7 +75,15 @@ def plot(
     if fitted:
         obstacles += _curve(ax, min_updates, min_env_steps, known)
         if math.isfinite(critical_batch):
-            ax.plot(2 * min_updates, 2 * min_env_steps, "X", color=style.ALARM, markersize=9, markeredgecolor="white", zorder=5)
+            ax.plot(
+                2 * min_updates,
+                2 * min_env_steps,
+                "X",
+                color=style.ALARM,
+                markersize=9,
+                markeredgecolor="white",
+                zorder=5,
+            )
             spots.append((2 * min_updates, 2 * min_env_steps))
             known_to = text.interval(critical_batch_low, critical_batch_high)
             names.append(f"critical batch {text.number(critical_batch)}" + (f"\n{known_to}" if known_to else ""))

@@ -1,4 +1,6 @@
-"""The best learning rate, or another setting, against train batch, or another one, with rules and the fitted power drawn in."""
+"""The best learning rate, or another setting, against train batch, or another one, with rules
+and the fitted power drawn in.
+"""
 
 import math
 from collections.abc import Collection, Mapping
@@ -56,8 +58,8 @@ def plot(
     """Draws the best learning rate of each batch and lines of the rules through the centre of these points.
 
     Args:
-        best: From `learning_rate_batch.best_learning_rates`: `over`, best_lr, best_lr_low, best_lr_high, at_edge, low_open, high_open,
-            grid_best_lr. An arrow stands where the best may lie beyond the grid.
+        best: From `learning_rate_batch.best_learning_rates`: `over`, best_lr, best_lr_low, best_lr_high, at_edge,
+            low_open, high_open, grid_best_lr. An arrow stands where the best may lie beyond the grid.
         exponent: The fitted power, drawn as a line, its interval as a fan.
         rejected: Those of `rules` that the data reject.
         lr: What is best: the learning rate, its multiple, or another setting.
@@ -136,7 +138,14 @@ def _arrow(ax: Axes, batch: float, rate: float, down: bool) -> None:
         xy=(batch, rate),
         xytext=(0, -_ARROW_PT if down else _ARROW_PT),
         textcoords="offset points",
-        arrowprops={"arrowstyle": "<|-", "color": style.ALARM, "linewidth": 1.8, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14},
+        arrowprops={
+            "arrowstyle": "<|-",
+            "color": style.ALARM,
+            "linewidth": 1.8,
+            "shrinkA": 0,
+            "shrinkB": 0,
+            "mutation_scale": 14,
+        },
         zorder=3,
     )
 
@@ -158,7 +167,14 @@ def _lines(
     for (rule, power), dashes in zip(rules.items(), _RULE_DASHES, strict=False):
         colour = style.GREY if rule in rejected else style.MUTED
         ax.plot(span, through(power), color=colour, linestyle=dashes, linewidth=1.4, zorder=2)
-        ends.append(End(f"{rule} ({power:g})" + ("\nrejected" if rule in rejected else ""), span[1], float(through(power)[1]), colour))
+        ends.append(
+            End(
+                f"{rule} ({power:g})" + ("\nrejected" if rule in rejected else ""),
+                span[1],
+                float(through(power)[1]),
+                colour,
+            )
+        )
     if exponent is not None and math.isfinite(exponent.estimate):
         ax.plot(span, through(exponent.estimate), color=style.ACCENT, linewidth=2.2, zorder=2.5)
         if math.isfinite(exponent.low) and math.isfinite(exponent.high):

@@ -10,7 +10,9 @@ from analysis.plots import lines, style, text
 from analysis.plots.labels import label_ends
 
 
-def plot(gaps: pd.DataFrame, delta: float | None = None, highlight: Sequence[Any] | None = None, ax: Axes | None = None) -> Axes:
+def plot(
+    gaps: pd.DataFrame, delta: float | None = None, highlight: Sequence[Any] | None = None, ax: Axes | None = None
+) -> Axes:
     """Draws a line per configuration: one or two with their bands, more with whiskers.
 
     Args:

@@ -32,12 +32,21 @@ def plot(gaps: pd.DataFrame, measure: str, ax: Axes | None = None) -> Axes:
         part = known[known["config"] == name].sort_values("group")
         line = ax.plot(part["group"], part["gap_95"], linewidth=0.8, color=style.GREY, zorder=1.8)[0]
         if i < len(style.COLOURS):
-            line.set(color=style.COLOURS[i], linestyle=style.DASHES[i % len(style.DASHES)], marker=style.MARKERS[i], linewidth=1.7)
+            line.set(
+                color=style.COLOURS[i],
+                linestyle=style.DASHES[i % len(style.DASHES)],
+                marker=style.MARKERS[i],
+                linewidth=1.7,
+            )
             line.set(markersize=4.5, label=texts[name], zorder=2.5)
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     style.linear_axis(ax, "y")
     ax.set_ylim(bottom=0)
     lines.key(ax)
     grey = len(names) - len(style.COLOURS)
-    style.note(ax, "95% of the splits of a configuration's seeds lie below its line.", f"Grey: {grey} others." if grey > 0 else "")
+    style.note(
+        ax,
+        "95% of the splits of a configuration's seeds lie below its line.",
+        f"Grey: {grey} others." if grey > 0 else "",
+    )
     return ax

@@ -13,7 +13,8 @@ from analysis.plots import style, text
 
 _MOST_WITH_NUMBERS = 16
 _MOST_WITH_FLAT_NAMES = 4
-# Orange to white to purple, without the dark ends, on which no frame shows; purple ends darker, so that grey print tells the sides apart.
+# Orange to white to purple, without the dark ends, on which no frame shows; purple ends darker,
+# so that grey print tells the sides apart.
 _COLOURS = ListedColormap(colormaps["PuOr"](np.linspace(0.25, 0.86, 256)))
 
 
@@ -59,7 +60,16 @@ def plot(pairs: pd.DataFrame, alpha: float = 0.05, ax: Axes | None = None) -> Ax
             if math.isfinite(value):
                 ink = style.ink_on(image.cmap(image.norm(value)))
                 weight = "bold" if apart[a, b] else "normal"
-                ax.text(b, a, f"{100 * value:.0f}", ha="center", va="center", fontsize=style.SMALL_PT, color=ink, weight=weight)
+                ax.text(
+                    b,
+                    a,
+                    f"{100 * value:.0f}",
+                    ha="center",
+                    va="center",
+                    fontsize=style.SMALL_PT,
+                    color=ink,
+                    weight=weight,
+                )
     size_pt = style.SMALL_PT if size <= 25 else style.TINY_PT
     above = list(text.short_names([str(name) for name in names], chars=15, lines=3).values()) if flat else shown
     ax.set_xticks(range(size), above, rotation=0 if flat else 90, fontsize=size_pt)

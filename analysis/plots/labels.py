@@ -63,7 +63,14 @@ def label_ends(ax: Axes, ends: Sequence[End]) -> None:
             fontsize=SMALL_PT,
             color=ink_for(end.colour),
             linespacing=0.95,
-            arrowprops={"arrowstyle": "-", "color": end.colour, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5)}
+            arrowprops={
+                "arrowstyle": "-",
+                "color": end.colour,
+                "linewidth": 0.8,
+                "shrinkA": 1,
+                "shrinkB": 2,
+                "relpos": (0, 0.5),
+            }
             if end.dash is None
             else None,
         )
@@ -71,7 +78,17 @@ def label_ends(ax: Axes, ends: Sequence[End]) -> None:
             sample: dict[str, Any] = {"color": end.colour, "clip_on": False, "transform": ax.transAxes}
             left, middle, right = _LABEL_AT, _LABEL_AT + 0.4 * _SAMPLE, _LABEL_AT + 0.8 * _SAMPLE
             ax.add_line(Line2D([left, right], [y, y], linewidth=1.7, linestyle=end.dash, **sample))
-            ax.add_line(Line2D([middle], [y], marker=end.marker, markersize=4, markeredgecolor="white", markeredgewidth=0.4, **sample))
+            ax.add_line(
+                Line2D(
+                    [middle],
+                    [y],
+                    marker=end.marker,
+                    markersize=4,
+                    markeredgecolor="white",
+                    markeredgewidth=0.4,
+                    **sample,
+                )
+            )
             ax.annotate(
                 "",
                 xy=(end.x, end.y),
@@ -118,8 +135,15 @@ def label_points(
         for dx, dy in _SIDES:
             label = _beside(ax, point, words, dx, dy)
             box = label.get_window_extent()
-            outside = max(frame.x0 - box.x0, 0) + max(box.x1 - frame.x1, 0) + max(frame.y0 - box.y0, 0) + max(box.y1 - frame.y1, 0)
-            covered = sum(box.padded(4).contains(*spot) for spot in spots) + 10 * sum(box.overlaps(other) for other in taken)
+            outside = (
+                max(frame.x0 - box.x0, 0)
+                + max(box.x1 - frame.x1, 0)
+                + max(frame.y0 - box.y0, 0)
+                + max(box.y1 - frame.y1, 0)
+            )
+            covered = sum(box.padded(4).contains(*spot) for spot in spots) + 10 * sum(
+                box.overlaps(other) for other in taken
+            )
             cost = 3 * outside + 100 * covered
             if best is not None and cost >= best[0]:
                 label.remove()
@@ -148,7 +172,9 @@ def _beside(ax: Axes, point: tuple[float, float], words: str, dx: float, dy: flo
 
 
 def target_line(ax: Axes, target: float | None, vertical: bool = False, named: bool = True) -> None:
-    """The env's target, drawn through the axes and named at its end unless the caller says what it is; nothing where the env has none."""
+    """The env's target, drawn through the axes and named at its end unless the caller says what it is;
+    nothing where the env has none.
+    """
     if target is None or not math.isfinite(target):
         return
     look: dict[str, Any] = {"color": MUTED, "linewidth": 1.0, "linestyle": (0, (4, 2)), "zorder": 1.5}

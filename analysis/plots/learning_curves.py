@@ -87,7 +87,9 @@ def panels(
     if bands.empty or bands["value"].isna().all():
         return [plot(bands, x, target, series, measure=measure)]
     if bands.duplicated([panel, series, x]).any():
-        raise ValueError(f"several configurations share {panel} and {series}: pick those of one value of the other axes first")
+        raise ValueError(
+            f"several configurations share {panel} and {series}: pick those of one value of the other axes first"
+        )
     columns, rows = style.levels(bands[panel]), style.levels(bands[series])[::-1]
     figure = style.figure(max(2.6, 0.75 + len(rows) * (_PANEL_HEIGHT_IN if len(rows) > 1 else 2)))
     grid = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
@@ -119,7 +121,10 @@ def panels(
         grid[-1][len(columns) // 2].set_xlabel(text.readable(x), fontsize=style.FONT_PT, color=style.INK)
     style.note_figure(
         figure,
-        f"Grey: the other values of {text.readable(series).partition(' (')[0]} at the same {text.readable(panel).partition(' (')[0]}."
+        (
+            f"Grey: the other values of {text.readable(series).partition(' (')[0]} at the same "
+            f"{text.readable(panel).partition(' (')[0]}."
+        )
         if len(rows) > 1
         else "",
         f"Dashed: the target, {text.number(target)}." if target is not None and math.isfinite(target) else "",
@@ -135,7 +140,15 @@ def _panel(ax: Axes, of_column: pd.DataFrame, series: str, row: object, x: str) 
             ax.plot(part[x], part["value"], color=style.GREY, linewidth=0.7, zorder=1.8)
             continue
         banded = part.dropna(subset=["value_low", "value_high"])
-        ax.fill_between(banded[x], banded["value_low"], banded["value_high"], color=style.ACCENT, alpha=0.22, linewidth=0, zorder=1.7)
+        ax.fill_between(
+            banded[x],
+            banded["value_low"],
+            banded["value_high"],
+            color=style.ACCENT,
+            alpha=0.22,
+            linewidth=0,
+            zorder=1.7,
+        )
         ax.plot(
             part[x],
             part["value"],

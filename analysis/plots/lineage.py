@@ -24,8 +24,8 @@ def plot(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draws a row per member with a bar per generation: its score, and its settings where they are new.
 
     Args:
-        frame: From `lineage.lineage`: member, generation, settings, start_env_steps, env_steps, status, score, parent_member, copied,
-            is_best.
+        frame: From `lineage.lineage`: member, generation, settings, start_env_steps, env_steps, status, score,
+            parent_member, copied, is_best.
         ax: To draw on; None makes a figure as tall as the rows need.
 
     Returns:
@@ -36,7 +36,18 @@ def plot(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """
     style.require(
         frame,
-        ["member", "generation", "settings", "start_env_steps", "env_steps", "status", "score", "parent_member", "copied", "is_best"],
+        [
+            "member",
+            "generation",
+            "settings",
+            "start_env_steps",
+            "env_steps",
+            "status",
+            "score",
+            "parent_member",
+            "copied",
+            "is_best",
+        ],
     )
     members = style.levels(frame["member"]) if len(frame) else []
     ax = style.axes(ax, 1.5 + _ROW_IN * max(len(members), 2))
@@ -66,7 +77,10 @@ def plot(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
         if pd.notna(row["parent_member"]):
             _link(ax, (left - gap, members.index(row["parent_member"])), (left, y), row["copied"], row["is_best"])
     notes = {
-        f"Darker: a higher score at the end of a generation, {text.number(min(scores))} to {text.number(max(scores))}.": True,
+        (
+            f"Darker: a higher score at the end of a generation, {text.number(min(scores))} "
+            f"to {text.number(max(scores))}."
+        ): True,
         "Above the score: settings, where they are new.": most_chars >= _FEWEST_CHARS,
         "Arrow: a copy of weights and settings, which were then varied.": frame["copied"].any(),
         "Framed: the way to the best one.": frame["is_best"].any(),
@@ -79,12 +93,30 @@ def _bar(ax: Axes, row: dict[str, Any], left: float, right: float, y: int, norm:
     """A generation of a member, with as many words as it has room for."""
     scored = math.isfinite(row["score"])
     colour = to_hex(mpl.colormaps["viridis_r"](norm(row["score"]))) if scored else "white"
-    edge = {"edgecolor": style.ALARM, "linewidth": 2.4} if row["is_best"] else {"edgecolor": style.GREY, "linewidth": 0 if scored else 0.8}
-    ax.add_patch(Rectangle((left, y - _BAR / 2), right - left, _BAR, facecolor=colour, zorder=3 if row["is_best"] else 2.5, **edge))
+    edge = (
+        {"edgecolor": style.ALARM, "linewidth": 2.4}
+        if row["is_best"]
+        else {"edgecolor": style.GREY, "linewidth": 0 if scored else 0.8}
+    )
+    ax.add_patch(
+        Rectangle(
+            (left, y - _BAR / 2), right - left, _BAR, facecolor=colour, zorder=3 if row["is_best"] else 2.5, **edge
+        )
+    )
     ink = style.ink_on(colour) if scored else style.MUTED
-    words: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": style.TINY_PT, "color": ink, "zorder": 4}
+    words: dict[str, Any] = {
+        "textcoords": "offset points",
+        "ha": "center",
+        "fontsize": style.TINY_PT,
+        "color": ink,
+        "zorder": 4,
+    }
     outcome = text.number(row["score"]) if scored else _WITHOUT.get(row["status"], row["status"])
-    settings = text.short_names([row["settings"]], max(chars, 1))[row["settings"]] if row["generation"] == 0 or row["copied"] else ""
+    settings = (
+        text.short_names([row["settings"]], max(chars, 1))[row["settings"]]
+        if row["generation"] == 0 or row["copied"]
+        else ""
+    )
     middle, lines = (left + right) / 2, settings.count("\n") + 1
     if not settings or chars < _FEWEST_CHARS:
         lines = 0
@@ -92,11 +124,26 @@ def _bar(ax: Axes, row: dict[str, Any], left: float, right: float, y: int, norm:
         ax.annotate(settings, (middle, y), (0, -4.5 * (lines - 1)), va="bottom", linespacing=0.95, **words)
     if len(outcome) <= chars:
         at = (0, -4.5 * (lines - 1) - 0.5) if lines else (0, 0)
-        ax.annotate(outcome, (middle, y), at, va="top" if lines else "center_baseline", weight="bold" if scored else "normal", **words)
+        ax.annotate(
+            outcome,
+            (middle, y),
+            at,
+            va="top" if lines else "center_baseline",
+            weight="bold" if scored else "normal",
+            **words,
+        )
 
 
 def _link(ax: Axes, start: tuple[float, int], end: tuple[float, int], is_copy: bool, is_best: bool) -> None:
     """From the end of the parent's bar to the beginning of the child's."""
-    look: dict[str, Any] = {"color": style.ALARM if is_best else style.INK if is_copy else style.GREY, "shrinkA": 0, "shrinkB": 0}
-    look |= {"linewidth": 2.4 if is_best else 1.1, "arrowstyle": "-|>" if is_copy else "-", "mutation_scale": 9 if is_best else 7}
+    look: dict[str, Any] = {
+        "color": style.ALARM if is_best else style.INK if is_copy else style.GREY,
+        "shrinkA": 0,
+        "shrinkB": 0,
+    }
+    look |= {
+        "linewidth": 2.4 if is_best else 1.1,
+        "arrowstyle": "-|>" if is_copy else "-",
+        "mutation_scale": 9 if is_best else 7,
+    }
     ax.annotate("", xy=end, xytext=start, arrowprops=look, zorder=5 if is_best else 3.5 if is_copy else 2)

@@ -20,7 +20,13 @@ _APART_PT = 1.6  # Steps of few seeds take few values: lines are moved apart whe
 
 
 def draw(
-    ax: Axes, frame: pd.DataFrame, series: str, x: str, y: str, highlight: Sequence[Any] | None = None, steps: bool = False
+    ax: Axes,
+    frame: pd.DataFrame,
+    series: str,
+    x: str,
+    y: str,
+    highlight: Sequence[Any] | None = None,
+    steps: bool = False,
 ) -> tuple[list[End], str]:
     """Draws a line per value of `series`, the highlighted in colour, the rest in grey behind them, and intervals.
 
@@ -73,10 +79,14 @@ def draw(
         start, every = _marked(len(part), i, len(chosen)) if whiskers else (0, max(1, -(-len(part) // 10)))
         if whiskers:
             marked = part.iloc[start::every]
-            ax.vlines(marked[x], marked[f"{y}_low"], marked[f"{y}_high"], color=colour, linewidth=1.1, alpha=0.8, zorder=2.2)
+            ax.vlines(
+                marked[x], marked[f"{y}_low"], marked[f"{y}_high"], color=colour, linewidth=1.1, alpha=0.8, zorder=2.2
+            )
         elif len(banded) and name in with_band:
             step: Literal["post"] | None = "post" if steps else None
-            ax.fill_between(banded[x], banded[f"{y}_low"], banded[f"{y}_high"], color=colour, alpha=0.15, linewidth=0, step=step)
+            ax.fill_between(
+                banded[x], banded[f"{y}_low"], banded[f"{y}_high"], color=colour, alpha=0.15, linewidth=0, step=step
+            )
         ax.plot(
             part[x],
             part[y],

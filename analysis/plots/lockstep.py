@@ -30,7 +30,9 @@ def plot(levels: pd.DataFrame, measure: str = "auc", ax: Axes | None = None) -> 
     if levels.empty or levels[measure].isna().all():
         return style.no_data(ax, "no finished trial has a value")
     fragments = dict(zip(levels["environments"], levels["fragment"], strict=True))
-    ways = pd.Categorical([_WAYS[bool(way)] for way in levels["stagger"]], categories=list(_WAYS.values()), ordered=True)
+    ways = pd.Categorical(
+        [_WAYS[bool(way)] for way in levels["stagger"]], categories=list(_WAYS.values()), ordered=True
+    )
     ends, note = lines.draw(ax, levels.assign(way=ways), "way", "environments", measure)
     style.log_axis(ax, "x", style.levels(levels["environments"]), lambda value: f"{value:g} x {fragments[value]:g}")
     style.linear_axis(ax, "y", most=5)

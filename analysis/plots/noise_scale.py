@@ -52,7 +52,9 @@ def plot(frame: pd.DataFrame, series: str = "network", batch: float | None = Non
         low, high = banded["noise_scale_low"].clip(lower=bottom), banded["noise_scale_high"].clip(upper=top)
         ax.vlines(banded["env_steps"] + aside, low, high, color=look.colour, linewidth=1.2, zorder=2.4)
         ax.plot(x, part["noise_scale"], label=look.label, zorder=2.6, markersize=5, **look.line)
-        named.append(End(look.label, float(x.iloc[-1]), float(part["noise_scale"].iloc[-1]), look.colour, look.dash, look.marker))
+        named.append(
+            End(look.label, float(x.iloc[-1]), float(part["noise_scale"].iloc[-1]), look.colour, look.dash, look.marker)
+        )
     style.linear_axis(ax, "x")
     style.log_axis(ax, "y")
     ax.set_xlim(left=0)
@@ -65,7 +67,10 @@ def plot(frame: pd.DataFrame, series: str = "network", batch: float | None = Non
         ax,
         f"Dashed: rows of a gradient step, {text.number(batch)}." if batch is not None else "",
         "Whiskers that leave the figure have no end in these data." if open_ended else "",
-        f"{missing} point{'s have' if missing > 1 else ' has'} no marker: the gradient does not stand out from its noise."
+        (
+            f"{missing} point{'s have' if missing > 1 else ' has'} no marker: "
+            "the gradient does not stand out from its noise."
+        )
         if missing
         else "",
         style.NO_INTERVAL.format("whisker") if bare else "",

@@ -35,11 +35,29 @@ def plot(costs: pd.DataFrame, packed: bool = False, ax: Axes | None = None) -> A
     rest = known[~known["on_front"].astype(bool)]
     for part, colour in ((rest, "#8C8C8C"), (front, style.ACCENT)):
         top, faint = (3, 0.8) if part is front else (2, 0.35)
-        ax.vlines(part[_SECONDS], part[f"{_STEPS}_low"], part[f"{_STEPS}_high"], color=colour, linewidth=0.9, alpha=faint, zorder=top)
-        ax.hlines(part[_STEPS], part[f"{_SECONDS}_low"], part[f"{_SECONDS}_high"], color=colour, linewidth=0.9, alpha=faint, zorder=top)
+        ax.vlines(
+            part[_SECONDS],
+            part[f"{_STEPS}_low"],
+            part[f"{_STEPS}_high"],
+            color=colour,
+            linewidth=0.9,
+            alpha=faint,
+            zorder=top,
+        )
+        ax.hlines(
+            part[_STEPS],
+            part[f"{_SECONDS}_low"],
+            part[f"{_SECONDS}_high"],
+            color=colour,
+            linewidth=0.9,
+            alpha=faint,
+            zorder=top,
+        )
         censored = part["num_reached"] < part["num_seeds"]
         marker = "o" if part is rest else "D"
-        ax.plot(part[_SECONDS][~censored], part[_STEPS][~censored], marker, color=colour, markersize=6, zorder=top + 0.5)
+        ax.plot(
+            part[_SECONDS][~censored], part[_STEPS][~censored], marker, color=colour, markersize=6, zorder=top + 0.5
+        )
         ax.plot(
             part[_SECONDS][censored],
             part[_STEPS][censored],
@@ -66,5 +84,7 @@ def plot(costs: pd.DataFrame, packed: bool = False, ax: Axes | None = None) -> A
     )
     texts = style.name_texts(costs["config"])
     spots = list(zip(front[_SECONDS], front[_STEPS], strict=True))
-    label_points(ax, spots, [texts[name] for name in front["config"]], list(zip(rest[_SECONDS], rest[_STEPS], strict=True)))
+    label_points(
+        ax, spots, [texts[name] for name in front["config"]], list(zip(rest[_SECONDS], rest[_STEPS], strict=True))
+    )
     return ax

@@ -9,7 +9,8 @@ from analysis.plots import style, text
 
 
 def plot(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draws a row per environment, in their order; the first one, that the policy was trained in, as a line through all.
+    """Draws a row per environment, in their order; the first one, that the policy was trained in,
+    as a line through all.
 
     Args:
         summary: setting, return, return_low, return_high.

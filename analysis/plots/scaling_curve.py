@@ -90,15 +90,20 @@ def plot(
 ) -> Axes:
     """Draws measured throughput with whiskers, the fit with its bands, and linear scaling, both axes logarithmic.
 
-    One series has two bands: of the mean, and, paler, of a new measurement; two or three have the first alone, more have none.
+    One series has two bands: of the mean, and, paler, of a new measurement; two or three have the first alone,
+    more have none.
 
     Args:
-        counts: From `scaling_laws.fit`, the frame `counts`: num, env_steps_per_s, env_steps_per_s_low, env_steps_per_s_high.
-        curve: From `ScalingFit.predict` at many counts: num, env_steps_per_s, low, high, mean_low, mean_high, extrapolated. None: no fit.
-        marks: Places on the curve to name: kind (``knee`` or ``peak``), num, num_low, num_high, env_steps_per_s. Those that are not
-            finite are left out.
-        held_out: Predictions of counts that the fit did not see: num, env_steps_per_s, low, high. Drawn hollow beside the measurement.
-        own_process: Without any of what is counted, left of the counts at 0: env_steps_per_s, with _low and _high. No fit is of it.
+        counts: From `scaling_laws.fit`, the frame `counts`: num,
+            env_steps_per_s, env_steps_per_s_low, env_steps_per_s_high.
+        curve: From `ScalingFit.predict` at many counts: num, env_steps_per_s, low, high, mean_low, mean_high,
+            extrapolated. None: no fit.
+        marks: Places on the curve to name: kind (``knee`` or ``peak``), num, num_low, num_high, env_steps_per_s. Those
+            that are not finite are left out.
+        held_out: Predictions of counts that the fit did not see: num, env_steps_per_s, low, high.
+            Drawn hollow beside the measurement.
+        own_process: Without any of what is counted, left of the counts at 0: env_steps_per_s, with _low and _high.
+            No fit is of it.
         series: Column of all frames that tells curves apart (algorithm, envs per runner); None: there is one.
         axis: What was counted.
         packed: Trials ran side by side, so speeds are not those of a trial alone: said below.
@@ -112,7 +117,9 @@ def plot(
     """
     more = [series] if series else []
     style.require(counts, ["num", _SPEED, f"{_SPEED}_low", f"{_SPEED}_high", *more])
-    curve, marks, held_out, own = (frame if frame is not None else pd.DataFrame() for frame in (curve, marks, held_out, own_process))
+    curve, marks, held_out, own = (
+        frame if frame is not None else pd.DataFrame() for frame in (curve, marks, held_out, own_process)
+    )
     style.require(curve, ["num", _SPEED, "low", "high", "mean_low", "mean_high", "extrapolated", *more])
     style.require(marks, ["kind", "num", "num_low", "num_high", _SPEED, *more])
     style.require(held_out, ["num", _SPEED, "low", "high", *more])
@@ -127,10 +134,15 @@ def plot(
         return style.no_data(ax, "no count has a throughput")
     shown = looks(known, series)
     # On its own bands a series' colour is hard to see: what was measured is black where there is one series alone.
-    ends = [_measured(ax, of_series(known, series, look.name), look, look.colour if series else style.INK) for look in shown]
+    ends = [
+        _measured(ax, of_series(known, series, look.name), look, look.colour if series else style.INK) for look in shown
+    ]
     if len(curve):
         fitted = curve.dropna(subset=["num", _SPEED])
-        ends = [_fitted(ax, of_series(fitted, series, look.name), look, len(shown)) or end for look, end in zip(shown, ends, strict=True)]
+        ends = [
+            _fitted(ax, of_series(fitted, series, look.name), look, len(shown)) or end
+            for look, end in zip(shown, ends, strict=True)
+        ]
     if len(held_out):
         for i, look in enumerate(shown):
             _held_out(ax, of_series(held_out, series, look.name), look, _HELD_OUT_PT * (i + 1))
@@ -157,10 +169,14 @@ def plot(
     for look in shown:
         _linear(ax, of_series(known, series, look.name), furthest)
     label_ends(ax, ends if series else [])
-    style.note(ax, *_notes(known, curve, marks, held_out, len(shown), beyond), _OWN if zero else "", style.packed_note(packed))
+    style.note(
+        ax, *_notes(known, curve, marks, held_out, len(shown), beyond), _OWN if zero else "", style.packed_note(packed)
+    )
     if not series and places:
         whisker = (
-            [(float(x), float(y)) for x, *ys in held_out[["num", "low", "high"]].dropna().to_numpy() for y in ys] if len(held_out) else []
+            [(float(x), float(y)) for x, *ys in held_out[["num", "low", "high"]].dropna().to_numpy() for y in ys]
+            if len(held_out)
+            else []
         )
         drawn = pd.concat([own, known]) if len(own) else known
         dots = [(float(x), float(y)) for x, y in zip(drawn["num"], drawn[_SPEED], strict=True)]
@@ -175,7 +191,9 @@ def _measured(ax: Axes, part: pd.DataFrame, look: Look, colour: str) -> End:
     ax.vlines(banded["num"], banded[f"{_SPEED}_low"], banded[f"{_SPEED}_high"], color=colour, linewidth=1.4, zorder=3.2)
     dots = {**look.line, "linestyle": "", "color": colour}
     ax.plot(part["num"], part[_SPEED], label=look.label or None, markersize=5.5, zorder=3.4, **dots)
-    return End(look.label, float(part["num"].iloc[-1]), float(part[_SPEED].iloc[-1]), look.colour, look.dash, look.marker)
+    return End(
+        look.label, float(part["num"].iloc[-1]), float(part[_SPEED].iloc[-1]), look.colour, look.dash, look.marker
+    )
 
 
 def _fitted(ax: Axes, part: pd.DataFrame, look: Look, num_series: int) -> End | None:
@@ -186,7 +204,9 @@ def _fitted(ax: Axes, part: pd.DataFrame, look: Look, num_series: int) -> End | 
     bands += [("mean_low", "mean_high", 0.25 if num_series == 1 else 0.15)] if num_series <= _MOST_BANDS else []
     for low, high, alpha in bands:
         banded = part.dropna(subset=[low, high])
-        ax.fill_between(banded["num"], banded[low], banded[high], color=look.colour, alpha=alpha, linewidth=0, zorder=1.6)
+        ax.fill_between(
+            banded["num"], banded[low], banded[high], color=look.colour, alpha=alpha, linewidth=0, zorder=1.6
+        )
     outside = part["extrapolated"].to_numpy(dtype=bool)
     x, y = part["num"].to_numpy(float), part[_SPEED].to_numpy(float)
     ax.plot(np.where(outside, np.nan, x), y, color=look.colour, linestyle=look.dash, linewidth=1.7, zorder=2.6)
@@ -199,12 +219,16 @@ def _fitted(ax: Axes, part: pd.DataFrame, look: Look, num_series: int) -> End | 
 def _held_out(ax: Axes, part: pd.DataFrame, look: Look, aside_pt: float) -> None:
     aside = ax.transData + ScaledTranslation(aside_pt / 72, 0, ax.figure.dpi_scale_trans)
     banded = part.dropna(subset=["low", "high"])
-    ax.vlines(banded["num"], banded["low"], banded["high"], color=look.colour, linewidth=1.2, zorder=3.0, transform=aside)
+    ax.vlines(
+        banded["num"], banded["low"], banded["high"], color=look.colour, linewidth=1.2, zorder=3.0, transform=aside
+    )
     hollow = {**look.line, "linestyle": "", "color": "white", "markeredgecolor": look.colour, "markeredgewidth": 1.4}
     ax.plot(part["num"], part[_SPEED], markersize=6.5, zorder=3.6, transform=aside, **hollow)
 
 
-def _marked(ax: Axes, marks: pd.DataFrame, series: str | None, shown: list[Look]) -> list[tuple[tuple[float, float], str]]:
+def _marked(
+    ax: Axes, marks: pd.DataFrame, series: str | None, shown: list[Look]
+) -> list[tuple[tuple[float, float], str]]:
     """Draws the marks; returns where they are and what they are called."""
     places = []
     for look in shown if len(marks) else []:
@@ -213,8 +237,8 @@ def _marked(ax: Axes, marks: pd.DataFrame, series: str | None, shown: list[Look]
                 continue
             marker, word = _PLACES[row["kind"]]
             ax.plot(
-                row["num"], row[_SPEED], marker=marker, markersize=14 if marker == "*" else 8, color=look.colour, markeredgecolor=style.INK,
-                markeredgewidth=0.9, linestyle="", zorder=3.1,
+                row["num"], row[_SPEED], marker=marker, markersize=14 if marker == "*" else 8, color=look.colour,
+                markeredgecolor=style.INK, markeredgewidth=0.9, linestyle="", zorder=3.1,
             )  # fmt: skip
             words = f"{word} {text.number(round(row['num']))}{_interval(row['num_low'], row['num_high'])}"
             places.append(((float(row["num"]), float(row[_SPEED])), words))
@@ -233,7 +257,14 @@ def _linear(ax: Axes, part: pd.DataFrame, furthest: float) -> None:
     first = part.sort_values("num").iloc[0]
     each = float(first[_SPEED]) / float(first["num"])
     end = min(furthest, ax.get_ylim()[1] / each)
-    ax.plot([first["num"], end], [first[_SPEED], each * end], color=style.MUTED, linestyle=(0, (1, 1.6)), linewidth=1.1, zorder=2)
+    ax.plot(
+        [first["num"], end],
+        [first[_SPEED], each * end],
+        color=style.MUTED,
+        linestyle=(0, (1, 1.6)),
+        linewidth=1.1,
+        zorder=2,
+    )
 
 
 def _limits(ax: Axes, known: pd.DataFrame, curve: pd.DataFrame, held_out: pd.DataFrame) -> float:

@@ -12,12 +12,17 @@ _APART = 0.025  # Series stand side by side, this share of the count apart, so t
 
 
 def plot(
-    efficiency: pd.DataFrame, series: str | None = None, axis: str = "num_env_runners", packed: bool = False, ax: Axes | None = None
+    efficiency: pd.DataFrame,
+    series: str | None = None,
+    axis: str = "num_env_runners",
+    packed: bool = False,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draws throughput over count times the throughput of one, a line per series, with intervals.
 
     Args:
-        efficiency: From `scaling_laws.fit`, the frame `counts`: num, efficiency (1: linear scaling), efficiency_low, efficiency_high.
+        efficiency: From `scaling_laws.fit`, the frame `counts`: num, efficiency (1:
+            linear scaling), efficiency_low, efficiency_high.
         series: Column that tells lines apart (algorithm, envs per runner); None: there is one line.
         axis: What was counted.
         packed: Trials ran side by side: said below.
@@ -42,14 +47,28 @@ def plot(
         x = part["num"] * (1 + _APART * (i - (len(shown) - 1) / 2))
         banded = part[["efficiency_low", "efficiency_high"]].notna().all(axis=1)
         ax.vlines(
-            x[banded], part.loc[banded, "efficiency_low"], part.loc[banded, "efficiency_high"], color=look.colour, linewidth=1.4, zorder=2.4
+            x[banded],
+            part.loc[banded, "efficiency_low"],
+            part.loc[banded, "efficiency_high"],
+            color=look.colour,
+            linewidth=1.4,
+            zorder=2.4,
         )
         ax.plot(x, part["efficiency"], label=look.label, zorder=2.6, markersize=5.5, **look.line)
         # One runner is 100% by definition and has no interval to miss.
         bare |= bool((~banded & (part["num"] > 1)).any())
         top = max(top, float(part[["efficiency", "efficiency_high"]].max(axis=None)))
         if series:
-            ends.append(End(look.label, float(x.iloc[-1]), float(part["efficiency"].iloc[-1]), look.colour, look.dash, look.marker))
+            ends.append(
+                End(
+                    look.label,
+                    float(x.iloc[-1]),
+                    float(part["efficiency"].iloc[-1]),
+                    look.colour,
+                    look.dash,
+                    look.marker,
+                )
+            )
     ax.axhline(1.0, color=style.MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1.5)
     levels = style.levels(known["num"])
     style.log_axis(ax, "x", levels, lambda value: text.level(axis, value))

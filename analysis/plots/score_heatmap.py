@@ -1,4 +1,6 @@
-"""Heatmap of a summary over two searched axes, such as learning rate and train batch: the number and its interval in each cell."""
+"""Heatmap of a summary over two searched axes, such as learning rate and train batch:
+the number and its interval in each cell.
+"""
 
 import math
 from typing import Any
@@ -53,7 +55,9 @@ def plot(
         ValueError: A column is missing, or several configurations fall into one cell.
     """
     cost = value in _COSTS
-    style.require(summary, [x, y, value, f"{value}_low", f"{value}_high", *(["num_reached", "num_seeds"] if cost else [])])
+    style.require(
+        summary, [x, y, value, f"{value}_low", f"{value}_high", *(["num_reached", "num_seeds"] if cost else [])]
+    )
     if summary.empty or summary[value].isna().all():
         ax = style.axes(ax)
         style.name_axes(ax, text.readable(x), text.readable(y))
@@ -89,9 +93,15 @@ def plot(
         ink = style.ink_on(image.cmap(image.norm(row[value])))
         _write(ax, column, line, row, value, cost, ink, wide_in)
         if cost and not row["num_reached"]:
-            ax.add_patch(Rectangle((column - 0.5, line - 0.5), 1, 1, fill=False, edgecolor=ink, hatch="//", linewidth=0, alpha=0.25))
+            ax.add_patch(
+                Rectangle(
+                    (column - 0.5, line - 0.5), 1, 1, fill=False, edgecolor=ink, hatch="//", linewidth=0, alpha=0.25
+                )
+            )
         if is_framed:
-            ax.add_patch(Rectangle((column - 0.46, line - 0.44), 0.92, 0.88, fill=False, edgecolor=style.ALARM, linewidth=2.5))
+            ax.add_patch(
+                Rectangle((column - 0.46, line - 0.44), 0.92, 0.88, fill=False, edgecolor=style.ALARM, linewidth=2.5)
+            )
     for line, column in np.argwhere(np.isnan(cells)):
         if not ((summary[x] == columns[column]) & (summary[y] == rows[line])).any():
             _empty(ax, int(column), int(line), "not run")
@@ -113,7 +123,9 @@ def plot(
     return ax
 
 
-def _write(ax: Axes, column: int, line: int, row: dict[str, Any], value: str, cost: bool, ink: str, wide_in: float) -> None:
+def _write(
+    ax: Axes, column: int, line: int, row: dict[str, Any], value: str, cost: bool, ink: str, wide_in: float
+) -> None:
     """Value above, interval and reached seeds below; a narrow cell has room for the value only."""
     censored = cost and row["num_reached"] < row["num_seeds"]
     shown = ("\u2265 " if censored else "") + text.number(row[value])
@@ -122,7 +134,11 @@ def _write(ax: Axes, column: int, line: int, row: dict[str, Any], value: str, co
         if row["num_reached"] and below and wide_in >= 1.0:
             below = f"{below}\n{int(row['num_reached'])} of {int(row['num_seeds'])} reached"
         else:  # Where no seed reached it, the interval is the budget twice.
-            below = f"{int(row['num_reached'])} of {int(row['num_seeds'])} reached" if row["num_reached"] else "never reached"
+            below = (
+                f"{int(row['num_reached'])} of {int(row['num_seeds'])} reached"
+                if row["num_reached"]
+                else "never reached"
+            )
     if wide_in < 0.8:
         below = ""
     size = style.FONT_PT if wide_in > 0.5 else style.TINY_PT
@@ -152,7 +168,9 @@ def _write(ax: Axes, column: int, line: int, row: dict[str, Any], value: str, co
 
 
 def _empty(ax: Axes, column: int, line: int, why: str) -> None:
-    ax.add_patch(Rectangle((column - 0.5, line - 0.5), 1, 1, facecolor="white", edgecolor=style.GREY, hatch="///", linewidth=0))
+    ax.add_patch(
+        Rectangle((column - 0.5, line - 0.5), 1, 1, facecolor="white", edgecolor=style.GREY, hatch="///", linewidth=0)
+    )
     ax.text(
         column,
         line,

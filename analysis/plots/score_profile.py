@@ -10,7 +10,9 @@ from analysis.plots import lines, style
 from analysis.plots.labels import target_line
 
 
-def plot(profile: pd.DataFrame, highlight: Sequence[Any] | None = None, target: float | None = None, ax: Axes | None = None) -> Axes:
+def plot(
+    profile: pd.DataFrame, highlight: Sequence[Any] | None = None, target: float | None = None, ax: Axes | None = None
+) -> Axes:
     """Draws a line per configuration; higher is better.
 
     Args:

@@ -17,10 +17,12 @@ _HEIGHT_IN = 4.0
 
 
 def plot(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draws a point per configuration, with its interval on held-out seeds; below the diagonal it did worse than in the search.
+    """Draws a point per configuration, with its interval on held-out seeds; below the diagonal it did worse
+    than in the search.
 
     Args:
-        frame: From `search_results.winners_curse`: config, is_base, searched, confirmed, confirmed_low, confirmed_high. Scores, in returns.
+        frame: From `search_results.winners_curse`: config, is_base, searched, confirmed, confirmed_low, confirmed_high.
+            Scores, in returns.
         ax: To draw on; None makes a figure.
 
     Returns:
@@ -44,12 +46,27 @@ def plot(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     for is_base, colour, marker in ((False, style.ACCENT, "o"), (True, style.INK, "D")):
         rows = known["is_base"].astype(bool) == is_base
         part = known[rows]
-        ax.vlines(x[rows], part["confirmed_low"], part["confirmed_high"], color=colour, linewidth=1.3, alpha=0.8, zorder=2.4)
-        ax.plot(x[rows], part["confirmed"], marker, color=colour, markersize=7, markeredgecolor="white", markeredgewidth=0.6, zorder=3)
+        ax.vlines(
+            x[rows], part["confirmed_low"], part["confirmed_high"], color=colour, linewidth=1.3, alpha=0.8, zorder=2.4
+        )
+        ax.plot(
+            x[rows],
+            part["confirmed"],
+            marker,
+            color=colour,
+            markersize=7,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            zorder=3,
+        )
     if has_margin:
         words: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": style.SMALL_PT, "color": style.MUTED}
         ax.text(at, 1.01, "no search score", transform=ax.get_xaxis_transform(), **words)
-    best = known[~known["is_base"].astype(bool)].sort_values("confirmed", ascending=False, kind="stable").index[:MOST_NAMED]
+    best = (
+        known[~known["is_base"].astype(bool)]
+        .sort_values("confirmed", ascending=False, kind="stable")
+        .index[:MOST_NAMED]
+    )
     named = [i for i in known.index if i in best or known["is_base"][i]]
     notes = {
         "Dashed: as in the search. Below it: worse than there.": len(searched),
@@ -63,12 +80,16 @@ def plot(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     whiskers = [(x[i], y) for i, low, high in ends.itertuples() for y in np.linspace(low, high, 7)]
     spots = [(x[i], known["confirmed"][i]) for i in named]
     rest = [(x[i], known["confirmed"][i]) for i in known.index if i not in named]
-    label_points(ax, spots, [texts[known["config"][i]] for i in named], [*rest, *whiskers, *zip(diagonal, diagonal, strict=True)])
+    label_points(
+        ax, spots, [texts[known["config"][i]] for i in named], [*rest, *whiskers, *zip(diagonal, diagonal, strict=True)]
+    )
     return ax
 
 
 def _limits(ax: Axes, known: pd.DataFrame, has_margin: bool) -> tuple[float, float, float]:
-    """Sets limits around all points; returns the ends of the search scores' axis, and where in the margin left of it points stand."""
+    """Sets limits around all points; returns the ends of the search scores' axis, and where in the margin
+    left of it points stand.
+    """
     scores = known[["searched", "confirmed", "confirmed_low", "confirmed_high"]]
     low, high = float(scores.min(axis=None)), float(scores.max(axis=None))
     height = (high - low) or max(1.0, 0.1 * abs(high))

@@ -15,17 +15,21 @@ _CONFIRMED = style.ALARM
 _DOT = "#8C8C8C"
 
 
-def plot(frame: pd.DataFrame, confirmed: pd.DataFrame | None = None, target: float | None = None, ax: Axes | None = None) -> Axes:
+def plot(
+    frame: pd.DataFrame, confirmed: pd.DataFrame | None = None, target: float | None = None, ax: Axes | None = None
+) -> Axes:
     """Draws a dot per trial where it ended, and the best so far; at the right what was confirmed.
 
     Args:
         frame: From `search_results.progress`: env_steps, outcome, score, best.
-        confirmed: From `search_results.winners_curse`: config, is_base, confirmed with _low and _high. None: nothing stands at the right.
+        confirmed: From `search_results.winners_curse`: config, is_base, confirmed with _low and _high. None: nothing
+            stands at the right.
         target: Of the env, drawn as a line.
         ax: To draw on; None makes a figure.
 
     Returns:
-        The axes. Hollow: stopped early, at its last evaluation. Crosses at the bottom: trials that ended without a score.
+        The axes. Hollow: stopped early, at its last evaluation. Crosses at the bottom:
+        trials that ended without a score.
 
     Raises:
         ValueError: A column is missing.
@@ -42,7 +46,15 @@ def plot(frame: pd.DataFrame, confirmed: pd.DataFrame | None = None, target: flo
     dot: dict[str, Any] = {"markersize": 5, "markeredgecolor": _DOT, "markeredgewidth": 1.1, "zorder": 2.5}
     ax.plot(scored["env_steps"][~stopped], scored["score"][~stopped], "o", color=_DOT, **dot)
     ax.plot(scored["env_steps"][stopped], scored["score"][stopped], "o", color="white", **dot)
-    ax.plot(without["env_steps"], [0.03] * len(without), "x", color=style.INK, markersize=5, transform=ax.get_xaxis_transform(), zorder=2.5)
+    ax.plot(
+        without["env_steps"],
+        [0.03] * len(without),
+        "x",
+        color=style.INK,
+        markersize=5,
+        transform=ax.get_xaxis_transform(),
+        zorder=2.5,
+    )
     target_line(ax, target)
     shown = _shown(confirmed)
     total = float(frame["env_steps"].max())
@@ -85,6 +97,15 @@ def _confirm(ax: Axes, shown: pd.DataFrame, total: float) -> list[End]:
         x = start + total * _STRIP * (place + 0.5) / len(shown)
         colour, marker = (style.INK, "D") if row["is_base"] else (_CONFIRMED, "o")
         ax.vlines(x, row["confirmed_low"], row["confirmed_high"], color=colour, linewidth=1.3, zorder=2.4)
-        ax.plot([x], [row["confirmed"]], marker, color=colour, markersize=6, markeredgecolor="white", markeredgewidth=0.6, zorder=3)
+        ax.plot(
+            [x],
+            [row["confirmed"]],
+            marker,
+            color=colour,
+            markersize=6,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            zorder=3,
+        )
         ends.append(End(texts[row["config"]], x, row["confirmed"], colour))
     return ends

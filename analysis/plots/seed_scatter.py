@@ -20,7 +20,11 @@ _SPREAD = 0.56  # Of a row's height.
 
 
 def plot(
-    runs: pd.DataFrame, value: str = "score", target: float | None = None, summary: pd.DataFrame | None = None, ax: Axes | None = None
+    runs: pd.DataFrame,
+    value: str = "score",
+    target: float | None = None,
+    summary: pd.DataFrame | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draws a row per configuration and in it a dot per seed, seeds from top to bottom.
 
@@ -104,6 +108,12 @@ def _without(of_name: pd.DataFrame, value: str) -> str:
     for status in _WORST_FIRST:
         seeds = [str(seed) for seed in lost.loc[lost["status"] == status, "seed"]]
         if seeds:
-            which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(seeds)}" if len(seeds) <= 3 else f"{len(seeds)} seeds"
+            which = (
+                f"seed {seeds[0]}"
+                if len(seeds) == 1
+                else f"seeds {', '.join(seeds)}"
+                if len(seeds) <= 3
+                else f"{len(seeds)} seeds"
+            )
             parts.append(f"\u00d7 {which} {_WORDS[status]}")
     return "\n".join(parts)

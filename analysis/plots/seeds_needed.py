@@ -34,7 +34,14 @@ def plot(needed: pd.DataFrame, measure: str, num_seeds: int | None = None, ax: A
         line = ax.plot(needed["difference"], needed[column], linewidth=1.7, markersize=4.5, label=words)[0]
         line.set(color=style.COLOURS[i], linestyle=style.DASHES[i], marker=style.MARKERS[i])
     if num_seeds is not None:
-        ax.axhline(num_seeds, color=style.MUTED, linewidth=1, linestyle=(0, (4, 2)), label=f"this study: {num_seeds}", zorder=1.5)
+        ax.axhline(
+            num_seeds,
+            color=style.MUTED,
+            linewidth=1,
+            linestyle=(0, (4, 2)),
+            label=f"this study: {num_seeds}",
+            zorder=1.5,
+        )
     style.log_axis(ax, "x")
     style.log_axis(ax, "y")
     ax.legend(loc="upper right", frameon=False, fontsize=style.SMALL_PT)

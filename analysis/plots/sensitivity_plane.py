@@ -1,4 +1,6 @@
-"""The performance-sensitivity plane (Adkins et al. 2024): the score tuned for each environment over what the tuning brought."""
+"""The performance-sensitivity plane (Adkins et al. 2024): the score tuned for each environment
+over what the tuning brought.
+"""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +20,8 @@ def plot(points: pd.DataFrame, ax: Axes | None = None) -> Axes:
         ax: To draw on; None makes a figure.
 
     Returns:
-        The axes. Along the dashed line the best common setting scores as much as that of the algorithm whose common setting is best.
+        The axes. Along the dashed line the best common setting scores as much as that of the algorithm whose common
+        setting is best.
 
     Raises:
         ValueError: A column is missing.
@@ -40,7 +43,8 @@ def plot(points: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.plot(along, common + along, color=style.GREY, linewidth=1.0, linestyle="--", zorder=1)
     style.note(
         ax,
-        "High and left is better. Dashed: one setting for all environments scores as much as the best of these points'.",
+        "High and left is better. Dashed: one setting for all environments scores as much "
+        "as the best of these points'.",
         style.NO_INTERVAL.format("whisker") if known[ends].isna().any(axis=None) else "",
     )
     texts = style.name_texts(points["algorithm"])

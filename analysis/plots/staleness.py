@@ -25,8 +25,8 @@ def plot(
     """Draws a point per configuration, with intervals in both directions; left and high is better.
 
     Args:
-        points: A row a configuration: staleness_updates, how many updates the learner has made since the weights that a sample was
-            taken with; env_steps_per_s; both with _low and _high; `series`, and `label`.
+        points: A row a configuration: staleness_updates, how many updates the learner has made since the weights that a
+            sample was taken with; env_steps_per_s; both with _low and _high; `series`, and `label`.
         series: Column that colours and markers stand for.
         label: Column that names the points; None: they have no names.
         limit_updates: Staleness beyond which learning is known to suffer, drawn as a line.
@@ -52,14 +52,25 @@ def plot(
         up = part.dropna(subset=[f"{_SPEED}_low", f"{_SPEED}_high"])
         across = part.dropna(subset=[f"{_STALE}_low", f"{_STALE}_high"])
         ax.vlines(up[_STALE], up[f"{_SPEED}_low"], up[f"{_SPEED}_high"], color=look.colour, linewidth=1.2, zorder=2.4)
-        ax.hlines(across[_SPEED], across[f"{_STALE}_low"], across[f"{_STALE}_high"], color=look.colour, linewidth=1.2, zorder=2.4)
-        ax.plot(part[_STALE], part[_SPEED], label=look.label, zorder=3, markersize=6.5, **{**look.line, "linestyle": ""})
+        ax.hlines(
+            across[_SPEED],
+            across[f"{_STALE}_low"],
+            across[f"{_STALE}_high"],
+            color=look.colour,
+            linewidth=1.2,
+            zorder=2.4,
+        )
+        ax.plot(
+            part[_STALE], part[_SPEED], label=look.label, zorder=3, markersize=6.5, **{**look.line, "linestyle": ""}
+        )
     _limits(ax, known)
     if limit_updates is not None:
         ax.axvline(limit_updates, color=style.MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1.5)
     if len(shown) > 1:
         ax.legend(
-            handles=[Line2D([], [], label=look.label, markersize=6.5, **{**look.line, "linestyle": ""}) for look in shown],
+            handles=[
+                Line2D([], [], label=look.label, markersize=6.5, **{**look.line, "linestyle": ""}) for look in shown
+            ],
             loc="lower left",
             bbox_to_anchor=(0, 1),
             ncols=min(len(shown), 4),
@@ -72,7 +83,9 @@ def plot(
     style.note(
         ax,
         "Left: fresh samples. High: fast.",
-        f"Dashed: {text.number(limit_updates)} updates, beyond which learning may suffer." if limit_updates is not None else "",
+        f"Dashed: {text.number(limit_updates)} updates, beyond which learning may suffer."
+        if limit_updates is not None
+        else "",
         style.NO_INTERVAL.format("whisker") if known[intervals].isna().any(axis=None) else "",
         style.packed_note(packed),
     )
@@ -83,7 +96,9 @@ def plot(
             ends = [(row[_STALE], row[f"{_SPEED}{end}"]) for end in ("_low", "_high")]
             ends += [(row[f"{_STALE}{end}"], row[_SPEED]) for end in ("_low", "_high")]
             obstacles += [spot for spot in ends if all(map(math.isfinite, spot))]
-        label_points(ax, list(zip(known[_STALE], known[_SPEED], strict=True)), [texts[name] for name in known[label]], obstacles)
+        label_points(
+            ax, list(zip(known[_STALE], known[_SPEED], strict=True)), [texts[name] for name in known[label]], obstacles
+        )
     return ax
 
 

@@ -57,7 +57,9 @@ def require(frame: pd.DataFrame, columns: Iterable[str]) -> None:
     """
     missing = [column for column in columns if column not in frame.columns]
     if missing and len(frame):
-        raise ValueError(f"the figure needs the column {missing[0]!r}; the frame has {', '.join(map(str, frame.columns))}")
+        raise ValueError(
+            f"the figure needs the column {missing[0]!r}; the frame has {', '.join(map(str, frame.columns))}"
+        )
 
 
 def levels(column: pd.Series) -> list[Any]:
@@ -71,7 +73,9 @@ def levels(column: pd.Series) -> list[Any]:
 
 
 def name_texts(column: pd.Series) -> dict[Any, str]:
-    """What each value of a column of names is called in a margin; alike in all figures of a study, if it is a categorical."""
+    """What each value of a column of names is called in a margin; alike in all figures of a study,
+    if it is a categorical.
+    """
     names = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else levels(column)
     texts = short_names([str(name) for name in names])
     return {name: texts[str(name)] for name in names}
@@ -176,7 +180,9 @@ class _LogTicks(Locator):
         return [float(tick) for tick in MaxNLocator(6, steps=_STEPS).tick_values(vmin, vmax) if vmin <= tick <= vmax]
 
 
-def log_axis(ax: Axes, which: Literal["x", "y"], ticks: Sequence[float] = (), words: Callable[[float], str] = number) -> None:
+def log_axis(
+    ax: Axes, which: Literal["x", "y"], ticks: Sequence[float] = (), words: Callable[[float], str] = number
+) -> None:
     """A logarithmic axis with ticks at the values given (a study's levels), else at round ones, written by `words`."""
     axis = ax.xaxis if which == "x" else ax.yaxis
     ax.set(**{f"{which}scale": "log"})
@@ -210,7 +216,8 @@ def no_data(ax: Axes, why: str) -> Axes:
 def note(ax: Axes, *sentences: str) -> None:
     """Small print below the axes; empty sentences are left out.
 
-    Alone in its figure, the axes leaves it to the figure, whose full width it may use; else it stands below the x label.
+    Alone in its figure, the axes leaves it to the figure, whose full width it may use;
+    else it stands below the x label.
     """
     kept = [sentence for sentence in sentences if sentence]
     if not kept:
@@ -237,7 +244,10 @@ def note_figure(figure: Figure | SubFigure, *sentences: str) -> Text:
     """Small print at the foot of a figure, below what is there already; a constrained layout makes room for it."""
     width_in = figure.bbox.width / figure.dpi
     before = figure.get_supxlabel()
-    lines = [*([before] if before else []), *(textwrap.fill(sentence, int(width_in * _CHARS_PER_IN)) for sentence in sentences if sentence)]
+    lines = [
+        *([before] if before else []),
+        *(textwrap.fill(sentence, int(width_in * _CHARS_PER_IN)) for sentence in sentences if sentence),
+    ]
     return figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=SMALL_PT, color=MUTED)
 
 
@@ -252,7 +262,9 @@ def caption(study: str, num_seeds: int | Iterable[int], interval: str) -> str:
     Returns:
         ``Study lr_batch; 2 to 3 seeds per configuration; 95% intervals: stratified bootstrap.``
     """
-    counts = [int(num_seeds)] if isinstance(num_seeds, int | np.integer) else sorted({int(count) for count in num_seeds})
+    counts = (
+        [int(num_seeds)] if isinstance(num_seeds, int | np.integer) else sorted({int(count) for count in num_seeds})
+    )
     if not counts:
         seeds = "no seeds"
     elif counts[0] == counts[-1]:

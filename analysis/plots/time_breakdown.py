@@ -84,7 +84,9 @@ def plot(shares: pd.DataFrame, packed: bool = False, ax: Axes | None = None) -> 
         of_name = known[known["config"] == name].set_index("part")["share"]
         for part, (colour, hatch) in parts.items():
             share = float(of_name.get(part, 0.0))
-            ax.barh(i, share, left=start, height=0.7, facecolor=colour, hatch=hatch, edgecolor=style.MUTED, linewidth=0.5)
+            ax.barh(
+                i, share, left=start, height=0.7, facecolor=colour, hatch=hatch, edgecolor=style.MUTED, linewidth=0.5
+            )
             if share >= _NARROWEST:
                 ax.text(
                     start + share / 2,
@@ -103,7 +105,10 @@ def plot(shares: pd.DataFrame, packed: bool = False, ax: Axes | None = None) -> 
     ax.set_xlim(0, 1)
     ax.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
     ax.legend(
-        handles=[Patch(facecolor=parts[p][0], hatch=parts[p][1], edgecolor=style.MUTED, linewidth=0.5, label=words[p]) for p in named],
+        handles=[
+            Patch(facecolor=parts[p][0], hatch=parts[p][1], edgecolor=style.MUTED, linewidth=0.5, label=words[p])
+            for p in named
+        ],
         # The finer parts' key is nearly as wide as the figure: it stands above the names too.
         loc="lower right" if fine else "lower left",
         bbox_to_anchor=(1 if fine else 0, 1),
@@ -128,9 +133,15 @@ def _parts(found: set[str]) -> Mapping[str, tuple[str, str]]:
     """
     unknown = sorted(found - set(PARTS) - set(FINE_PARTS))
     if unknown:
-        raise ValueError(f"no part of time is called {unknown[0]!r}; there are {', '.join(PARTS)}; or, finer, {', '.join(FINE_PARTS)}")
+        raise ValueError(
+            f"no part of time is called {unknown[0]!r}; there are {', '.join(PARTS)}; or, "
+            f"finer, {', '.join(FINE_PARTS)}"
+        )
     for parts in (PARTS, FINE_PARTS):
         if found <= set(parts):
             return parts
-    coarse, fine = next(p for p in PARTS if p in found - set(FINE_PARTS)), next(p for p in FINE_PARTS if p in found - set(PARTS))
+    coarse, fine = (
+        next(p for p in PARTS if p in found - set(FINE_PARTS)),
+        next(p for p in FINE_PARTS if p in found - set(PARTS)),
+    )
     raise ValueError(f"{coarse!r} is a part of training time, {fine!r} one of wall-clock time: draw one kind at a time")

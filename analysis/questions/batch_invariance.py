@@ -1,6 +1,9 @@
-"""Whether learning stays the same, as a function of env steps, when the batch shrinks or samples are old. Pure functions of frames.
+"""Whether learning stays the same, as a function of env steps, when the batch shrinks or samples are old.
 
-Everything is compared with the configuration at the largest batch that learns from fresh samples, on the same seeds, policy by policy.
+Pure functions of frames.
+
+Everything is compared with the configuration at the largest batch that learns from fresh samples, on the same seeds,
+policy by policy.
 """
 
 from collections.abc import Sequence
@@ -20,10 +23,14 @@ POLICY, BATCH, ADJUSTED, STALENESS = "proximal_policy", "train_batch_size_total"
 MEASURES = ("auc", "score")
 """The area under the curve is the mean height of the curve over env steps."""
 SPREAD = 0.05
-"""Of the range of returns: by how much the final normalised return differs from 256 environments to 1 with PPG-EWMA on Procgen (Hilton et
-al. 2022, arXiv 2110.00641, figure 2), and so what is tested for here."""
+"""Of the range of returns: by how much the final normalised return differs from 256 environments to 1
+with PPG-EWMA on Procgen (Hilton et al. 2022, arXiv 2110.00641, figure 2), and so what is tested for here."""
 
-SMALLER, SMALLER_AS_IT_IS, STALE = "smaller batches, settings adjusted", "smaller batches, settings as they are", "old samples"
+SMALLER, SMALLER_AS_IT_IS, STALE = (
+    "smaller batches, settings adjusted",
+    "smaller batches, settings as they are",
+    "old samples",
+)
 """What changes."""
 
 
@@ -36,10 +43,10 @@ class Invariance:
         change: What changes.
         measure: Of `MEASURES`.
         delta: A return: differences below it are within the published spread.
-        differences: A row a configuration: `config`, `batch`, `staleness`; `difference` to the base, a return, with its 95% interval;
-            `p_equivalent` of two one-sided tests, `p_beyond` that it is larger than delta; `num_seeds`.
-        answer: Holds, if all rows are within delta at 5% each, which errs in at most 5% of studies (intersection-union test, Berger 1982);
-            does not hold, if one is beyond it at 5% over all rows (Holm).
+        differences: A row a configuration: `config`, `batch`, `staleness`; `difference` to the base, a return, with its
+            95% interval; `p_equivalent` of two one-sided tests, `p_beyond` that it is larger than delta; `num_seeds`.
+        answer: Holds, if all rows are within delta at 5% each, which errs in at most 5% of studies (intersection-union
+            test, Berger 1982); does not hold, if one is beyond it at 5% over all rows (Holm).
     """
 
     policy: str
@@ -83,17 +90,22 @@ def curve_gaps(curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/ret
         metric: Which curve.
 
     Returns:
-        `config`, `policy`, `change`, `env_steps`; `value`, the mean difference over common seeds, with its 95% interval; `num_seeds`.
+        `config`, `policy`, `change`, `env_steps`; `value`, the mean difference over common seeds,
+        with its 95% interval; `num_seeds`.
     """
     finished = conclusive(runs)
     points = curves[(curves["metric"] == metric) & curves["run_id"].isin(replicates(finished)["run_id"])]
-    table = points.pivot_table(index=["config", "seed"], columns="env_steps", values="value", observed=True).dropna(axis=1)
+    table = points.pivot_table(index=["config", "seed"], columns="env_steps", values="value", observed=True).dropna(
+        axis=1
+    )
     rows = _changes(finished)
     of_config = {str(config): part.droplevel(0) for config, part in table.groupby(level=0, observed=True)}
     known = rows[[row.config in of_config and row.base in of_config for row in rows.itertuples()]]
     gaps = [of_config[row.config] - of_config[row.base] for row in known.itertuples()]
     if not gaps or table.empty:
-        return pd.DataFrame(columns=["config", "policy", "change", "env_steps", "value", "value_low", "value_high", "num_seeds"])
+        return pd.DataFrame(
+            columns=["config", "policy", "change", "env_steps", "value", "value_low", "value_high", "num_seeds"]
+        )
     seeds = sorted(set().union(*(gap.index for gap in gaps)))
     found = moderated_intervals(np.stack([gap.reindex(seeds).to_numpy() for gap in gaps]))
     parts = []
@@ -120,12 +132,16 @@ def _changes(finished: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for policy, part in known.groupby(POLICY, sort=False):
         stale = part[STALENESS].astype(float) if STALENESS in part else pd.Series(0.0, part.index)
-        adjusted = part[ADJUSTED].astype(str).str.lower() != "false" if ADJUSTED in part else pd.Series(True, part.index)
+        adjusted = (
+            part[ADJUSTED].astype(str).str.lower() != "false" if ADJUSTED in part else pd.Series(True, part.index)
+        )
         largest = part[BATCH] == part[BATCH].max()
         bases = part[largest & (stale == 0)]
         if bases.empty:
             continue
-        for config, batch, old, follows, is_largest in zip(part["config"], part[BATCH], stale, adjusted, largest, strict=True):
+        for config, batch, old, follows, is_largest in zip(
+            part["config"], part[BATCH], stale, adjusted, largest, strict=True
+        ):
             if is_largest and not old:
                 continue
             change = STALE if old else SMALLER if follows else SMALLER_AS_IT_IS
@@ -138,10 +154,14 @@ def _pairs(finished: pd.DataFrame, measure: str, delta: float) -> pd.DataFrame:
     """Every pair, both ways round: `config`, `base`, their difference, and what is tested of it."""
     matrix = by_seed(finished, measure).dropna(how="all")
     _, _, estimates = paired_differences(matrix.to_numpy())
-    table = differences(matrix).assign(p_equivalent=equivalence_p(estimates, delta), p_beyond=beyond_p(estimates, delta))
+    table = differences(matrix).assign(
+        p_equivalent=equivalence_p(estimates, delta), p_beyond=beyond_p(estimates, delta)
+    )
     both = pd.concat([table, turned(table, pd.Series(True, table.index))], ignore_index=True)
     both = both.rename(columns={"config_a": "config", "config_b": "base"}).astype({"config": str, "base": str})
-    return both[["config", "base", "difference", "difference_low", "difference_high", "p_equivalent", "p_beyond", "num_seeds"]]
+    return both[
+        ["config", "base", "difference", "difference_low", "difference_high", "p_equivalent", "p_beyond", "num_seeds"]
+    ]
 
 
 def _answer(rows: pd.DataFrame) -> Verdict:

@@ -1,6 +1,8 @@
-"""In which way a training batch should grow: by more environments or longer fragments, into more minibatches or larger ones. Pure.
+"""In which way a training batch should grow: by more environments or longer fragments, into more minibatches
+or larger ones. Pure.
 
-Ways are compared at each batch, on matched seeds and at equal env steps, as rules for the learning rate are (`lr_rules`).
+Ways are compared at each batch, on matched seeds and at equal env steps, as rules for the learning
+rate are (`lr_rules`).
 """
 
 from collections.abc import Sequence
@@ -19,8 +21,8 @@ WAYS = {
 }
 """Searched column to rule to what it means."""
 RECIPE = "more environments in more minibatches at constant rate"
-"""Beukman et al. 2026, arXiv 2603.06009, section 5: more environments, and "increase the number of minibatches while keeping the learning
-rate and minibatch size fixed"."""
+"""Beukman et al. 2026, arXiv 2603.06009, section 5: more environments, and "increase the number of minibatches
+while keeping the learning rate and minibatch size fixed"."""
 
 
 def has_ways(axes: Sequence[str]) -> bool:
@@ -33,24 +35,32 @@ def has_ways(axes: Sequence[str]) -> bool:
 
 
 def compare_ways(runs: pd.DataFrame, axes: Sequence[str]) -> list[RulesFound]:
-    """Which ways of growing the batch the data reject: at the same batch, and on the same seeds, another one learns more.
+    """Which ways of growing the batch the data reject: at the same batch, and on the same seeds,
+    another one learns more.
 
     Args:
         runs: Of one environment, as `analysis.load` gives them.
         axes: The searched columns of `runs`.
 
     Returns:
-        For each setting of the other axes, an answer by each of `MEASURES`, whose rules are ways; nothing where none were searched.
+        For each setting of the other axes, an answer by each of `MEASURES`, whose rules are ways;
+        nothing where none were searched.
     """
     finished = conclusive(runs)
     if not has_ways(axes) or finished.empty:
         return []
-    finished["way"] = [_way({column: row.get(column) for column in WAYS if column in axes}) for row in finished.to_dict("records")]
-    return [compared(part, "way", m, settings) for settings, part in alike(finished, axes, (*WAYS, BATCH)) for m in MEASURES]
+    finished["way"] = [
+        _way({column: row.get(column) for column in WAYS if column in axes}) for row in finished.to_dict("records")
+    ]
+    return [
+        compared(part, "way", m, settings) for settings, part in alike(finished, axes, (*WAYS, BATCH)) for m in MEASURES
+    ]
 
 
 def recipe_holds(found: RulesFound) -> Verdict:
-    """Whether more environments in more minibatches at a constant rate is the only way that is not rejected; "does not hold": it is."""
+    """Whether more environments in more minibatches at a constant rate is the only way that is not rejected;
+    "does not hold": it is.
+    """
     if RECIPE in found.rejected:
         return Verdict.FAILS
     return Verdict.HOLDS if found.kept == (RECIPE,) and found.rejected else Verdict.OPEN

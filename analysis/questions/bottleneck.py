@@ -23,9 +23,10 @@ class Bottleneck:
     """What limits the speed of a trial.
 
     Attributes:
-        name: env-bound, inference-bound, transfer-bound, learner-bound, starved, balanced, or unknown: too little was logged.
-        share: Of training time (the wall-clock without evaluations and reports) that goes there; of `starved`, of the runners' time
-            without a CPU; NaN if unknown.
+        name: env-bound, inference-bound, transfer-bound, learner-bound, starved, balanced, or unknown:
+            too little was logged.
+        share: Of training time (the wall-clock without evaluations and reports) that goes there; of `starved`, of the
+            runners' time without a CPU; NaN if unknown.
         evidence: A sentence with numbers.
         changes: What to change; empty if there is nothing to say.
     """
@@ -46,21 +47,24 @@ def bottleneck(shares: Mapping[str, float], facts: Facts, measured: Mapping[str,
 
     The rules, in this order:
 
-    1. `starved`: the processes that may want a core, and what else runs on the machine, are more than its cores (or other trials ran beside
-       it); the machine's CPUs are full while runners sample; and much of the training time goes by with runners that wait for one. A
-       runner that waits for its environment does so too, but leaves the machine idle. Where each environment has a process of its own,
-       the runner's says nothing: twice as many processes as cores, which fill the machine themselves.
-    2. The largest of four groups of training time names it: `env-bound` (env_step), `inference-bound` (inference, connectors),
-       `transfer-bound` (transfer, sync), `learner-bound` (learn). Time in which the others wait for the slowest runner goes to what
-       runners do, stepping and inference, in proportion: the slowest does the same as the others, only more of it.
+    1. `starved`: the processes that may want a core, and what else runs on the machine, are more than its cores (or
+       other trials ran beside it); the machine's CPUs are full while runners sample; and much of the training time goes
+       by with runners that wait for one. A runner that waits for its environment does so too, but leaves the machine
+       idle. Where each environment has a process of its own, the runner's says nothing: twice as many processes as
+       cores, which fill the machine themselves.
+    2. The largest of four groups of training time names it: `env-bound` (env_step), `inference-bound` (inference,
+       connectors), `transfer-bound` (transfer, sync), `learner-bound` (learn). Time in which the others wait for the
+       slowest runner goes to what runners do, stepping and inference, in proportion: the slowest does the same as the
+       others, only more of it.
     3. `balanced` if the second is within `BALANCED_WITHIN` of it.
     4. `unknown` if more time is unexplained than in the largest group, or no shares were logged.
 
     Args:
         shares: Part (of `TIME_PARTS`) to its share of the wall-clock, the trial's mean. Missing ones count as 0.
         facts: Of the trial.
-        measured: Metric to its mean over the trial: `system/machine_cpu_percent`, `system/other_cpu_percent`, `system/runner_cpu_share`,
-            `system/gpu_percent`, `throughput/env_steps_per_s`; what is missing is left out of the argument.
+        measured: Metric to its mean over the trial: `system/machine_cpu_percent`, `system/other_cpu_percent`,
+            `system/runner_cpu_share`, `system/gpu_percent`, `throughput/env_steps_per_s`; what is missing is left out
+            of the argument.
 
     Returns:
         The bottleneck, its evidence, and what to try.

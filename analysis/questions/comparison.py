@@ -64,7 +64,8 @@ def sequential_comparison(runs: pd.DataFrame) -> Comparison | None:
     """What was shown of the configurations on an environment; None where a study is no sequential comparison.
 
     Args:
-        runs: As `analysis.load` gives them, of one environment, those of a configuration in the order in which they were run.
+        runs: As `analysis.load` gives them, of one environment, those of a configuration in the order
+            in which they were run.
     """
     if not set(DESIGN) <= set(runs) or runs.empty or runs[list(DESIGN)].iloc[0].isna().any():
         return None

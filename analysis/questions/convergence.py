@@ -1,8 +1,8 @@
 """How well and how fast configurations learn: pure functions of a study's frames.
 
-A configuration is compared with others on the same environment alone, and only trials that finished count; how many they are stands beside
-every number. Where a seed was run several times, its first run counts: a repeat is no other seed. Frames give an estimate `x` with its 95%
-interval as the columns `x`, `x_low`, `x_high`.
+A configuration is compared with others on the same environment alone, and only trials that finished count; how many
+they are stands beside every number. Where a seed was run several times, its first run counts: a repeat is no other
+seed. Frames give an estimate `x` with its 95% interval as the columns `x`, `x_low`, `x_high`.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,12 +29,14 @@ MEASURES: dict[str, Statistic] = {
     "trained_steps_per_s": "mean",
     "train_s": "mean",
 }
-"""Columns of `runs` that are compared, and by which statistic. Times to target are restricted means: a seed that never holds the target
-counts with all that it was given, so that no configuration gains by failing. Every seed is cut off at the same budget, and the restricted
-mean is then the area under the Kaplan-Meier curve up to it (Royston and Parmar 2013)."""
+"""Columns of `runs` that are compared, and by which statistic. Times to target are restricted means: a seed that
+never holds the target counts with all that it was given, so that no configuration gains by failing. Every seed is
+cut off at the same budget, and the restricted mean is then the area under the Kaplan-Meier curve up to it (Royston
+and Parmar 2013)."""
 
 SPEEDS = frozenset({"env_steps_per_s", "trained_steps_per_s"})
-"""Of these, taken on a logarithmic scale: speeds of one study range over decades, and vary by so many percent. Means are geometric."""
+"""Of these, taken on a logarithmic scale: speeds of one study range over decades, and vary by so many percent.
+Means are geometric."""
 
 SMALLER_IS_BETTER = frozenset({"env_steps_to_target", "seconds_to_target", "train_s"})
 WALL_POINTS = 60
@@ -42,7 +44,9 @@ WALL_POINTS = 60
 
 
 def replicates(runs: pd.DataFrame) -> pd.DataFrame:
-    """The trials that stand for their seeds: the first run of each, whatever became of it. A repeat is the same seed once more.
+    """The trials that stand for their seeds: the first run of each, whatever became of it.
+
+    A repeat is the same seed once more.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -51,7 +55,8 @@ def replicates(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def concluding(runs: pd.DataFrame) -> pd.DataFrame:
-    """The trials on which a study's conclusions rest, whatever became of them: of a search, those that confirm what it found.
+    """The trials on which a study's conclusions rest, whatever became of them: of a search,
+    those that confirm what it found.
 
     What a search has seen flatters what it chose.
 
@@ -66,7 +71,8 @@ def concluding(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def design(runs: pd.DataFrame) -> pd.DataFrame:
-    """The trials of a fixed design, every configuration with every seed, also where others confirm the best of them; none of a search.
+    """The trials of a fixed design, every configuration with every seed, also where others confirm the best of them;
+    none of a search.
 
     Seeds of the design may confirm: then those of the best configurations are of both.
 
@@ -89,13 +95,15 @@ def is_measured(runs: pd.DataFrame) -> bool:
 
 
 def conclusive(runs: pd.DataFrame) -> pd.DataFrame:
-    """The trials from which conclusions are drawn: finished, at full budget, not exploratory, no repeats; times to target restricted.
+    """The trials from which conclusions are drawn: finished, at full budget, not exploratory, no repeats;
+    times to target restricted.
 
     Args:
         runs: As `analysis.load` gives them.
 
     Returns:
-        A copy with the column `reached`; in the times to target, seeds that never reached it have their budget, or their seconds.
+        A copy with the column `reached`; in the times to target, seeds that never reached it have their budget,
+        or their seconds.
     """
     kept = replicates(runs)
     kept = kept[(kept["status"] == "finished") & ~kept["exploratory"].astype(bool)].copy()
@@ -122,20 +130,25 @@ def by_seed(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def carried_on(curve: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """A curve of evaluations up to the budget: one of a trial that stopped early keeps its last value, as in the area under it.
+    """A curve of evaluations up to the budget: one of a trial that stopped early keeps its last value,
+    as in the area under it.
 
     Args:
         curve: `env_steps` and others, in order, on the study's report grid.
         budget: Env steps of the trial.
     """
     last, every = curve.iloc[-1], int(np.diff(curve["env_steps"], prepend=0).min())
-    later = [*range(int(last["env_steps"]) + every, int(budget), every), *([int(budget)] if last["env_steps"] < budget else [])]
+    later = [
+        *range(int(last["env_steps"]) + every, int(budget), every),
+        *([int(budget)] if last["env_steps"] < budget else []),
+    ]
     more = pd.DataFrame([last] * len(later), columns=curve.columns).assign(env_steps=later)
     return pd.concat([curve, more.astype(curve.dtypes)], ignore_index=True) if later else curve
 
 
 def speed_ratio(speeds: pd.DataFrame, config: str, other: str) -> tuple[Interval, int]:
-    """How many times as fast as another configuration one is: the geometric mean over common seeds, with a Student t interval.
+    """How many times as fast as another configuration one is: the geometric mean over common seeds,
+    with a Student t interval.
 
     Args:
         speeds: Env steps/s as `by_seed` gives them.
@@ -160,15 +173,20 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
         axes: Columns of `runs` that say what a configuration is; one that is none is left out.
 
     Returns:
-        `config`, `env`, the axes, `budget_env_steps`, `target`, `phase`; `num_planned`, `num_seeds` (finished: what the numbers rest on),
-        `num_reached` (hold the target at some time), `num_at_end` (their score is at it); each of `MEASURES` with its interval;
-        `score_mean`, `score_median`, `score_min`, and `score_gap`, the mean shortfall from the target.
+        `config`, `env`, the axes, `budget_env_steps`, `target`, `phase`; `num_planned`, `num_seeds` (finished: what the
+        numbers rest on), `num_reached` (hold the target at some time), `num_at_end` (their score is at it); each of
+        `MEASURES` with its interval; `score_mean`, `score_median`, `score_min`, and `score_gap`, the mean shortfall
+        from the target.
     """
     finished = conclusive(runs)
     planned = runs.drop_duplicates("config").set_index("config")
-    table = planned[list(dict.fromkeys(["env", *(a for a in axes if a in runs), "budget_env_steps", "target", "phase"]))].copy()
+    table = planned[
+        list(dict.fromkeys(["env", *(a for a in axes if a in runs), "budget_env_steps", "target", "phase"]))
+    ].copy()
     grouped = finished.groupby("config", observed=True)
-    table["num_planned"] = replicates(runs).groupby("config", observed=True)["seed"].count().reindex(table.index).fillna(0).astype(int)
+    table["num_planned"] = (
+        replicates(runs).groupby("config", observed=True)["seed"].count().reindex(table.index).fillna(0).astype(int)
+    )
     table["num_seeds"] = grouped["seed"].count().reindex(table.index).fillna(0).astype(int)
     table["num_reached"] = grouped["reached"].sum().reindex(table.index).fillna(0).astype(int)
     at_end = (finished["score"] >= finished["target"]).groupby(finished["config"], observed=True).sum()
@@ -179,7 +197,9 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
             matrix = by_seed(part, measure)
             logarithmic = measure in SPEEDS
             bounds = UNBOUNDED if logarithmic else bounds_of(measure, part)
-            found = moderated_intervals(np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy(), MEASURES[measure], bounds)
+            found = moderated_intervals(
+                np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy(), MEASURES[measure], bounds
+            )
             for name, values in found.columns(measure).items():
                 columns[name][table.index.get_indexer(matrix.index)] = np.exp(values) if logarithmic else values
     table = table.assign(**columns)
@@ -199,26 +219,34 @@ def bounds_of(measure: str, runs: pd.DataFrame) -> tuple[float, float]:
     return (0.0, high)
 
 
-def curve_bands(curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/return_mean", x: str = "env_steps") -> pd.DataFrame:
+def curve_bands(
+    curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/return_mean", x: str = "env_steps"
+) -> pd.DataFrame:
     """Curves over seeds: interquartile mean and interval at every point that all seeds of a configuration have.
 
-    Seeds that failed or were interrupted are left out: a curve that lost its worst seeds on the way would rise by that alone. For the same
-    reason a seed that ended at the target, before its budget, keeps its last return up to it; over seconds as far as the others go.
+    Seeds that failed or were interrupted are left out: a curve that lost its worst seeds on the way would rise by that
+    alone. For the same reason a seed that ended at the target, before its budget, keeps its last return up to it; over
+    seconds as far as the others go.
 
     Args:
         curves: As `analysis.load` gives them.
         runs: Likewise.
         metric: Which curve.
-        x: `env_steps`, the common report grid; or `wall_s`, seconds since the trial started, seeds interpolated between their reports.
+        x: `env_steps`, the common report grid; or `wall_s`, seconds since the trial started,
+            seeds interpolated between their reports.
 
     Returns:
         `config`, x, `value`, `value_low`, `value_high`, `num_seeds`; empty where the metric was never logged.
     """
     shown = replicates(runs)
     shown = shown[shown["status"].isin(["finished", "running"]) & ~shown["exploratory"].astype(bool)]
-    points = curves[(curves["metric"] == metric) & curves["run_id"].isin(shown["run_id"]) & np.isfinite(curves["value"])]
+    points = curves[
+        (curves["metric"] == metric) & curves["run_id"].isin(shown["run_id"]) & np.isfinite(curves["value"])
+    ]
     early = shown[(shown["status"] == "finished") & (shown["end_env_steps"] < shown["budget_env_steps"])]
-    budget_of = dict(zip(early["run_id"], early["budget_env_steps"], strict=True)) if metric.endswith("return_mean") else {}
+    budget_of = (
+        dict(zip(early["run_id"], early["budget_env_steps"], strict=True)) if metric.endswith("return_mean") else {}
+    )
     rows = []
     for env in shown["env"].unique():
         part = shown[shown["env"] == env]
@@ -260,7 +288,8 @@ def _common_grid(seeds: Sequence[pd.DataFrame], budgets: Sequence[float | None],
         return np.asarray(common), np.asarray(values, dtype=float)
     lasts, going_on = [s[x].max() for s in seeds], [budget is None for budget in budgets]
     start, end = max(s[x].min() for s in seeds), min(compress(lasts, going_on)) if any(going_on) else max(lasts)
-    grid = np.linspace(start, end, WALL_POINTS if end > start else int(end == start))  # none where no second is common to all
+    # none where no second is common to all
+    grid = np.linspace(start, end, WALL_POINTS if end > start else int(end == start))
     ordered = [s.sort_values(x) for s in seeds]
     return grid, np.asarray([np.interp(grid, s[x], s["value"]) for s in ordered])
 
@@ -273,9 +302,9 @@ def pairwise(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
         measure: One of `MEASURES`.
 
     Returns:
-        `config_a`, `config_b`; `difference` of the means, a minus b, with its interval, not corrected; `p`, two-sided, and `p_adjusted`
-        (Holm, over all pairs); `probability_of_improvement`, the chance that a run of a is better than a run of b, with its interval;
-        `num_seeds` in common.
+        `config_a`, `config_b`; `difference` of the means, a minus b, with its interval, not corrected; `p`, two-sided,
+        and `p_adjusted` (Holm, over all pairs); `probability_of_improvement`, the chance that a run of a is better than
+        a run of b, with its interval; `num_seeds` in common.
     """
     sign, frames = (-1 if measure in SMALLER_IS_BETTER else 1), []
     for _, part in conclusive(runs).groupby("env", observed=True, sort=False):
@@ -284,7 +313,10 @@ def pairwise(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
             differences(matrix),
             {c: sign * row[np.isfinite(row)] for c, row in zip(matrix.index, matrix.to_numpy(), strict=True)},
         )
-        better = [probability_of_improvement(samples[a], samples[b]) for a, b in zip(table["config_a"], table["config_b"], strict=True)]
+        better = [
+            probability_of_improvement(samples[a], samples[b])
+            for a, b in zip(table["config_a"], table["config_b"], strict=True)
+        ]
         frames.append(table.join(pd.DataFrame([b.columns("probability_of_improvement") for b in better], table.index)))
     columns = ["config_a", "config_b", "difference", "difference_low", "difference_high", "p", "p_adjusted"]
     columns += [f"probability_of_improvement{end}" for end in ("", "_low", "_high")] + ["num_seeds"]
@@ -294,7 +326,8 @@ def pairwise(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
 
 
 def differences(matrix: pd.DataFrame) -> pd.DataFrame:
-    """Every pair of configurations by their common seeds: `config_a`, `config_b`, `difference` with its interval, `p`, `num_seeds`.
+    """Every pair of configurations by their common seeds: `config_a`, `config_b`, `difference`
+    with its interval, `p`, `num_seeds`.
 
     Args:
         matrix: As `by_seed` gives it, without rows that have no value.
@@ -321,7 +354,9 @@ def turned(pairs: pd.DataFrame, which: pd.Series) -> pd.DataFrame:
     return pd.concat([pairs[~which], other])[list(pairs)].sort_index()
 
 
-def alike(runs: pd.DataFrame, axes: Sequence[str], but: Sequence[str] = ()) -> list[tuple[dict[str, object], pd.DataFrame]]:
+def alike(
+    runs: pd.DataFrame, axes: Sequence[str], but: Sequence[str] = ()
+) -> list[tuple[dict[str, object], pd.DataFrame]]:
     """The parts of a study in which configurations differ in some settings alone.
 
     Args:
@@ -330,7 +365,8 @@ def alike(runs: pd.DataFrame, axes: Sequence[str], but: Sequence[str] = ()) -> l
         but: Those in which the configurations of a part may differ.
 
     Returns:
-        What the configurations of a part have in common, searched column to value, and its rows; the whole where nothing else differs.
+        What the configurations of a part have in common, searched column to value, and its rows; the whole where
+        nothing else differs.
     """
     others = [a for a in axes if a not in but and a in runs and runs[a].nunique() > 1]
     if not others:
@@ -339,7 +375,8 @@ def alike(runs: pd.DataFrame, axes: Sequence[str], but: Sequence[str] = ()) -> l
 
 
 def score_profile(runs: pd.DataFrame, num_thresholds: int = 101) -> pd.DataFrame:
-    """Performance profiles: the share of a configuration's seeds whose score is above a threshold (Agarwal et al. 2021).
+    """Performance profiles: the share of a configuration's seeds whose score is above a threshold
+    (Agarwal et al. 2021).
 
     Args:
         runs: As `analysis.load` gives them.
@@ -361,7 +398,9 @@ def target_profile(runs: pd.DataFrame, num_points: int = 101) -> pd.DataFrame:
     Returns:
         `config`, `env_steps`, `share` with Wilson's pointwise interval, `num_seeds`; empty without a target.
     """
-    return _shares(runs[runs["target"].notna()], "env_steps_to_target", num_points, lambda values, at: values <= at, "env_steps")
+    return _shares(
+        runs[runs["target"].notna()], "env_steps_to_target", num_points, lambda values, at: values <= at, "env_steps"
+    )
 
 
 def _shares(runs: pd.DataFrame, measure: str, num: int, holds: Callable[[Array, float], Any], x: str) -> pd.DataFrame:
@@ -371,7 +410,9 @@ def _shares(runs: pd.DataFrame, measure: str, num: int, holds: Callable[[Array, 
         finished[measure] = finished[measure].where(finished["reached"], np.inf)
     known = finished[finished[measure].notna()]
     if len(known):
-        low, high = (0.0, known["budget_env_steps"].max()) if x == "env_steps" else (known[measure].min(), known[measure].max())
+        low, high = (
+            (0.0, known["budget_env_steps"].max()) if x == "env_steps" else (known[measure].min(), known[measure].max())
+        )
         grid = np.linspace(low, high, num)
         for config, group in known.groupby("config", observed=True, sort=True):
             values = group[measure].to_numpy(dtype=float)
@@ -387,7 +428,8 @@ def _shares(runs: pd.DataFrame, measure: str, num: int, holds: Callable[[Array, 
 def over_environments(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> pd.DataFrame:
     """Scores of a setting over several environments, with stratified bootstrap intervals (Agarwal et al. 2021).
 
-    A score is normalised to 0 at the environment's lowest possible return and 1 at its target; environments without either are left out.
+    A score is normalised to 0 at the environment's lowest possible return and 1 at its target; environments without
+    either are left out.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -395,8 +437,9 @@ def over_environments(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Ge
         rng: For the bootstrap.
 
     Returns:
-        A row a setting that ran on two environments or more: `setting`; `iqm`, `mean`, `median` (of the environments' means) and
-        `optimality_gap` of the normalised scores, each with its interval; `num_envs`; `num_seeds`, the fewest on any of them.
+        A row a setting that ran on two environments or more: `setting`; `iqm`, `mean`, `median` (of the environments'
+        means) and `optimality_gap` of the normalised scores, each with its interval; `num_envs`; `num_seeds`, the
+        fewest on any of them.
     """
     finished = conclusive(runs)
     span = finished["target"] - finished["score_range_low"]

@@ -23,25 +23,30 @@ class Decision:
 
     Attributes:
         env: The environment.
-        measure: What decided: `score`; `env_steps_to_target` where scores saturate; `env_steps_per_s` where throughput was measured.
-        saturated: Whether several configurations solve the environment and their scores are not significantly different.
+        measure: What decided: `score`; `env_steps_to_target` where scores saturate; `env_steps_per_s`
+            where throughput was measured.
+        saturated: Whether several configurations solve the environment and their scores
+            are not significantly different.
         num_solving: How many these are.
         order: Configurations with a finished seed: the chosen one, then best first.
-        leaders: Those of them that are not significantly different from the best one, or practically the same, in the same order.
+        leaders: Those of them that are not significantly different from the best one, or practically the same,
+            in the same order.
         chosen: The leader to use; None if no trial finished.
         chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc` or `processes`.
-        runner_up: The next best configuration that is not practically the same, of the leaders if there is one; None if there is no other
-            configuration.
-        difference: By how much the chosen one is better than the runner-up, on average over common seeds, in the measure's unit; negative
-            if it was preferred for its cost.
+        runner_up: The next best configuration that is not practically the same, of the leaders if there is one; None if
+            there is no other configuration.
+        difference: By how much the chosen one is better than the runner-up, on average over common seeds, in the
+            measure's unit; negative if it was preferred for its cost.
         spread: Standard deviation of that difference over seeds, moderated; NaN with a single seed.
         num_seeds: Common seeds of the two.
-        more_seeds: How many more seeds would find their difference significant with a power of 80%; infinite if they are equal; 0 if it is,
-            or if they are practically the same.
+        more_seeds: How many more seeds would find their difference significant with a power of 80%; infinite if they
+            are equal; 0 if it is, or if they are practically the same.
         delta: The largest difference of scores that is practically none; NaN where something else decides.
-        equivalent: The leaders that are practically the same as the best one, itself included, in the same order; empty if none is.
-        equivalence_seeds: How many more seeds would show the chosen one and the runner-up to be practically the same with a power of 80%,
-            if they differ as they seem to; infinite if that is by delta or more, 0 if they are not compared or it is shown.
+        equivalent: The leaders that are practically the same as the best one, itself included, in the same order;
+            empty if none is.
+        equivalence_seeds: How many more seeds would show the chosen one and the runner-up to be practically the same
+            with a power of 80%, if they differ as they seem to; infinite if that is by delta or more, 0 if they are not
+            compared or it is shown.
     """
 
     env: str
@@ -80,8 +85,8 @@ class Shown:
 
 
 def seeds_to_show(runs: pd.DataFrame) -> list[Shown]:
-    """The best and the median seed, by score, of the configuration that is chosen for each environment; of an even number the lower one
-    is the median. None where throughput was measured, which leaves no policy.
+    """The best and the median seed, by score, of the configuration that is chosen for each environment;
+    of an even number the lower one is the median. None where throughput was measured, which leaves no policy.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -92,12 +97,17 @@ def seeds_to_show(runs: pd.DataFrame) -> list[Shown]:
         own = finished[(finished["config"] == decision.chosen) & finished["score"].notna()]
         own = own.sort_values("score", ascending=False, kind="stable")
         places = {0: "best"} if len(own) < 2 else {0: "best", len(own) // 2: "median"}
-        found += [Shown(str(own["run_id"].iloc[i]), str(decision.chosen), decision.env, role) for i, role in places.items() if len(own)]
+        found += [
+            Shown(str(own["run_id"].iloc[i]), str(decision.chosen), decision.env, role)
+            for i, role in places.items()
+            if len(own)
+        ]
     return found
 
 
 def runs_of_chosen(runs: pd.DataFrame) -> set[str]:
-    """Run ids of all trials of the configurations that are chosen, one for each environment; none where no trial finished.
+    """Run ids of all trials of the configurations that are chosen, one for each environment;
+    none where no trial finished.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -110,23 +120,24 @@ def runs_of_chosen(runs: pd.DataFrame) -> set[str]:
 def decide(runs: pd.DataFrame) -> list[Decision]:
     """The decision of each environment.
 
-    The score decides. Where two or more configurations end at the env's target on average and their scores are not significantly
-    different, the score has no more to say (CartPole ends at 500 for half of a sensible grid), and env steps to target decide among them.
-    Among the leaders within a standard error of the best (Breiman's rule), those with the smallest share of seeds that fail are kept
-    (`failures`: they end below the target, or far below the best where no configuration ends there, or crash); where env steps decide,
-    this comes before the standard error. Of these the cheapest in training seconds is chosen, and among those within a standard error of
-    the cheapest the one with the largest area under the learning curve.
+    The score decides. Where two or more configurations end at the env's target on average and their scores are not
+    significantly different, the score has no more to say (CartPole ends at 500 for half of a sensible grid), and env
+    steps to target decide among them. Among the leaders within a standard error of the best (Breiman's rule), those
+    with the smallest share of seeds that fail are kept (`failures`: they end below the target, or far below the best
+    where no configuration ends there, or crash); where env steps decide, this comes before the standard error. Of these
+    the cheapest in training seconds is chosen, and among those within a standard error of the cheapest the one with the
+    largest area under the learning curve.
 
-    Where configurations are shown to be practically the same as the best one, within `delta_of` the scores, the choice is among these
-    instead, by failures, cost and area as before: what is given up for a lower cost is then bounded, with 95% confidence, whereas a
-    standard error bounds it by what the seeds happened to show. One that is significantly worse by less than delta is among them: with
-    enough seeds any difference is significant.
+    Where configurations are shown to be practically the same as the best one, within `delta_of` the scores, the choice
+    is among these instead, by failures, cost and area as before: what is given up for a lower cost is then bounded,
+    with 95% confidence, whereas a standard error bounds it by what the seeds happened to show. One that is
+    significantly worse by less than delta is among them: with enough seeds any difference is significant.
 
-    Of a sequential comparison, those are leaders than which none was shown to have a higher score (`sequential_comparison`): its risk of
-    a false difference counts all looks, which t tests know nothing of.
+    Of a sequential comparison, those are leaders than which none was shown to have a higher score
+    (`sequential_comparison`): its risk of a false difference counts all looks, which t tests know nothing of.
 
-    Where throughput was measured, it decides: of the configurations within a standard error of the fastest, the one with the fewest
-    processes is chosen.
+    Where throughput was measured, it decides: of the configurations within a standard error of the fastest, the one
+    with the fewest processes is chosen.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -174,7 +185,19 @@ def _decide_speed(env: str, runs: pd.DataFrame) -> Decision:
             more = 0.0 if runner_up not in leading else max(1.0, np.ceil(needed) - common)
     by = "rank" if len(near) == 1 or len(fewest) == len(near) else "processes"
     return Decision(
-        env, "env_steps_per_s", False, 0, tuple(order), tuple(leading), chosen, by, runner_up, difference, spread, common, float(more)
+        env,
+        "env_steps_per_s",
+        False,
+        0,
+        tuple(order),
+        tuple(leading),
+        chosen,
+        by,
+        runner_up,
+        difference,
+        spread,
+        common,
+        float(more),
     )
 
 
@@ -198,7 +221,9 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     # A single seed, left over where others failed, is nobody's best: it would tie with everything.
     counted = scores[scores.notna().sum(axis=1) >= min(2, scores.notna().sum(axis=1).max())]
     compared = sequential_comparison(runs)
-    among = leaders(counted.to_numpy(), larger_is_better=True) if compared is None else counted.index.isin(compared.leaders)
+    among = (
+        leaders(counted.to_numpy(), larger_is_better=True) if compared is None else counted.index.isin(compared.leaders)
+    )
     tied = counted.index[among]
     of_tied = summary.loc[tied]
     solve = solving(of_tied["score_mean"], of_tied["target"], of_tied["num_reached"])
@@ -217,7 +242,9 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     if saturated:
         soonest = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
         leading, num_compared = [c for c, is_leader in zip(ranked, soonest, strict=True) if is_leader], len(ranked)
-    chosen, chosen_by = _choose(leading, same, values, saturated, failures(runs)["failure_probability"], finished, summary)
+    chosen, chosen_by = _choose(
+        leading, same, values, saturated, failures(runs)["failure_probability"], finished, summary
+    )
     order, leading = _first(chosen, order), _first(chosen, leading)
     rivals = [c for c in order if c != chosen]
     runner_up = next((c for c in rivals if c not in same), rivals[0] if rivals else None)
@@ -258,7 +285,8 @@ def _choose(
     finished: pd.DataFrame,
     summary: pd.DataFrame,
 ) -> tuple[str, str]:
-    """The leader to use, and what singled it out: surest, then cheapest, then best all the way, as far as a standard error can tell.
+    """The leader to use, and what singled it out: surest, then cheapest, then best all the way,
+    as far as a standard error can tell.
 
     Where some are practically the same as the best, it is one of these.
     """
@@ -285,7 +313,9 @@ def _choose(
 
 
 def _near(configs: list[str], values: pd.DataFrame, smallest: bool) -> list[str]:
-    """Those whose mean is less than a standard error off the best mean; one seed of n that collapses is off by exactly one."""
+    """Those whose mean is less than a standard error off the best mean; one seed of n that collapses
+    is off by exactly one.
+    """
     means = values.reindex(configs).mean(axis=1) * (1 if smallest else -1)
     if means.isna().all():
         return configs

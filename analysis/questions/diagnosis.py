@@ -23,7 +23,9 @@ def diagnose(curves: Series, facts: Facts) -> tuple[Bottleneck, list[HealthSigna
         curves: Metric to (env steps, value).
         facts: Of the trial.
     """
-    means = {name: _mean_over_time(curves, name) for name in curves if name.startswith(("time/", "system/", "throughput/"))}
+    means = {
+        name: _mean_over_time(curves, name) for name in curves if name.startswith(("time/", "system/", "throughput/"))
+    }
     shares = {part: means[f"time/{part}_share"] for part in TIME_PARTS if f"time/{part}_share" in means}
     return bottleneck(shares, facts, means), health(curves, facts)
 
@@ -52,11 +54,13 @@ def of_study(
         runs: As `analysis.load` gives them. Of `Facts` it holds what the trials logged as parameters.
         curves: Likewise, all metrics.
         facts: Configuration to other `Facts`, as a study records them. They win over the frame's.
-        axes: The searched columns of `runs`: where a change that would be advised was measured, the advice says what came out.
+        axes: The searched columns of `runs`: where a change that would be advised was measured,
+            the advice says what came out.
         **known: Others that are the same for all trials, such as `num_cpus=8`. They win over both.
 
     Returns:
-        `run_id`, `config`, `seed`, `repeat`, `bottleneck`, `share`, `evidence`, `advice`, `health` (as the tag), `signals` (a list).
+        `run_id`, `config`, `seed`, `repeat`, `bottleneck`, `share`, `evidence`, `advice`, `health` (as the tag),
+        `signals` (a list).
     """
     with_run = runs[runs["run_id"].notna()]
     of_run = _series(curves)
@@ -87,8 +91,9 @@ def by_configuration(table: pd.DataFrame) -> pd.DataFrame:
         table: As `of_study` gives it.
 
     Returns:
-        `config`, `bottleneck` (the most frequent; of equals, the one with the larger share), `num_agree`, `num_trials`, `share` (median of
-        those that agree), `evidence` and `advice` of the trial in their middle. Trials whose bottleneck is unknown count in `num_trials`.
+        `config`, `bottleneck` (the most frequent; of equals, the one with the larger share), `num_agree`, `num_trials`,
+        `share` (median of those that agree), `evidence` and `advice` of the trial in their middle. Trials whose
+        bottleneck is unknown count in `num_trials`.
     """
     rows = []
     for config, trials in table.groupby("config", observed=True):
@@ -101,7 +106,9 @@ def by_configuration(table: pd.DataFrame) -> pd.DataFrame:
         name = max(counts, key=lambda n: (counts[n], known.loc[known["bottleneck"] == n, "share"].median()))
         agree = known[known["bottleneck"] == name].sort_values("share", kind="stable")
         middle = agree.iloc[(len(agree) - 1) // 2]
-        rows.append((config, name, len(agree), len(trials), agree["share"].median(), middle["evidence"], middle["advice"]))
+        rows.append(
+            (config, name, len(agree), len(trials), agree["share"].median(), middle["evidence"], middle["advice"])
+        )
     names = ["config", "bottleneck", "num_agree", "num_trials", "share", "evidence", "advice"]
     return pd.DataFrame(rows, columns=names).astype({"config": table["config"].dtype})
 
@@ -133,7 +140,9 @@ def _series(curves: pd.DataFrame) -> dict[str, dict[str, list[tuple[float, float
 
 
 def _mean_over_time(curves: Series, metric: str) -> float:
-    """Mean over a trial, reports weighed by their seconds; without the first of three or more, in which everything starts up."""
+    """Mean over a trial, reports weighed by their seconds; without the first of three or more,
+    in which everything starts up.
+    """
     steps, values = points_of(curves, metric)
     at, wall_s = points_of(curves, "progress/wall_s")
     if len(values) >= 3:

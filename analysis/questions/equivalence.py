@@ -16,8 +16,8 @@ FRACTION_OF_RANGE = 0.02
 def delta_of(runs: pd.DataFrame) -> float:
     """The largest difference of scores that is practically none, a return.
 
-    It is `delta` where the study has one. Else 2% of the range from the lowest to the highest possible return; an end that is not known is
-    the lowest, or the highest, score of a finished seed.
+    It is `delta` where the study has one. Else 2% of the range from the lowest to the highest possible return; an end
+    that is not known is the lowest, or the highest, score of a finished seed.
 
     Args:
         runs: As `analysis.load` gives them, of one environment.
@@ -31,7 +31,10 @@ def delta_of(runs: pd.DataFrame) -> float:
     scores = conclusive(runs)["score"]
     ends = [
         float(known) if np.isfinite(known) else float(seen)
-        for known, seen in ((runs["score_range_low"].iloc[0], scores.min()), (runs["score_range_high"].iloc[0], scores.max()))
+        for known, seen in (
+            (runs["score_range_low"].iloc[0], scores.min()),
+            (runs["score_range_high"].iloc[0], scores.max()),
+        )
     ]
     span = ends[1] - ends[0]
     return FRACTION_OF_RANGE * span if span > 0 else np.nan
@@ -40,8 +43,9 @@ def delta_of(runs: pd.DataFrame) -> float:
 def practically_best(scores: pd.DataFrame, delta: float, alpha: float = 1 - CONFIDENCE) -> list[str]:
     """The configurations whose mean score is shown to be within delta of the best one's, and the best one.
 
-    Each is compared with the sample's best, paired by seed, by two one-sided t tests on moderated variances, with Holm's correction over
-    the comparisons: in at most `alpha` of studies is one among them that differs by delta or more.
+    Each is compared with the sample's best, paired by seed, by two one-sided t tests on moderated variances,
+    with Holm's correction over the comparisons: in at most `alpha` of studies is one among them that differs
+    by delta or more.
 
     Args:
         scores: As `convergence.by_seed` gives them, without rows that have no value.

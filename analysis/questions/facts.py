@@ -59,6 +59,8 @@ class Facts:
 
     @property
     def processes(self) -> int:
-        """Processes that may want a core: runners (or their environments), learners, and the trial's own beside remote runners."""
+        """Processes that may want a core: runners (or their environments), learners,
+        and the trial's own beside remote runners.
+        """
         sampling = max(1, self.num_env_runners) * (self.num_envs_per_env_runner if self.env_processes else 1)
         return sampling + self.num_learners + (1 if self.num_env_runners else 0)

@@ -1,7 +1,7 @@
 """How often seeds of a configuration fail: pure functions of a study's frames.
 
-An interquartile mean over the seeds of one environment leaves out just those that collapse (Patterson et al. 2023, arXiv 2304.01315).
-Beside it stand how probable a failure is, the worst seed, and what most seeds reach at least.
+An interquartile mean over the seeds of one environment leaves out just those that collapse (Patterson et al. 2023,
+arXiv 2304.01315). Beside it stand how probable a failure is, the worst seed, and what most seeds reach at least.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ FRACTION_OF_BEST = 0.5
 def failure_threshold(runs: pd.DataFrame) -> float:
     """The score below which a seed fails, a return.
 
-    It is `failure_below` where the study has one. Else the environment's target, if a configuration ends there by interquartile mean: a
-    mean, which a failure lowers, would take the target away where some seeds fail. Else half of what the best configuration brings above
-    the lowest possible return; above 0 where that is unknown.
+    It is `failure_below` where the study has one. Else the environment's target, if a configuration ends there by
+    interquartile mean: a mean, which a failure lowers, would take the target away where some seeds fail. Else half of
+    what the best configuration brings above the lowest possible return; above 0 where that is unknown.
 
     Args:
         runs: As `analysis.load` gives them, of one environment.
@@ -50,9 +50,10 @@ def failures(runs: pd.DataFrame) -> pd.DataFrame:
         runs: As `analysis.load` gives them, failed trials included.
 
     Returns:
-        Indexed by configuration: `failure_below`, the threshold; `num_ended` and of these `num_failures`; `failure_probability`, that a
-        seed fails, with Jeffreys' interval; `score_tolerance`, the score that at least 90% of seeds reach with 95% confidence: NaN with
-        fewer than 29 seeds, minus infinity where the bound is a seed without a score. NaN where throughput was measured.
+        Indexed by configuration: `failure_below`, the threshold; `num_ended` and of these `num_failures`;
+        `failure_probability`, that a seed fails, with Jeffreys' interval; `score_tolerance`, the score that at least
+        90% of seeds reach with 95% confidence: NaN with fewer than 29 seeds, minus infinity where the bound is a seed
+        without a score. NaN where throughput was measured.
     """
     rows = {}
     for _, part in runs.groupby("env", observed=True, sort=False):

@@ -1,7 +1,7 @@
 """Whether a trial is in good health, from its curves. Pure.
 
-Every threshold stands here by its name, with its source. Those without one are this project's own, set so that healthy runs stay clear of
-them: `tests/questions/test_health.py` counts false alarms in simulated ones.
+Every threshold stands here by its name, with its source. Those without one are this project's own, set so that healthy
+runs stay clear of them: `tests/questions/test_health.py` counts false alarms in simulated ones.
 """
 
 import math
@@ -25,11 +25,14 @@ COLLAPSED_NATS = 0.5 * math.log(2 * math.pi * math.e * 0.01**2)
 KL_TARGET = 0.01
 """RLlib's default for PPO and APPO (`kl_target`); OpenAI Spinning Up has the same."""
 KL_HIGH, KL_LOW = 2.0, 0.02
-"""Times the target. RLlib's PPO raises its penalty above 2 (`ppo_torch_learner.py`, `_update_module_kl_coeff`); the lower one is ours."""
+"""Times the target. RLlib's PPO raises its penalty above 2 (`ppo_torch_learner.py`, `_update_module_kl_coeff`);
+the lower one is ours."""
 EXPLODED = 100.0
-"""Times the usual level of a loss or a gradient norm. Healthy runs on CartPole jump to 12 times it (45 runs of `lr_batch`)."""
+"""Times the usual level of a loss or a gradient norm. Healthy runs on CartPole jump to 12 times
+it (45 runs of `lr_batch`)."""
 STALE = 2.0
-"""Updates between the policy that sampled and the one that learns; practical guides keep the lag of IMPALA to 1 or 2."""
+"""Updates between the policy that sampled and the one that learns; practical guides keep the lag
+of IMPALA to 1 or 2."""
 LEAKS_MIB, LEAKS_SHARE = 32.0, 0.05
 """Growth since warm-up that counts, in MiB and relative to the run's memory: both."""
 SLOWED = 0.10
@@ -47,7 +50,8 @@ class HealthSignal:
     """Something about a run's health.
 
     Attributes:
-        key: entropy_collapse, kl_out_of_range, exploding_value_loss, exploding_grad_norm, staleness, memory_growth or throughput_decay.
+        key: entropy_collapse, kl_out_of_range, exploding_value_loss, exploding_grad_norm, staleness,
+            memory_growth or throughput_decay.
         sentence: What was seen, with numbers.
         since_env_steps: Where it began.
         harmless: Whether there is an innocent reason, which the sentence names: worth a line, but no warning.
@@ -74,7 +78,9 @@ def health(curves: Series, facts: Facts) -> list[HealthSignal]:
 
 
 def _entropy(curves: Series, facts: Facts) -> HealthSignal | None:
-    """Below `COLLAPSED` of the largest in the last three reports at least, or in the last third of them where the actions are unknown."""
+    """Below `COLLAPSED` of the largest in the last three reports at least, or in the last third of them
+    where the actions are unknown.
+    """
     steps, nats = points_of(curves, "learner/entropy")
     if len(nats) < FEWEST["entropy"]:
         return None
@@ -90,8 +96,15 @@ def _entropy(curves: Series, facts: Facts) -> HealthSignal | None:
     low = _last_stretch(nats < limit)
     if low < least:
         return None
-    of_most = f" ({percent(nats[-1] / most)} of {'the largest, ' if facts.max_entropy else 'its start, '}{most:.2g})" if most else ""
-    sentence = f"The policy's entropy fell to {nats[-1]:.2g} nats{of_most} and stays there from {steps[-low]:,.0f} env steps on"
+    of_most = (
+        f" ({percent(nats[-1] / most)} of {'the largest, ' if facts.max_entropy else 'its start, '}{most:.2g})"
+        if most
+        else ""
+    )
+    sentence = (
+        f"The policy's entropy fell to {nats[-1]:.2g} nats{of_most} and stays there "
+        f"from {steps[-low]:,.0f} env steps on"
+    )
     since = int(steps[-low])
     score = _score(curves, facts)
     solved = facts.target is not None and score is not None and score >= facts.target
@@ -105,7 +118,9 @@ def _entropy(curves: Series, facts: Facts) -> HealthSignal | None:
 
 
 def _kl(curves: Series, facts: Facts) -> HealthSignal | None:
-    """Above `KL_HIGH` times the target in more than half of the reports, or below `KL_LOW` times in all of the last half, unsolved."""
+    """Above `KL_HIGH` times the target in more than half of the reports, or below `KL_LOW` times in all of the
+    last half, unsolved.
+    """
     steps, nats = points_of(curves, "learner/kl")
     steps, nats = _after(steps, nats, 0.25)
     if len(nats) < FEWEST["kl"]:
@@ -115,8 +130,9 @@ def _kl(curves: Series, facts: Facts) -> HealthSignal | None:
     if high.mean() > 0.5:
         return HealthSignal(
             "kl_out_of_range",
-            f"KL between updates is {np.median(nats):.2g} nats, and above {KL_HIGH * target:.2g} (twice its target) in "
-            f"{percent(high.mean())} of reports: updates go too far. A lower learning rate or fewer epochs shorten them.",
+            f"KL between updates is {np.median(nats):.2g} nats, and above {KL_HIGH * target:.2g} "
+            f"(twice its target) in {percent(high.mean())} of reports: updates go too far. A lower learning rate "
+            "or fewer epochs shorten them.",
             int(steps[np.argmax(high)]),
         )
     half = len(nats) // 2
@@ -125,22 +141,26 @@ def _kl(curves: Series, facts: Facts) -> HealthSignal | None:
     if unsolved and (nats[half:] < KL_LOW * target).all():
         return HealthSignal(
             "kl_out_of_range",
-            f"KL between updates is {np.median(nats[half:]):.1g} nats, below {KL_LOW * target:.1g}, with a return of {score:.4g} below its "
-            "target: updates hardly change the policy.",
+            f"KL between updates is {np.median(nats[half:]):.1g} nats, below {KL_LOW * target:.1g}, "
+            f"with a return of {score:.4g} below its target: updates hardly change the policy.",
             int(steps[half]),
         )
     return None
 
 
 def _value_loss(curves: Series) -> HealthSignal | None:
-    """Beyond `EXPLODED` times its usual level and the square of every return seen: the value is then off by more than there is."""
+    """Beyond `EXPLODED` times its usual level and the square of every return seen:
+    the value is then off by more than there is.
+    """
     largest = _largest_return(curves)
     scale = None if largest is None else largest * largest
     return _explosion(curves, "learner/value_loss", "exploding_value_loss", "value loss", scale)
 
 
 def _grad_norm(curves: Series) -> HealthSignal | None:
-    """Beyond `EXPLODED` times its usual level and ten times every return seen: where rewards are found late, gradients grow late."""
+    """Beyond `EXPLODED` times its usual level and ten times every return seen: where rewards are found late,
+    gradients grow late.
+    """
     largest = _largest_return(curves)
     scale = None if largest is None else 10 * largest
     return _explosion(curves, "learner/grad_norm", "exploding_grad_norm", "gradient norm", scale)
@@ -149,8 +169,8 @@ def _grad_norm(curves: Series) -> HealthSignal | None:
 def _explosion(curves: Series, metric: str, key: str, words: str, scale: float | None) -> HealthSignal | None:
     """Two reports running, or the last one, far above the level.
 
-    The level is the larger of the running median and the median of the first reports: a loss that has fallen to 1e-5 may jump to where it
-    came from, and does, in healthy runs.
+    The level is the larger of the running median and the median of the first reports: a loss that has fallen to 1e-5
+    may jump to where it came from, and does, in healthy runs.
     """
     steps, values = points_of(curves, metric)
     if len(values) < FEWEST["explosion"]:
@@ -181,15 +201,17 @@ def _staleness(curves: Series) -> HealthSignal | None:
         return None
     return HealthSignal(
         "staleness",
-        f"Samples are {np.median(updates):.3g} updates old when they are learned from (last report: {updates[-1]:.3g}); "
-        f"up to {STALE:g} is usual. Weights sent more often (algorithm.training.broadcast_interval=1), fewer runners or shorter fragments "
-        "keep them fresher.",
+        f"Samples are {np.median(updates):.3g} updates old when they are learned from (last report: "
+        f"{updates[-1]:.3g}); up to {STALE:g} is usual. Weights sent more often "
+        "(algorithm.training.broadcast_interval=1), fewer runners or shorter fragments keep them fresher.",
         int(steps[np.argmax(updates > STALE)]),
     )
 
 
 def _memory(curves: Series, facts: Facts) -> HealthSignal | None:
-    """A trend since the first quarter that is significant, large, and in every third alike: what levels off is a cache that fills."""
+    """A trend since the first quarter that is significant, large, and in every third alike:
+    what levels off is a cache that fills.
+    """
     steps, mib = _after(*points_of(curves, "system/memory_mib"), 0.25)
     if facts.replays:  # a buffer that fills is no leak
         if facts.replay_capacity is None:
@@ -206,8 +228,8 @@ def _memory(curves: Series, facts: Facts) -> HealthSignal | None:
         return None
     return HealthSignal(
         "memory_growth",
-        f"Memory grows by {slope * 1e6:,.0f} MiB per million env steps and does not level off: {mib[0]:,.0f} MiB after warm-up, "
-        f"{mib[-1]:,.0f} MiB at the end.",
+        f"Memory grows by {slope * 1e6:,.0f} MiB per million env steps and does not level off: "
+        f"{mib[0]:,.0f} MiB after warm-up, {mib[-1]:,.0f} MiB at the end.",
         int(steps[0]),
     )
 
@@ -215,8 +237,8 @@ def _memory(curves: Series, facts: Facts) -> HealthSignal | None:
 def _throughput(curves: Series) -> HealthSignal | None:
     """A median of the last third of reports below that of the first by `SLOWED`, beyond the noise, once learning began.
 
-    Beyond the noise is a significant falling trend, or a step: a difference of `STEPPED` standard deviations within the thirds, which
-    the test of a trend takes for slow noise.
+    Beyond the noise is a significant falling trend, or a step: a difference of `STEPPED` standard deviations within the
+    thirds, which the test of a trend takes for slow noise.
     """
     steps, rate = points_of(curves, "throughput/env_steps_per_s")
     learned, _ = points_of(curves, "learner/loss")
@@ -231,7 +253,10 @@ def _throughput(curves: Series) -> HealthSignal | None:
     if first <= 0 or last > (1 - SLOWED) * first or (first - last <= STEPPED * within and _trend(-rate) > SIGNIFICANT):
         return None
     lost = percent(1 - last / first)
-    sentence = f"Throughput fell by {lost}, from {first:,.0f} env steps/s in the first third of the run to {last:,.0f} in the last"
+    sentence = (
+        f"Throughput fell by {lost}, from {first:,.0f} env steps/s in the first third of the run "
+        f"to {last:,.0f} in the last"
+    )
     at, other = points_of(curves, "system/other_cpu_percent")
     before, after = other[at < steps[third]], other[at >= steps[-third]]
     if len(before) and len(after) and np.median(after) - np.median(before) >= 20:
@@ -281,7 +306,10 @@ def _score(curves: Series, facts: Facts) -> float | None:
 
 def _largest_return(curves: Series) -> float | None:
     """The largest return in size that the run has seen, 1 at least; None if it has seen none."""
-    seen = [points_of(curves, name)[1] for name in ("train/return_min", "train/return_max", "train/return_mean", "eval/return_mean")]
+    seen = [
+        points_of(curves, name)[1]
+        for name in ("train/return_min", "train/return_max", "train/return_mean", "eval/return_mean")
+    ]
     returns = np.abs(np.concatenate(seen))
     return max(1.0, float(returns.max())) if len(returns) else None
 
@@ -295,8 +323,9 @@ def _slope(x: Array, y: Array) -> float:
 def _trend(values: Array) -> float:
     """One-sided p-value of a rising trend: Mann and Kendall's test, its variance corrected for autocorrelation.
 
-    The correction is Yue and Wang's (2004): by (1 + r) / (1 - r) for the first autocorrelation r of what is left of a line; a negative one
-    counts as 0. Of a short series r comes out too small, by about (2 + 4 r) / n (Kendall 1954, with a line in place of the mean).
+    The correction is Yue and Wang's (2004): by (1 + r) / (1 - r) for the first autocorrelation r of what is left of a
+    line; a negative one counts as 0. Of a short series r comes out too small, by about (2 + 4 r) / n (Kendall 1954,
+    with a line in place of the mean).
     """
     count = len(values)
     x = np.arange(count, dtype=np.float64)

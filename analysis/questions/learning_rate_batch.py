@@ -1,12 +1,14 @@
 """How the best learning rate moves with the train batch, and where a larger batch stops paying.
 
-Curves of a measure against the learning rate are described by a Gaussian process in log10(learning rate), not by a parabola: measured
-curves rise slowly, are flat on top where the score saturates, and fall off a cliff where training diverges. Parabolas and cubics
-through such curves gave intervals that were too narrow (`benchmarks/calibration/learning_rate_batch.py` measures the coverage).
+Curves of a measure against the learning rate are described by a Gaussian process in log10(learning rate), not by a
+parabola: measured curves rise slowly, are flat on top where the score saturates, and fall off a cliff where training
+diverges. Parabolas and cubics through such curves gave intervals that were too narrow
+(`benchmarks/calibration/learning_rate_batch.py` measures the coverage).
 
-Larger is better within this module: env steps to target enter as minus their log10. A run that never reached the target counts at
-its budget; a run that diverged (failed on a non-finite value) counts as the worst value of the study; other runs without a value
-(crashed, missing, still running, exploratory) are left out and counted in `num_left_out`; repeats of a seed are left out.
+Larger is better within this module: env steps to target enter as minus their log10. A run that never reached the target
+counts at its budget; a run that diverged (failed on a non-finite value) counts as the worst value of the study; other
+runs without a value (crashed, missing, still running, exploratory) are left out and counted in `num_left_out`; repeats
+of a seed are left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +26,8 @@ from analysis.stats.interval import CONFIDENCE, Array, Interval
 from analysis.stats.moderated import moderated_intervals
 
 RULES: Mapping[str, float] = {"constant": 0.0, "square root": 0.5, "linear": 1.0}
-"""Exponents of the rules by which people scale the learning rate with the batch (Krizhevsky 2014; Malladi et al. 2205.10287; Goyal et
-al. 1706.02677)."""
+"""Exponents of the rules by which people scale the learning rate with the batch (Krizhevsky 2014;
+Malladi et al. 2205.10287; Goyal et al. 1706.02677)."""
 
 MEASURES = ("auc", "score", "env_steps_to_target")
 BATCH = "train_batch_size_total"
@@ -50,7 +52,8 @@ class Exponent:
         reference_batch: Geometric mean of the batches, env steps.
         reference_lr: Best learning rate at the reference batch under the common curve: the line to draw is
             reference_lr * (batch / reference_batch) ** estimate.
-        can_tell: At least one rule is rejected, from at least three batches whose best learning rates are not all at one edge.
+        can_tell: At least one rule is rejected, from at least three batches whose best learning rates
+            are not all at one edge.
     """
 
     num_batches: int
@@ -74,9 +77,9 @@ class Tradeoff:
     """Env steps to target against updates to target, as the batch grows: (S / smin - 1) (E / emin - 1) = 1.
 
     Attributes:
-        batches: A row a batch, ascending: the batch, `lr` (the best of those tried), `at_edge`, `env_steps_to_target` and
-            `updates_to_target`, each with _low and _high (as `convergence.summarise` has them: runs that never reach count at their
-            budget), `num_seeds`, `num_reached`, `num_left_out`.
+        batches: A row a batch, ascending: the batch, `lr` (the best of those tried), `at_edge`, `env_steps_to_target`
+            and `updates_to_target`, each with _low and _high (as `convergence.summarise` has them: runs that never
+            reach count at their budget), `num_seeds`, `num_reached`, `num_left_out`.
         emin: Env steps to target as the batch goes to zero, with a 95% interval as those below; all NaN without a fit.
         smin: Updates to target as the batch goes to infinity.
         critical_batch: emin / smin, env steps: there a run takes twice emin env steps and twice smin updates.
@@ -104,10 +107,11 @@ def best_learning_rates(
 ) -> pd.DataFrame:
     """The best learning rate of each batch, between the grid's points too, with a 95% interval.
 
-    Each batch has a curve of its own; how smooth curves are is learned from all batches. The estimate is the highest point of the
-    curve's posterior mean, the interval holds 95% of the highest points of curves drawn from the posterior: where the leaders do not
-    differ significantly it spans them. It reaches at least halfway to the neighbours of the best learning rate tried, and never leaves the
-    grid: at an end that is `_open` the best learning rate may lie beyond.
+    Each batch has a curve of its own; how smooth curves are is learned from all batches. The estimate is the highest
+    point of the curve's posterior mean, the interval holds 95% of the highest points of curves drawn from the
+    posterior: where the leaders do not differ significantly it spans them. It reaches at least halfway to the
+    neighbours of the best learning rate tried, and never leaves the grid: at an end that is `_open` the best learning
+    rate may lie beyond.
 
     Args:
         runs: A study's runs, as `analysis.load` gives them.
@@ -117,12 +121,14 @@ def best_learning_rates(
         batch: Column of the batch, or of what else it may depend on.
 
     Returns:
-        A row a batch, ascending: the batch, `best_lr`, `best_lr_low`, `best_lr_high` (NaN where there is no interval: no replicates, or
-        fewer than three learning rates), `low_open`, `high_open`, `at_edge` ("", "low" or "high": on which edge of the grid the
-        estimate lies), `grid_best_lr` (the best of those tried), `num_lrs`, `num_seeds` (the most at one learning rate), `num_left_out`.
+        A row a batch, ascending: the batch, `best_lr`, `best_lr_low`, `best_lr_high` (NaN where there is no interval:
+        no replicates, or fewer than three learning rates), `low_open`, `high_open`, `at_edge` ("", "low" or "high": on
+        which edge of the grid the estimate lies), `grid_best_lr` (the best of those tried), `num_lrs`, `num_seeds` (the
+        most at one learning rate), `num_left_out`.
 
     Raises:
-        AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
+        AnalysisError: There is no learning rate or batch to compare, other settings are searched too,
+            or no run has a value.
     """
     data = points(runs, measure, lr, batch)
     cells = Cells.of(data)
@@ -132,17 +138,24 @@ def best_learning_rates(
         mine = cells.take(cells.batch == value)
         row = {batch: value, **_grid_best(mine), "num_lrs": len(mine.lr)}
         if value in fits:
-            row.update(_no_finer_than_tried(best_of(fits[value], cells.replicated, rng), np.log10(mine.lr), row["grid_best_lr"]))
-        rows.append({**row, "num_seeds": int(mine.count.max(initial=0)), "num_left_out": int(group["value"].isna().sum())})
+            row.update(
+                _no_finer_than_tried(
+                    best_of(fits[value], cells.replicated, rng), np.log10(mine.lr), row["grid_best_lr"]
+                )
+            )
+        rows.append(
+            {**row, "num_seeds": int(mine.count.max(initial=0)), "num_left_out": int(group["value"].isna().sum())}
+        )
     return pd.DataFrame(rows).astype({batch: runs[batch].dtype})
 
 
 def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Exponent:
     """The exponent p of best learning rate ~ batch^p, with a 95% interval, from all runs at once.
 
-    The batches share one curve that shifts by p log10(batch); each batch adds a level and a deviation of its own. The posterior of p,
-    flat before the data between -1.5 and 2.5, is summed over how smooth, how high and how different the curves are. A best learning
-    rate need not be located by every batch alone: how its slopes line up with the others' tells as well.
+    The batches share one curve that shifts by p log10(batch); each batch adds a level and a deviation of its own. The
+    posterior of p, flat before the data between -1.5 and 2.5, is summed over how smooth, how high and how different
+    the curves are. A best learning rate need not be located by every batch alone: how its slopes line up with the
+    others' tells as well.
 
     Args:
         runs: A study's runs, as `analysis.load` gives them.
@@ -153,7 +166,8 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Expone
         The exponent. Where the data can't tell, it says so in `sentence`.
 
     Raises:
-        AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
+        AnalysisError: There is no learning rate or batch to compare, other settings are searched too,
+            or no run has a value.
     """
     cells = Cells.of(points(runs, measure, lr))
     fits = fit_each(cells)
@@ -170,7 +184,9 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Expone
     at_edge = {side: [_number(b) for b, lies in edges.items() if lies == side] for side in ("low", "high")}
     for side, values in at_edge.items():
         if values:
-            reasons.append(f"the best learning rate of batch {', '.join(values)} is at the {side} edge of the grid: widen it there")
+            reasons.append(
+                f"the best learning rate of batch {', '.join(values)} is at the {side} edge of the grid: widen it there"
+            )
     if len(batches) == 2:
         reasons.append("two batches give an exponent but cannot show that a power law holds")
 
@@ -206,32 +222,41 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Expone
 
 
 def batch_tradeoff(
-    runs: pd.DataFrame, rng: np.random.Generator, replays: bool = False, lr: str = "lr", lrs: Mapping[float, float] | None = None
+    runs: pd.DataFrame,
+    rng: np.random.Generator,
+    replays: bool = False,
+    lr: str = "lr",
+    lrs: Mapping[float, float] | None = None,
 ) -> Tradeoff:
-    """Where a larger batch stops paying: the critical batch, from env steps and updates to target at each batch's best learning rate.
+    """Where a larger batch stops paying: the critical batch, from env steps and updates to target
+    at each batch's best learning rate.
 
-    McCandlish et al. (1812.06162): E env steps and S updates to a goal obey (S / smin - 1) (E / emin - 1) = 1 as the batch varies.
-    An update is a training batch, the counterpart of their optimiser step: gradient steps on fresh data. PPO's minibatches and
-    epochs reuse one batch, and at a fixed minibatch their number per env step is the same whatever the batch, so counted in them there
-    would be no trade-off. S is then E / batch, and the curve a straight line, E = emin (1 + batch / critical batch), fitted to the
-    seeds' log E with common scatter. Runs that never reach enter by the chance of exceeding their budget (censored).
+    McCandlish et al. (1812.06162): E env steps and S updates to a goal obey (S / smin - 1) (E / emin - 1) = 1 as the
+    batch varies. An update is a training batch, the counterpart of their optimiser step: gradient steps on fresh data.
+    PPO's minibatches and epochs reuse one batch, and at a fixed minibatch their number per env step is the same
+    whatever the batch, so counted in them there would be no trade-off. S is then E / batch, and the curve a straight
+    line, E = emin (1 + batch / critical batch), fitted to the seeds' log E with common scatter. Runs that never reach
+    enter by the chance of exceeding their budget (censored).
 
     Args:
         runs: A study's runs, as `analysis.load` gives them.
         rng: Draws from the posterior.
         replays: Whether the algorithm replays its data: the batch then does not tie updates to env steps.
         lr: Column of the learning rate.
-        lrs: Batch to its best learning rate, as the study's answer would choose it (`decision.chosen_values`); where it is missing, the one
-            with the smallest geometric mean of env steps to target.
+        lrs: Batch to its best learning rate, as the study's answer would choose it (`decision.chosen_values`); where it
+            is missing, the one with the smallest geometric mean of env steps to target.
 
     Returns:
         The trade-off. Where the data can't tell, it says so in `sentence`.
 
     Raises:
-        AnalysisError: There is no learning rate or batch to compare, other settings are searched too, or no run has a value.
+        AnalysisError: There is no learning rate or batch to compare, other settings are searched too,
+            or no run has a value.
     """
     data = points(runs, "env_steps_to_target", lr, need_lrs=False)
-    cells = data.assign(seed=data.groupby(["batch", "lr"]).cumcount()).pivot(index=["batch", "lr"], columns="seed", values="env_steps")
+    cells = data.assign(seed=data.groupby(["batch", "lr"]).cumcount()).pivot(
+        index=["batch", "lr"], columns="seed", values="env_steps"
+    )
     longest = float(pd.to_numeric(runs["budget_env_steps"]).max())
     steps = moderated_intervals(cells.to_numpy(float), bounds=(0.0, longest))
     rows, chosen = [], []
@@ -245,7 +270,11 @@ def batch_tradeoff(
         for cost, divisor in (("env_steps_to_target", 1.0), ("updates_to_target", float(value))):
             for name, values in steps.columns(cost).items():
                 row[name] = float(values[at]) / divisor if at is not None else np.nan
-        counts = {"num_seeds": len(mine), "num_reached": int(mine["reached"].sum()), "num_left_out": int(group["value"].isna().sum())}
+        counts = {
+            "num_seeds": len(mine),
+            "num_reached": int(mine["reached"].sum()),
+            "num_left_out": int(group["value"].isna().sum()),
+        }
         rows.append({**row, **counts})
     table = pd.DataFrame(rows).astype({BATCH: runs[BATCH].dtype})
 
@@ -255,14 +284,19 @@ def batch_tradeoff(
         return _no_tradeoff(table, [f"{algorithms} replays its data: the batch does not tie updates to env steps"])
     reached = table.loc[table["num_reached"] > 0, BATCH]
     if len(reached) < 3:
-        return _no_tradeoff(table, [f"only {len(reached)} of {len(table)} batches reach the target, and the curve needs three"])
+        return _no_tradeoff(
+            table, [f"only {len(reached)} of {len(table)} batches reach the target, and the curve needs three"]
+        )
     if table["num_seeds"].max() < 2:
         return _no_tradeoff(table, ["one seed shows no scatter to judge a fit by"])
     return _fit_tradeoff(table, pd.concat(chosen), rng)
 
 
-def slices(runs: pd.DataFrame, axes: Sequence[str], lr: str = "lr", batch: str = BATCH) -> list[tuple[str, pd.DataFrame]]:
-    """Split a study that searches other settings as well into parts in which only the learning rate and the batch differ.
+def slices(
+    runs: pd.DataFrame, axes: Sequence[str], lr: str = "lr", batch: str = BATCH
+) -> list[tuple[str, pd.DataFrame]]:
+    """Split a study that searches other settings as well into parts in which only the learning rate
+    and the batch differ.
 
     Args:
         runs: A study's runs.
@@ -271,20 +305,29 @@ def slices(runs: pd.DataFrame, axes: Sequence[str], lr: str = "lr", batch: str =
         batch: Column of the batch.
 
     Returns:
-        (label, runs) of each part, such as ("gamma=0.99", ...), in plan order; the whole with an empty label if nothing else is searched.
+        (label, runs) of each part, such as ("gamma=0.99", ...), in plan order; the whole with an empty label if nothing
+        else is searched.
     """
-    others = [a for a in axes if a not in (lr, batch) and a in runs and (runs.groupby([lr, batch])[a].nunique(dropna=False) > 1).any()]
+    others = [
+        a
+        for a in axes
+        if a not in (lr, batch) and a in runs and (runs.groupby([lr, batch])[a].nunique(dropna=False) > 1).any()
+    ]
     if not others:
         return [("", runs)]
     groups = runs.groupby(others, sort=False, dropna=False)
-    return [(" ".join(f"{name}={value}" for name, value in zip(others, key, strict=True)), part) for key, part in groups]
+    return [
+        (" ".join(f"{name}={value}" for name, value in zip(others, key, strict=True)), part) for key, part in groups
+    ]
 
 
 # --- from runs to points of curves ---
 
 
 def _holding(group: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The learning rates of one batch that end at the target, if any do: a time to target does not see a later collapse."""
+    """The learning rates of one batch that end at the target, if any do:
+    a time to target does not see a later collapse.
+    """
     if not {"score", "target"} <= set(runs):
         return group
     ends = (runs["score"] - runs["target"]).reindex(group.index).groupby(group["lr"]).transform("mean") >= 0
@@ -301,19 +344,24 @@ def points(runs: pd.DataFrame, measure: str, lr: str, batch: str = BATCH, need_l
         raise AnalysisError(f"measure {measure!r} is unknown; choose one of {', '.join(MEASURES)}")
     for name, what in ((lr, "learning rate"), (batch, "batch"), (measure, "measure")):
         if name not in runs:
-            raise AnalysisError(f"the runs have no column {name!r} for the {what}; name the right one, or study one that has it")
+            raise AnalysisError(
+                f"the runs have no column {name!r} for the {what}; name the right one, or study one that has it"
+            )
     runs = replicates(runs)
     columns = {}
     for name, what in ((lr, "learning rate"), (batch, "batch")):
         columns[what] = pd.to_numeric(runs[name], errors="coerce").astype(float)
         positive = columns[what] > 0
         if not positive.all():
-            raise AnalysisError(f"{name} is not a positive number in {int((~positive).sum())} of {len(runs)} runs; leave those out")
+            raise AnalysisError(
+                f"{name} is not a positive number in {int((~positive).sum())} of {len(runs)} runs; leave those out"
+            )
     if need_lrs and columns["learning rate"].nunique() < 2:
         raise AnalysisError(f"the study has one value of {lr} only; search several to compare them")
     if (runs.groupby([lr, batch])["config"].nunique() > 1).any():
         raise AnalysisError(
-            f"several configurations have the same {lr} and {batch}; pass one part of learning_rate_batch.slices(runs, axes) at a time"
+            f"several configurations have the same {lr} and {batch}; pass one part "
+            "of learning_rate_batch.slices(runs, axes) at a time"
         )
 
     finished = runs["status"].eq("finished") & ~runs["exploratory"].astype(bool)
@@ -329,17 +377,33 @@ def points(runs: pd.DataFrame, measure: str, lr: str, batch: str = BATCH, need_l
     else:
         value = raw
     if value.notna().sum() == 0:
-        raise AnalysisError(f"no run has a finite {measure}: {int((~finished).sum())} of {len(runs)} did not finish; see their failures")
+        raise AnalysisError(
+            f"no run has a finite {measure}: {int((~finished).sum())} of {len(runs)} did not finish; see their failures"
+        )
     diverged = runs["status"].eq("failed") & runs["diverged"].astype(bool)
     value = value.where(~diverged, value.min())
     if measure == "env_steps_to_target":
         steps = steps.where(~diverged, budget)
-    return pd.DataFrame({"lr": columns["learning rate"], "batch": columns["batch"], "value": value, "env_steps": steps, "reached": reached})
+    return pd.DataFrame(
+        {
+            "lr": columns["learning rate"],
+            "batch": columns["batch"],
+            "value": value,
+            "env_steps": steps,
+            "reached": reached,
+        }
+    )
 
 
 def _grid_best(cells: Cells) -> dict[str, object]:
     """The best of the learning rates tried in one batch, the middle one of equals; a row without a curve."""
-    row: dict[str, object] = {"best_lr": np.nan, "best_lr_low": np.nan, "best_lr_high": np.nan, "low_open": False, "high_open": False}
+    row: dict[str, object] = {
+        "best_lr": np.nan,
+        "best_lr_low": np.nan,
+        "best_lr_high": np.nan,
+        "low_open": False,
+        "high_open": False,
+    }
     if not len(cells.lr):
         return {**row, "at_edge": "", "grid_best_lr": np.nan}
     equals = np.flatnonzero(np.isclose(cells.mean, cells.mean.max(), rtol=1e-12))
@@ -351,7 +415,8 @@ def _grid_best(cells: Cells) -> dict[str, object]:
 def _no_finer_than_tried(best: dict[str, object], tried: Array, grid_best_lr: float) -> dict[str, object]:
     """The interval, not narrower than halfway to the neighbours of the best learning rate tried.
 
-    What lies between two points is assumed, not seen: where the measure falls off a cliff, the curve's own interval is too narrow.
+    What lies between two points is assumed, not seen: where the measure falls off a cliff,
+    the curve's own interval is too narrow.
     """
     if "best_lr_low" not in best:
         return best
@@ -372,12 +437,21 @@ def _no_exponent(cells: Cells, measure: str, reasons: list[str]) -> Exponent:
         num_seeds=int(cells.count.max(initial=0)),
         measure=measure,
         reasons=tuple(reasons),
-        sentence=f"How the best learning rate changes with the batch can't be told from these data: {'; '.join(reasons)}.",
+        sentence=(
+            f"How the best learning rate changes with the batch can't be told from these data: {'; '.join(reasons)}."
+        ),
     )
 
 
 def _exponent_sentence(
-    estimate: float, low: float, high: float, rejected: Mapping[str, bool], can_tell: bool, reasons: list[str], measure: str, num_seeds: int
+    estimate: float,
+    low: float,
+    high: float,
+    rejected: Mapping[str, bool],
+    can_tell: bool,
+    reasons: list[str],
+    measure: str,
+    num_seeds: int,
 ) -> str:
     """The exponent in words."""
     interval = f", 95% interval {low:.2f} to {high:.2f} over {num_seeds} seeds" if low == low else ""
@@ -406,27 +480,44 @@ def _fit_tradeoff(table: pd.DataFrame, chosen: pd.DataFrame, rng: np.random.Gene
     """Fit to the seeds at the best learning rates."""
     size = chosen["batch"].to_numpy(float)
     smallest, largest = float(size.min()), float(size.max())
-    critical, emin, smin = critical_batch.fit(size, chosen["env_steps"].to_numpy(float), chosen["reached"].to_numpy(bool), rng)
+    critical, emin, smin = critical_batch.fit(
+        size, chosen["env_steps"].to_numpy(float), chosen["reached"].to_numpy(bool), rng
+    )
     reasons = []
     missed = table.loc[table["num_reached"] < table["num_seeds"], BATCH]
     if len(missed):
-        reasons.append(f"some seeds of batch {', '.join(_number(b) for b in missed)} never reach the target and count as beyond the budget")
+        reasons.append(
+            f"some seeds of batch {', '.join(_number(b) for b in missed)} never reach the target "
+            "and count as beyond the budget"
+        )
     edges = table.loc[table["at_edge"] != "", BATCH]
     if len(edges):
-        reasons.append(f"the best learning rate of batch {', '.join(_number(b) for b in edges)} is at the edge of the grid")
+        reasons.append(
+            f"the best learning rate of batch {', '.join(_number(b) for b in edges)} is at the edge of the grid"
+        )
     span = f"from {_number(smallest)} to {_number(largest)}"
     low, middle, high = (_number(value) for value in (critical.low, critical.estimate, critical.high))
     interval = f"95% interval {low} to {high}"
     can_tell = True
     if critical.low > largest:
-        sentence = f"The critical batch is above {low} (95%), beyond all batches tried: a larger one still pays in fewer updates."
+        sentence = (
+            f"The critical batch is above {low} (95%), beyond all batches tried: "
+            "a larger one still pays in fewer updates."
+        )
     elif critical.high < smallest:
-        sentence = f"The critical batch is below {high} (95%), under all batches tried: a smaller one takes fewer env steps."
+        sentence = (
+            f"The critical batch is below {high} (95%), under all batches tried: a smaller one takes fewer env steps."
+        )
     elif critical.high / critical.low > largest / smallest:
         can_tell = False
-        sentence = f"Where a larger batch stops paying can't be told: the critical batch's {interval} is wider than the batches, {span}."
+        sentence = (
+            f"Where a larger batch stops paying can't be told: the critical batch's {interval} is wider "
+            f"than the batches, {span}."
+        )
     else:
-        sentence = f"The critical batch is {middle} env steps ({interval}): beyond it more batch mostly costs env steps."
+        sentence = (
+            f"The critical batch is {middle} env steps ({interval}): beyond it more batch mostly costs env steps."
+        )
     if reasons:
         sentence += f" Mind that {'; '.join(reasons)}."
     return Tradeoff(table, emin, smin, critical, can_tell, tuple(reasons), sentence)

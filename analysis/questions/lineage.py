@@ -1,6 +1,7 @@
 """The lineage of a population in population-based training: pure functions of a study's frames.
 
-Each generation of a member is a trial of its own: it starts from a checkpoint of its parent, and a member is known by its seed.
+Each generation of a member is a trial of its own: it starts from a checkpoint of its parent,
+and a member is known by its seed.
 """
 
 import pandas as pd
@@ -28,7 +29,8 @@ def settings(runs: pd.DataFrame) -> pd.Series:
     labels = runs["config"].astype(str)
     named = zip(labels, runs["generation"], strict=True)
     return labels.mask(
-        runs["generation"].notna(), [label if pd.isna(g) else label.removesuffix(of_generation("", g)) for label, g in named]
+        runs["generation"].notna(),
+        [label if pd.isna(g) else label.removesuffix(of_generation("", g)) for label, g in named],
     )
 
 
@@ -39,10 +41,11 @@ def lineage(runs: pd.DataFrame) -> pd.DataFrame:
         runs: Of one environment, as `analysis.load` gives them.
 
     Returns:
-        A row for each generation of each member, with its index in `runs`; none if no population searched. Columns: `member`, its seed;
-        `generation`, from 0; `settings`; `start_env_steps`, `env_steps`, where it starts and ends; `status`, `score`; `parent_member`,
-        whose weights it started from, NA in the first generation; `copied`, whether that is another member; `is_last`, whether it belongs
-        to the last generation of which all members ended, or failed; `is_best`, whether it is the best of those or one of its ancestors.
+        A row for each generation of each member, with its index in `runs`; none if no population searched. Columns:
+        `member`, its seed; `generation`, from 0; `settings`; `start_env_steps`, `env_steps`, where it starts and ends;
+        `status`, `score`; `parent_member`, whose weights it started from, NA in the first generation; `copied`, whether
+        that is another member; `is_last`, whether it belongs to the last generation of which all members ended, or
+        failed; `is_best`, whether it is the best of those or one of its ancestors.
     """
     found = runs[runs["exploratory"].astype(bool) & runs["generation"].notna()]
     tree = pd.DataFrame(
@@ -54,7 +57,9 @@ def lineage(runs: pd.DataFrame) -> pd.DataFrame:
             "env_steps": found["budget_env_steps"],
             "status": found["status"],
             "score": found["score"].astype(float).where(found["status"] == "finished"),
-            "parent_member": found["parent"].map(found[found["trial_id"] != ""].set_index("trial_id")["seed"]).astype("Int64"),
+            "parent_member": found["parent"]
+            .map(found[found["trial_id"] != ""].set_index("trial_id")["seed"])
+            .astype("Int64"),
             "copied": found["copied"].astype(bool),
         }
     )
@@ -62,7 +67,10 @@ def lineage(runs: pd.DataFrame) -> pd.DataFrame:
     tree["is_last"] = tree["generation"] == num_ended.index[num_ended == tree["member"].nunique()].max()
     tree["is_best"] = False
     ranked = found[tree["is_last"] & tree["score"].notna()].sort_values(["score", "auc"], ascending=False)
-    trial, index_of = "" if ranked.empty else ranked["trial_id"].iloc[0], {trial: index for index, trial in found["trial_id"].items()}
+    trial, index_of = (
+        "" if ranked.empty else ranked["trial_id"].iloc[0],
+        {trial: index for index, trial in found["trial_id"].items()},
+    )
     while trial and trial in index_of:
         tree.loc[index_of[trial], "is_best"] = True
         trial = found.loc[index_of[trial], "parent"]
@@ -76,10 +84,12 @@ def schedule(tree: pd.DataFrame) -> pd.DataFrame:
         tree: From `lineage`.
 
     Returns:
-        A row for each stretch between copies, in their order: `start_env_steps`, `settings`, `member`, `parent_member` (NA in the first),
-        `env_steps`.
+        A row for each stretch between copies, in their order: `start_env_steps`, `settings`, `member`, `parent_member`
+        (NA in the first), `env_steps`.
     """
     path = tree[tree["is_best"]].sort_values("generation")
     stretch = path["copied"].cumsum()
     firsts = path.loc[~stretch.duplicated(), ["start_env_steps", "settings", "member", "parent_member"]]
-    return firsts.assign(env_steps=path.loc[~stretch.duplicated(keep="last"), "env_steps"].to_numpy()).reset_index(drop=True)
+    return firsts.assign(env_steps=path.loc[~stretch.duplicated(keep="last"), "env_steps"].to_numpy()).reset_index(
+        drop=True
+    )

@@ -1,4 +1,5 @@
-"""What it brings to stagger environments, and to have more of them with shorter fragments: at the same batch, on matched seeds.
+"""What it brings to stagger environments, and to have more of them with shorter fragments:
+at the same batch, on matched seeds.
 
 Pure functions of a study's frames.
 """
@@ -21,14 +22,16 @@ TOTAL, FRAGMENT = "environments", "fragment"
 """Columns: environments of a trial, and env steps that each gives to a training batch."""
 MEASURES = ("auc", "score")
 IN_LOCKSTEP = 0.5
-"""Phase diversity of a training batch below which environments are said to move in lockstep: the middle of its range."""
+"""Phase diversity of a training batch below which environments are said to move in lockstep:
+the middle of its range."""
 PUBLISHED_SPEEDUP = (2.0, 3.0)
-"""In how many times fewer env steps staggered environments learn, where they would move in lockstep (Bharthulwar et al. 2511.21011)."""
+"""In how many times fewer env steps staggered environments learn, where they would move in lockstep
+(Bharthulwar et al. 2511.21011)."""
 LITTLE = 1.25
 """How many times fewer, or more, is little: what is published for other environments has no number."""
 REACHED = 0.9
-"""Share of the way from the first evaluations to the lower of two means over the end at which the env steps of both are compared: where
-curves are flat, at the end itself, they are noise."""
+"""Share of the way from the first evaluations to the lower of two means over the end at which the env steps of both
+are compared: where curves are flat, at the end itself, they are noise."""
 END = 0.25
 """Share of the budget that is the end of a curve: a single evaluation has few episodes."""
 
@@ -39,15 +42,17 @@ class LockstepFound:
 
     Attributes:
         settings: Searched columns beside these two to the value that all of these runs have.
-        levels: A row a configuration: `stagger`, `environments`, `fragment`, `diversity` (of the phases in a training batch, mean over the
-            trial; NaN where it was not logged) and each of `MEASURES` (means), with their intervals, `num_seeds`.
-        staggered: A row a measure and number of environments: `measure`, `environments`, `fragment`, `difference` that staggering makes, of
-            the means, with its 95% interval, `p_adjusted` (Holm, over all of the measure in both frames), `num_seeds`.
-        more: A row a measure and `stagger`: likewise, of the most environments to the fewest, whose number and fragment are `than` and
-            `than_fragment`.
-        speedups: A row a number of environments: `environments`, `fragment`, `speedup` with its interval: in how many times fewer env steps
-            staggered ones reach the return `level`, NaN where nothing was learned; `in_lockstep`, whether the others are, None if unknown;
-            `verdict` on what is published of both; `num_seeds`.
+        levels: A row a configuration: `stagger`, `environments`, `fragment`, `diversity` (of the phases in a
+            training batch, mean over the trial; NaN where it was not logged) and each of `MEASURES` (means), with
+            their intervals, `num_seeds`.
+        staggered: A row a measure and number of environments: `measure`, `environments`, `fragment`, `difference`
+            that staggering makes, of the means, with its 95% interval, `p_adjusted` (Holm, over all of the measure in
+            both frames), `num_seeds`.
+        more: A row a measure and `stagger`: likewise, of the most environments to the fewest, whose number and fragment
+            are `than` and `than_fragment`.
+        speedups: A row a number of environments: `environments`, `fragment`, `speedup` with its interval: in how many
+            times fewer env steps staggered ones reach the return `level`, NaN where nothing was learned; `in_lockstep`,
+            whether the others are, None if unknown; `verdict` on what is published of both; `num_seeds`.
     """
 
     settings: Mapping[str, object]
@@ -110,12 +115,18 @@ def _changes(runs: pd.DataFrame, measure: str) -> tuple[pd.DataFrame, pd.DataFra
     staggered = pairs[same_number & (pairs[f"{STAGGER}_a"] != pairs[f"{STAGGER}_b"])]
     ends = pairs[[f"{TOTAL}_a", f"{TOTAL}_b"]]
     more = pairs[
-        (pairs[f"{STAGGER}_a"] == pairs[f"{STAGGER}_b"]) & ~same_number & (ends.min(axis=1) == fewest) & (ends.max(axis=1) == most)
+        (pairs[f"{STAGGER}_a"] == pairs[f"{STAGGER}_b"])
+        & ~same_number
+        & (ends.min(axis=1) == fewest)
+        & (ends.max(axis=1) == most)
     ]
     staggered = turned(staggered, ~staggered[f"{STAGGER}_a"].astype(bool))
     more = turned(more, more[f"{TOTAL}_a"] < more[f"{TOTAL}_b"])
     adjusted = holm(np.concatenate([staggered["p"], more["p"]]).astype(float))
-    staggered, more = staggered.assign(p_adjusted=adjusted[: len(staggered)]), more.assign(p_adjusted=adjusted[len(staggered) :])
+    staggered, more = (
+        staggered.assign(p_adjusted=adjusted[: len(staggered)]),
+        more.assign(p_adjusted=adjusted[len(staggered) :]),
+    )
     names = {
         f"{TOTAL}_a": TOTAL,
         f"{FRAGMENT}_a": FRAGMENT,
@@ -126,7 +137,9 @@ def _changes(runs: pd.DataFrame, measure: str) -> tuple[pd.DataFrame, pd.DataFra
     common = ["measure", TOTAL, FRAGMENT, "difference", "difference_low", "difference_high", "p_adjusted", "num_seeds"]
     return (
         staggered.assign(measure=measure).rename(columns=names)[common].sort_values(TOTAL),
-        more.assign(measure=measure).rename(columns=names)[[*common, STAGGER, "than", "than_fragment"]].sort_values(STAGGER),
+        more.assign(measure=measure)
+        .rename(columns=names)[[*common, STAGGER, "than", "than_fragment"]]
+        .sort_values(STAGGER),
     )
 
 
@@ -147,19 +160,39 @@ def _speedups(runs: pd.DataFrame, curves: pd.DataFrame, levels: pd.DataFrame) ->
         if not seeds:
             continue
         first = np.mean([by_way[False][seed]["value"].iloc[0] for seed in seeds])
-        level = first + REACHED * (min(np.mean([_end(by_way[way][seed], budget) for seed in seeds]) for way in (False, True)) - first)
+        level = first + REACHED * (
+            min(np.mean([_end(by_way[way][seed], budget) for seed in seeds]) for way in (False, True)) - first
+        )
         taken = np.array([[env_steps_to(by_way[way][seed], level, budget) for seed in seeds] for way in (False, True)])
         is_lockstep = _is_lockstep(levels[(levels[TOTAL] == total) & ~levels[STAGGER]])
-        rows.append({TOTAL: total, FRAGMENT: fragment, "level": level, "in_lockstep": is_lockstep, "num_seeds": len(seeds)})
+        rows.append(
+            {TOTAL: total, FRAGMENT: fragment, "level": level, "in_lockstep": is_lockstep, "num_seeds": len(seeds)}
+        )
         ratio = np.log(taken[0] / taken[1]) if level > first else np.full(len(seeds), np.nan)  # nothing was learned
         logs.append(dict(zip(seeds, ratio, strict=True)))
-    columns = [TOTAL, FRAGMENT, "level", "in_lockstep", "num_seeds", "speedup", "speedup_low", "speedup_high", "verdict"]
+    columns = [
+        TOTAL,
+        FRAGMENT,
+        "level",
+        "in_lockstep",
+        "num_seeds",
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "verdict",
+    ]
     if not rows:
         return pd.DataFrame(columns=columns)
     ratios = moderated_intervals(pd.DataFrame(logs).to_numpy(dtype=float)).columns("speedup")
-    frame = pd.DataFrame(rows).astype({"in_lockstep": object}).assign(**{name: np.exp(values) for name, values in ratios.items()})
+    frame = (
+        pd.DataFrame(rows)
+        .astype({"in_lockstep": object})
+        .assign(**{name: np.exp(values) for name, values in ratios.items()})
+    )
     found = zip(frame["speedup"], frame["speedup_low"], frame["speedup_high"], frame["in_lockstep"], strict=True)
-    return frame.assign(verdict=[speedup_verdict(Interval(*ends), is_lockstep) for *ends, is_lockstep in found])[columns]
+    return frame.assign(verdict=[speedup_verdict(Interval(*ends), is_lockstep) for *ends, is_lockstep in found])[
+        columns
+    ]
 
 
 def _is_lockstep(together: pd.DataFrame) -> bool | None:
@@ -171,7 +204,9 @@ def _is_lockstep(together: pd.DataFrame) -> bool | None:
 def _curves_by_seed(returns: pd.DataFrame, runs: pd.DataFrame) -> dict[int, pd.DataFrame]:
     own = returns[returns["run_id"].isin(runs["run_id"])]
     budget_of = dict(zip(runs["seed"], runs["budget_env_steps"], strict=True))
-    return {int(seed): carried_on(curve.sort_values("env_steps"), budget_of[seed]) for seed, curve in own.groupby("seed")}
+    return {
+        int(seed): carried_on(curve.sort_values("env_steps"), budget_of[seed]) for seed, curve in own.groupby("seed")
+    }
 
 
 def _end(curve: pd.DataFrame, budget: float) -> float:
@@ -179,7 +214,8 @@ def _end(curve: pd.DataFrame, budget: float) -> float:
 
 
 def env_steps_to(curve: pd.DataFrame, level: float, budget: float) -> float:
-    """Env steps at which a curve first is at a level, between two evaluations on the straight line; the budget if it never is.
+    """Env steps at which a curve first is at a level, between two evaluations on the straight line;
+    the budget if it never is.
 
     Args:
         curve: `env_steps`, `value`, in their order.

@@ -1,4 +1,7 @@
-"""By which rule the learning rate should follow the batch: compared at each batch, on matched seeds. Pure functions of frames."""
+"""By which rule the learning rate should follow the batch: compared at each batch, on matched seeds.
+
+Pure functions of frames.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +28,10 @@ class RulesFound:
     Attributes:
         measure: Of `MEASURES`.
         settings: Searched columns beside rule and batch to the value that all of these runs have.
-        pairs: A row a batch and pair of rules: `batch`, `better`, `worse`, `difference` (of the means, not negative) with its 95% interval,
-            `p_adjusted` (Holm, over all rows), `num_seeds`.
-        to_base: A row a batch and rule: `batch`, `rule`, `difference` to the base configuration with its interval, `num_seeds`.
+        pairs: A row a batch and pair of rules: `batch`, `better`, `worse`, `difference` (of the means, not negative)
+            with its 95% interval, `p_adjusted` (Holm, over all rows), `num_seeds`.
+        to_base: A row a batch and rule: `batch`, `rule`, `difference` to the base configuration
+            with its interval, `num_seeds`.
         rejected: Rules that another one beats at some batch, at 5% over all pairs.
         kept: The others.
     """
@@ -53,7 +57,11 @@ def compare_rules(runs: pd.DataFrame, axes: Sequence[str]) -> list[RulesFound]:
     finished = conclusive(runs)
     if RULE not in axes or finished.empty:
         return []
-    return [compared(part, RULE, measure, settings) for settings, part in alike(finished, axes, _WAYS) for measure in MEASURES]
+    return [
+        compared(part, RULE, measure, settings)
+        for settings, part in alike(finished, axes, _WAYS)
+        for measure in MEASURES
+    ]
 
 
 def compared(finished: pd.DataFrame, column: str, measure: str, settings: Mapping[str, object]) -> RulesFound:
@@ -69,7 +77,10 @@ def compared(finished: pd.DataFrame, column: str, measure: str, settings: Mappin
     all_pairs = differences(by_seed(finished, measure).dropna(how="all")).dropna(subset="difference")
     for side in ("a", "b"):
         own = known.loc[all_pairs[f"config_{side}"].astype(str)]
-        all_pairs[f"rule_{side}"], all_pairs[f"batch_{side}"] = own[column].to_numpy(), own[BATCH].to_numpy().astype(int)
+        all_pairs[f"rule_{side}"], all_pairs[f"batch_{side}"] = (
+            own[column].to_numpy(),
+            own[BATCH].to_numpy().astype(int),
+        )
     pairs, to_base = _within_batches(all_pairs), _to_base(all_pairs)
     rejected = tuple(dict.fromkeys(pairs.loc[pairs["p_adjusted"] < 1 - CONFIDENCE, "worse"]))
     kept = tuple(rule for rule in known[column].unique() if rule not in (AT_BASE, *rejected))

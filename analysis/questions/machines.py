@@ -4,7 +4,8 @@ import pandas as pd
 
 
 def machine_kinds(runs: pd.DataFrame) -> pd.Series:
-    """The kind of machine that each trial ran on: its CPU's model, and its GPU's if it had one; "" if that was not recorded.
+    """The kind of machine that each trial ran on: its CPU's model, and its GPU's if it had one;
+    "" if that was not recorded.
 
     Args:
         runs: As `analysis.load` gives them.

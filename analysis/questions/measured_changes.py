@@ -66,13 +66,17 @@ class MeasuredChanges:
         return Change(f"{head}, {'so it does not help' if ratio.high < 1 else 'which is not significantly different'}.")
 
     def _measured(self, config: str, settings: Mapping[str, int | str]) -> str | None:
-        """The configuration with the settings, else with the closest to a single number, that differs in nothing else."""
+        """The configuration with the settings, else with the closest to a single number,
+        that differs in nothing else.
+        """
         if not settings or config not in self._speeds.index or any(name not in self._settings for name in settings):
             return None
         own = self._settings.loc[config]
         same = [axis for axis in self._axes if axis not in settings]
         others = self._settings[(self._settings[same] == own[same]).all(axis=1)].drop(index=config, errors="ignore")
-        exact = others[[all(_equal(row[name], value) for name, value in settings.items()) for _, row in others.iterrows()]]
+        exact = others[
+            [all(_equal(row[name], value) for name, value in settings.items()) for _, row in others.iterrows()]
+        ]
         if len(exact):
             return str(exact.index[0])
         if len(settings) > 1:

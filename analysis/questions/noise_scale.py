@@ -1,7 +1,9 @@
-"""How the gradient noise scale moves over training, and whether it says where a larger batch stops paying. Pure functions of frames.
+"""How the gradient noise scale moves over training, and whether it says where a larger batch stops paying.
 
-The noise scale is S / |G|^2, in rows of a gradient step (`analysis.stats.noise_scale`). McCandlish et al. (2018, arXiv 1812.06162) report
-that it rises during training, tenfold and more, and that it predicts the critical batch.
+Pure functions of frames.
+
+The noise scale is S / |G|^2, in rows of a gradient step (`analysis.stats.noise_scale`). McCandlish et al. (2018, arXiv
+1812.06162) report that it rises during training, tenfold and more, and that it predicts the critical batch.
 """
 
 import math
@@ -61,7 +63,8 @@ class Rise:
 
 @dataclass(frozen=True)
 class Beside:
-    """The noise scale of a network beside the critical batch that the same runs measured, both in rows of a gradient step.
+    """The noise scale of a network beside the critical batch that the same runs measured,
+    both in rows of a gradient step.
 
     Attributes:
         network: Of `NETWORKS`.
@@ -89,9 +92,9 @@ def over_time(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator
         rng: For the bootstrap over seeds.
 
     Returns:
-        A row a configuration, network and window: `config`, `env`, `network`, `window` (from 0), `env_steps` (its middle, mean over seeds),
-        `noise_scale` (rows; infinite where |G|^2 does not stand out) with _low and _high, `gradient_square`, `gradient_noise` (means over
-        seeds), `num_seeds`. Empty where nothing was measured.
+        A row a configuration, network and window: `config`, `env`, `network`, `window` (from 0), `env_steps` (its
+        middle, mean over seeds), `noise_scale` (rows; infinite where |G|^2 does not stand out) with _low and _high,
+        `gradient_square`, `gradient_noise` (means over seeds), `num_seeds`. Empty where nothing was measured.
     """
     rows = []
     windows = _windows(runs, curves)
@@ -123,7 +126,10 @@ def rises(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator) ->
     """
     windows, found = _windows(runs, curves), []
     for (config, network), group in windows.groupby(["config", "network"], observed=True, sort=False):
-        parts = [group[group["window"] == window].set_index("seed")[[_SQUARE, _NOISE]].astype(float) for window in (0, WINDOWS - 1)]
+        parts = [
+            group[group["window"] == window].set_index("seed")[[_SQUARE, _NOISE]].astype(float)
+            for window in (0, WINDOWS - 1)
+        ]
         both = parts[0].index.intersection(parts[1].index)
         if len(both):
             pairs = [(part.loc[both, _SQUARE].to_numpy(), part.loc[both, _NOISE].to_numpy()) for part in parts]
@@ -131,16 +137,21 @@ def rises(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator) ->
     return found
 
 
-def beside_critical_batch(runs: pd.DataFrame, axes: Sequence[str], replays: bool, rng: np.random.Generator) -> list[Beside]:
-    """The noise scale beside the critical batch of the same runs: of policy and value, where they are apart, else of all weights.
+def beside_critical_batch(
+    runs: pd.DataFrame, axes: Sequence[str], replays: bool, rng: np.random.Generator
+) -> list[Beside]:
+    """The noise scale beside the critical batch of the same runs: of policy and value, where they are apart,
+    else of all weights.
 
-    The unit is rows of a gradient step: minibatches where these vary, training batches where an update is one gradient step. Where training
-    batches of many minibatches vary, their critical batch is that of the outer batch, another question.
+    The unit is rows of a gradient step: minibatches where these vary, training batches where an update is one
+    gradient step. Where training batches of many minibatches vary, their critical batch is that of the outer
+    batch, another question.
 
     Args:
         runs: Of one environment.
         axes: The searched columns of `runs`.
-        replays: Whether the algorithm replays its data: then E counts rows that updates processed, in place of env steps.
+        replays: Whether the algorithm replays its data: then E counts rows that updates processed,
+            in place of env steps.
         rng: For the posterior and the bootstrap.
 
     Returns:
@@ -151,13 +162,16 @@ def beside_critical_batch(runs: pd.DataFrame, axes: Sequence[str], replays: bool
     if not (suffixes := _measured(runs)):
         return []
     with_minibatches = MINIBATCH in runs and runs[MINIBATCH].notna().any()
-    varied = [name for name in (MINIBATCH, BATCH) if name in runs and pd.to_numeric(runs[name], errors="coerce").nunique() > 1]
+    varied = [
+        name for name in (MINIBATCH, BATCH) if name in runs and pd.to_numeric(runs[name], errors="coerce").nunique() > 1
+    ]
     if not varied:
         return []
     if with_minibatches and varied[0] != MINIBATCH:
         return _unknown(
-            "The noise scale is in rows of a gradient step, here a minibatch, which does not vary. The critical batch of training batches, "
-            "each of many minibatches, is another question: vary algorithm.training.minibatch_size to compare them."
+            "The noise scale is in rows of a gradient step, here a minibatch, which does not vary. "
+            "The critical batch of training batches, each of many minibatches, is another question: "
+            "vary algorithm.training.minibatch_size to compare them."
         )
     return _beside(runs, axes, varied[0], replays, suffixes, rng)
 
@@ -165,12 +179,18 @@ def beside_critical_batch(runs: pd.DataFrame, axes: Sequence[str], replays: bool
 def _measured(runs: pd.DataFrame) -> list[str]:
     """Suffixes of what was measured: the two networks', where they are apart, else that of all weights."""
     suffix_of = {network: suffix for suffix, network in NETWORKS.items()}
-    known = [network for network, suffix in suffix_of.items() if (column := f"{_SQUARE}{suffix}") in runs and runs[column].notna().any()]
+    known = [
+        network
+        for network, suffix in suffix_of.items()
+        if (column := f"{_SQUARE}{suffix}") in runs and runs[column].notna().any()
+    ]
     return [suffix_of[network] for network in apart_or_all(known)]
 
 
 def _windows(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
-    """Each seed's averages of both estimates: config, env, end_env_steps, seed, network, window, gradient_square, gradient_noise."""
+    """Each seed's averages of both estimates: config, env, end_env_steps, seed, network,
+    window, gradient_square, gradient_noise.
+    """
     runs = replicates(runs)
     runs = runs[runs["status"] == "finished"]
     metrics = {f"learner/{name}{suffix}": (name, suffix) for name in (_SQUARE, _NOISE) for suffix in NETWORKS}
@@ -189,7 +209,9 @@ def _windows(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     data["config"] = data["config"].cat.remove_unused_categories() if hasattr(data["config"], "cat") else data["config"]
     means = data.pivot_table(index=keys, columns="estimate", values="value", aggfunc="mean", observed=True)
     order = {word: i for i, word in enumerate(NETWORKS.values())}
-    return means.reset_index().sort_values("network", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+    return means.reset_index().sort_values(
+        "network", key=lambda names: names.map(order), kind="stable", ignore_index=True
+    )
 
 
 def _rise(config: str, network: str, pairs: list[tuple[Array, Array]], rng: np.random.Generator) -> Rise:
@@ -211,7 +233,9 @@ def _rise(config: str, network: str, pairs: list[tuple[Array, Array]], rng: np.r
             Verdict.OPEN: "Whether it rises can't be told in this range",
         }
         known = math.isfinite(factor.estimate) or factor.low > 0 or math.isfinite(factor.high)
-        sentence = f"{what}. {how[verdict]}{f': {times_text(factor)} times as large' if known else ''} ({num_seeds} seeds)"
+        sentence = (
+            f"{what}. {how[verdict]}{f': {times_text(factor)} times as large' if known else ''} ({num_seeds} seeds)"
+        )
         sentence += f"; {_against_published(factor)}." if verdict is Verdict.HOLDS else "."
     return Rise(config, network, first, last, factor, num_seeds, verdict, sentence)
 
@@ -221,11 +245,20 @@ def _against_published(factor: Interval) -> str:
     published = f"the published {PUBLISHED_GROWTH:.0f} times and more (McCandlish et al. 2018)"
     if factor.low >= PUBLISHED_GROWTH:
         return f"{published} hold too"
-    return f"{published} are not reached" if factor.high < PUBLISHED_GROWTH else f"{published} are neither shown nor excluded"
+    return (
+        f"{published} are not reached"
+        if factor.high < PUBLISHED_GROWTH
+        else f"{published} are neither shown nor excluded"
+    )
 
 
 def _beside(
-    runs: pd.DataFrame, axes: Sequence[str], column: str, replays: bool, suffixes: Sequence[str], rng: np.random.Generator
+    runs: pd.DataFrame,
+    axes: Sequence[str],
+    column: str,
+    replays: bool,
+    suffixes: Sequence[str],
+    rng: np.random.Generator,
 ) -> list[Beside]:
     """The comparison, where rows of a gradient step vary in `column`."""
     lr = learning_rate_axis(axes)
@@ -233,7 +266,8 @@ def _beside(
         parts = slices(runs, axes, lr, column)
         if len(parts) > 1:
             return _unknown(
-                "The noise scale can't be set beside a critical batch: other settings than batch and learning rate vary as well."
+                "The noise scale can't be set beside a critical batch: other settings than batch "
+                "and learning rate vary as well."
             )
         data = points(runs, "env_steps_to_target", lr, column, need_lrs=False)
     except AnalysisError as error:
@@ -243,7 +277,10 @@ def _beside(
     chosen = data[[pair in set(best) for pair in zip(data["batch"], data["lr"], strict=True)]]
     reached = int(chosen.groupby("batch")["reached"].any().sum())
     if reached < _LEAST_BATCHES or chosen.groupby("batch").size().max() < 2:
-        why = f"{reached} of {len(best)} batches reach the target, and a critical batch needs {_LEAST_BATCHES}, of several seeds"
+        why = (
+            f"{reached} of {len(best)} batches reach the target, and a critical batch needs "
+            f"{_LEAST_BATCHES}, of several seeds"
+        )
         return _unknown(f"The noise scale can't be set beside a critical batch: {why}.")
     size = chosen["batch"].to_numpy(float)
     steps = chosen["env_steps"].to_numpy(float) * (size if replays else 1.0)
@@ -260,7 +297,10 @@ def _noise_of(chosen: pd.DataFrame, suffix: str, rng: np.random.Generator) -> In
 
 def _compared(suffix: str, noise: Interval, critical: Interval, size: Array) -> Beside:
     network = NETWORKS[suffix]
-    what = f"In rows of a gradient step the noise scale ({network}) over the whole training is {rows_text(noise)}, and the critical batch, "
+    what = (
+        f"In rows of a gradient step the noise scale ({network}) over the whole training "
+        f"is {rows_text(noise)}, and the critical batch, "
+    )
     what += f"where twice the fewest rows are needed, is {rows_text(critical)}"
     if not all(math.isfinite(end) and end > 0 for end in (noise.low, noise.estimate, noise.high)):
         words = "whether they agree can't be told, for the noise scale has no two ends"
@@ -286,7 +326,11 @@ _NONE = Interval(math.nan, math.nan, math.nan)
 def rows_text(found: Interval) -> str:
     """Rows with their interval: `1,200 [900, 1,500] rows`; `more than 900 rows` where |G|^2 does not stand out."""
     if math.isinf(found.estimate):
-        return f"more than {_digits(found.low)} rows" if math.isfinite(found.low) else "more rows than these measurements can tell"
+        return (
+            f"more than {_digits(found.low)} rows"
+            if math.isfinite(found.low)
+            else "more rows than these measurements can tell"
+        )
     ends = f" [{_digits(found.low)}, {_digits(found.high)}]" if not math.isnan(found.low) else ""
     return f"{_digits(found.estimate)}{ends} rows"
 
@@ -319,7 +363,11 @@ def across_sentences(found: Sequence[Rise]) -> list[str]:
     words = {Verdict.HOLDS: "it rises", Verdict.FAILS: "it falls", Verdict.OPEN: "can't be told"}
     sentences = []
     for network in apart_or_all(rise.network for rise in found):
-        by_verdict = {v: [f"`{rise.config}`" for rise in found if (rise.network, rise.verdict) == (network, v)] for v in words}
+        by_verdict = {
+            v: [f"`{rise.config}`" for rise in found if (rise.network, rise.verdict) == (network, v)] for v in words
+        }
         parts = [f"{words[verdict]} in {listed(names)}" for verdict, names in by_verdict.items() if names]
-        sentences.append(f"The gradient noise scale ({network}) from the first fifth of training to the last: {'; '.join(parts)}.")
+        sentences.append(
+            f"The gradient noise scale ({network}) from the first fifth of training to the last: {'; '.join(parts)}."
+        )
     return sentences

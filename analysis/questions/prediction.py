@@ -1,4 +1,6 @@
-"""How fast a training run will be on some hardware, from a study of throughput, and what comes on top: pure functions of frames."""
+"""How fast a training run will be on some hardware, from a study of throughput, and what comes on top:
+pure functions of frames.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -63,8 +65,8 @@ class Prediction:
         training_h: Hours of `env_steps` at that throughput.
         limit: The part of the time that limits it, in words.
         limit_share: That part's share of the time.
-        most_env_steps_per_s: Throughput that no number of runners exceeds, while the rest stays as it is; where learners are to be on other
-            hardware than was measured, while they take no time. No interval exceeds it.
+        most_env_steps_per_s: Throughput that no number of runners exceeds, while the rest stays as it is; where
+            learners are to be on other hardware than was measured, while they take no time. No interval exceeds it.
         extrapolated: Why it is one; empty if the count was measured, on cores enough for it.
         config: What it rests on: the measured setting closest to the target.
         num_seeds: Of it.
@@ -115,7 +117,11 @@ def beside_training(runs: pd.DataFrame, curves: pd.DataFrame, study: str) -> Bes
         study: Their name.
     """
     finished = conclusive(runs)
-    reports = curves[curves["metric"] == "progress/env_steps"].groupby("run_id", observed=True)["env_steps"].agg(["count", "max"])
+    reports = (
+        curves[curves["metric"] == "progress/env_steps"]
+        .groupby("run_id", observed=True)["env_steps"]
+        .agg(["count", "max"])
+    )
     trials = finished[finished["run_id"].isin(reports.index)].set_index("run_id")
     seconds = (trials["wall_s"] - trials["train_s"]) / reports["count"].reindex(trials.index)
     seconds = seconds[seconds > 0]
@@ -127,13 +133,16 @@ def beside_training(runs: pd.DataFrame, curves: pd.DataFrame, study: str) -> Bes
     return Beside(Interval(*map(math.exp, astuple(log_s))), int(spacing.median()), len(seconds), study)
 
 
-def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Mapping[str, Mapping[str, Any]]) -> Prediction:
+def predict(
+    runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Mapping[str, Mapping[str, Any]]
+) -> Prediction:
     """Predict a run from a study of throughput.
 
-    Where the count was measured, or lies between measured ones, and the measuring machine had a core for each process, the fitted laws of
-    `scaling_laws` say what a new measurement would give. Else its cores would limit the prediction and not the target's. Then the parts of
-    the wall-clock say it: what runners do is shared among them, the rest stays as it is (Amdahl's law, with the share that was measured and
-    not fitted). Its lower end is that of the fitted law where this is lower: what grows with the count looks like too few cores.
+    Where the count was measured, or lies between measured ones, and the measuring machine had a core for each process,
+    the fitted laws of `scaling_laws` say what a new measurement would give. Else its cores would limit the prediction
+    and not the target's. Then the parts of the wall-clock say it: what runners do is shared among them, the rest stays
+    as it is (Amdahl's law, with the share that was measured and not fitted). Its lower end is that of the fitted law
+    where this is lower: what grows with the count looks like too few cores.
 
     Args:
         runs: As `analysis.load` gives them: one algorithm on one environment.
@@ -145,7 +154,11 @@ def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Map
         AnalysisError: The study cannot say; the message says what is missing.
     """
     finished = conclusive(runs)
-    counted = finished[finished["num_env_runners"] >= 1] if target.num_env_runners else finished[finished["num_env_runners"] == 0]
+    counted = (
+        finished[finished["num_env_runners"] >= 1]
+        if target.num_env_runners
+        else finished[finished["num_env_runners"] == 0]
+    )
     if counted.empty:
         what = "with an env runner of its own" if target.num_env_runners else "without env runners"
         raise AnalysisError(f"no trial {what} finished.")
@@ -154,7 +167,9 @@ def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Map
     envs = target.num_envs_per_env_runner or measured_envs[-1]
     nearest = min(measured_envs, key=lambda n: (abs(math.log(n / envs)), n))
     if nearest != envs:
-        reasons.append(f"{envs} envs per env runner were not measured; taken as {nearest}, the closest of {_listed(measured_envs)}")
+        reasons.append(
+            f"{envs} envs per env runner were not measured; taken as {nearest}, the closest of {_listed(measured_envs)}"
+        )
     alike = counted[counted["num_envs_per_env_runner"] == nearest]
     cores = max((int(f["num_cpus"]) for f in facts.values() if f.get("num_cpus")), default=0)
     waits = _waits(curves, alike, cores)
@@ -176,7 +191,9 @@ def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Map
     if law is None:
         speed = by_parts
         if target.num_env_runners != base:
-            reasons.append(f"too few counts for a fit: from the parts of the time at {plural(base, 'env runner')} alone")
+            reasons.append(
+                f"too few counts for a fit: from the parts of the time at {plural(base, 'env runner')} alone"
+            )
     elif beyond_cores or target.num_env_runners > most:
         estimate = (by_parts if beyond_cores else law).estimate
         speed = Interval(estimate, min(law.low, by_parts.low), max(law.high, by_parts.high))
@@ -198,7 +215,10 @@ def predict(runs: pd.DataFrame, curves: pd.DataFrame, target: Target, facts: Map
         limit_share=share,
         most_env_steps_per_s=most_speed,
         extrapolated=tuple(reasons),
-        config=f"{plural(nearest, 'env')} {'per env runner, ' + counts + ' env runners' if target.num_env_runners else OWN_PROCESS}",
+        config=(
+            f"{plural(nearest, 'env')} "
+            f"{'per env runner, ' + counts + ' env runners' if target.num_env_runners else OWN_PROCESS}"
+        ),
         num_seeds=int(alike["seed"].nunique()),
     )
 
@@ -218,7 +238,9 @@ def _parts(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     points = curves[curves["run_id"].isin(at.index) & curves["metric"].isin(metrics)]
     is_first = points["env_steps"] == points.groupby("run_id", observed=True)["env_steps"].transform("min")
     points = points[~is_first]  # it holds the warm-up
-    shares = points.astype({"run_id": str, "metric": str}).pivot_table(index="run_id", columns="metric", values="value", aggfunc="mean")
+    shares = points.astype({"run_id": str, "metric": str}).pivot_table(
+        index="run_id", columns="metric", values="value", aggfunc="mean"
+    )
     if shares.empty:
         raise AnalysisError("the study does not say where its time went.")
     shares = shares.rename(columns=metrics).reindex(columns=list(metrics.values())).fillna(0.0)
@@ -229,7 +251,8 @@ def _parts(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_parts(parts: pd.DataFrame, base: int, count: int) -> tuple[Interval, str, float, float]:
-    """Throughput at a count with its prediction interval, what limits it, that part's share, and the most for any count.
+    """Throughput at a count with its prediction interval, what limits it, that part's share,
+    and the most for any count.
 
     Without runners there is no other count: their parts stay as they are, and the most is with them gone all the same.
     """
@@ -246,7 +269,9 @@ def _by_parts(parts: pd.DataFrame, base: int, count: int) -> tuple[Interval, str
 
 
 def _by_law(runs: pd.DataFrame, count: int) -> Interval | None:
-    points = pd.DataFrame({"num": runs["num_env_runners"].astype(int), "env_steps_per_s": runs["env_steps_per_s"], "block": runs["seed"]})
+    points = pd.DataFrame(
+        {"num": runs["num_env_runners"].astype(int), "env_steps_per_s": runs["env_steps_per_s"], "block": runs["seed"]}
+    )
     if points["num"].nunique() < scaling_laws.FEWEST_COUNTS:
         return None
     row = scaling_laws.fit(points, np.random.default_rng(SEED)).predict([count]).iloc[0]

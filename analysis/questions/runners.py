@@ -17,8 +17,8 @@ def differ_in_runners(runs: pd.DataFrame, axes: Sequence[str]) -> list[tuple[dic
         axes: The searched columns of `runs`.
 
     Returns:
-        The other searched columns with the values that all of a group have, and its finished trials: with as many environments in all, or
-        else as many a runner. None where runners were not searched.
+        The other searched columns with the values that all of a group have, and its finished trials: with as many
+        environments in all, or else as many a runner. None where runners were not searched.
     """
     finished = conclusive(runs)
     if not {RUNNERS, ENVS} <= set(finished) or RUNNERS not in axes:
@@ -26,7 +26,10 @@ def differ_in_runners(runs: pd.DataFrame, axes: Sequence[str]) -> list[tuple[dic
     found = []
     for settings, part in alike(finished, axes, (RUNNERS, ENVS)):
         whole = ENVS not in axes or total_envs(part).nunique() == 1
-        found += [(settings, group) for group in ([part] if whole else [group for _, group in part.groupby(ENVS, observed=True)])]
+        found += [
+            (settings, group)
+            for group in ([part] if whole else [group for _, group in part.groupby(ENVS, observed=True)])
+        ]
     return [(settings, group) for settings, group in found if group[RUNNERS].nunique() > 1]
 
 

@@ -1,16 +1,19 @@
-"""How throughput grows with the number of env runners (or learners, or envs): two laws fitted to what was measured, and what they predict.
+"""How throughput grows with the number of env runners (or learners, or envs): two laws fitted to what was measured,
+and what they predict.
 
-Amdahl's law is X(n) = lam n / (1 + sigma (n - 1)); Gunther's Universal Scalability Law (Guerrilla Capacity Planning, 2007, chapter 4) adds
-the time that processes lose to each other, X(n) = lam n / (1 + sigma (n - 1) + kappa n (n - 1)), and so can fall. lam is what one runner
-gives, sigma the share of the work that only one at a time can do (contention), kappa the cost of a pair of runners (coherency).
+Amdahl's law is X(n) = lam n / (1 + sigma (n - 1)); Gunther's Universal Scalability Law (Guerrilla Capacity Planning,
+2007, chapter 4) adds the time that processes lose to each other, X(n) = lam n / (1 + sigma (n - 1) + kappa n (n - 1)),
+and so can fall. lam is what one runner gives, sigma the share of the work that only one at a time can do (contention),
+kappa the cost of a pair of runners (coherency).
 
 Errors of speeds are factors, so everything is fitted to logarithms. A measurement is
 
     log X = law + misfit of the law at this count + the block's effect + noise.
 
-Blocks (passes over all counts) may be faster or slower as a whole. Machines have kinks, at the number of cores say, which neither law has:
-the misfit is a random walk over the logarithm of the count, whose step is estimated along with the law. Intervals are posterior quantiles,
-averaged over both laws by how well each describes the data. `benchmarks/calibration/scaling_laws.py` measures what they cover.
+Blocks (passes over all counts) may be faster or slower as a whole. Machines have kinks, at the number of cores say,
+which neither law has: the misfit is a random walk over the logarithm of the count, whose step is estimated along with
+the law. Intervals are posterior quantiles, averaged over both laws by how well each describes the data.
+`benchmarks/calibration/scaling_laws.py` measures what they cover.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,22 +48,25 @@ class ScalingFit:
 
     Attributes:
         law: "usl" if coherency cannot be nil (`kappa.low` > 0), else "amdahl": the simpler law is not rejected.
-        usl_probability: Weight of the Universal Scalability Law with kappa > 0; the rest is Amdahl's. Even before the data.
+        usl_probability: Weight of the Universal Scalability Law with kappa > 0; the rest is Amdahl's.
+            Even before the data.
         lam: Throughput of one runner by the laws, env steps/s.
         sigma: Contention, 0 to 1.
         kappa: Coherency, 0 or more.
         misfit: Standard deviation of log X by which the curve leaves the laws over one doubling of the count.
-        peak: Count with the highest throughput, sqrt((1 - sigma) / kappa); infinite if beyond sight (`SIGHT` times the largest count).
+        peak: Count with the highest throughput, sqrt((1 - sigma) / kappa); infinite if beyond sight
+            (`SIGHT` times the largest count).
         peak_env_steps_per_s: Throughput there; Amdahl's limit lam / sigma where there is no peak.
-        knee: The largest count whose last runner still brings half of what the first one brings; infinite if beyond sight. The definition
-            is ours: by the laws, X(n) - X(n - 1) >= X(1) / 2.
-        counts: A row a measured count, ascending: `num`; `env_steps_per_s`, the geometric mean of what was measured, with _low and _high;
-            `efficiency`, X(n) / (n X(1)), of the fit, with _low and _high; `num_seeds`.
-        laws: A row a law of `LAWS`: `law`, `weight`, and `lam`, `sigma`, `kappa` with _low and _high under that law alone.
+        knee: The largest count whose last runner still brings half of what the first one brings; infinite if beyond
+            sight. The definition is ours: by the laws, X(n) - X(n - 1) >= X(1) / 2.
+        counts: A row a measured count, ascending: `num`; `env_steps_per_s`, the geometric mean of what was measured,
+            with _low and _high; `efficiency`, X(n) / (n X(1)), of the fit, with _low and _high; `num_seeds`.
+        laws: A row a law of `LAWS`: `law`, `weight`, and `lam`, `sigma`, `kappa` with _low and _high under
+            that law alone.
         num_seeds: Blocks, at the count that has most.
         axis: What was counted.
-        can_tell: The knee is known to within a factor of `WIDEST_FACTOR` and may lie within the counts, a prediction at twice the largest
-            count spans no more than that either, and the curve has no kink to speak of.
+        can_tell: The knee is known to within a factor of `WIDEST_FACTOR` and may lie within the counts, a prediction at
+            twice the largest count spans no more than that either, and the curve has no kink to speak of.
         reasons: What weakens the answer, each a clause.
     """
 
@@ -89,10 +95,10 @@ class ScalingFit:
             nums: Counts, 1 or more.
 
         Returns:
-            A row a count, in the order given: `num`; `env_steps_per_s`; `low` and `high`, the 95% prediction interval of one new
-            measurement, in a pass of its own; `mean_low` and `mean_high`, the 95% interval of the mean over many passes, misfit of the laws
-            included; `extrapolated`, outside the counts measured, where both intervals also hold the chance of a limit that no count has
-            met yet. Ends are NaN without replicates.
+            A row a count, in the order given: `num`; `env_steps_per_s`; `low` and `high`, the 95% prediction interval
+            of one new measurement, in a pass of its own; `mean_low` and `mean_high`, the 95% interval of the mean over
+            many passes, misfit of the laws included; `extrapolated`, outside the counts measured, where both intervals
+            also hold the chance of a limit that no count has met yet. Ends are NaN without replicates.
 
         Raises:
             AnalysisError: A count is below 1.
@@ -110,7 +116,8 @@ class ScalingFit:
                 {
                     "num": num,
                     "env_steps_per_s": float(np.exp(np.median(curve))),
-                    # Beyond the counts draws are few at the ends: a new measurement is never known better than the mean.
+                    # Beyond the counts draws are few at the ends: a new measurement is never known better
+                    # than the mean.
                     "low": min(new.low, mean.low),
                     "high": max(new.high, mean.high),
                     "mean_low": mean.low,
@@ -131,7 +138,8 @@ class HeldOut:
     Attributes:
         num: The count left out.
         env_steps_per_s: What the fit to the others predicts there.
-        low: Lower end of the 95% prediction interval of the mean that was measured, in the same passes; NaN without replicates.
+        low: Lower end of the 95% prediction interval of the mean that was measured, in the same passes;
+            NaN without replicates.
         high: Upper end.
         measured: Geometric mean of what was measured.
         error_percent: By how much the prediction is too high (negative: too low), percent of what was measured.
@@ -139,8 +147,8 @@ class HeldOut:
         num_seeds: Measurements at the count.
         largest_fitted: The largest count that the fit saw.
         axis: What was counted.
-        can_tell: There is an interval, it spans no more than a factor of `WIDEST_FACTOR`, and the fit saw the knee or signs of it: a curve
-            that only rises tells nothing of what may end it.
+        can_tell: There is an interval, it spans no more than a factor of `WIDEST_FACTOR`, and the fit saw the knee or
+            signs of it: a curve that only rises tells nothing of what may end it.
         reasons: What weakens the answer, each a clause.
     """
 
@@ -162,7 +170,8 @@ def fit(points: pd.DataFrame, rng: np.random.Generator, axis: str = "num_env_run
     """Fit Amdahl's law and the Universal Scalability Law.
 
     Args:
-        points: A row a measurement: `num`, the count, 1 or more; `env_steps_per_s`; `block`, the pass (seed) in which it was made.
+        points: A row a measurement: `num`, the count, 1 or more; `env_steps_per_s`; `block`,
+            the pass (seed) in which it was made.
         rng: Draws from the posterior.
         axis: What was counted, as the study's space calls it.
 
@@ -260,7 +269,9 @@ def units_of(axis: str) -> tuple[str, str]:
 
 
 def _reasons_to_doubt(means: Means, found: Mapping[str, Interval], doubled: float, axis: str) -> list[str]:
-    """What weakens a fit, each a clause; `doubled` is the factor that the prediction at twice the largest count spans."""
+    """What weakens a fit, each a clause; `doubled` is the factor that the prediction at twice
+    the largest count spans.
+    """
     one, units = units_of(axis)
     reasons = []
     if not means.replicated:
@@ -272,7 +283,10 @@ def _reasons_to_doubt(means: Means, found: Mapping[str, Interval], doubled: floa
     if means.num[0] > 1:
         reasons.append(f"1 was not measured: what one {one} gives is extrapolated from {means.num[0]:,.0f}")
     if found["misfit"].estimate > LARGE_MISFIT:
-        reasons.append(f"the curve has a kink that neither law has: it leaves them by {100 * found['misfit'].estimate:.0f}% per doubling")
+        reasons.append(
+            "the curve has a kink that neither law has: it leaves them "
+            f"by {100 * found['misfit'].estimate:.0f}% per doubling"
+        )
     if means.replicated and found["knee"].low >= means.num[-1]:
         known = f"throughput still rises at {means.num[-1]:,.0f} {units}"
         reasons.append(f"{known}: the peak is known from below only, so add larger counts")
@@ -289,23 +303,36 @@ def _checked(points: pd.DataFrame, axis: str, fewest: int, what: str) -> tuple[p
     """
     for name in ("num", "env_steps_per_s", "block"):
         if name not in points:
-            raise AnalysisError(f"the measurements have no column {name!r}; they have {', '.join(map(str, points)) or 'none'}")
+            raise AnalysisError(
+                f"the measurements have no column {name!r}; they have {', '.join(map(str, points)) or 'none'}"
+            )
     speed = pd.to_numeric(points["env_steps_per_s"], errors="coerce").astype(float)
     bad = ~(np.isfinite(speed) & (speed > 0))
     if bad.any():
         raise AnalysisError(
-            f"env_steps_per_s is not a positive number in {int(bad.sum())} of {len(points)} measurements; leave those out or repeat them"
+            f"env_steps_per_s is not a positive number in {int(bad.sum())} of {len(points)} measurements; "
+            "leave those out or repeat them"
         )
     num = pd.to_numeric(points["num"], errors="coerce").astype(float)
     below = ~(np.isfinite(num) & (num >= 1))
     if below.any():
-        hint = " (0 runners sample in the learner's process, which is no point of this curve)" if axis == "num_env_runners" else ""
-        raise AnalysisError(f"{axis} is below 1 in {int(below.sum())} of {len(points)} measurements{hint}; leave those out")
+        hint = (
+            " (0 runners sample in the learner's process, which is no point of this curve)"
+            if axis == "num_env_runners"
+            else ""
+        )
+        raise AnalysisError(
+            f"{axis} is below 1 in {int(below.sum())} of {len(points)} measurements{hint}; leave those out"
+        )
     counts = np.unique(num.to_numpy())
     if len(counts) < fewest:
         there = ", ".join(f"{count:g}" for count in counts) or "none"
-        raise AnalysisError(f"{what} needs {fewest} counts or more; the study has {there}: add counts to {axis} in study.space")
-    return pd.DataFrame({"num": num, "env_steps_per_s": speed, "block": points["block"].astype(object)}).reset_index(drop=True), counts
+        raise AnalysisError(
+            f"{what} needs {fewest} counts or more; the study has {there}: add counts to {axis} in study.space"
+        )
+    return pd.DataFrame({"num": num, "env_steps_per_s": speed, "block": points["block"].astype(object)}).reset_index(
+        drop=True
+    ), counts
 
 
 def _count_table(means: Means, draws: Draws) -> pd.DataFrame:
@@ -321,7 +348,11 @@ def _count_table(means: Means, draws: Draws) -> pd.DataFrame:
     free = variance**2 / sum(part**2 / df for part, df in parts if df > 0) if means.replicated else np.nan
     rows = []
     for i, num in enumerate(means.num):
-        half = float(t_quantile((1 + CONFIDENCE) / 2, free) * np.sqrt(variance / means.num_seeds[i])) if means.replicated else np.nan
+        half = (
+            float(t_quantile((1 + CONFIDENCE) / 2, free) * np.sqrt(variance / means.num_seeds[i]))
+            if means.replicated
+            else np.nan
+        )
         measured = Interval(*(float(np.exp(means.mean[i] + away)) for away in (0.0, -half, half)))
         efficiency = interval_of(np.exp(draws.curve(float(num)) - one - np.log(num)), means.replicated)
         rows.append(
@@ -339,7 +370,11 @@ def _law_table(of_law: Mapping[str, Draws], usl_probability: float, replicated: 
     rows = []
     for law, draws in of_law.items():
         row: dict[str, object] = {"law": law, "weight": usl_probability if law == "usl" else 1 - usl_probability}
-        for name, values in (("lam", np.exp(draws.law(1.0) + draws.of_mean())), ("sigma", draws.sigma), ("kappa", draws.kappa)):
+        for name, values in (
+            ("lam", np.exp(draws.law(1.0) + draws.of_mean())),
+            ("sigma", draws.sigma),
+            ("kappa", draws.kappa),
+        ):
             row |= interval_of(values, replicated).columns(name)
         rows.append(row)
     return pd.DataFrame(rows)

@@ -1,7 +1,9 @@
-"""What a search found, what it cost, and what is left of it on seeds that it never saw: pure functions of a study's frames.
+"""What a search found, what it cost, and what is left of it on seeds that it never saw:
+pure functions of a study's frames.
 
-A search picks what did best, and part of what did best is luck: its scores flatter what it picked (the winner's curse). Conclusions rest on
-the held-out seeds alone. Scores are means over seeds here, not interquartile means, for a search gives most configurations one or two.
+A search picks what did best, and part of what did best is luck: its scores flatter what it picked (the winner's curse).
+Conclusions rest on the held-out seeds alone. Scores are means over seeds here, not interquartile means, for a search
+gives most configurations one or two.
 """
 
 import numpy as np
@@ -24,18 +26,21 @@ def winners_curse(runs: pd.DataFrame, base: str = "") -> pd.DataFrame:
         base: The base configuration: confirmed in any case, not because it led.
 
     Returns:
-        A row for each configuration that was to be confirmed, the best of the search first: `config`, `is_base`; `searched`, the mean score
-        over `num_search_seeds`, those that finished in the search, NaN if none did; `confirmed`, the mean score over `num_seeds` held-out
-        seeds with its interval; `difference`, confirmed minus searched. Its interval says how far the search was off: it is that of the
-        confirmed mean, for the search score is a number that was seen and picked, no estimate. Of a population, those searched are the
-        members of the last generation, with the settings that they ended with: their weights may have gone through others.
+        A row for each configuration that was to be confirmed, the best of the search first: `config`, `is_base`;
+        `searched`, the mean score over `num_search_seeds`, those that finished in the search, NaN if none did;
+        `confirmed`, the mean score over `num_seeds` held-out seeds with its interval; `difference`, confirmed minus
+        searched. Its interval says how far the search was off: it is that of the confirmed mean, for the search score
+        is a number that was seen and picked, no estimate. Of a population, those searched are the members of the last
+        generation, with the settings that they ended with: their weights may have gone through others.
     """
     exploratory = runs["exploratory"].astype(bool)
     found, confirming = runs[exploratory], runs[~exploratory & exploratory.any()]
     if is_population(runs):
         last = lineage(runs).query("is_last")
         found = found.loc[last.index].assign(config=last["settings"])
-    of_search = found[(found["status"] == "finished") & np.isfinite(found["score"].astype(float))].groupby("config", observed=True)["score"]
+    of_search = found[(found["status"] == "finished") & np.isfinite(found["score"].astype(float))].groupby(
+        "config", observed=True
+    )["score"]
     configs = list(dict.fromkeys(confirming["config"]))
     matrix = by_seed(conclusive(runs), "score").reindex(index=configs, columns=confirming["seed"].unique())
     estimates = moderated_intervals(matrix.to_numpy(), "mean", bounds_of("score", runs))
@@ -57,14 +62,16 @@ def winners_curse(runs: pd.DataFrame, base: str = "") -> pd.DataFrame:
 def search_error(runs: pd.DataFrame, picked: pd.DataFrame) -> tuple[Interval, int] | None:
     """How far the scores of the search were off for those that were picked because they led.
 
-    The interval is over held-out seeds, each with its mean over the configurations: trials of the same seed need not be independent.
+    The interval is over held-out seeds, each with its mean over the configurations:
+    trials of the same seed need not be independent.
 
     Args:
         runs: Of one environment, as `analysis.load` gives them.
         picked: Rows of `winners_curse` that have both scores.
 
     Returns:
-        Confirmed minus searched, means over them, and the number of held-out seeds that all of them have; None if there is no such seed.
+        Confirmed minus searched, means over them, and the number of held-out seeds that all of them have; None if there
+        is no such seed.
     """
     scores = by_seed(conclusive(runs), "score").loc[list(picked["config"])].dropna(axis=1)
     if scores.empty:  # every seed failed in one of them
@@ -81,10 +88,10 @@ def spent(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
         curves: Likewise.
 
     Returns:
-        Two rows, indexed `search` and `confirm`: `num_configurations`, `num_seeds` (different ones); `num_trials`, of which `num_finished`
-        used their whole budget or held the target, `num_stopped` were stopped before that by a scheduler, and `num_failed` failed;
-        `env_steps` of all of them, from where they started up to what they last reported. A generation of a member of a population is a
-        trial.
+        Two rows, indexed `search` and `confirm`: `num_configurations`, `num_seeds` (different ones); `num_trials`, of
+        which `num_finished` used their whole budget or held the target, `num_stopped` were stopped before that by a
+        scheduler, and `num_failed` failed; `env_steps` of all of them, from where they started up to what they last
+        reported. A generation of a member of a population is a trial.
     """
     trials = _trials(runs, curves).assign(config=settings(runs))
     rows = {}
@@ -108,17 +115,20 @@ def progress(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
         curves: Likewise.
 
     Returns:
-        A row for each trial of the search that ended, in the order of their ends: `config`, `seed`; `env_steps` that the search had spent
-        by then; `outcome`: finished, stopped, or its status; `score`, of a trial that was stopped its last evaluation, NaN if it has
-        neither; `best`, the highest mean over its finished seeds that any configuration has at that time; of a population, the highest
-        score that any member has had.
+        A row for each trial of the search that ended, in the order of their ends: `config`, `seed`; `env_steps` that
+        the search had spent by then; `outcome`: finished, stopped, or its status; `score`, of a trial that was stopped
+        its last evaluation, NaN if it has neither; `best`, the highest mean over its finished seeds that any
+        configuration has at that time; of a population, the highest score that any member has had.
     """
     trials = _trials(runs, curves)
-    ended = trials[trials["exploratory"] & trials["ended"].notna()].sort_values("ended", kind="stable", ignore_index=True)
+    ended = trials[trials["exploratory"] & trials["ended"].notna()].sort_values(
+        "ended", kind="stable", ignore_index=True
+    )
     finished = ended["outcome"] == FINISHED
     seen: dict[str, list[float]] = {}
     best = []
-    whose = ended["run_id"] if is_population(runs) else ended["config"]  # members with the same settings do not have the same weights
+    # members with the same settings do not have the same weights
+    whose = ended["run_id"] if is_population(runs) else ended["config"]
     for name, score in zip(whose, ended["score"].where(finished), strict=True):
         if np.isfinite(score):
             seen.setdefault(name, []).append(score)
@@ -138,7 +148,9 @@ def progress(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def _trials(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
-    """The trials with the env steps that each was trained, and how it ended: a scheduler leaves a finished run without a score."""
+    """The trials with the env steps that each was trained, and how it ended: a scheduler leaves a finished run
+    without a score.
+    """
     trials = replicates(runs).astype({"exploratory": bool})
     scored = (trials["status"] == "finished") & np.isfinite(trials["score"].astype(float))
     reported = trials["run_id"].map(curves.groupby("run_id", observed=True)["env_steps"].max()).astype(float)

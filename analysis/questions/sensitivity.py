@@ -1,8 +1,10 @@
-"""How much tuning a result needed: sensitivity to hyperparameters and their effective dimensionality, over environments.
+"""How much tuning a result needed: sensitivity to hyperparameters and their effective
+dimensionality, over environments.
 
-After Adkins, Bowling and White (2024), "A Method for Evaluating Hyperparameter Sensitivity in Reinforcement Learning", arXiv 2412.07165.
-Pure functions of a table with a row a run: `algorithm`, `environment`, `setting`, `seed`, `score`, and a column for each hyperparameter, if
-they are known. A setting is one choice of all hyperparameters, the same in every environment.
+After Adkins, Bowling and White (2024), "A Method for Evaluating Hyperparameter Sensitivity in Reinforcement
+Learning", arXiv 2412.07165. Pure functions of a table with a row a run: `algorithm`, `environment`, `setting`,
+`seed`, `score`, and a column for each hyperparameter, if they are known. A setting is one choice of all
+hyperparameters, the same in every environment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,13 +36,14 @@ class Sensitivity:
         tuned: The score with the best setting of each environment, mean over environments, with its interval.
         common: The score of the setting that is best for all environments together.
         difference: The sensitivity: tuned minus common.
-        held_out: The sensitivity where settings are chosen without the seed that they are judged by, mean over seeds; NaN with one seed.
+        held_out: The sensitivity where settings are chosen without the seed that they are judged by, mean over seeds;
+            NaN with one seed.
         common_setting: The setting that is best for all environments together.
         tuned_settings: Environment to its best setting.
-        by_number: For each number of hyperparameters that are tuned for each environment, the others as in the common setting: the best
-            choice of so many, and its score. Empty where hyperparameters are not known.
-        dimensionality: The effective dimensionality: how many have to be tuned for 95% of `tuned`; None where they are not known, or
-            `tuned` is not above 0.
+        by_number: For each number of hyperparameters that are tuned for each environment, the others as in the common
+            setting: the best choice of so many, and its score. Empty where hyperparameters are not known.
+        dimensionality: The effective dimensionality: how many have to be tuned for 95% of `tuned`; None where they are
+            not known, or `tuned` is not above 0.
         num_settings: Settings that were run in all environments.
         num_seeds: The fewest seeds of any of them.
     """
@@ -68,7 +71,10 @@ def of_runs(runs: pd.DataFrame, axes: Sequence[str], measure: str = "score") -> 
     """
     finished = conclusive(runs)
     names = [axis for axis in axes if axis not in ("env", "algorithm") and axis in finished]
-    settings = [" ".join(f"{name}={_text(value)}" for name, value in zip(names, row, strict=True)) for row in finished[names].to_numpy()]
+    settings = [
+        " ".join(f"{name}={_text(value)}" for name, value in zip(names, row, strict=True))
+        for row in finished[names].to_numpy()
+    ]
     table = finished.rename(columns={"env": "environment"}).assign(setting=settings, score=finished[measure])
     return table.loc[np.isfinite(table["score"]), [*COLUMNS, *names]].reset_index(drop=True)
 
@@ -77,8 +83,8 @@ def checked(table: pd.DataFrame) -> pd.DataFrame:
     """A table that somebody wrote, as the functions here take it.
 
     Args:
-        table: Environment, seed and score of each run, its setting or its hyperparameters or both, and its algorithm where there are
-            several. Settings such as `lr=1e-3 batch=512` tell their hyperparameters.
+        table: Environment, seed and score of each run, its setting or its hyperparameters or both, and its algorithm
+            where there are several. Settings such as `lr=1e-3 batch=512` tell their hyperparameters.
 
     Raises:
         AnalysisError: A column is missing, or no score is a number; names it.
@@ -88,14 +94,19 @@ def checked(table: pd.DataFrame) -> pd.DataFrame:
     found = table.assign(score=pd.to_numeric(table["score"], errors="coerce"))
     if found["score"].isna().any():
         row = int(np.flatnonzero(found["score"].isna())[0])
-        raise AnalysisError(f"score of row {row + 1} of the table is {table['score'].iloc[row]}: must be a number. Leave failed runs out.")
+        raise AnalysisError(
+            f"score of row {row + 1} of the table is {table['score'].iloc[row]}: "
+            "must be a number. Leave failed runs out."
+        )
     if "algorithm" not in found:
         found["algorithm"] = "all"
     names = [str(name) for name in found if name not in COLUMNS]
     if "setting" not in found:
         if not names:
             raise AnalysisError("the table has no column 'setting', nor any hyperparameters in its place.")
-        found["setting"] = [" ".join(f"{n}={_text(v)}" for n, v in zip(names, row, strict=True)) for row in found[names].to_numpy()]
+        found["setting"] = [
+            " ".join(f"{n}={_text(v)}" for n, v in zip(names, row, strict=True)) for row in found[names].to_numpy()
+        ]
     elif not names:
         found = found.join(_hyperparameters(found["setting"].astype(str)))
     texts = {name: found[name].astype(str) for name in ("algorithm", "environment", "setting")}
@@ -124,29 +135,38 @@ def normalised(table: pd.DataFrame) -> pd.DataFrame:
     ends = {str(env): np.percentile(of_env.to_numpy(), PERCENTILES) for env, of_env in means.groupby("environment")}
     for env, (low, high) in ends.items():
         if not high > low:
-            raise AnalysisError(f"in {env} all settings score the same: it says nothing about tuning. Leave it out, or try more settings.")
-    low, high = (table["environment"].map({env: pair[i] for env, pair in ends.items()}).to_numpy(dtype=float) for i in (0, 1))
+            raise AnalysisError(
+                f"in {env} all settings score the same: it says nothing about tuning. "
+                "Leave it out, or try more settings."
+            )
+    low, high = (
+        table["environment"].map({env: pair[i] for env, pair in ends.items()}).to_numpy(dtype=float) for i in (0, 1)
+    )
     return table.assign(score=(table["score"] - low) / (high - low))
 
 
 def sensitivity(table: pd.DataFrame, rng: np.random.Generator) -> list[Sensitivity]:
     """The sensitivity of each algorithm, the best score tuned for each environment first.
 
-    The best of several noisy means flatters: `tuned` more than `common`, and so the sensitivity, most with few seeds and many settings.
-    `held_out` does not, and can be negative.
+    The best of several noisy means flatters: `tuned` more than `common`, and so the sensitivity, most with few seeds
+    and many settings. `held_out` does not, and can be negative.
 
     Args:
         table: As `of_runs` or `checked` give it.
         rng: For the bootstrap.
 
     Raises:
-        AnalysisError: There is one environment, an algorithm has no two settings that were run in all, or in one of them all settings score
-            the same.
+        AnalysisError: There is one environment, an algorithm has no two settings that were run in all, or in one of
+            them all settings score the same.
     """
     if table["environment"].nunique() < 2:
-        raise AnalysisError("sensitivity is over environments: it takes two or more. Search env as well, or name studies of several.")
+        raise AnalysisError(
+            "sensitivity is over environments: it takes two or more. Search env as well, or name studies of several."
+        )
     scaled = normalised(table)
-    found = [_of_algorithm(str(name), part, rng) for name, part in scaled.groupby("algorithm", sort=False, observed=True)]
+    found = [
+        _of_algorithm(str(name), part, rng) for name, part in scaled.groupby("algorithm", sort=False, observed=True)
+    ]
     return sorted(found, key=lambda one: -one.tuned.estimate)
 
 
@@ -156,15 +176,20 @@ def _of_algorithm(algorithm: str, table: pd.DataFrame, rng: np.random.Generator)
     settings = [str(setting) for setting in seen.index[seen == len(envs)]]
     if len(settings) < 2:
         raise AnalysisError(
-            f"{algorithm} has {len(settings)} of {len(seen)} settings that were run in all {len(envs)} environments: it takes two or more. "
-            "Search the same values in each; of multiples, those of a named axis such as lr_multiple."
+            f"{algorithm} has {len(settings)} of {len(seen)} settings that were run in all {len(envs)} environments: "
+            "it takes two or more. Search the same values in each; of multiples, "
+            "those of a named axis such as lr_multiple."
         )
     scores = _scores(table, envs, settings)
     means = np.nanmean(scores, axis=2)
     common, best = int(means.mean(axis=0).argmax()), means.argmax(axis=1)
     numbers = np.isfinite(scores).sum(axis=2)
     names = [str(name) for name in table if name not in COLUMNS]
-    by_number = _by_number(means, table.drop_duplicates("setting").set_index("setting").loc[settings, names], common) if names else ()
+    by_number = (
+        _by_number(means, table.drop_duplicates("setting").set_index("setting").loc[settings, names], common)
+        if names
+        else ()
+    )
     tuned, together, difference = intervals(scores, rng)
     near = [len(some) for some, score in by_number if tuned.estimate > 0 and score >= NEAR_PEAK * tuned.estimate]
     return Sensitivity(
@@ -185,7 +210,10 @@ def _of_algorithm(algorithm: str, table: pd.DataFrame, rng: np.random.Generator)
 def _scores(table: pd.DataFrame, envs: Sequence[str], settings: Sequence[str]) -> Array:
     """(num_envs, num_settings, most seeds), NaN behind the last seed of each."""
     kept = table[table["setting"].isin(settings)].sort_values("seed", kind="stable")
-    groups = {key: of_key["score"].to_numpy(dtype=float) for key, of_key in kept.groupby(["environment", "setting"], observed=True)}
+    groups = {
+        key: of_key["score"].to_numpy(dtype=float)
+        for key, of_key in kept.groupby(["environment", "setting"], observed=True)
+    }
     scores = np.full((len(envs), len(settings), max(map(len, groups.values()))), np.nan)
     for (env, setting), values in groups.items():
         scores[envs.index(env), settings.index(setting), : len(values)] = values
@@ -205,10 +233,10 @@ def parts(means: Array) -> Array:
 def intervals(scores: Array, rng: np.random.Generator) -> list[Interval]:
     """The three of `parts` with their intervals, by the bootstrap over the seeds of each setting in each environment.
 
-    A maximum of noisy means is too large, and its bootstrap draws are too large once more: so ends are reflected in the estimate (the basic
-    bootstrap, Davison and Hinkley 1997, section 5.2), and drawn out to it where it lies beyond them. Draws are spread by sqrt(n / (n - 1)),
-    which a bootstrap of n seeds lacks. Where many settings are equally good they still cover too rarely, and percentiles, as in the paper,
-    hardly ever (docs/benchmarks/calibration.md).
+    A maximum of noisy means is too large, and its bootstrap draws are too large once more: so ends are reflected in the
+    estimate (the basic bootstrap, Davison and Hinkley 1997, section 5.2), and drawn out to it where it lies beyond
+    them. Draws are spread by sqrt(n / (n - 1)), which a bootstrap of n seeds lacks. Where many settings are equally
+    good they still cover too rarely, and percentiles, as in the paper, hardly ever (docs/benchmarks/calibration.md).
 
     Args:
         scores: (num_envs, num_settings, most seeds), NaN behind the last seed of each.
@@ -231,7 +259,9 @@ def intervals(scores: Array, rng: np.random.Generator) -> list[Interval]:
     tail = (1 - CONFIDENCE) / 2
     low, high = 2 * estimates - np.quantile(draws, [1 - tail, tail], axis=0)
     low[2] = max(low[2], 0.0)  # tuning for each environment can't harm
-    return [Interval(float(e), float(min(lo, e)), float(max(hi, e))) for e, lo, hi in zip(estimates, low, high, strict=True)]
+    return [
+        Interval(float(e), float(min(lo, e)), float(max(hi, e))) for e, lo, hi in zip(estimates, low, high, strict=True)
+    ]
 
 
 def _held_out(scores: Array) -> float:
@@ -252,7 +282,9 @@ def _by_number(means: Array, values: pd.DataFrame, common: int) -> tuple[tuple[t
         values: A row a setting, a column a hyperparameter.
         common: The setting from which the others are taken.
     """
-    same = values.eq(values.iloc[common]).to_numpy() | (values.isna().to_numpy() & values.iloc[common].isna().to_numpy())
+    same = values.eq(values.iloc[common]).to_numpy() | (
+        values.isna().to_numpy() & values.iloc[common].isna().to_numpy()
+    )
     found = []
     for number in range(values.shape[1] + 1):
         subsets = []

@@ -1,7 +1,8 @@
-"""Two studies side by side: what differs in their settings, what may be compared, and by how much their configurations differ.
+"""Two studies side by side: what differs in their settings, what may be compared,
+and by how much their configurations differ.
 
-Pure functions of the studies' frames and of what they recorded of their settings. As within a study, only trials that finished count, and
-configurations are compared on the same environment alone.
+Pure functions of the studies' frames and of what they recorded of their settings. As within a study, only trials that
+finished count, and configurations are compared on the same environment alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +61,11 @@ class Side:
         """All settings of a configuration, those of its point that a trial does not know as such included."""
         planned = self.runs[self.runs["config"] == config].iloc[0]
         names = {f"{group}.name": planned[group] for group in _GROUPS}
-        point = {path: value for path, value in self.points.get(config, {}).items() if path in self.paths and path not in _GROUPS}
+        point = {
+            path: value
+            for path, value in self.points.get(config, {}).items()
+            if path in self.paths and path not in _GROUPS
+        }
         return {**names, **point, **self.settings.get(config, {})}
 
 
@@ -70,7 +75,8 @@ class Setting:
 
     Attributes:
         path: Dotted.
-        values: Of each study, those that its configurations have, in the order of the plan; empty where it has no such setting.
+        values: Of each study, those that its configurations have, in the order of the plan;
+            empty where it has no such setting.
     """
 
     path: str
@@ -110,7 +116,8 @@ def different(tables: Sequence[Mapping[str, Sequence[Any]]]) -> list[Setting]:
 
 
 def shared(a: Side, b: Side) -> list[tuple[str, str]]:
-    """The configurations that two studies have in common: on the same environment, with the same values of all that either searched.
+    """The configurations that two studies have in common: on the same environment,
+    with the same values of all that either searched.
 
     Other settings may differ: they are what sets the studies apart.
 
@@ -125,7 +132,11 @@ def shared(a: Side, b: Side) -> list[tuple[str, str]]:
         return tuple(_plain(settings[path]) for path in ("env.name", *axes)) if known else None
 
     of_b = {found: config for config in map(str, b.runs["config"].unique()) if (found := key(b, config)) is not None}
-    pairs = ((config, of_b.get(found)) for config in map(str, a.runs["config"].unique()) if (found := key(a, config)) is not None)
+    pairs = (
+        (config, of_b.get(found))
+        for config in map(str, a.runs["config"].unique())
+        if (found := key(a, config)) is not None
+    )
     return [(config, other) for config, other in pairs if other is not None]
 
 
@@ -148,14 +159,25 @@ def obstacles(a: Side, config_a: str, b: Side, config_b: str, measure: str) -> l
         who = "both" if len(measured) == 2 else "".join(side.letter for side in measured)
         found.append(f"{who} measured throughput in place of training" if measured else "")
     if measure == "score" and not measured:
-        found.append(_told("scores are of policies after different budgets", a, of_a, b, of_b, ("budget_env_steps", "stop_at_target")))
+        found.append(
+            _told(
+                "scores are of policies after different budgets",
+                a,
+                of_a,
+                b,
+                of_b,
+                ("budget_env_steps", "stop_at_target"),
+            )
+        )
     elif measure == "env_steps_to_target" and not measured:
         found.append(_told("the targets differ", a, of_a, b, of_b, ("env.target",)))
         found.append("the environment has no target" if of_a.get("env.target") is None else "")
         found.append(_told("the way to the target was evaluated differently", a, of_a, b, of_b, _EVALUATION))
     elif measure == "env_steps_per_s":
         if len(measured) == 1:
-            found.append(f"{measured[0].letter} measured throughput by itself, the other study while it trained and evaluated")
+            found.append(
+                f"{measured[0].letter} measured throughput by itself, the other study while it trained and evaluated"
+            )
         if beside := [side.letter for side in (a, b) if not _alone(side)]:
             found.append(f"trials of {' and '.join(beside)} ran side by side on one machine")
         found += _machines(a, b)
@@ -174,7 +196,10 @@ def _machines(a: Side, b: Side) -> list[str]:
     if not all(any(host.values()) for host in hosts):
         return ["the machine of a study is unknown"]
     if hosts[0] != hosts[1]:
-        words = [f"{side.letter} ran on {host['cpu']} with {host['cpu_count']} CPUs" for side, host in zip((a, b), hosts, strict=True)]
+        words = [
+            f"{side.letter} ran on {host['cpu']} with {host['cpu_count']} CPUs"
+            for side, host in zip((a, b), hosts, strict=True)
+        ]
         gpus = [f", {len(host['gpus'] or [])} GPUs" if hosts[0]["gpus"] != hosts[1]["gpus"] else "" for host in hosts]
         return [f"the machines differ: {', '.join(word + gpu for word, gpu in zip(words, gpus, strict=True))}"]
     several = [side.letter for side in (a, b) if side.num_nodes > 1]
@@ -190,7 +215,9 @@ def _told(what: str, a: Side, of_a: Settings, b: Side, of_b: Settings, paths: It
     """The settings below some paths that differ, in a clause; "" if none does."""
     known = [p for p in dict.fromkeys((*of_a, *of_b)) if any(p == path or p.startswith(f"{path}.") for path in paths)]
     words = [
-        f"{p} {_shown(of_a, p)} in {a.letter}, {_shown(of_b, p)} in {b.letter}" for p in known if _plain(of_a.get(p)) != _plain(of_b.get(p))
+        f"{p} {_shown(of_a, p)} in {a.letter}, {_shown(of_b, p)} in {b.letter}"
+        for p in known
+        if _plain(of_a.get(p)) != _plain(of_b.get(p))
     ]
     return f"{what}: {'; '.join(words)}" if words else ""
 
@@ -211,19 +238,21 @@ def _plain(value: Any) -> str:
 def compare(a: Side, b: Side, pairs: Sequence[tuple[str, str]], measure: str) -> pd.DataFrame:
     """How configurations of one study differ from those of another by a measure, on seeds.
 
-    Seed for seed where most seeds of both are common to them: as within a study, the streams of a seed are the same whatever is run with
-    it. Else by Welch's test. Variances are averaged over the configurations of both studies, as if they were one (Smyth 2004).
+    Seed for seed where most seeds of both are common to them: as within a study, the streams of a seed are the same
+    whatever is run with it. Else by Welch's test. Variances are averaged over the configurations of both studies, as if
+    they were one (Smyth 2004).
 
     Args:
         a: The one; the measure may be compared.
         b: The other.
         pairs: Configurations of both, on one environment.
-        measure: One of `MEASURES`. Env steps to target count up to the smaller of the budgets. Of env steps/s the logarithm is compared.
+        measure: One of `MEASURES`. Env steps to target count up to the smaller of the budgets. Of env steps/s the
+            logarithm is compared.
 
     Returns:
-        A row a pair: `config_a`, `config_b`; `difference` of the means, a minus b, with its interval; of env steps/s it is the ratio of the
-        geometric means. `p`, two-sided; `num_a` and `num_b`, finished seeds; `num_common`; `num_equal`, common
-        seeds with the same value to the bit; `paired`.
+        A row a pair: `config_a`, `config_b`; `difference` of the means, a minus b, with its interval; of env steps/s it
+        is the ratio of the geometric means. `p`, two-sided; `num_a` and `num_b`, finished seeds; `num_common`;
+        `num_equal`, common seeds with the same value to the bit; `paired`.
     """
     if not pairs:
         return pd.DataFrame()
@@ -233,7 +262,13 @@ def compare(a: Side, b: Side, pairs: Sequence[tuple[str, str]], measure: str) ->
     parts = []
     for frame in frames:
         matrix = by_seed(frame, measure)
-        parts.append(np.log(matrix) if measure in SPEEDS else matrix.clip(upper=horizon) if measure == "env_steps_to_target" else matrix)
+        parts.append(
+            np.log(matrix)
+            if measure in SPEEDS
+            else matrix.clip(upper=horizon)
+            if measure == "env_steps_to_target"
+            else matrix
+        )
     matrix = pd.concat(parts, keys=(a.letter, b.letter))
     first, second, differences = paired_differences(matrix.to_numpy())
     means = moderated_intervals(matrix.to_numpy())
@@ -251,8 +286,15 @@ def compare(a: Side, b: Side, pairs: Sequence[tuple[str, str]], measure: str) ->
         columns = found.columns("difference")
         if measure in SPEEDS:
             columns = {name: np.exp(value) for name, value in columns.items()}
-        p = float(p_values(found)[0]) if found.se[0] > 0 or found.estimate[0] == 0 else np.nan  # no spread anywhere is no certainty
-        counts = {"num_a": int(has[0].sum()), "num_b": int(has[1].sum()), "num_common": common, "num_equal": equal, "paired": paired}
+        # no spread anywhere is no certainty
+        p = float(p_values(found)[0]) if found.se[0] > 0 or found.estimate[0] == 0 else np.nan
+        counts = {
+            "num_a": int(has[0].sum()),
+            "num_b": int(has[1].sum()),
+            "num_common": common,
+            "num_equal": equal,
+            "paired": paired,
+        }
         numbers = {name: float(value[0]) for name, value in columns.items()}
         rows.append({"config_a": config_a, "config_b": config_b, **numbers, "p": p, **counts})
     return pd.DataFrame(rows)
@@ -270,8 +312,8 @@ def comparisons(sides: Sequence[Side], pairs: Mapping[tuple[str, str], Sequence[
         pairs: Letters of two studies to the configurations that are compared.
 
     Returns:
-        As `compare`, with `a`, `b` (letters), `env`, `measure`, `same_id` (one configuration to the last setting), `obstacles` (a tuple;
-        then there are no numbers) and `p_adjusted` (Holm, over all comparisons by the measure).
+        As `compare`, with `a`, `b` (letters), `env`, `measure`, `same_id` (one configuration to the last setting),
+        `obstacles` (a tuple; then there are no numbers) and `p_adjusted` (Holm, over all comparisons by the measure).
     """
     rows: list[dict[str, Any]] = []
     for a, b in combinations(sides, 2):
@@ -284,11 +326,28 @@ def comparisons(sides: Sequence[Side], pairs: Mapping[tuple[str, str], Sequence[
                 compared = compare(a, b, [pair for pair in of_env if not reasons[pair]], measure).to_dict("records")
                 known = {(row["config_a"], row["config_b"]): row for row in compared}
                 for pair in of_env:
-                    head = {"a": a.letter, "b": b.letter, "env": env, "measure": measure, "config_a": pair[0], "config_b": pair[1]}
+                    head = {
+                        "a": a.letter,
+                        "b": b.letter,
+                        "env": env,
+                        "measure": measure,
+                        "config_a": pair[0],
+                        "config_b": pair[1],
+                    }
                     same = {"same_id": ids[0][pair[0]] == ids[1][pair[1]]}
                     rows.append({**head, **same, "obstacles": reasons[pair], **known.get(pair, {})})
     columns = ["a", "b", "env", "measure", "config_a", "config_b", "same_id", "obstacles"]
-    columns += ["difference", "difference_low", "difference_high", "p", "num_a", "num_b", "num_common", "num_equal", "paired"]
+    columns += [
+        "difference",
+        "difference_low",
+        "difference_high",
+        "p",
+        "num_a",
+        "num_b",
+        "num_common",
+        "num_equal",
+        "paired",
+    ]
     frame = pd.DataFrame(rows).reindex(columns=columns)
     frame["p_adjusted"] = np.nan
     for _, of_measure in frame.groupby("measure"):

@@ -16,11 +16,13 @@ ENV, INFERENCE, TRANSFER, LEARNER = "env-bound", "inference-bound", "transfer-bo
 FULL_CPU_PERCENT = 90.0
 """Of the machine, from which on no core is free."""
 MUCH_WITHOUT_A_CORE = 0.15
-"""Of training time, that runners spend on sampling without a CPU, from which on they wait for one (or for their environment)."""
+"""Of training time, that runners spend on sampling without a CPU, from which on they wait
+for one (or for their environment)."""
 MUCH_OWN_LOAD = 0.75
 """Of the machine, that a trial takes itself, from which on its many processes are what fills it."""
 MUCH_OTHER_PERCENT = 25.0
-"""CPU that other programs use, 100 is one core, from which on the evidence names them. What a measurement allows, by default."""
+"""CPU that other programs use, 100 is one core, from which on the evidence names them.
+What a measurement allows, by default."""
 MUCH_WAITING_SHARE = 0.10
 """Of training time, spent waiting for the slowest runner, from which on the evidence names it."""
 MOSTLY_ASIDE = 0.95
@@ -50,7 +52,11 @@ class Load:
         machine = value("system/machine_cpu_percent")
         idle = None
         if facts.num_cpus is not None:
-            idle = facts.num_cpus * (1 - machine / 100) if machine is not None else float(max(0, facts.num_cpus - facts.processes))
+            idle = (
+                facts.num_cpus * (1 - machine / 100)
+                if machine is not None
+                else float(max(0, facts.num_cpus - facts.processes))
+            )
         return cls(
             machine,
             _while_sampling(machine, wall, facts),
@@ -80,8 +86,8 @@ class Load:
 def _while_sampling(machine_percent: float | None, wall: Mapping[str, float], facts: Facts) -> float | None:
     """CPU of the machine while runners sample, in percent; None if unknown.
 
-    Between two rounds of a synchronous algorithm the runners are idle: learners have a core each, and so has the trial's own process that
-    evaluates and reports. What is left of the mean is the sampling's.
+    Between two rounds of a synchronous algorithm the runners are idle: learners have a core each, and so has the
+    trial's own process that evaluates and reports. What is left of the mean is the sampling's.
     """
     aside = sum(wall[part] for part in ("learn", "evaluation", "logging"))
     if machine_percent is None or facts.num_cpus is None or not facts.num_env_runners or facts.asynchronous:
@@ -119,11 +125,15 @@ class TimeUse:
     def fills_it_itself(self) -> bool:
         """Whether a full machine is full of the trial, or of others beside it on its study's behalf."""
         load = self.load
-        return (load.machine_percent or 0.0) - (load.other_percent or 0.0) / (self.facts.num_cpus or 1) >= 100 * MUCH_OWN_LOAD
+        return (load.machine_percent or 0.0) - (load.other_percent or 0.0) / (
+            self.facts.num_cpus or 1
+        ) >= 100 * MUCH_OWN_LOAD
 
     @property
     def waits(self) -> bool:
-        """Whether the environment waits rather than computes: runners are without a CPU most of the time, while the machine has one."""
+        """Whether the environment waits rather than computes: runners are without a CPU most of the time,
+        while the machine has one.
+        """
         load = self.load
         idle = load.machine_percent is None or load.machine_percent < FULL_CPU_PERCENT
         return idle and not self.facts.env_processes and load.runner_share is not None and load.runner_share < 0.5
@@ -160,7 +170,10 @@ class TimeUse:
         sentence = f"{_WHAT[first]} takes {percent(largest)} of training time".capitalize()
         sentence += f" ({', '.join(shown)})" if shown else ""
         if self.parts["waiting"] >= MUCH_WAITING_SHARE:
-            sentence += f"; {percent(self.parts['waiting'])} is waiting for the slowest runner, whose steps or episodes take longer"
+            sentence += (
+                f"; {percent(self.parts['waiting'])} is waiting for the slowest runner, "
+                "whose steps or episodes take longer"
+            )
         details = []
         if first == ENV and (step_ms := self.step_ms) is not None and self.facts.vectorize_mode != "async":
             details.append(f"a step takes {step_ms:.2g} ms")
@@ -168,10 +181,14 @@ class TimeUse:
             share = percent(self.load.runner_share)
             several = f"runners compute in {share} of their sampling time, else they wait"
             details.append(
-                several if self.facts.num_env_runners > 1 else f"its runner computes in {share} of the sampling time, else it waits"
+                several
+                if self.facts.num_env_runners > 1
+                else f"its runner computes in {share} of the sampling time, else it waits"
             )
         if self.load.machine_percent is not None and self.facts.num_cpus is not None:
-            details.append(f"{self.load.machine_percent / 100 * self.facts.num_cpus:.1f} of {self.facts.num_cpus} cores are busy")
+            details.append(
+                f"{self.load.machine_percent / 100 * self.facts.num_cpus:.1f} of {self.facts.num_cpus} cores are busy"
+            )
         if self.load.has_company:
             details.append(self.load.others)
         if self.load.gpu_percent is not None and self.facts.num_gpus_per_learner > 0:

@@ -45,10 +45,11 @@ class Law:
 
 
 def laws(runs: pd.DataFrame, axes: Sequence[str], measure: str = "auc") -> list[Law]:
-    """The laws of the learning rate and of the batch, as far as they are searched together with the updates per env step.
+    """The laws of the learning rate and of the batch, as far as they are searched together
+    with the updates per env step.
 
-    Where both are searched, each value of the other gives curves of its own, and the exponent is common to all: their posteriors
-    are multiplied.
+    Where both are searched, each value of the other gives curves of its own, and the exponent is common to all: their
+    posteriors are multiplied.
 
     Args:
         runs: A study's runs, as `analysis.load` gives them.
@@ -59,7 +60,9 @@ def laws(runs: pd.DataFrame, axes: Sequence[str], measure: str = "auc") -> list[
         AnalysisError: No run has a value, or another that `learning_rate_batch.points` says.
     """
     settings = {"learning rate": learning_rate_axis(axes), "batch": BATCH}
-    return [_law(runs, axes, name, column, measure) for name, column in settings.items() if {column, UPDATES} <= set(axes)]
+    return [
+        _law(runs, axes, name, column, measure) for name, column in settings.items() if {column, UPDATES} <= set(axes)
+    ]
 
 
 def _law(runs: pd.DataFrame, axes: Sequence[str], setting: str, column: str, measure: str) -> Law:
@@ -79,7 +82,15 @@ def _law(runs: pd.DataFrame, axes: Sequence[str], setting: str, column: str, mea
         return Law(setting, column, Interval(np.nan, np.nan, np.nan), rules, (), num_seeds, sentence)
     found = _common(known)
     rejected = tuple(name for name, p in rules.items() if not found.low <= p <= found.high)
-    return Law(setting, column, found, rules, rejected, num_seeds, _sentence(setting, measure, found, rules, rejected, num_seeds))
+    return Law(
+        setting,
+        column,
+        found,
+        rules,
+        rejected,
+        num_seeds,
+        _sentence(setting, measure, found, rules, rejected, num_seeds),
+    )
 
 
 def _with_curves(cells: Cells) -> Cells | None:
@@ -104,14 +115,24 @@ def _common(parts: Sequence[Cells]) -> Interval:
     return Interval(float(estimate), float(low), float(high))
 
 
-def _sentence(setting: str, measure: str, p: Interval, rules: Mapping[str, float], rejected: Sequence[str], num_seeds: int) -> str:
+def _sentence(
+    setting: str, measure: str, p: Interval, rules: Mapping[str, float], rejected: Sequence[str], num_seeds: int
+) -> str:
     text = f"By {WORDS[measure]} the best {setting} goes as (updates per env step)^{p.estimate:.2f}, "
     text += f"95% interval {p.low:.2f} to {p.high:.2f} over {num_seeds} seeds"
     if p.low < EXPONENTS[0] + 0.1 or p.high > EXPONENTS[-1] - 0.1:
         text += ", which ends where none were considered"
-    words = {"unchanged": f"no change ({rules['unchanged']:g})", "published": f"the published {rules['published']:g} (Rybkin et al. 2025)"}
-    out, kept = [words[name] for name in rules if name in rejected], [words[name] for name in rules if name not in rejected]
+    words = {
+        "unchanged": f"no change ({rules['unchanged']:g})",
+        "published": f"the published {rules['published']:g} (Rybkin et al. 2025)",
+    }
+    out, kept = (
+        [words[name] for name in rules if name in rejected],
+        [words[name] for name in rules if name not in rejected],
+    )
     verdicts = [
-        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {how}" for names, how in ((out, "rejected"), (kept, "not rejected")) if names
+        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {how}"
+        for names, how in ((out, "rejected"), (kept, "not rejected"))
+        if names
     ]
     return f"{text}: {', '.join(verdicts)}."

@@ -28,7 +28,8 @@ def iqms(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def optimality_gap(values: npt.ArrayLike, target: float) -> float:
-    """How far the values fall short of the target on average; what lies above it does not make up for the rest (Agarwal et al. 2021).
+    """How far the values fall short of the target on average; what lies above it does not make up for the rest
+    (Agarwal et al. 2021).
 
     Args:
         values: Any shape, pooled.

@@ -1,4 +1,7 @@
-"""The bootstrap over seeds, for aggregates of many strata. Every random draw comes from a generator that the caller passes."""
+"""The bootstrap over seeds, for aggregates of many strata.
+
+Every random draw comes from a generator that the caller passes.
+"""
 
 from collections.abc import Callable, Sequence
 

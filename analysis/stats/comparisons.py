@@ -22,7 +22,8 @@ def beyond_p(differences: Estimates, delta: float) -> Array:
         delta: In the unit of the differences, 0 or more.
 
     Returns:
-        Of the shape of the differences, twice the tail for the two ways; NaN without a standard error, and where nothing varies.
+        Of the shape of the differences, twice the tail for the two ways; NaN without a standard error,
+        and where nothing varies.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (np.abs(differences.estimate) - delta) / differences.se
@@ -30,7 +31,8 @@ def beyond_p(differences: Estimates, delta: float) -> Array:
 
 
 def unpaired(means: Estimates, first: int, second: int) -> Estimates:
-    """The difference of two means over seeds that have nothing to do with each other, first minus second, with its interval.
+    """The difference of two means over seeds that have nothing to do with each other, first minus second,
+    with its interval.
 
     Welch's t on the moderated standard errors, degrees of freedom by Satterthwaite.
 
@@ -53,7 +55,8 @@ def unpaired(means: Estimates, first: int, second: int) -> Estimates:
 
 
 def holm(p: Array) -> Array:
-    """Correct p values for many comparisons (Holm 1979): under 0.05 they are wrong about any of them in at most 5% of studies.
+    """Correct p values for many comparisons (Holm 1979): under 0.05 they are wrong about any of them
+    in at most 5% of studies.
 
     Args:
         p: Any number of p values; NaN is no comparison and stays.
@@ -68,8 +71,9 @@ def holm(p: Array) -> Array:
 def leaders(values: Array, larger_is_better: bool, alpha: float = 1 - CONFIDENCE) -> npt.NDArray[np.bool_]:
     """Which configurations are not significantly worse than the best one, by mean.
 
-    Each is compared with the sample's best, paired by seed, one-sided, at `alpha` over the number of comparisons: the truly best one is
-    left out in at most `alpha` of studies (multiple comparisons with the best, Hsu 1984, with Bonferroni's bound).
+    Each is compared with the sample's best, paired by seed, one-sided, at `alpha` over the number of comparisons:
+    the truly best one is left out in at most `alpha` of studies (multiple comparisons with the best, Hsu 1984,
+    with Bonferroni's bound).
 
     Args:
         values: (num_configurations, num_seeds); NaN where a seed has no value.
@@ -77,7 +81,8 @@ def leaders(values: Array, larger_is_better: bool, alpha: float = 1 - CONFIDENCE
         alpha: Risk that the truly best one is not among them.
 
     Returns:
-        (num_configurations,); a configuration without any value is none, one that shares fewer than two seeds with the best one is.
+        (num_configurations,); a configuration without any value is none, one that shares fewer than two seeds
+        with the best one is.
     """
     values = values if larger_is_better else -values
     num = np.isfinite(values).sum(axis=1)
@@ -127,10 +132,11 @@ def seeds_needed(difference: float, spread: float, alpha: float = 1 - CONFIDENCE
 
 
 def probability_of_improvement(a: Array, b: Array, confidence: float = CONFIDENCE) -> Interval:
-    """Chance that a run of A scores higher than a run of B, ties counting half (Agarwal et al. 2021), with Newcombe's interval.
+    """Chance that a run of A scores higher than a run of B, ties counting half (Agarwal et al. 2021),
+    with Newcombe's interval.
 
-    A bootstrap gives [1, 1] as soon as two small samples do not overlap; the score interval of Newcombe (2006), Statistics in Medicine
-    25:559, method 5, does not.
+    A bootstrap gives [1, 1] as soon as two small samples do not overlap; the score interval of Newcombe (2006),
+    Statistics in Medicine 25:559, method 5, does not.
 
     Args:
         a: (num_seeds_a,) without NaN.

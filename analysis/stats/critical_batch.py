@@ -9,8 +9,11 @@ from analysis.stats.interval import CONFIDENCE, Array, Interval
 _NUM_DRAWS = 4000
 
 
-def fit(size: Array, env_steps: Array, reached: npt.NDArray[np.bool_], rng: np.random.Generator) -> tuple[Interval, Interval, Interval]:
-    """Fit E = emin (1 + batch / critical) to runs with common scatter of log E; flat priors on the logarithms of all three.
+def fit(
+    size: Array, env_steps: Array, reached: npt.NDArray[np.bool_], rng: np.random.Generator
+) -> tuple[Interval, Interval, Interval]:
+    """Fit E = emin (1 + batch / critical) to runs with common scatter of log E;
+    flat priors on the logarithms of all three.
 
     Args:
         size: (num_runs,) batches, env steps.

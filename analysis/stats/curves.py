@@ -54,8 +54,8 @@ class CurveComparison:
 def compare_curves(first: Curves, second: Curves, until: int | None = None) -> CurveComparison:
     """Compare two sets of curves bit by bit; NaN equals NaN.
 
-    A metric that only one of the runs knows says nothing about the other, which another version of the suite may have logged: it is
-    named, not counted. One that both know must be there at the same reports.
+    A metric that only one of the runs knows says nothing about the other, which another version of the suite may have
+    logged: it is named, not counted. One that both know must be there at the same reports.
 
     Args:
         first: Those that were logged.
@@ -72,12 +72,17 @@ def compare_curves(first: Curves, second: Curves, until: int | None = None) -> C
         if differing := {name: pair for name, pair in pairs.items() if not _same(*pair)}:
             difference = Difference(env_steps, differing)
             break
-    missing, added = (tuple(_in_order(n for n in a if a[n] and not b.get(n))) for a, b in ((first, second), (second, first)))
+    missing, added = (
+        tuple(_in_order(n for n in a if a[n] and not b.get(n))) for a, b in ((first, second), (second, first))
+    )
     return CurveComparison(metrics, len(reports), missing, added, difference)
 
 
 def _up_to(curves: Curves, until: int) -> Curves:
-    return {name: {env_steps: value for env_steps, value in curve.items() if env_steps <= until} for name, curve in curves.items()}
+    return {
+        name: {env_steps: value for env_steps, value in curve.items() if env_steps <= until}
+        for name, curve in curves.items()
+    }
 
 
 def _in_order(names: Iterable[str]) -> list[str]:

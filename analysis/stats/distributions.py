@@ -1,4 +1,6 @@
-"""Distributions by scipy.special: what scipy.stats gives, to the bit but for the noncentral t, and takes most of a second to import."""
+"""Distributions by scipy.special: what scipy.stats gives, to the bit but for the noncentral t,
+and takes most of a second to import.
+"""
 
 import numpy as np
 import numpy.typing as npt

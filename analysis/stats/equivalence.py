@@ -25,10 +25,13 @@ def equivalence_p(differences: Estimates, delta: float) -> Array:
     return np.where(differences.se > 0, t_tail(t, differences.df), np.nan)
 
 
-def seeds_for_equivalence(difference: float, spread: float, delta: float, alpha: float = 1 - CONFIDENCE, power: float = 0.8) -> float:
+def seeds_for_equivalence(
+    difference: float, spread: float, delta: float, alpha: float = 1 - CONFIDENCE, power: float = 0.8
+) -> float:
     """Common seeds that show two configurations to be equivalent, in two paired one-sided t tests.
 
-    The power is bounded from below by that of either test (Bonferroni), which is exact but for few seeds and a delta within the spread.
+    The power is bounded from below by that of either test (Bonferroni), which is exact but for few seeds and a delta
+    within the spread.
 
     Args:
         difference: Of the means, as it is taken to be.
@@ -47,7 +50,10 @@ def seeds_for_equivalence(difference: float, spread: float, delta: float, alpha:
     def missing(num_seeds: float) -> float:
         df, scale = num_seeds - 1, np.sqrt(num_seeds) / spread
         quantile = t_quantile(1 - alpha, df)
-        either = [float(noncentral_t_tail(quantile, df, distance * scale)) for distance in (delta - difference, delta + difference)]
+        either = [
+            float(noncentral_t_tail(quantile, df, distance * scale))
+            for distance in (delta - difference, delta + difference)
+        ]
         return power - (sum(either) - 1)
 
     closest = (delta - abs(difference)) / spread

@@ -1,8 +1,10 @@
-"""Curves of a measure over the learning rate as Gaussian processes: one a batch, or one shape for all of them that shifts with the batch.
+"""Curves of a measure over the learning rate as Gaussian processes: one a batch, or one shape for all of them
+that shifts with the batch.
 
-Not scikit-learn's regressor. With the same priors it gives the same curves (to 3e-10) in 0.18 s instead of 0.04 s; with optimised ones its
-intervals of the best learning rate cover as well (95.7% against 94.4% of 324, `benchmarks/calibration/learning_rate_batch.py`) in 2.1 times
-the CPU seconds; and the shape that shifts with the batch takes a kernel of our own in 1,980 fits, 6.8 s instead of 0.02 s.
+Not scikit-learn's regressor. With the same priors it gives the same curves (to 3e-10) in 0.18 s instead of 0.04 s; with
+optimised ones its intervals of the best learning rate cover as well (95.7% against 94.4% of 324,
+`benchmarks/calibration/learning_rate_batch.py`) in 2.1 times the CPU seconds; and the shape that shifts with the batch
+takes a kernel of our own in 1,980 fits, 6.8 s instead of 0.02 s.
 """
 
 from dataclasses import dataclass
@@ -17,17 +19,18 @@ from scipy.interpolate import CubicSpline
 from analysis.stats.interval import CONFIDENCE, Array
 from analysis.stats.moderated import moderate
 
-# Priors of the curves. Lengths are decades of learning rate over which a curve bends; amplitudes are multiples of the spread of the
-# measured means. Chosen, together with the prior seeds below, by the coverage found in simulation.
+# Priors of the curves. Lengths are decades of learning rate over which a curve bends; amplitudes are multiples of the
+# spread of the measured means. Chosen, together with the prior seeds below, by the coverage found in simulation.
 _LENGTHS_DECADES = (0.5, 0.8, 1.3, 2.0)
 _AMPLITUDES = (0.5, 1.0, 2.0)
-# How much a batch's curve may differ from the common one, as a share of its amplitude. Without this, intervals of the exponent cover as
-# seldom as 40% when the curves' shapes differ a little between batches; with it they are wide where the shapes do differ.
+# How much a batch's curve may differ from the common one, as a share of its amplitude. Without this, intervals of the
+# exponent cover as seldom as 40% when the curves' shapes differ a little between batches; with it they are wide where
+# the shapes do differ.
 _DEVIATIONS = (0.01, 0.02, 0.05, 0.2, 0.5)
 EXPONENTS: Array = np.linspace(-1.5, 2.5, 33)
 """Those that are considered, alike before the data."""
-# A variance of 3 seeds is too uncertain to weigh by: each is averaged with those at nearby learning rates in all batches (divergence is a
-# matter of the learning rate), which weigh as that many more seeds.
+# A variance of 3 seeds is too uncertain to weigh by: each is averaged with those at nearby learning rates in all
+# batches (divergence is a matter of the learning rate), which weigh as that many more seeds.
 _PRIOR_SEEDS = 2
 _NOISE_DECADES = 0.4
 _NOISE_FLOOR = 0.02
@@ -59,7 +62,9 @@ class Cells:
 
     def take(self, keep: npt.NDArray[np.bool_]) -> "Cells":
         """Some of the cells."""
-        return Cells(self.lr[keep], self.batch[keep], self.mean[keep], self.count[keep], self.noise[keep], self.replicated)
+        return Cells(
+            self.lr[keep], self.batch[keep], self.mean[keep], self.count[keep], self.noise[keep], self.replicated
+        )
 
     @classmethod
     def of(cls, data: pd.DataFrame) -> "Cells":
@@ -68,13 +73,21 @@ class Cells:
         Args:
             data: A row a run: `lr`, `batch`, `value`; NaN where there is none.
         """
-        cells = data.dropna(subset="value").groupby(["batch", "lr"])["value"].agg(["mean", "count", "var"]).reset_index()
-        lr, count, variance = cells["lr"].to_numpy(float), cells["count"].to_numpy(np.int64), cells["var"].to_numpy(float)
+        cells = (
+            data.dropna(subset="value").groupby(["batch", "lr"])["value"].agg(["mean", "count", "var"]).reset_index()
+        )
+        lr, count, variance = (
+            cells["lr"].to_numpy(float),
+            cells["count"].to_numpy(np.int64),
+            cells["var"].to_numpy(float),
+        )
         free, x = count - 1, np.log10(lr)
         near = np.exp(-0.5 * ((x[:, None] - x) / _NOISE_DECADES) ** 2) + _NOISE_FLOOR
         pooled = near @ (free * np.nan_to_num(variance)) / np.maximum(near @ free, 1e-12)
         noise = moderate(variance, free, pooled, _PRIOR_SEEDS)[0] / count
-        return cls(lr, cells["batch"].to_numpy(float), cells["mean"].to_numpy(float), count, noise, bool(free.sum() > 0))
+        return cls(
+            lr, cells["batch"].to_numpy(float), cells["mean"].to_numpy(float), count, noise, bool(free.sum() > 0)
+        )
 
     @property
     def x(self) -> Array:
@@ -117,7 +130,9 @@ class Curve:
     def draw_highest(self, rng: np.random.Generator) -> npt.NDArray[np.intp]:
         """(NUM_DRAWS,) indices of the highest points of curves drawn from the mixture."""
         highest = []
-        for number, mean, covariance in zip(rng.multinomial(NUM_DRAWS, self.weights), self.means, self.covariances, strict=True):
+        for number, mean, covariance in zip(
+            rng.multinomial(NUM_DRAWS, self.weights), self.means, self.covariances, strict=True
+        ):
             if number:
                 values, vectors = np.linalg.eigh(covariance)
                 root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -133,7 +148,9 @@ def _noise_options(cells: Cells) -> list[Array]:
 
 
 def _kernel(differences: Array, length: float) -> Array:
-    """Matern covariance, smoothness 7/2: a smoother one is too sure of what lies between the grid's points, a rougher one unsure."""
+    """Matern covariance, smoothness 7/2: a smoother one is too sure of what lies between the grid's points,
+    a rougher one unsure.
+    """
     r = np.sqrt(7) * np.abs(differences) / length
     return np.asarray((1 + r * (1 + r * (0.4 + r / 15))) * np.exp(-r))
 
@@ -153,7 +170,12 @@ def fit_each(cells: Cells) -> dict[float, Curve]:
             at = cells.batch == b
             x, y, grid = cells.x[at], cells.mean[at] - cells.mean[at].mean(), grids[b]
             level = (100 * spread) ** 2
-            inner = height * _kernel(x[:, None] - x, length) + level + np.diag(noise[at]) + 1e-6 * spread**2 * np.eye(len(x))
+            inner = (
+                height * _kernel(x[:, None] - x, length)
+                + level
+                + np.diag(noise[at])
+                + 1e-6 * spread**2 * np.eye(len(x))
+            )
             cross = height * _kernel(grid[:, None] - x, length) + level
             gain = np.linalg.solve(inner, cross.T).T
             evidence += float(-0.5 * y @ np.linalg.solve(inner, y) - 0.5 * np.linalg.slogdet(inner)[1])
@@ -164,7 +186,9 @@ def fit_each(cells: Cells) -> dict[float, Curve]:
     curves = {}
     for b in batches:
         means = np.stack([mean for mean, _ in fitted[b]])
-        curves[b] = Curve(grids[b], weights @ means, means, np.stack([covariance for _, covariance in fitted[b]]), weights)
+        curves[b] = Curve(
+            grids[b], weights @ means, means, np.stack([covariance for _, covariance in fitted[b]]), weights
+        )
     return curves
 
 
@@ -196,7 +220,8 @@ def exponent_posterior(cells: Cells) -> tuple[Array, Array, list[tuple[float, fl
     """The posterior of the exponent.
 
     Returns:
-        A fine grid of exponents, their probabilities, and the priors (length, amplitude, deviation, noise), the likeliest first.
+        A fine grid of exponents, their probabilities, and the priors (length, amplitude, deviation, noise),
+        the likeliest first.
     """
     spread, level = cells.spread, (100 * cells.spread) ** 2
     same = (cells.batch[:, None] == cells.batch).astype(float)
@@ -208,7 +233,12 @@ def exponent_posterior(cells: Cells) -> tuple[Array, Array, list[tuple[float, fl
         common, own = _kernel(shifted, length), _kernel(dx, length) * same
         for noise, amplitude, deviation in product(_noise_options(cells), _AMPLITUDES, _DEVIATIONS):
             height = (amplitude * spread) ** 2
-            covariance = height * (common + deviation**2 * own) + level * same + np.diag(noise) + 1e-6 * spread**2 * np.eye(len(y))
+            covariance = (
+                height * (common + deviation**2 * own)
+                + level * same
+                + np.diag(noise)
+                + 1e-6 * spread**2 * np.eye(len(y))
+            )
             root = np.linalg.cholesky(covariance)
             solved = np.linalg.solve(covariance, np.broadcast_to(y[:, None], (len(EXPONENTS), len(y), 1)))[..., 0]
             evidence.append(-0.5 * solved @ y - np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1))
@@ -231,5 +261,7 @@ def reference_lr(cells: Cells, p: float, priors: list[tuple[float, float, float,
     covariance = height * (_kernel(aligned[:, None] - aligned, length) + deviation**2 * _kernel(dx, length) * same)
     covariance += (100 * spread) ** 2 * same + np.diag(noise) + 1e-6 * spread**2 * np.eye(len(dx))
     grid = np.linspace(aligned.min(), aligned.max(), 4 * _FINE_POINTS)
-    curve = height * _kernel(grid[:, None] - aligned, length) @ np.linalg.solve(covariance, cells.mean - cells.mean.mean())
+    curve = (
+        height * _kernel(grid[:, None] - aligned, length) @ np.linalg.solve(covariance, cells.mean - cells.mean.mean())
+    )
     return float(10 ** grid[curve.argmax()])

@@ -1,8 +1,9 @@
-"""|G|^2 and S from gradients of one batch: the gradient noise scale is S / |G|^2 (McCandlish et al. 2018, arXiv 1812.06162).
+"""|G|^2 and S from gradients of one batch: the gradient noise scale is S / |G|^2
+(McCandlish et al. 2018, arXiv 1812.06162).
 
-The gradient of a mean over n rows is G plus noise of covariance Sigma / n, so E|g_n|^2 = |G|^2 + S / n with S = tr Sigma. Two sizes of
-batch give both unknowns (their appendix A.1). The noise scale is S / |G|^2, in rows. Of each measurement both estimates are unbiased, and
-their ratio is not: they are averaged separately, and divided at the end.
+The gradient of a mean over n rows is G plus noise of covariance Sigma / n, so E|g_n|^2 = |G|^2 + S / n with S = tr
+Sigma. Two sizes of batch give both unknowns (their appendix A.1). The noise scale is S / |G|^2, in rows. Of each
+measurement both estimates are unbiased, and their ratio is not: they are averaged separately, and divided at the end.
 NumPy alone, for a learner's process loads it.
 """
 
@@ -13,8 +14,9 @@ import numpy.typing as npt
 def estimates(gradients: npt.NDArray[np.floating], rows: npt.NDArray[np.integer]) -> tuple[float, float]:
     """Unbiased estimates of |G|^2 and of S from the gradients of the parts of one batch.
 
-    The whole batch's gradient is the mean of its parts', weighted by their rows. For k parts of N rows in all, the expectation of the
-    weighted mean of |g_i|^2 is |G|^2 + k S / N, and that of the whole batch's |g|^2 is |G|^2 + S / N.
+    The whole batch's gradient is the mean of its parts', weighted by their rows. For k parts of N rows in
+    all, the expectation of the weighted mean of |g_i|^2 is |G|^2 + k S / N, and that of the whole batch's
+    |g|^2 is |G|^2 + S / N.
 
     Args:
         gradients: (num_parts, num_weights), each of the mean loss over the part's rows.

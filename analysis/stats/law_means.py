@@ -56,7 +56,8 @@ def means_of(points: pd.DataFrame) -> Means:
     of_block = np.vstack([np.eye(len(blocks) - 1), -np.ones(len(blocks) - 1)])[block]
     design = np.hstack([of_count, of_block])
     if np.linalg.matrix_rank(design) < design.shape[1]:
-        # Each block has counts of its own: what is the block's and what is the count's can't be told, and noise is what blocks add to it.
+        # Each block has counts of its own: what is the block's and what is the count's can't be told,
+        # and noise is what blocks add to it.
         design = of_count
     centre = y.mean()
     inverse: Array = np.asarray(np.linalg.inv(design.T @ design), dtype=np.float64)

@@ -1,8 +1,10 @@
-"""Amdahl's law and the Universal Scalability Law: draws from their posterior, averaged over both, given mean log throughputs.
+"""Amdahl's law and the Universal Scalability Law: draws from their posterior, averaged over both,
+given mean log throughputs.
 
-Not scipy's least squares with weights by AICc and a parametric bootstrap: on the curves of `benchmarks/calibration/scaling_laws.py` that
-follow a law (90 studies), its 95% intervals held 77% of held-out largest counts and 89% of means at twice the largest, these here 99% and
-100%; on curves with a kink (70 studies) 64% and 47%, these 93% and 86%. It took 3.6 to 4.7 times the CPU seconds.
+Not scipy's least squares with weights by AICc and a parametric bootstrap: on the curves of
+`benchmarks/calibration/scaling_laws.py` that follow a law (90 studies), its 95% intervals held 77% of held-out largest
+counts and 89% of means at twice the largest, these here 99% and 100%; on curves with a kink (70 studies) 64% and 47%,
+these 93% and 86%. It took 3.6 to 4.7 times the CPU seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +24,17 @@ LAWS: Mapping[str, str] = {"amdahl": "Amdahl's law", "usl": "the Universal Scala
 SIGHT = 10.0
 """A peak or a knee beyond this many times the largest count is out of sight."""
 
-# Priors, chosen by the coverage found in simulation. Contention and coherency are log-uniform from where they would cost 1% at the largest
-# count up to 1, or nothing at all.
+# Priors, chosen by the coverage found in simulation. Contention and coherency are log-uniform from where they would
+# cost 1% at the largest count up to 1, or nothing at all.
 _LEAST_COST = 0.01
 _NO_CONTENTION = 0.2
 # Step of the misfit's walk, log X per square root of a doubling: half-Cauchy with this scale.
 _MISFIT_SCALE = 0.01
 _MISFITS: Array = np.geomspace(0.002, 0.8, 13)
-# Beyond the largest count waits what no count has met yet: the last core, the memory, the learner. The chance that growth ends right there
-# (people measure up to the number of cores), the chance that it ends in each further doubling, and the mean power of n by which throughput
-# falls from then on. And where the laws say that it falls, the chance that it only stays: coherency is seen before the peak, not behind it.
+# Beyond the largest count waits what no count has met yet: the last core, the memory, the learner. The chance that
+# growth ends right there (people measure up to the number of cores), the chance that it ends in each further doubling,
+# and the mean power of n by which throughput falls from then on. And where the laws say that it falls, the chance that
+# it only stays: coherency is seen before the peak, not behind it.
 _LIMIT_AT_ONCE = 0.05
 _LIMIT_PER_DOUBLING = 0.1
 _MEAN_FALL = 0.3
@@ -118,7 +121,9 @@ class Draws:
             return np.asarray(self.away[:, end] + self.misfit * np.sqrt(abs(t - at[end])) * self.walk)
         share = (t - at[right - 1]) / (at[right] - at[right - 1])
         spread = np.sqrt(share * (1 - share) * (at[right] - at[right - 1]))
-        return np.asarray((1 - share) * self.away[:, right - 1] + share * self.away[:, right] + self.misfit * spread * self.walk)
+        return np.asarray(
+            (1 - share) * self.away[:, right - 1] + share * self.away[:, right] + self.misfit * spread * self.walk
+        )
 
 
 def log_law(num: float | Array, sigma: Array, kappa: Array) -> Array:
@@ -137,7 +142,8 @@ def fit_both(means: Means, rng: np.random.Generator) -> tuple[Draws, dict[str, D
     of_law = {law: _with_blocks(means, parts, common) for law, (_, parts) in fitted.items()}
     take = np.arange(NUM_DRAWS) < round(weight * NUM_DRAWS)
     parts = {
-        name: np.where(take if usl.ndim == 1 else take[:, None], usl, fitted["amdahl"][1][name]) for name, usl in fitted["usl"][1].items()
+        name: np.where(take if usl.ndim == 1 else take[:, None], usl, fitted["amdahl"][1][name])
+        for name, usl in fitted["usl"][1].items()
     }
     return _with_blocks(means, parts, common), of_law, weight
 
@@ -213,7 +219,10 @@ def _posterior(
         evidence = float(special.logsumexp(log_posterior))
         weights = np.exp(log_posterior - evidence)
         grid = weights.sum(axis=0).reshape(len(values["sigma"]), len(values["kappa"]))
-        closer = {"sigma": _closer(edges["sigma"], grid.sum(axis=1)), "kappa": _closer(edges["kappa"], grid.sum(axis=0))}
+        closer = {
+            "sigma": _closer(edges["sigma"], grid.sum(axis=1)),
+            "kappa": _closer(edges["kappa"], grid.sum(axis=0)),
+        }
         if all(np.ptp(closer[name]) >= 0.6 * np.ptp(box[name]) for name in box):
             break
         box = closer
@@ -234,7 +243,9 @@ def _posterior(
 
 
 def _closer(edges: Array, weights: Array) -> Array:
-    """The range of the cells that hold all but a trace of the weight, and one more on either side; the first weight is that of 0."""
+    """The range of the cells that hold all but a trace of the weight, and one more on either side;
+    the first weight is that of 0.
+    """
     cells = weights[1:]
     if cells.sum() < 1e-6:
         return edges[[0, -1]]
@@ -318,7 +329,9 @@ def knee(draws: Draws) -> Array:
     """The largest count whose last runner brings half of what the first one brings, by bisection: steps only shrink."""
 
     def brings(num: Array) -> npt.NDArray[np.bool_]:
-        step = np.exp(log_law(num, draws.sigma, draws.kappa)) - np.exp(log_law(np.maximum(num - 1, 1), draws.sigma, draws.kappa))
+        step = np.exp(log_law(num, draws.sigma, draws.kappa)) - np.exp(
+            log_law(np.maximum(num - 1, 1), draws.sigma, draws.kappa)
+        )
         return np.asarray(np.where(num > 1, step, 1.0) >= 0.5)
 
     low = np.ones(len(draws.sigma))

@@ -1,9 +1,9 @@
 """Intervals of means over seeds, on variances that borrow strength from the study's other configurations.
 
-A study has few seeds and many configurations, and scores that saturate: a configuration whose three seeds all end at the maximum shows no
-spread, and a bootstrap over them gives an interval of no width. The intervals here therefore borrow strength: each configuration's
-variance is averaged with that of the study's other configurations, as in Smyth (2004), "Linear models and empirical Bayes methods". What
-they cover in simulation is in docs/benchmarks/calibration.md.
+A study has few seeds and many configurations, and scores that saturate: a configuration whose three seeds all end at
+the maximum shows no spread, and a bootstrap over them gives an interval of no width. The intervals here therefore
+borrow strength: each configuration's variance is averaged with that of the study's other configurations, as in Smyth
+(2004), "Linear models and empirical Bayes methods". What they cover in simulation is in docs/benchmarks/calibration.md.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ from analysis.stats.distributions import t_quantile
 from analysis.stats.interval import CONFIDENCE, Array
 
 PRIOR_DF = 8.0
-"""Degrees of freedom that the spread of the other configurations may weigh. Smyth estimates them from how the variances differ, which
-fails where some are zero; 8 covers best among 2 to 20 in the simulations of docs/benchmarks/calibration.md."""
+"""Degrees of freedom that the spread of the other configurations may weigh. Smyth estimates them from
+how the variances differ, which fails where some are zero; 8 covers best among 2 to 20 in the
+simulations of docs/benchmarks/calibration.md."""
 UNBOUNDED = (-np.inf, np.inf)
 
 
@@ -46,7 +47,9 @@ class Estimates:
         return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
-def moderate(variance: npt.ArrayLike, df: npt.ArrayLike, prior: npt.ArrayLike, prior_df: npt.ArrayLike) -> tuple[Array, Array]:
+def moderate(
+    variance: npt.ArrayLike, df: npt.ArrayLike, prior: npt.ArrayLike, prior_df: npt.ArrayLike
+) -> tuple[Array, Array]:
     """Average variances with what is known of them beforehand, weighted by degrees of freedom (Smyth 2004).
 
     Args:
@@ -72,19 +75,20 @@ def moderated_intervals(
 ) -> Estimates:
     """Mean or interquartile mean of each configuration over its seeds, with Student t intervals on moderated variances.
 
-    The variance of a mean is the sample's; of an interquartile mean it is that of Tukey and McLaughlin (1963), from the winsorised sample.
-    It is averaged with the mean variance of the other configurations (`PRIOR_DF`), which also brings its degrees of freedom.
+    The variance of a mean is the sample's; of an interquartile mean it is that of Tukey and McLaughlin (1963), from the
+    winsorised sample. It is averaged with the mean variance of the other configurations (`PRIOR_DF`), which also brings
+    its degrees of freedom.
 
     Args:
-        values: (num_configurations, num_seeds) or (num_configurations, num_seeds, num_points); NaN where a seed has no value. Points don't
-            borrow from each other.
+        values: (num_configurations, num_seeds) or (num_configurations, num_seeds, num_points); NaN where a seed has no
+            value. Points don't borrow from each other.
         statistic: What is estimated.
         bounds: The lowest and the highest possible value; intervals end there.
         confidence: Of the intervals.
 
     Returns:
-        Arrays (num_configurations,) or (num_configurations, num_points); no interval for a configuration with a single value, nor where no
-        configuration shows any spread.
+        Arrays (num_configurations,) or (num_configurations, num_points); no interval for a configuration with a single
+        value, nor where no configuration shows any spread.
     """
     flat = values[..., np.newaxis] if values.ndim == 2 else values
     estimate, variance, df, num = _spread(np.moveaxis(flat, 1, -1), statistic)
@@ -92,14 +96,17 @@ def moderated_intervals(
     return found if values.ndim == 3 else _without_points(found)
 
 
-def paired_differences(values: Array, confidence: float = CONFIDENCE) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Estimates]:
-    """Mean differences of every pair of configurations over their common seeds, with moderated t intervals (not corrected).
+def paired_differences(
+    values: Array, confidence: float = CONFIDENCE
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Estimates]:
+    """Mean differences of every pair of configurations over their common seeds,
+    with moderated t intervals (not corrected).
 
     The mean, not the interquartile mean: a configuration that collapses on one seed in five has to pay for it.
 
     Args:
-        values: (num_configurations, num_seeds) or (num_configurations, num_seeds, num_points), a column a seed; NaN where a seed has no
-            value. Points don't borrow from each other.
+        values: (num_configurations, num_seeds) or (num_configurations, num_seeds, num_points), a column a seed; NaN
+            where a seed has no value. Points don't borrow from each other.
         confidence: Of the intervals.
 
     Returns:
@@ -114,11 +121,14 @@ def paired_differences(values: Array, confidence: float = CONFIDENCE) -> tuple[n
 
 
 def _without_points(found: Estimates) -> Estimates:
-    return Estimates(found.estimate[:, 0], found.low[:, 0], found.high[:, 0], found.se[:, 0], found.df[:, 0], found.num_seeds[:, 0])
+    return Estimates(
+        found.estimate[:, 0], found.low[:, 0], found.high[:, 0], found.se[:, 0], found.df[:, 0], found.num_seeds[:, 0]
+    )
 
 
 def _spread(values: Array, statistic: Statistic) -> tuple[Array, Array, Array, npt.NDArray[np.int64]]:
-    """Of samples along the last axis, NaN left out: estimate, variance per seed, its degrees of freedom, number of values.
+    """Of samples along the last axis, NaN left out: estimate, variance per seed, its degrees of freedom,
+    number of values.
 
     The variance is that of the estimate times the number of seeds, which makes samples of different sizes comparable.
     """
@@ -132,7 +142,8 @@ def _spread(values: Array, statistic: Statistic) -> tuple[Array, Array, Array, n
     with np.errstate(invalid="ignore", divide="ignore"):
         at = np.clip(np.stack([cut, num - cut - 1], axis=-1), 0, values.shape[-1] - 1)
         ends = np.take_along_axis(ordered, at, axis=-1)
-        # Counted from the lowest: of equal values the mean is their value and the variance exactly 0, not a rounding error.
+        # Counted from the lowest: of equal values the mean is their value and the variance exactly 0,
+        # not a rounding error.
         estimate = ends[..., 0] + np.where(kept, ordered - ends[..., :1], 0.0).sum(axis=-1) / middle
         winsorised = np.where(known, np.clip(ordered, ends[..., :1], ends[..., 1:]) - ends[..., :1], 0.0)
         centre = winsorised.sum(axis=-1) / num
@@ -176,7 +187,8 @@ def _moderated(
         moderated, total_df = moderate(variance, df, prior, prior_df)
         se = np.sqrt(moderated / num)
     se, total_df = np.where(known, se, np.nan), np.where(known, total_df, np.nan)
-    half = np.where(se > 0, t_quantile((1 + confidence) / 2, total_df) * se, np.nan)  # no spread anywhere is no certainty
+    # no spread anywhere is no certainty
+    half = np.where(se > 0, t_quantile((1 + confidence) / 2, total_df) * se, np.nan)
     inside = np.where(np.isfinite(half), estimate, np.nan)  # bounds never cut the estimate itself off
     return Estimates(
         estimate,
@@ -189,7 +201,10 @@ def _moderated(
 
 
 def _sum_of_others(values: Array) -> Array:
-    """Sums over all others along the first axis. Not the total less one's own, whose rounding would swallow much smaller others."""
+    """Sums over all others along the first axis.
+
+    Not the total less one's own, whose rounding would swallow much smaller others.
+    """
     before = np.cumsum(values, axis=0)
     after = np.cumsum(values[::-1], axis=0)[::-1]
     sums = np.zeros_like(values)

@@ -1,4 +1,6 @@
-"""The gradient noise scale of several seeds, S / |G|^2, from each one's averages of both (`gradient_noise`): intervals by bootstrap."""
+"""The gradient noise scale of several seeds, S / |G|^2, from each one's averages of both (`gradient_noise`):
+intervals by bootstrap.
+"""
 
 import math
 
@@ -10,8 +12,8 @@ from analysis.stats.distributions import t_quantile
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 
 LEAST_SEEDS = 5
-"""Of an interval: a bootstrap's lies between the lowest and the highest seed, which hold the mean of a symmetric distribution in all but
-2^(1 - n) of cases."""
+"""Of an interval: a bootstrap's lies between the lowest and the highest seed, which hold the mean of a symmetric
+distribution in all but 2^(1 - n) of cases."""
 
 _NUM_DRAWS = 4000
 
@@ -25,8 +27,8 @@ def ratio(square: Array, noise: Array, rng: np.random.Generator) -> Interval:
         rng: Draws the seeds.
 
     Returns:
-        mean S / mean |G|^2, rows. Infinite where the mean of |G|^2 is not positive: the gradient does not stand out from its noise. Ends
-        are NaN below `LEAST_SEEDS`.
+        mean S / mean |G|^2, rows. Infinite where the mean of |G|^2 is not positive: the gradient does not stand out
+        from its noise. Ends are NaN below `LEAST_SEEDS`.
     """
     estimate = float(_divided(noise.mean(), square.mean()))
     if len(square) < LEAST_SEEDS:
@@ -55,7 +57,8 @@ def growth(first: tuple[Array, Array], last: tuple[Array, Array], rng: np.random
 
 
 def apart(one: Interval, other: Interval) -> Interval:
-    """How many times as large a positive quantity is as another, from independent estimates whose intervals are symmetric in the logarithm.
+    """How many times as large a positive quantity is as another, from independent estimates whose intervals
+    are symmetric in the logarithm.
 
     Args:
         one: The numerator.
@@ -72,11 +75,14 @@ def _draws(num_seeds: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
 
 
 def _interval(estimate: float, draws: Array, num_seeds: int) -> Interval:
-    """Percentiles of bootstrap draws, further out for few seeds, as Student's t is (expanded percentiles: Hesterberg, arXiv 1411.5279).
+    """Percentiles of bootstrap draws, further out for few seeds, as Student's t is (expanded percentiles:
+    Hesterberg, arXiv 1411.5279).
 
     A draw that is NaN counts as the lowest at the lower end, and as the highest at the upper one.
     """
-    tail = float(special.ndtr(-math.sqrt(num_seeds / (num_seeds - 1)) * t_quantile((1 + CONFIDENCE) / 2, num_seeds - 1)))
+    tail = float(
+        special.ndtr(-math.sqrt(num_seeds / (num_seeds - 1)) * t_quantile((1 + CONFIDENCE) / 2, num_seeds - 1))
+    )
     unknown = np.isnan(draws)
     # No interpolation: it would be between infinities.
     low = float(np.quantile(np.where(unknown, 0.0, draws), tail, method="inverted_cdf"))

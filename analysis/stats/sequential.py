@@ -1,7 +1,8 @@
-"""Which configurations differ, looked at again and again as seeds come in: group-sequential permutation tests of all pairs.
+"""Which configurations differ, looked at again and again as seeds come in:
+group-sequential permutation tests of all pairs.
 
-AdaStop: Mathieu, Della Vecchia, Shilova, Centa, Kohler, Maillard and Preux (2023), "AdaStop: adaptive statistical testing for sound
-comparisons of Deep RL agents", arXiv 2306.10882, without early acceptance.
+AdaStop: Mathieu, Della Vecchia, Shilova, Centa, Kohler, Maillard and Preux (2023), "AdaStop: adaptive statistical
+testing for sound comparisons of Deep RL agents", arXiv 2306.10882, without early acceptance.
 """
 
 import math
@@ -45,7 +46,9 @@ class Design:
 
     @property
     def can_decide(self) -> bool:
-        """Whether any scores could show a difference: there are enough permutations for the share of alpha at the last look."""
+        """Whether any scores could show a difference: there are enough permutations for the share
+        of alpha at the last look.
+        """
         ways = math.comb(2 * self.seeds_per_look, self.seeds_per_look) ** self.looks
         return bool(2 / min(ways, PERMUTATIONS) <= self.alpha)
 
@@ -56,9 +59,11 @@ class Verdict:
 
     Attributes:
         higher: (num_configurations, num_configurations); whether a row's mean was shown to be higher than a column's.
-        look: (num_configurations, num_configurations); at which look the pair was shown to differ, 0 if it was not. Symmetric.
+        look: (num_configurations, num_configurations); at which look the pair was shown to differ,
+            0 if it was not. Symmetric.
         looks: That were made.
-        undecided: (num_configurations,); whether a configuration is in a pair that another look could decide: it gets more seeds.
+        undecided: (num_configurations,); whether a configuration is in a pair that another look could decide:
+            it gets more seeds.
     """
 
     higher: Labels
@@ -75,19 +80,20 @@ class Verdict:
 def compare(scores: Array, design: Design) -> Verdict:
     """Look at scores as often as their seeds allow.
 
-    At each look, the statistic of a pair is the sum over the looks so far of the differences between the means of the seeds that came with
-    each. The largest of all undecided pairs is compared with the largest that permuting seeds between the two of each pair gives, within
-    each look and the same way for every pair. Alpha is spent in equal parts; what a look leaves of it goes to the next. A pair that is
-    shown to differ is left out, and the others are tested again without it (step-down). A configuration without an undecided pair gets no
-    more seeds.
+    At each look, the statistic of a pair is the sum over the looks so far of the differences between the means of the
+    seeds that came with each. The largest of all undecided pairs is compared with the largest that permuting seeds
+    between the two of each pair gives, within each look and the same way for every pair. Alpha is spent in equal parts;
+    what a look leaves of it goes to the next. A pair that is shown to differ is left out, and the others are tested
+    again without it (step-down). A configuration without an undecided pair gets no more seeds.
 
-    With two configurations the test is exact: seeds of equal ones are exchangeable. With more, the largest statistic has the right
-    distribution if all are equal and their seeds independent, up to how pairs depend on each other, which is exact for many seeds alone
-    (docs/benchmarks/calibration.md has how often it errs).
+    With two configurations the test is exact: seeds of equal ones are exchangeable. With more, the largest statistic
+    has the right distribution if all are equal and their seeds independent, up to how pairs depend on each other, which
+    is exact for many seeds alone (docs/benchmarks/calibration.md has how often it errs).
 
     Args:
-        scores: (num_configurations, num_seeds), in the order in which seeds were run; NaN where one has not ended, minus infinity where it
-            has no score, which takes all undecided pairs of that configuration out of the comparison.
+        scores: (num_configurations, num_seeds), in the order in which seeds were run; NaN where one has not
+            ended, minus infinity where it has no score, which takes all undecided pairs of that configuration out
+            of the comparison.
         design: How often is looked.
     """
     num, n = len(scores), design.seeds_per_look
@@ -126,7 +132,9 @@ def compare(scores: Array, design: Design) -> Verdict:
 
 
 def _differences(scores: Array, pairs: list[tuple[int, int]], labels: Labels) -> Array:
-    """Of each pair, the difference of means for each assignment of its seeds to the two: (num_permutations, num_pairs)."""
+    """Of each pair, the difference of means for each assignment of its seeds to the
+    two: (num_permutations, num_pairs).
+    """
     n = scores.shape[1]
     both = np.stack([np.concatenate([scores[a], scores[b]]) for a, b in pairs], axis=1)
     signs = np.where(labels, 1.0, -1.0) / n
@@ -149,7 +157,8 @@ def _threshold(largest: Array, count: int, budget: float) -> tuple[float, float]
 
 @cache
 def _labels(n: int, looks: int) -> npt.NDArray[np.bool_]:
-    """Assignments of the seeds of two configurations to the first: (looks, num_permutations, 2 n), the first one as it was.
+    """Assignments of the seeds of two configurations to the first: (looks, num_permutations, 2 n),
+    the first one as it was.
 
     All of them where they are at most `PERMUTATIONS`; else drawn, each look's in equal numbers where there are few.
     """

@@ -27,11 +27,13 @@ def share_interval(count: npt.ArrayLike, total: npt.ArrayLike, confidence: float
     return _exact(count, total, centre - half, centre + half)
 
 
-def jeffreys_interval(count: npt.ArrayLike, total: npt.ArrayLike, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
+def jeffreys_interval(
+    count: npt.ArrayLike, total: npt.ArrayLike, confidence: float = CONFIDENCE
+) -> tuple[Array, Array]:
     """Jeffreys' interval of a probability: quantiles of Beta(count + 1/2, total - count + 1/2).
 
-    From 0 where none has the property, and to 1 where all have it (Brown, Cai and DasGupta 2001, Statistical Science 16:101). Of a rare
-    property it covers more evenly than Wilson's.
+    From 0 where none has the property, and to 1 where all have it (Brown, Cai and DasGupta 2001, Statistical Science
+    16:101). Of a rare property it covers more evenly than Wilson's.
 
     Args:
         count: How many have the property.

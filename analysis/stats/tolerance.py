@@ -22,10 +22,11 @@ def fewest_seeds(content: float = CONTENT, confidence: float = CONFIDENCE) -> in
 
 
 def lower_bound(values: Array, content: float = CONTENT, confidence: float = CONFIDENCE) -> float:
-    """The value that at least a share of all seeds reach, with a confidence: an order statistic, whatever the distribution (Wilks 1941).
+    """The value that at least a share of all seeds reach, with a confidence: an order statistic,
+    whatever the distribution (Wilks 1941).
 
-    The r-th smallest of n values is one if a binomial count of n seeds, each below the quantile with probability 1 - content, is r or more
-    with at least this confidence; the largest such r is taken.
+    The r-th smallest of n values is one if a binomial count of n seeds, each below the quantile with probability 1 -
+    content, is r or more with at least this confidence; the largest such r is taken.
 
     Args:
         values: (num_seeds,) without NaN; minus infinity for a seed without an end.

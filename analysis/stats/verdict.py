@@ -52,14 +52,19 @@ def judge(
         weights: Digest of the final weights of each; None where it was not recorded.
         score: Of the second run.
         other_scores: Of the other seeds of the same configuration in the first run's study.
-        asynchronous: Whether the algorithm samples while it learns, or EnvPool samples: it promises a distribution, not bits.
+        asynchronous: Whether the algorithm samples while it learns, or EnvPool samples:
+            it promises a distribution, not bits.
     """
     if not curves.metrics:
         return Judgement(Verdict.UNDECIDED, "the two runs logged no metric in common")
     size = f"{plural(len(curves.metrics), 'metric')} at {plural(curves.reports, 'report')}"
     no_digest = None in weights
     if curves.difference is None and (no_digest or weights[0] == weights[1]):
-        end = "; the final weights could not be compared, since one run recorded none" if no_digest else ", and so are the final weights"
+        end = (
+            "; the final weights could not be compared, since one run recorded none"
+            if no_digest
+            else ", and so are the final weights"
+        )
         return Judgement(Verdict.IDENTICAL, f"{size} are equal to the bit{end}")
     if not asynchronous:
         where = (
@@ -74,11 +79,15 @@ def judge(
     if (short := SEEDS_NEEDED - len(other_scores)) > 0:
         return Judgement(
             Verdict.UNDECIDED,
-            f"{promise}, and its study has {plural(len(other_scores), 'other finished seed')} of this configuration to judge by: "
-            f"{short} more needed",
+            f"{promise}, and its study has {plural(len(other_scores), 'other finished seed')} of this configuration "
+            f"to judge by: {short} more needed",
         )
     expected = prediction_interval(other_scores)
-    verdict, lies = (Verdict.EQUIVALENT, "lies in") if expected.low <= score <= expected.high else (Verdict.DIFFERENT, "lies outside")
+    verdict, lies = (
+        (Verdict.EQUIVALENT, "lies in")
+        if expected.low <= score <= expected.high
+        else (Verdict.DIFFERENT, "lies outside")
+    )
     return Judgement(
         verdict,
         f"{promise}; the score {score:.6g} {lies} the 95 % prediction interval of its {len(other_scores)} other seeds, "

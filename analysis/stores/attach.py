@@ -14,7 +14,8 @@ from experiments.metrics.sqlite_address import sqlite_path
 TIMEOUT_S = 30
 """Of a request. A server that does not answer keeps the report from nobody: it is a file as well."""
 FILES_AT_ONCE = 10
-"""To a server, to hide its delay: as many as MLflow's pool holds connections, else urllib3 warns of each that it throws away."""
+"""To a server, to hide its delay: as many as MLflow's pool holds connections, else urllib3 warns
+of each that it throws away."""
 
 
 def attach(html: str, pictures: Mapping[str, bytes], run_id: str, tracking_uri: str) -> str:
@@ -66,7 +67,9 @@ def _upload(paths: Iterable[str], folder: Path, run_id: str, tracking_uri: str) 
 
 
 def _reason(error: BaseException) -> str:
-    """What an error of the network or the database comes from, in a line: `Connection refused`, and not a page around it."""
+    """What an error of the network or the database comes from, in a line: `Connection refused`,
+    and not a page around it.
+    """
     while (deeper := error.__cause__ or error.__context__) is not None:
         error = deeper
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -24,15 +24,18 @@ _SCHEMA = pa.schema([("run", pa.int64()), ("step", pa.int64()), ("at_ms", pa.int
 
 
 def default_folder() -> Path:
-    """Where points are kept: ~/.cache/rl-scaling-suite on Linux, ~/Library/Caches/rl-scaling-suite on macOS. May be deleted at any time."""
+    """Where points are kept: ~/.cache/rl-scaling-suite on Linux, ~/Library/Caches/rl-scaling-suite on macOS.
+
+    May be deleted at any time.
+    """
     return Path(os.environ.get(CACHE_DIR) or platformdirs.user_cache_dir("rl-scaling-suite"))
 
 
 class PointCache:
     """One Parquet file for each metric of a study on a server.
 
-    The points of a run are taken from it only if the run has ended and its state is what it was when they were written, so a point that is
-    logged later is never missed. A file that cannot be read or written is as good as none.
+    The points of a run are taken from it only if the run has ended and its state is what it was when they were written,
+    so a point that is logged later is never missed. A file that cannot be read or written is as good as none.
     """
 
     def __init__(self, folder: Path, server: str, study_run: str) -> None:
@@ -63,7 +66,9 @@ class PointCache:
             stamps: dict[str, str] = json.loads(table.schema.metadata[b"stamps"])
             written = list(stamps)
             fresh = {
-                run.run_id: i for i, run in enumerate(runs) if run.ended_ms is not None and stamps.get(run.run_id) == _stamp(run, metric)
+                run.run_id: i
+                for i, run in enumerate(runs)
+                if run.ended_ms is not None and stamps.get(run.run_id) == _stamp(run, metric)
             }
             new_index = np.array([fresh.get(run_id, -1) for run_id in written], np.int64)
             run = new_index[table["run"].to_numpy()]

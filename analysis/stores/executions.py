@@ -84,7 +84,8 @@ def _told(tags: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     if Tag.QUESTION in tags:
         return tags[Tag.QUESTION], tuple(json.loads(tags.get(Tag.ANSWERS, "[]")))
     question, _, rest = tags.get(Tag.NOTE, "").partition("\n")
-    bold = (words.replace("`", "") for words in _BOLD.findall(rest) if " " in words)  # and no heading of one word: Answer.
+    # and no heading of one word: Answer.
+    bold = (words.replace("`", "") for words in _BOLD.findall(rest) if " " in words)
     return question.removeprefix(_QUESTION), tuple(bold)
 
 
@@ -108,13 +109,15 @@ def opened(tracking_uri: str | None, cache_dir: Path | None = None) -> tuple[str
     if database is not None:
         return uri, SqliteReader(database)
     raise AnalysisError(
-        f"tracking_uri={without_password(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: for any other store, start "
-        "`mlflow server` on it and name the server."
+        f"tracking_uri={without_password(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: "
+        "for any other store, start `mlflow server` on it and name the server."
     )
 
 
 def _embedded_store() -> str:
-    """The store under the working directory, or else the project's: a notebook's working directory is its own folder."""
+    """The store under the working directory, or else the project's: a notebook's working
+    directory is its own folder.
+    """
     folders = (Path.cwd(), PROJECT)
     found = next((folder for folder in folders if (folder / "outputs" / "mlflow.db").exists()), folders[0])
     return sqlite_uri(found / "outputs" / "mlflow.db")
@@ -134,7 +137,9 @@ def runs_of_studies(store: Reader, uri: str, study: str | None) -> list[Run]:
     latest_first = sorted(store.runs(INDEX_EXPERIMENT), key=lambda run: run.started_ms, reverse=True)
     shown = without_password(uri)
     if not latest_first:
-        raise AnalysisError(f"{shown} holds no study yet: run one (make study), or name another store by tracking_uri=.")
+        raise AnalysisError(
+            f"{shown} holds no study yet: run one (make study), or name another store by tracking_uri=."
+        )
     found = [run for run in latest_first if study is None or study in (run.tags.get(Tag.STUDY), run.name, run.run_id)]
     if found or study is None:
         return found
@@ -155,7 +160,9 @@ def only_execution(study: str, tracking_uri: str | None = None) -> str:
     found = executions(study, tracking_uri)
     if len(found) == 1:
         return found[0].run_id
-    listed = [f"{e.run_id} ({e.experiment}, {e.status}, {e.started:%Y-%m-%d %H:%M} UTC)" for e in found[:_NAMED_AT_MOST]]
+    listed = [
+        f"{e.run_id} ({e.experiment}, {e.status}, {e.started:%Y-%m-%d %H:%M} UTC)" for e in found[:_NAMED_AT_MOST]
+    ]
     more = f" and {len(found) - len(listed)} more" if len(found) > len(listed) else ""
     raise AnalysisError(f"{study!r} has {len(found)} executions. Name one by its run id: {', '.join(listed)}{more}.")
 

@@ -7,7 +7,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-STATUS = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "interrupted", "RUNNING": "running", "SCHEDULED": "running"}
+STATUS = {
+    "FINISHED": "finished",
+    "FAILED": "failed",
+    "KILLED": "interrupted",
+    "RUNNING": "running",
+    "SCHEDULED": "running",
+}
 """MLflow's status of a run to the word for it."""
 
 

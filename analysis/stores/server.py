@@ -1,7 +1,8 @@
 """A tracking server, read over HTTP.
 
-Points come from an endpoint that MLflow's own pages use, `get-history-bulk`: the public one gives a run and a metric at a time, and takes
-three times as long. It answers at most 25,000 points and is silent about the rest, so every answer is checked.
+Points come from an endpoint that MLflow's own pages use, `get-history-bulk`: the public one gives a run and a metric
+at a time, and takes three times as long. It answers at most 25,000 points and is silent about the rest, so every
+answer is checked.
 """
 
 import json
@@ -22,7 +23,8 @@ from analysis.stores.cache import PointCache
 from analysis.stores.records import Latest, Points, Run
 
 MAX_POINTS = 25_000
-"""That the bulk endpoint answers (`get_metric_history_bulk_handler` in mlflow/server/handlers.py); it takes 100 runs at most."""
+"""That the bulk endpoint answers (`get_metric_history_bulk_handler` in mlflow/server/handlers.py);
+it takes 100 runs at most."""
 RUNS_PER_REQUEST = 75
 """With the default of at most 320 points a curve, an answer is then never cut."""
 RUNS_PER_PAGE = 1000
@@ -32,7 +34,8 @@ RETRIES = 2
 """Of a request; MLflow's default of 7 waits for four minutes."""
 FIRST_ANSWER_S = 10
 ANSWER_S = 120
-"""How long a request may take. Set here, for a study in the same process sets MLflow's defaults to its own few seconds."""
+"""How long a request may take. Set here, for a study in the same process sets MLflow's defaults
+to its own few seconds."""
 SHOW_PROGRESS_AFTER_S = 1.0
 
 _BULK = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
@@ -51,7 +54,8 @@ class ServerReader:
         Raises:
             AnalysisError: It does not answer, or not as a tracking server does.
         """
-        from mlflow.utils.credentials import get_default_host_creds  # a second of imports, which reading a file does not need
+        # a second of imports, which reading a file does not need
+        from mlflow.utils.credentials import get_default_host_creds
 
         self._uri, self._shown, self._cache_dir = uri, without_password(uri), cache_dir
         self._credentials = get_default_host_creds(uri)
@@ -62,7 +66,11 @@ class ServerReader:
         found = self._experiment(experiment)
         if found is None or found["lifecycle_stage"] != "active":
             return []
-        query = {"experiment_ids": [found["experiment_id"]], "max_results": RUNS_PER_PAGE, "order_by": ["attributes.start_time ASC"]}
+        query = {
+            "experiment_ids": [found["experiment_id"]],
+            "max_results": RUNS_PER_PAGE,
+            "order_by": ["attributes.start_time ASC"],
+        }
         if tag is not None:
             query["filter"] = f"tags.`{tag[0]}` = '{tag[1]}'"
         runs: list[Run] = []
@@ -91,7 +99,10 @@ class ServerReader:
             parts[metric] = [kept]
             logged = [i for i, run in enumerate(runs) if metric in run.latest]
             missing = sorted(set(logged) - set(known), key=lambda i: runs[i].run_id)
-            wanted += [(metric, missing[start : start + RUNS_PER_REQUEST]) for start in range(0, len(missing), RUNS_PER_REQUEST)]
+            wanted += [
+                (metric, missing[start : start + RUNS_PER_REQUEST])
+                for start in range(0, len(missing), RUNS_PER_REQUEST)
+            ]
         code_of = {metric: code for code, metric in enumerate(metrics)}
 
         def fetch(job: tuple[str, list[int]]) -> tuple[str, Points]:
@@ -100,7 +111,10 @@ class ServerReader:
             index_of = {runs[i].run_id: i for i in indices}
             return metric, _points(rows, index_of, code_of[metric])
 
-        with _progress(sum(len(indices) for _, indices in wanted)) as advance, ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        with (
+            _progress(sum(len(indices) for _, indices in wanted)) as advance,
+            ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool,
+        ):
             for (_, indices), (metric, fetched) in zip(wanted, pool.map(fetch, wanted), strict=True):
                 parts[metric].append(fetched)
                 advance(len(indices))
@@ -118,14 +132,23 @@ class ServerReader:
         if len(runs) > 1:
             middle = len(runs) // 2
             return self._history(metric, runs[:middle]) + self._history(metric, runs[middle:])
-        answer = self._json("GET", "/api/2.0/mlflow/metrics/get-history", params={"metric_key": metric, "run_id": runs[0].run_id}) or {}
+        answer = (
+            self._json(
+                "GET", "/api/2.0/mlflow/metrics/get-history", params={"metric_key": metric, "run_id": runs[0].run_id}
+            )
+            or {}
+        )
         rows = [{**row, "run_id": runs[0].run_id} for row in answer.get("metrics", [])]
         if not _complete(rows, runs, metric):
-            raise AnalysisError(f"{self._shown} gives {metric} of the run {runs[0].run_id} only in part: load the study again.")
+            raise AnalysisError(
+                f"{self._shown} gives {metric} of the run {runs[0].run_id} only in part: load the study again."
+            )
         return rows
 
     def _experiment(self, name: str, **options: Any) -> dict[str, Any] | None:
-        found = self._json("GET", "/api/2.0/mlflow/experiments/get-by-name", params={"experiment_name": name}, **options)
+        found = self._json(
+            "GET", "/api/2.0/mlflow/experiments/get-by-name", params={"experiment_name": name}, **options
+        )
         return None if found is None else found["experiment"]
 
     def _json(self, method: str, path: str, **options: Any) -> dict[str, Any] | None:
@@ -152,19 +175,24 @@ class ServerReader:
         except MlflowException as error:
             cause = without_password(str(error)).rpartition("Caused by ")[2].rstrip(")")[:200]
             raise AnalysisError(
-                f"The tracking server {self._shown} does not answer: start it, or name another store by tracking_uri= ({cause})."
+                f"The tracking server {self._shown} does not answer: start it, or name another store "
+                f"by tracking_uri= ({cause})."
             ) from error
 
     def _check(self, answer: Any, path: str) -> None:
         if answer.status_code in (401, 403):
             raise AnalysisError(
-                f"The tracking server {self._shown} refuses access ({answer.status_code}): set MLFLOW_TRACKING_USERNAME and "
-                "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, or start it with --allowed-hosts."
+                f"The tracking server {self._shown} refuses access ({answer.status_code}): "
+                "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, "
+                "or start it with --allowed-hosts."
             )
         if answer.status_code == 404:
             raise self._no_tracking_server()
         if answer.status_code != 200:
-            raise AnalysisError(f"The tracking server {self._shown} answers {answer.status_code} to {path}: see its log, then load again.")
+            raise AnalysisError(
+                f"The tracking server {self._shown} answers {answer.status_code} to {path}: "
+                "see its log, then load again."
+            )
 
     def _no_tracking_server(self) -> AnalysisError:
         return AnalysisError(f"{self._shown} answers, but not as an MLflow tracking server: name one by tracking_uri=.")
@@ -181,7 +209,10 @@ def _run(info: Mapping[str, Any], data: Mapping[str, Any]) -> Run:
         artifact_uri=info.get("artifact_uri", ""),
         tags={tag["key"]: tag.get("value", "") for tag in data.get("tags", [])},
         params={param["key"]: param.get("value", "") for param in data.get("params", [])},
-        latest={m["key"]: Latest(float(m["value"]), int(m.get("step", 0)), int(m["timestamp"])) for m in data.get("metrics", [])},
+        latest={
+            m["key"]: Latest(float(m["value"]), int(m.get("step", 0)), int(m["timestamp"]))
+            for m in data.get("metrics", [])
+        },
     )
 
 
@@ -207,7 +238,9 @@ def _progress(total: int) -> Iterator[Any]:
     """A bar on stderr, if it takes long: gives a function that takes how many curves more have been read."""
     console = Console(stderr=True)
     columns = (TextColumn("Reading curves"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    progress = Progress(*columns, console=console, transient=True, disable=not (console.is_terminal or console.is_jupyter))
+    progress = Progress(
+        *columns, console=console, transient=True, disable=not (console.is_terminal or console.is_jupyter)
+    )
     task, begin, shown = progress.add_task("curves", total=total), time.monotonic(), False
 
     def advance(curves: int) -> None:

@@ -1,6 +1,7 @@
 """The embedded store: MLflow's SQLite file, read by SQL.
 
-MLflow's own client would create the file if it is not there, migrate it if it is older, and take 25 seconds for a million points.
+MLflow's own client would create the file if it is not there, migrate it if it is older, and take 25 seconds
+for a million points.
 """
 
 import importlib.util
@@ -25,7 +26,8 @@ from analysis import AnalysisError
 from analysis.stores.records import Latest, Points, Run
 
 _READERS = 2
-"""Threads that read points, each those of its share of the runs. SQLite and Arrow hold no lock of Python's meanwhile."""
+"""Threads that read points, each those of its share of the runs. SQLite and Arrow hold no lock
+of Python's meanwhile."""
 WAIT_S = 20
 """How long to wait for a writer that locks the file, which one in WAL mode never does."""
 
@@ -33,12 +35,14 @@ _POINTS = """
 SELECT wanted.key AS run, metrics.key AS metric, metrics.step, metrics.timestamp, iif(metrics.is_nan, 9e999, metrics.value) AS value
 FROM json_each(?) AS wanted CROSS JOIN metrics ON metrics.run_uuid = wanted.value
 WHERE wanted.key >= ? AND wanted.key < ?
-"""
-"""NaN comes as infinity, which MLflow stores as the largest number there is: a column less for each of a million points."""
+"""  # noqa: E501
+"""NaN comes as infinity, which MLflow stores as the largest number there is: a column less
+for each of a million points."""
 _SOME = "AND metrics.key IN (SELECT value FROM json_each(?))"
 _INDEXED = 3
-"""Up to so many metrics the index on (run, key) pays. For more, every point of a run is read, in one pass: the points of one metric lie far
-apart in the file, and metric by metric each page is read as often as there are metrics (13 s instead of 0.4 s for a million points)."""
+"""Up to so many metrics the index on (run, key) pays. For more, every point of a run is read, in one pass: the points
+of one metric lie far apart in the file, and metric by metric each page is read as often as there are metrics (13 s
+instead of 0.4 s for a million points)."""
 
 
 class SqliteReader:
@@ -55,13 +59,19 @@ class SqliteReader:
         """
         self._path = path.absolute()
         if not self._path.is_file():
-            raise AnalysisError(f"There is no store at {self._path}: run a study first (make study), or name its store by tracking_uri=.")
+            raise AnalysisError(
+                f"There is no store at {self._path}: run a study first (make study), "
+                "or name its store by tracking_uri=."
+            )
         self._uri = f"{self._path.as_uri()}?mode=ro"
         if not os.access(self._path.parent, os.W_OK) and not Path(f"{self._path}-wal").exists():
-            self._uri += "&immutable=1"  # in WAL mode even a reader needs a file beside the store, which cannot be made here
+            # in WAL mode even a reader needs a file beside the store, which cannot be made here
+            self._uri += "&immutable=1"
         versions = self._rows("SELECT version_num FROM alembic_version")
         if not versions or not _is_known(str(versions[0][0])):
-            raise AnalysisError(f"{self._path} was written by a newer MLflow than the installed one: pip install --upgrade mlflow.")
+            raise AnalysisError(
+                f"{self._path} was written by a newer MLflow than the installed one: pip install --upgrade mlflow."
+            )
 
     def runs(self, experiment: str, tag: tuple[str, str] | None = None) -> list[Run]:
         """See `Reader.runs`."""
@@ -88,7 +98,17 @@ class SqliteReader:
         ):
             latest[run_id][key] = Latest(float("nan") if is_nan else float(value), step, at_ms)
         return [
-            Run(run_id, name or "", status, started_ms or 0, ended_ms, uri or "", tags[run_id], params[run_id], latest[run_id])
+            Run(
+                run_id,
+                name or "",
+                status,
+                started_ms or 0,
+                ended_ms,
+                uri or "",
+                tags[run_id],
+                params[run_id],
+                latest[run_id],
+            )
             for run_id, name, status, started_ms, ended_ms, uri in found
         ]
 
@@ -109,7 +129,9 @@ class SqliteReader:
         for folder in (folder for (uri,) in found for folder in self._folders(run_id, uri or "")):
             if folder.is_dir():
                 return folder
-        raise AnalysisError(f"{f'the artifacts of the run {run_id} are' if found else f'the run {run_id} is'} not there")
+        raise AnalysisError(
+            f"{f'the artifacts of the run {run_id} are' if found else f'the run {run_id} is'} not there"
+        )
 
     def _folders(self, run_id: str, artifact_uri: str) -> Iterator[Path]:
         """Where the artifacts of a run may be."""
@@ -121,14 +143,18 @@ class SqliteReader:
 
     def points(self, study_run: str, runs: Sequence[Run], metrics: Sequence[str]) -> Points:
         """See `Reader.points`."""
-        wanted, few = json.dumps([run.run_id for run in runs]), json.dumps(list(metrics)) if len(metrics) <= _INDEXED else None
+        wanted, few = (
+            json.dumps([run.run_id for run in runs]),
+            json.dumps(list(metrics)) if len(metrics) <= _INDEXED else None,
+        )
         shares = np.linspace(0, len(runs), _READERS + 1).astype(int).tolist()
         try:
             with ThreadPoolExecutor(_READERS) as pool:
                 tables = list(pool.map(partial(self._share, wanted, few), shares[:-1], shares[1:]))
         except adbc.Error as error:
             raise self._unreadable(error) from error
-        table = pa.concat_tables([table for table in tables if table.num_rows] or tables[:1])  # an empty one has columns of no type
+        # an empty one has columns of no type
+        table = pa.concat_tables([table for table in tables if table.num_rows] or tables[:1])
         code_of = {metric: code for code, metric in enumerate(metrics)}
         names = table["metric"].dictionary_encode().combine_chunks()
         codes = np.array([code_of.get(name, -1) for name in names.dictionary.to_pylist()], np.int64)
@@ -142,7 +168,10 @@ class SqliteReader:
         """Points of the runs from one to before another, of some metrics or of all."""
         with adbc.connect(self._uri) as connection, connection.cursor() as cursor:
             cursor.execute(f"PRAGMA busy_timeout = {1000 * WAIT_S}")
-            cursor.execute(_POINTS if metrics is None else _POINTS + _SOME, [wanted, first, end] + ([] if metrics is None else [metrics]))
+            cursor.execute(
+                _POINTS if metrics is None else _POINTS + _SOME,
+                [wanted, first, end] + ([] if metrics is None else [metrics]),
+            )
             return cursor.fetch_arrow_table()
 
     def _rows(self, sql: str, *values: str) -> list[tuple[Any, ...]]:
@@ -153,7 +182,9 @@ class SqliteReader:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> AnalysisError:
-        return AnalysisError(f"{self._path} cannot be read as an MLflow store ({error}): name another one by tracking_uri=.")
+        return AnalysisError(
+            f"{self._path} cannot be read as an MLflow store ({error}): name another one by tracking_uri=."
+        )
 
 
 def _is_known(version: str) -> bool:

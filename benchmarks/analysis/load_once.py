@@ -1,4 +1,6 @@
-"""Loads a study once, for `benchmarks.loading`: by `analysis.load`, or curve by curve with MLflow's client, the usual way."""
+"""Loads a study once, for `benchmarks.loading`: by `analysis.load`, or curve by curve with MLflow's client,
+the usual way.
+"""
 
 import argparse
 import json
@@ -35,7 +37,9 @@ def main() -> None:
 
 
 def _curve_by_curve(uri: str, num_runs: int) -> tuple[int, float]:
-    """Points, and the seconds of reading them alone: those of connecting and listing the runs do not grow with the runs that are read."""
+    """Points, and the seconds of reading them alone: those of connecting and listing the runs do not grow
+    with the runs that are read.
+    """
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)

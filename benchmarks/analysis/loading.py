@@ -109,10 +109,11 @@ def measure(quick: bool) -> Report:
         name="loading",
         title="Loading a study",
         compared=(
-            f"A study of {size.runs} runs x {size.metrics} metrics x {size.reports} reports = {size.points:,} points, in a SQLite store of "
-            "MLflow's, and the same store behind `mlflow server` with its defaults, on this machine. Each load is "
-            "`analysis.load.load_study` in a fresh process; *again* finds the points in the local cache, asks the server whether they are "
-            f"all, and takes them. The peer is `MlflowClient.get_metric_history`, run by run and metric by metric: {size.peer_runs} runs "
+            f"A study of {size.runs} runs x {size.metrics} metrics x {size.reports} reports = {size.points:,} points, "
+            "in a SQLite store of MLflow's, and the same store behind `mlflow server` with its defaults, "
+            "on this machine. Each load is `analysis.load.load_study` in a fresh process; "
+            "*again* finds the points in the local cache, asks the server whether they are all, and takes them. "
+            f"The peer is `MlflowClient.get_metric_history`, run by run and metric by metric: {size.peer_runs} runs "
             f"are read, and the seconds, without those of connecting and listing the runs, multiplied by {scale:g}."
         ),
         verdict=f"Targets: {'; '.join(verdicts)}; memory: {against(peak, TARGET_MIB, ' MiB', '.0f')}.",
@@ -130,8 +131,8 @@ def measure(quick: bool) -> Report:
                         "server, one metric": size.runs * size.reports,
                     }.items()
                 ),
-                f"Median (minimum-maximum) of {size.repeats} turns; *first time* once. *Load* is the call alone, *whole process* adds "
-                "Python's start and the imports: pandas, and for a server MLflow.",
+                f"Median (minimum-maximum) of {size.repeats} turns; *first time* once. *Load* is the call alone, "
+                "*whole process* adds Python's start and the imports: pandas, and for a server MLflow.",
             ),
             Table(
                 "Against MLflow's client",
@@ -170,7 +171,16 @@ def _row(name: str, done: list[Done], points: int, target: float | None) -> tupl
 
 def _load(scratch: Path, uri: str, points: int, cache: Path, *arguments: str) -> Done:
     result = scratch / "result.json"
-    command = [sys.executable, "-m", "benchmarks.analysis.load_once", uri, str(result), "--cache", str(cache), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.analysis.load_once",
+        uri,
+        str(result),
+        "--cache",
+        str(cache),
+        *arguments,
+    ]
     usage = run(command, scratch / "load.log")
     measured = json.loads(result.read_text())
     if measured["points"] != points:
@@ -191,12 +201,24 @@ def _build(folder: Path, size: Size) -> None:
     store = Store(sqlite_uri(folder / "mlflow.db"), folder / "mlartifacts", 5.0)
     name = EXPERIMENT.split("/")[0]
     study = store.create_run("studies", EXPERIMENT, 0, {"kind": "study", "study": name})
-    plan = {"study": name, "question": "", "axes": {}, "exclusive": True, "seeds": [*range(SEEDS)], "configurations": []}
+    plan = {
+        "study": name,
+        "question": "",
+        "axes": {},
+        "exclusive": True,
+        "seeds": [*range(SEEDS)],
+        "configurations": [],
+    }
     store.log_texts(study, {"plan.json": json.dumps(plan)})
     experiment = int(store.experiment(EXPERIMENT))
     runs = [uuid.UUID(int=number + 1).hex for number in range(size.runs)]
     tags = {
-        run_id: {"kind": "trial", "study_run": study, "config": f"lr={1 + number // SEEDS}e-4", "seed": str(number % SEEDS)}
+        run_id: {
+            "kind": "trial",
+            "study_run": study,
+            "config": f"lr={1 + number // SEEDS}e-4",
+            "seed": str(number % SEEDS),
+        }
         for number, run_id in enumerate(runs)
     }
     metrics, rng = CURVE_METRICS[: size.metrics], random.Random(0)
@@ -209,16 +231,18 @@ def _build(folder: Path, size: Size) -> None:
     )
     with closing(sqlite3.connect(folder / "mlflow.db")) as database:
         database.executemany(
-            "INSERT INTO runs (run_uuid, name, source_type, source_name, entry_point_name, user_id, source_version, status, start_time, "
-            "end_time, lifecycle_stage, artifact_uri, experiment_id) "
-            "VALUES (?, ?, 'UNKNOWN', '', '', 'unknown', '', 'FINISHED', 0, ?, 'active', '', ?)",
+            "INSERT INTO runs (run_uuid, name, source_type, source_name, entry_point_name, user_id, source_version, "
+            "status, start_time, end_time, lifecycle_stage, artifact_uri, experiment_id) VALUES (?, ?, 'UNKNOWN', '', "
+            "'', 'unknown', '', 'FINISHED', 0, ?, 'active', '', ?)",
             [(run_id, run_id, size.reports * 1000, experiment) for run_id in runs],
         )
         database.executemany(
             "INSERT INTO tags (run_uuid, key, value) VALUES (?, ?, ?)",
             [(run_id, key, value) for run_id, of_run in tags.items() for key, value in of_run.items()],
         )
-        database.executemany("INSERT INTO metrics (key, value, timestamp, run_uuid, step, is_nan) VALUES (?, ?, ?, ?, ?, ?)", points)
+        database.executemany(
+            "INSERT INTO metrics (key, value, timestamp, run_uuid, step, is_nan) VALUES (?, ?, ?, ?, ?, ?)", points
+        )
         database.execute(
             "INSERT INTO latest_metrics (key, value, timestamp, run_uuid, step, is_nan) "
             "SELECT key, value, timestamp, run_uuid, step, is_nan FROM metrics WHERE step = ?",
@@ -235,7 +259,18 @@ def _server(store: str, log: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     uri = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store, "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        store,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     with log.open("w") as file, started(command, file) as (process, _):
         deadline = time.monotonic() + 120
         while True:

@@ -45,10 +45,10 @@ def measure(quick: bool) -> Report:
         name="report",
         title="The time a report takes",
         compared=(
-            f"`python analysis/report.py` on the {'smoke' if quick else 'default'} study in an embedded store, in a fresh process, imports "
-            f"and MLflow's included; and intervals of interquartile means of {size}. The peer is "
-            "`scipy.stats.bootstrap` with the percentile method and 2000 draws, vectorised over "
-            f"{PEER_SAMPLES} of the samples, its seconds scaled."
+            f"`python analysis/report.py` on the {'smoke' if quick else 'default'} study in an embedded store, "
+            f"in a fresh process, imports and MLflow's included; and intervals of interquartile means of {size}. "
+            "The peer is `scipy.stats.bootstrap` with the percentile method and 2000 draws, "
+            f"vectorised over {PEER_SAMPLES} of the samples, its seconds scaled."
         ),
         verdict=(
             f"Report: {against(statistics.median(reports), REPORT_TARGET_S, ' s', '.1f')}; intervals: "

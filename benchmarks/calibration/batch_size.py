@@ -1,4 +1,7 @@
-"""Do the intervals of the gradient noise scale, and the test of batch-size invariance, keep their promises? Simulated, the truth known."""
+"""Do the intervals of the gradient noise scale, and the test of batch-size invariance, keep their promises?
+
+Simulated, the truth known.
+"""
 
 from collections.abc import Mapping
 
@@ -35,27 +38,37 @@ def wrong_invariance(shape: Sampler, num_seeds: int, reps: int, rng: np.random.G
     """Studies in which two smaller batches bring other scores than the base one.
 
     Returns:
-        How often learning is said to stay the same where one of them is 5% of the range below, which is too much; to change, where both
-        are 5% below, which is just not too much; and to change where both are a fifth of the range below, which is right.
+        How often learning is said to stay the same where one of them is 5% of the range below, which is too much; to
+        change, where both are 5% below, which is just not too much; and to change where both are a fifth of the range
+        below, which is right.
     """
     found = []
     for below, verdict in (((0.0, 0.05), Verdict.HOLDS), ((0.05, 0.05), Verdict.FAILS), ((0.2, 0.2), Verdict.FAILS)):
         answers = []
         for _ in range(reps):
             scores = shape(rng, (3, num_seeds)) - SPAN * np.array([[*below, 0.0]]).T
-            (answer,) = (a for a in compare_with_base(_runs(scores), ["proximal_policy", "train_batch_size_total"]) if a.measure == "score")
+            (answer,) = (
+                a
+                for a in compare_with_base(_runs(scores), ["proximal_policy", "train_batch_size_total"])
+                if a.measure == "score"
+            )
             answers.append(answer.answer is verdict)
         found.append(float(np.mean(answers)))
     return found[0], found[1], found[2]
 
 
 def tables(shapes: Mapping[str, Sampler], reps: int, rng: np.random.Generator) -> list[Table]:
-    """Both, for the page of calibration; a study of invariance takes twenty times as long as one of the noise scale: a tenth of them."""
+    """Both, for the page of calibration; a study of invariance takes twenty times as long as one of the noise scale:
+    a tenth of them.
+    """
     of_invariance = reps // 10
     return [
         Table(
             "Coverage of 95% intervals of the gradient noise scale, percent",
-            ("what is measured of a seed", *(f"{n} seeds, {what}" for n in (5, 10) for what in ("noise scale", "how it rises"))),
+            (
+                "what is measured of a seed",
+                *(f"{n} seeds, {what}" for n in (5, 10) for what in ("noise scale", "how it rises")),
+            ),
             tuple(
                 (
                     f"squared gradient +- {100 * unsure:.0f}%",
@@ -63,23 +76,33 @@ def tables(shapes: Mapping[str, Sampler], reps: int, rng: np.random.Generator) -
                 )
                 for unsure in UNSURE
             ),
-            f"{reps} studies per cell. "
-            f"Seeds differ by a factor of e^{SPREAD:g} in |G|^2 and in S; from the early window to the late one the noise scale rises "
-            f"{RISE:g} times.",
+            f"{reps} studies per cell. Seeds differ by a factor of e^{SPREAD:g} in |G|^2 and in S; "
+            f"from the early window to the late one the noise scale rises {RISE:g} times.",
         ),
         Table(
             "Batch-size invariance, percent of studies",
             (
                 "scores over seeds",
-                *(f"{n} seeds, {what}" for n in (5, 10) for what in ("wrongly the same", "wrongly changed", "rightly changed")),
+                *(
+                    f"{n} seeds, {what}"
+                    for n in (5, 10)
+                    for what in ("wrongly the same", "wrongly changed", "rightly changed")
+                ),
             ),
             tuple(
-                (name, *(f"{100 * share:.1f}" for n in (5, 10) for share in wrong_invariance(shape, n, of_invariance, rng)))
+                (
+                    name,
+                    *(
+                        f"{100 * share:.1f}"
+                        for n in (5, 10)
+                        for share in wrong_invariance(shape, n, of_invariance, rng)
+                    ),
+                )
                 for name, shape in shapes.items()
             ),
-            f"{of_invariance} studies per cell. "
-            "Two smaller batches beside the base, matched seeds; differences below 5% of the range of returns are the same. wrongly the "
-            "same: one is 5% below. wrongly changed: both are. At most 5 are promised of either. rightly changed: both are 20% below.",
+            f"{of_invariance} studies per cell. Two smaller batches beside the base, matched seeds; "
+            "differences below 5% of the range of returns are the same. wrongly the same: one is 5% below. "
+            "wrongly changed: both are. At most 5 are promised of either. rightly changed: both are 20% below.",
         ),
     ]
 
@@ -112,4 +135,6 @@ def _runs(scores: Array) -> pd.DataFrame:
         "budget_env_steps": 1,
     }
     unused = dict.fromkeys({*MEASURES, "train_s", "wall_s"} - {*runs, *ended}, np.nan)
-    return runs.assign(**ended, **unused, proximal_policy="ewma", adjusted=False, score_range_low=0.0, score_range_high=SPAN)
+    return runs.assign(
+        **ended, **unused, proximal_policy="ewma", adjusted=False, score_range_low=0.0, score_range_high=SPAN
+    )

@@ -1,4 +1,6 @@
-"""`search=compare` beside the package of AdaStop's authors: errors made and seeds spent, on simulated scores and on those of real runs."""
+"""`search=compare` beside the package of AdaStop's authors: errors made and seeds spent, on simulated scores
+and on those of real runs.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,7 +90,12 @@ def _t_tests(scores: Array, looks: Sequence[int]) -> Shown:
 
 
 OURS, PEER = "search=compare", "adastop"
-METHODS: Mapping[str, Method] = {OURS: suite, PEER: adastop, "25 seeds, t tests": fixed, "t tests at each look": peeking}
+METHODS: Mapping[str, Method] = {
+    OURS: suite,
+    PEER: adastop,
+    "25 seeds, t tests": fixed,
+    "t tests at each look": peeking,
+}
 QUICK_ONES = tuple(name for name in METHODS if name != PEER)
 """The package takes 0.4 s for a study of four configurations."""
 
@@ -169,18 +176,22 @@ def measure(quick: bool) -> Report:
         name="compare",
         title="Sequential comparisons: errors made and seeds spent",
         compared=(
-            f"`search=compare` (up to {DESIGN.looks} looks, {DESIGN.seeds_per_look} seeds of each configuration before each, alpha "
-            f"{DESIGN.alpha:g}) beside the package `adastop` of the method's authors at the same settings, Welch's t tests of all pairs at "
-            f"{DESIGN.alpha:g} over their number on {seeds} seeds each, and the same tests at each look as if it were the only one. All "
-            f"see the same scores: {reps} studies per cell, {reps // 2} where configurations differ. Real scores: of PPO "
-            "(`python -m benchmarks.calibration.pools`), from whose seeds studies are drawn with replacement. In brackets: seeds of a "
-            "configuration, on average."
+            f"`search=compare` (up to {DESIGN.looks} looks, {DESIGN.seeds_per_look} seeds of each configuration before "
+            f"each, alpha {DESIGN.alpha:g}) beside the package `adastop` of the method's authors at the same settings, "
+            f"Welch's t tests of all pairs at {DESIGN.alpha:g} over their number on {seeds} seeds each, and the same "
+            f"tests at each look as if it were the only one. All see the same scores: {reps} studies per cell, "
+            f"{reps // 2} where configurations differ. Real scores: of PPO (`python -m benchmarks.calibration.pools`), "
+            "from whose seeds studies are drawn with replacement. In brackets: seeds of a configuration, on average."
         ),
         verdict=_verdict(simulated, apart, reps),
         tables=(
             _errors("Two equal configurations called different, percent of studies", simulated),
             _errors("Any two of four equal configurations called different, percent of studies", several),
-            _errors("Any two of three equal configurations called different beside one that is 200 better, percent of studies", one_better),
+            _errors(
+                "Any two of three equal configurations called different beside one that is 200 "
+                "better, percent of studies",
+                one_better,
+            ),
             _power(apart),
         ),
         notes=_NOTES,
@@ -198,21 +209,28 @@ def _together(shapes: Sequence[Sampler]) -> Callable[[np.random.Generator], Arra
 
 
 _NOTES = (
-    "`adastop` 0.1.3 takes its threshold from differences with their sign and holds absolute values against it (`partial_compare`), so "
-    "that it errs more often than it is set to. From the second look on it has no more permutations than those of the first look that "
-    "crossed no threshold, here at most 252; the suite has 10,080. So the suite has its own test of the same method."
+    "`adastop` 0.1.3 takes its threshold from differences with their sign and holds absolute values against "
+    "it (`partial_compare`), so that it errs more often than it is set to. From the second look on it has no more "
+    "permutations than those of the first look that crossed no threshold, here at most 252; the suite has 10,080. "
+    "So the suite has its own test of the same method."
 )
 
 
 def _errors(title: str, found: Mapping[str, Mapping[str, Cell]]) -> Table:
     methods = list(next(iter(found.values())))
-    rows = tuple((name, *(f"{100 * of[m].wrong:.1f} ({of[m].seeds:.1f})" for m in methods)) for name, of in found.items())
+    rows = tuple(
+        (name, *(f"{100 * of[m].wrong:.1f} ({of[m].seeds:.1f})" for m in methods)) for name, of in found.items()
+    )
     return Table(title, ("scores over seeds", *methods), rows, "At most 5 are promised.")
 
 
 def _power(found: Mapping[str, Mapping[str, Cell]]) -> Table:
-    rows = tuple((name, *(f"{100 * of[m].found:.0f} ({of[m].seeds:.1f})" for m in METHODS)) for name, of in found.items())
-    return Table("Two configurations that differ called different, percent of studies", ("scores over seeds", *METHODS), rows)
+    rows = tuple(
+        (name, *(f"{100 * of[m].found:.0f} ({of[m].seeds:.1f})" for m in METHODS)) for name, of in found.items()
+    )
+    return Table(
+        "Two configurations that differ called different, percent of studies", ("scores over seeds", *METHODS), rows
+    )
 
 
 def _verdict(alike: Mapping[str, Mapping[str, Cell]], apart: Mapping[str, Mapping[str, Cell]], reps: int) -> str:
@@ -220,8 +238,9 @@ def _verdict(alike: Mapping[str, Mapping[str, Cell]], apart: Mapping[str, Mappin
     error = 100 * float(np.sqrt(DESIGN.alpha * (1 - DESIGN.alpha) / reps))
     seeds = [of[OURS].seeds for of in apart.values()]
     return (
-        f"Two equal configurations are called different in {np.mean(wrong[OURS]):.1f}% of studies ({min(wrong[OURS]):.1f} to "
-        f"{max(wrong[OURS]):.1f} by how scores are distributed, standard error {error:.1f}), by the package `adastop` in "
-        f"{np.mean(wrong[PEER]):.1f}% ({min(wrong[PEER]):.1f} to {max(wrong[PEER]):.1f}); at most 5 are promised. Where they differ, "
+        f"Two equal configurations are called different in {np.mean(wrong[OURS]):.1f}% of studies "
+        f"({min(wrong[OURS]):.1f} to {max(wrong[OURS]):.1f} by how scores are distributed, "
+        f"standard error {error:.1f}), by the package `adastop` in {np.mean(wrong[PEER]):.1f}% "
+        f"({min(wrong[PEER]):.1f} to {max(wrong[PEER]):.1f}); at most 5 are promised. Where they differ, "
         f"{min(seeds):.0f} to {max(seeds):.0f} of {DESIGN.most_seeds} seeds are spent."
     )

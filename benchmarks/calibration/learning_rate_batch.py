@@ -1,7 +1,8 @@
 """How often the 95% intervals of `analysis.questions.learning_rate_batch` cover the truth, on simulated studies.
 
-The simulated curves are shaped like PPO's on CartPole: a slow rise with the learning rate, a top, and a fall that levels off; the noise
-grows towards high learning rates, where single seeds collapse. Batches differ in level, height and width, as measured ones do.
+The simulated curves are shaped like PPO's on CartPole: a slow rise with the learning rate, a top, and a fall that
+levels off; the noise grows towards high learning rates, where single seeds collapse. Batches differ in level, height
+and width, as measured ones do.
 """
 
 from dataclasses import dataclass
@@ -56,7 +57,9 @@ class Curves:
 CURVES: dict[str, Curves] = {
     "area under the curve": Curves(),
     "area, one shape": Curves(variation=0.0),
-    "saturated score": Curves(peak=520, drop=150, width_below=1.0, width_above=0.7, noise=15, noise_below=25, noise_above=60, level=0),
+    "saturated score": Curves(
+        peak=520, drop=150, width_below=1.0, width_above=0.7, noise=15, noise_below=25, noise_above=60, level=0
+    ),
     "collapsing seeds": Curves(width_above=0.9, noise=25, noise_above=20, collapse=0.6),
     "very different shapes": Curves(variation=0.2),
     # Thought of after the method was chosen: nothing in it was tuned on these.
@@ -79,7 +82,9 @@ class Coverage:
     num_studies: int
 
 
-def simulate(curves: Curves, p: float, grid: str, num_seeds: int, rng: np.random.Generator) -> tuple[pd.DataFrame, dict[int, float]]:
+def simulate(
+    curves: Curves, p: float, grid: str, num_seeds: int, rng: np.random.Generator
+) -> tuple[pd.DataFrame, dict[int, float]]:
     """A study's runs with the measure `auc`, and each batch's true best learning rate, which goes as batch^p.
 
     Args:
@@ -98,7 +103,11 @@ def simulate(curves: Curves, p: float, grid: str, num_seeds: int, rng: np.random
 
     away = x - best[:, None]
     bend = (away / np.where(away < 0, curves.width_below * varied(), curves.width_above * varied())) ** 2
-    mean = curves.peak + curves.level * rng.standard_normal((len(size), 1)) - curves.drop * varied() * bend / (1 + bend / 5)
+    mean = (
+        curves.peak
+        + curves.level * rng.standard_normal((len(size), 1))
+        - curves.drop * varied() * bend / (1 + bend / 5)
+    )
     noise = curves.noise + curves.noise_below * np.clip(-away, 0, 1.5) + curves.noise_above * np.maximum(away, 0)
     value = mean[..., None] + noise[..., None] * rng.standard_normal((*mean.shape, num_seeds))
     collapses = rng.random(value.shape) < (curves.collapse / (1 + np.exp(-(away - 0.9) / 0.15)))[..., None]
@@ -138,13 +147,17 @@ def frame(lrs: tuple[float, ...], batches: tuple[int, ...], value: Array, measur
     )
 
 
-def exponent_coverage(curves: Curves, p: float, grid: str, num_seeds: int, num_studies: int, rng: np.random.Generator) -> Coverage:
+def exponent_coverage(
+    curves: Curves, p: float, grid: str, num_seeds: int, num_studies: int, rng: np.random.Generator
+) -> Coverage:
     """How often the exponent's interval holds the true one."""
     found = [exponent(simulate(curves, p, grid, num_seeds, rng)[0]) for _ in range(num_studies)]
     return _coverage([e.low <= p <= e.high for e in found], [e.high - e.low for e in found])
 
 
-def best_lr_coverage(curves: Curves, grid: str, num_seeds: int, num_studies: int, rng: np.random.Generator, p: float = 0.5) -> Coverage:
+def best_lr_coverage(
+    curves: Curves, grid: str, num_seeds: int, num_studies: int, rng: np.random.Generator, p: float = 0.5
+) -> Coverage:
     """How often a batch's best learning rate lies in its interval, all batches together."""
     hits: list[bool] = []
     widths: list[float] = []
@@ -166,7 +179,8 @@ def critical_batch_coverage(
     scatter: float = 0.25,
     grid: str = "6 x 4",
 ) -> Coverage:
-    """How often the critical batch lies in its interval, runs over the budget censored and the best learning rate searched for.
+    """How often the critical batch lies in its interval, runs over the budget censored and the best
+    learning rate searched for.
 
     Args:
         critical: The true one, env steps.
@@ -184,7 +198,9 @@ def critical_batch_coverage(
         away = x - (np.log10(4e-3) + 0.3 * np.log10(size / 2000))[:, None]
         log_steps = np.log(emin * (1 + size / critical))[:, None] + 1.2 * away**2
         steps = np.exp(log_steps[..., None] + scatter * rng.standard_normal((*away.shape, num_seeds)))
-        found = batch_tradeoff(frame(lrs, batches, np.where(steps > BUDGET_ENV_STEPS, np.nan, steps), "env_steps_to_target"), rng)
+        found = batch_tradeoff(
+            frame(lrs, batches, np.where(steps > BUDGET_ENV_STEPS, np.nan, steps), "env_steps_to_target"), rng
+        )
         low, high = found.critical_batch.low, found.critical_batch.high
         if low == low:  # fewer than three batches may reach the target: no fit
             hits.append(low <= critical <= high)

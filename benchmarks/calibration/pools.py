@@ -2,8 +2,9 @@
 
     python -m benchmarks.calibration.pools
 
-Trials run one at a time in this process; nothing here is timed. Each is kept in `benchmarks/calibration/data/pools.csv` when it ends, and
-not run again unless its settings have changed since. Budgets are small: some seeds have learned by then, and others have not.
+Trials run one at a time in this process; nothing here is timed. Each is kept in `benchmarks/calibration/data/pools.csv`
+when it ends, and not run again unless its settings have changed since. Budgets are small: some seeds have learned by
+then, and others have not.
 """
 
 import tempfile
@@ -110,7 +111,13 @@ def main() -> None:
     for trial in list(missing()):
         score = score_of(trial)
         say(f"{trial.env.name} {trial.label} s={trial.seed}: {score:.1f}")
-        row = {"env": trial.env.name, "config": trial.label, "config_id": trial.config_id, "seed": trial.seed, "score": round(score, 3)}
+        row = {
+            "env": trial.env.name,
+            "config": trial.label,
+            "config_id": trial.config_id,
+            "seed": trial.seed,
+            "score": round(score, 3),
+        }
         keep(pd.DataFrame([{**row, "env_steps": trial.budget_env_steps, **where}]), KEPT, COLUMNS, _KEY)
 
 

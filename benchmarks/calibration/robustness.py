@@ -1,4 +1,7 @@
-"""Do failures, tolerance bounds, equivalence, the leader set and sensitivity keep their promises? Simulated studies, the truth known."""
+"""Do failures, tolerance bounds, equivalence, the leader set and sensitivity keep their promises?
+
+Simulated studies, the truth known.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -21,7 +24,9 @@ COLLAPSE, LOST = 0.08, 300.0
 """Share of seeds that collapse where collapses make the whole difference, and what such a seed loses."""
 
 
-def failure_coverage(probability: float, num_seeds: int, interval: Callable[[npt.ArrayLike, npt.ArrayLike], tuple[Array, Array]]) -> float:
+def failure_coverage(
+    probability: float, num_seeds: int, interval: Callable[[npt.ArrayLike, npt.ArrayLike], tuple[Array, Array]]
+) -> float:
     """How often an interval of a probability of failure holds it: summed over all counts, nothing drawn."""
     counts = np.arange(num_seeds + 1)
     low, high = interval(counts, num_seeds)
@@ -36,7 +41,9 @@ def bound_coverage(shape: Sampler, num_seeds: int, reps: int, rng: np.random.Gen
     return float(np.mean([lower_bound(of_seeds) <= truth + 1e-9 for of_seeds in scores]))
 
 
-def wrongly_equivalent(shape: Sampler, num_configurations: int, num_seeds: int, reps: int, rng: np.random.Generator) -> tuple[float, float]:
+def wrongly_equivalent(
+    shape: Sampler, num_configurations: int, num_seeds: int, reps: int, rng: np.random.Generator
+) -> tuple[float, float]:
     """Studies in which the others are a standard deviation below the best, and delta is as much.
 
     Returns:
@@ -52,7 +59,9 @@ def wrongly_equivalent(shape: Sampler, num_configurations: int, num_seeds: int, 
 
 
 def collapses_overlooked(num_seeds: int, reps: int, rng: np.random.Generator) -> float:
-    """How often one that collapses on a seed in twelve is called practically the same as one that never does, delta apart by that alone."""
+    """How often one that collapses on a seed in twelve is called practically the same as one that never does,
+    delta apart by that alone.
+    """
     wrong = 0
     for _ in range(reps):
         scores = rng.normal(460, 10, (2, num_seeds))
@@ -93,12 +102,16 @@ def tables(shapes: Mapping[str, Sampler], reps: int, rng: np.random.Generator) -
             for n in SEEDS
             for name, interval in of_shares.items()
         ),
-        "Exact. A count of a few seeds takes few values, so coverage jumps with p; its mean over p is what an interval can promise.",
+        "Exact. A count of a few seeds takes few values, so coverage jumps with p; "
+        "its mean over p is what an interval can promise.",
     )
     bounds = Table(
         "Lower tolerance bounds (90% of seeds, 95% confidence) that hold, percent",
         ("scores over seeds", *(f"{n} seeds" for n in (29, 46, 60))),
-        tuple((name, *(f"{100 * bound_coverage(shape, n, reps, rng):.1f}" for n in (29, 46, 60))) for name, shape in shapes.items()),
+        tuple(
+            (name, *(f"{100 * bound_coverage(shape, n, reps, rng):.1f}" for n in (29, 46, 60)))
+            for name, shape in shapes.items()
+        ),
         "Distribution-free: at least 95, more where order statistics are far apart.",
     )
     sizes = ((2, 5), (2, 10), (6, 5), (6, 10))
@@ -110,16 +123,17 @@ def tables(shapes: Mapping[str, Sampler], reps: int, rng: np.random.Generator) -
         "Called practically the same, percent of studies",
         ("scores over seeds", *(f"{k} x {n}, {what}" for k, n in sizes for what in ("wrongly", "rightly"))),
         tuple(rows),
-        "Configurations x seeds; all but the best lie a standard deviation below it. wrongly: delta is as much, at most 5 are promised. "
-        "rightly: delta is three times as much.",
+        "Configurations x seeds; all but the best lie a standard deviation below it. wrongly: delta is as much, "
+        "at most 5 are promised. rightly: delta is three times as much.",
     )
     overlooked = Table(
         "Rare collapses that equivalence overlooks, percent of studies",
         ("", *(f"{n} seeds" for n in (*SEEDS, 60))),
         (("called practically the same", *(f"{100 * collapses_overlooked(n, reps, rng):.0f}" for n in (*SEEDS, 60))),),
-        f"Two configurations near 460; one of them collapses by {LOST:g} on {100 * COLLAPSE:g}% of seeds, which alone makes their means "
-        f"differ by {COLLAPSE * LOST:g}, and delta is as much: at most 5 are promised. Where no seed has collapsed yet, no test of "
-        "means can know: hence the probability of failure beside each score, whose interval says how often it may still be.",
+        f"Two configurations near 460; one of them collapses by {LOST:g} on {100 * COLLAPSE:g}% of seeds, "
+        f"which alone makes their means differ by {COLLAPSE * LOST:g}, and delta is as much: at most 5 are promised. "
+        "Where no seed has collapsed yet, no test of means can know: hence the probability of failure beside "
+        "each score, whose interval says how often it may still be.",
     )
     promised = Table(
         "What the leader set misses of six configurations that are exactly equal, percent",
@@ -128,7 +142,8 @@ def tables(shapes: Mapping[str, Sampler], reps: int, rng: np.random.Generator) -
             (name, *(f"{100 * share:.1f}" for n in (3, 5, 10) for share in leader_set(shape, n, reps, rng)))
             for name, shape in shapes.items()
         ),
-        "The set promises to miss the best one in at most 5% of studies. It makes no promise for all that are equally good at once.",
+        "The set promises to miss the best one in at most 5% of studies. It makes no promise "
+        "for all that are equally good at once.",
     )
     return [failure, bounds, equivalence, overlooked, promised, _sensitivity_table(reps // 5, rng)]
 
@@ -145,7 +160,9 @@ def tunable() -> dict[str, Array]:
 
 
 def sensitivity_coverage(means: Array, num_seeds: int, reps: int, rng: np.random.Generator) -> Array:
-    """How often the intervals of the tuned score, the common one and the sensitivity hold the truth (3,); seeds vary by 0.2."""
+    """How often the intervals of the tuned score, the common one and the sensitivity hold the truth (3,);
+    seeds vary by 0.2.
+    """
     truth, held = parts(means), np.zeros(3)
     for _ in range(reps):
         found = intervals(means[..., None] + rng.normal(0, 0.2, (*means.shape, num_seeds)), rng)
@@ -164,5 +181,6 @@ def _sensitivity_table(reps: int, rng: np.random.Generator) -> Table:
         "Coverage of sensitivity to hyperparameters, percent",
         ("mean scores", *(f"{n} seeds, {name}" for n in numbers for name in names)),
         tuple(rows),
-        f"{reps} simulated tables per cell. Maxima of many means that are exactly equal are the worst case of any bootstrap.",
+        f"{reps} simulated tables per cell. Maxima of many means that are exactly equal are the "
+        "worst case of any bootstrap.",
     )

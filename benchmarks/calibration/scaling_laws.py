@@ -1,4 +1,6 @@
-"""How often the 95% intervals of `questions.scaling_laws` hold the truth, on simulated throughputs that follow its laws, or do not."""
+"""How often the 95% intervals of `questions.scaling_laws` hold the truth, on simulated throughputs
+that follow its laws, or do not.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -11,7 +13,11 @@ import pandas as pd
 from analysis.questions.scaling_laws import ScalingFit, fit, hold_out
 from benchmarks.support.harness import Report, Table, say
 
-COUNTS: Mapping[str, tuple[int, ...]] = {"1 2 4 8": (1, 2, 4, 8), "1 2 3 4 6 8": (1, 2, 3, 4, 6, 8), "1 2 4 8 16": (1, 2, 4, 8, 16)}
+COUNTS: Mapping[str, tuple[int, ...]] = {
+    "1 2 4 8": (1, 2, 4, 8),
+    "1 2 3 4 6 8": (1, 2, 3, 4, 6, 8),
+    "1 2 4 8 16": (1, 2, 4, 8, 16),
+}
 NUM_BLOCKS = 3
 NOISE = (0.01, 0.05)
 """Standard deviation of log throughput within a block: each study has its own, log-uniform."""
@@ -47,7 +53,9 @@ class Truth:
 
     @property
     def knee(self) -> float:
-        """The largest count whose last runner brings half of what the first one brings, of a lawful curve, up to 1000."""
+        """The largest count whose last runner brings half of what the first one brings, of a lawful curve,
+        up to 1000.
+        """
         num = 1
         while num < 1000 and self.of(num + 1) - self.of(num) >= 0.5 * self.of(1):
             num += 1
@@ -96,7 +104,12 @@ UNSEEN: Mapping[str, Truth] = {
 
 
 def simulate(
-    truth: Truth, counts: tuple[int, ...], rng: np.random.Generator, noise: float, between: float, num_blocks: int = NUM_BLOCKS
+    truth: Truth,
+    counts: tuple[int, ...],
+    rng: np.random.Generator,
+    noise: float,
+    between: float,
+    num_blocks: int = NUM_BLOCKS,
 ) -> pd.DataFrame:
     """Measurements of every count in every block.
 
@@ -110,7 +123,11 @@ def simulate(
     """
     blocks = between * rng.standard_normal(num_blocks)
     rows = [
-        {"num": num, "env_steps_per_s": LAM * truth.of(num) * np.exp(blocks[block] + noise * rng.standard_normal()), "block": block}
+        {
+            "num": num,
+            "env_steps_per_s": LAM * truth.of(num) * np.exp(blocks[block] + noise * rng.standard_normal()),
+            "block": block,
+        }
         for block in range(num_blocks)
         for num in counts
     ]
@@ -187,10 +204,18 @@ def _check(
 ) -> None:
     """Whether the intervals of one fit hold the truth."""
     if truth.lawful:
-        for name, value in (("lam", LAM), ("sigma", truth.sigma), ("kappa", truth.kappa), ("knee", truth.knee), ("peak", truth.peak)):
+        for name, value in (
+            ("lam", LAM),
+            ("sigma", truth.sigma),
+            ("kappa", truth.kappa),
+            ("knee", truth.knee),
+            ("peak", truth.peak),
+        ):
             low, high = getattr(found, name).low, getattr(found, name).high
             beyond = 10 * counts[-1]  # out of sight: both are then infinite
-            hits[name].append(bool(low <= value * (1 + 1e-9) and (value <= high * (1 + 1e-9) or (value > beyond and high == np.inf))))
+            hits[name].append(
+                bool(low <= value * (1 + 1e-9) and (value <= high * (1 + 1e-9) or (value > beyond and high == np.inf)))
+            )
     between_counts = [(a + b) / 2 for a, b in pairwise(counts[1:])]
     places = {"measured": counts, "between": between_counts, "1.5 x": (1.5 * counts[-1],), "2 x": (2 * counts[-1],)}
     for place, nums in places.items():
@@ -244,16 +269,16 @@ def measure(quick: bool) -> Report:
         _predictions(
             "curves that follow a law",
             lawful,
-            "new: one measurement in a pass of its own; mean: the curve itself. At counts that were measured, between them, and at 1.5 and "
-            "2 times the largest. Hold-out: the mean measured at the largest count, predicted from the others. Can tell: studies in which "
-            "the fit says that it knows the knee.",
+            "new: one measurement in a pass of its own; mean: the curve itself. At counts that were measured, "
+            "between them, and at 1.5 and 2 times the largest. Hold-out: the mean measured at the largest count, "
+            "predicted from the others. Can tell: studies in which the fit says that it knows the knee.",
         ),
         _predictions(
             "curves with a kink",
             others,
-            "A curve that turns at the largest count measured gives no sign of it: what lies beyond is covered only by the chance that the "
-            "model gives to limits not met yet. Those chances and the size of the misfit were chosen for the coverage of these "
-            "curves and those above, with other draws.",
+            "A curve that turns at the largest count measured gives no sign of it: what lies beyond is covered only "
+            "by the chance that the model gives to limits not met yet. Those chances and the size of the misfit "
+            "were chosen for the coverage of these curves and those above, with other draws.",
         ),
         _predictions(
             "curves thought of after the method was chosen",
@@ -262,7 +287,13 @@ def measure(quick: bool) -> Report:
         ),
         Table(
             "Width and error",
-            ("curve; counts", "hold-out: high / low", "hold-out: error, %", "2 x: high / low", "hold-outs missed without a warning, %"),
+            (
+                "curve; counts",
+                "hold-out: high / low",
+                "hold-out: error, %",
+                "2 x: high / low",
+                "hold-outs missed without a warning, %",
+            ),
             tuple(
                 (
                     "; ".join(key),
@@ -280,9 +311,10 @@ def measure(quick: bool) -> Report:
         name="laws_calibration",
         title="Calibration of the scaling laws",
         compared=(
-            f"Simulated studies with a fixed generator: {num_studies} per row, {NUM_BLOCKS} passes, noise of {100 * NOISE[0]:.0f} to "
-            f"{100 * NOISE[1]:.0f}% within a pass and {100 * BETWEEN[0]:.0f} to {100 * BETWEEN[1]:.0f}% between passes. The curve is the "
-            "throughput of n runners over that of one; USL is the Universal Scalability Law with its sigma and kappa."
+            f"Simulated studies with a fixed generator: {num_studies} per row, {NUM_BLOCKS} passes, "
+            f"noise of {100 * NOISE[0]:.0f} to {100 * NOISE[1]:.0f}% within a pass and {100 * BETWEEN[0]:.0f} "
+            f"to {100 * BETWEEN[1]:.0f}% between passes. The curve is the throughput of n runners over that of one; "
+            "USL is the Universal Scalability Law with its sigma and kappa."
         ),
         verdict=_verdict(lawful, others, unseen),
         tables=tables,
@@ -290,17 +322,19 @@ def measure(quick: bool) -> Report:
 
 
 def _verdict(
-    lawful: Mapping[tuple[str, str], Coverage], others: Mapping[tuple[str, str], Coverage], unseen: Mapping[tuple[str, str], Coverage]
+    lawful: Mapping[tuple[str, str], Coverage],
+    others: Mapping[tuple[str, str], Coverage],
+    unseen: Mapping[tuple[str, str], Coverage],
 ) -> str:
     def over(found: Mapping[tuple[str, str], Coverage], name: str) -> float:
         return 100 * float(np.mean([c.hits[name] for c in found.values()]))
 
     return (
         f"On curves that follow a law, 95% intervals hold {over(lawful, 'hold-out'):.1f}% of held-out largest counts, "
-        f"{over(lawful, 'new, measured'):.1f}% of new measurements at the counts and {over(lawful, 'new, 2 x'):.1f}% at twice the largest; "
-        f"the target is 90 to 99. On curves with a kink: {over(others, 'hold-out'):.1f}, {over(others, 'new, measured'):.1f} and "
-        f"{over(others, 'new, 2 x'):.1f}%; on curves that nothing was tuned on: {over(unseen, 'hold-out'):.1f}, "
-        f"{over(unseen, 'new, measured'):.1f} and {over(unseen, 'new, 2 x'):.1f}%."
+        f"{over(lawful, 'new, measured'):.1f}% of new measurements at the counts and {over(lawful, 'new, 2 x'):.1f}% "
+        f"at twice the largest; the target is 90 to 99. On curves with a kink: {over(others, 'hold-out'):.1f}, "
+        f"{over(others, 'new, measured'):.1f} and {over(others, 'new, 2 x'):.1f}%; on curves that nothing was tuned "
+        f"on: {over(unseen, 'hold-out'):.1f}, {over(unseen, 'new, measured'):.1f} and {over(unseen, 'new, 2 x'):.1f}%."
     )
 
 
@@ -313,9 +347,15 @@ def _predictions(curves: str, found: Mapping[tuple[str, str], Coverage], note: s
     )
 
 
-def _rows(found: Mapping[tuple[str, str], Coverage], names: tuple[str, ...], told: bool = False) -> list[tuple[str, ...]]:
+def _rows(
+    found: Mapping[tuple[str, str], Coverage], names: tuple[str, ...], told: bool = False
+) -> list[tuple[str, ...]]:
     return [
-        ("; ".join(key), *(f"{100 * c.hits[name]:.0f}" for name in names), *([f"{100 * c.knee_told:.0f}"] if told else []))
+        (
+            "; ".join(key),
+            *(f"{100 * c.hits[name]:.0f}" for name in names),
+            *([f"{100 * c.knee_told:.0f}"] if told else []),
+        )
         for key, c in found.items()
     ]
 

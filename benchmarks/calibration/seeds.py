@@ -1,4 +1,7 @@
-"""Do the intervals cover, and do the tests keep their promise? Studies whose truth is known, simulated and drawn from real runs."""
+"""Do the intervals cover, and do the tests keep their promise?
+
+Studies whose truth is known, simulated and drawn from real runs.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -10,7 +13,13 @@ from analysis.stats.comparisons import leaders, p_values, probability_of_improve
 from analysis.stats.interval import Array
 from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
 from benchmarks.calibration.batch_size import tables as batch_size_tables
-from benchmarks.calibration.learning_rate_batch import CURVES, GRIDS, best_lr_coverage, critical_batch_coverage, exponent_coverage
+from benchmarks.calibration.learning_rate_batch import (
+    CURVES,
+    GRIDS,
+    best_lr_coverage,
+    critical_batch_coverage,
+    exponent_coverage,
+)
 from benchmarks.calibration.on_pools import tables as pool_tables
 from benchmarks.calibration.robustness import tables as robustness_tables
 from benchmarks.support.harness import Report, Table
@@ -39,7 +48,8 @@ SHAPES: Mapping[str, Sampler] = {
     "70% at 500, 30% near 250": lambda rng, size: np.where(rng.random(size) < 0.7, 500.0, rng.normal(250, 60, size)),
     "480 +- 60, cut off at 500": lambda rng, size: np.minimum(500, rng.normal(480, 60, size)),
 }
-"""Distributions of a score over seeds, as CartPole gives them: returns from 0 to 500, skewed, of two modes, saturated."""
+"""Distributions of a score over seeds, as CartPole gives them: returns from 0 to 500, skewed,
+of two modes, saturated."""
 
 MIXED: tuple[tuple[str, Sampler, int], ...] = (
     ("all at 500", lambda rng, size: np.full(size, 500.0), 2),
@@ -51,8 +61,11 @@ MIXED: tuple[tuple[str, Sampler, int], ...] = (
 """One study of 15 configurations with distributions of their own: name, sampler, how many configurations."""
 
 
-def coverage(shape: Sampler, statistic: Statistic, num_configurations: int, num_seeds: int, reps: int, rng: np.random.Generator) -> float:
-    """How often the moderated 95% interval of a configuration holds the truth, in studies whose configurations share a distribution.
+def coverage(
+    shape: Sampler, statistic: Statistic, num_configurations: int, num_seeds: int, reps: int, rng: np.random.Generator
+) -> float:
+    """How often the moderated 95% interval of a configuration holds the truth, in studies whose configurations
+    share a distribution.
 
     Args:
         shape: The distribution.
@@ -85,7 +98,9 @@ def coverage_mixed(statistic: Statistic, num_seeds: int, reps: int, rng: np.rand
     return {name: value / float(np.ceil(reps / CHUNK)) for name, value in held.items()}
 
 
-def bootstrap_coverage(shape: Sampler, statistic: Statistic, num_seeds: int, reps: int, rng: np.random.Generator) -> float:
+def bootstrap_coverage(
+    shape: Sampler, statistic: Statistic, num_seeds: int, reps: int, rng: np.random.Generator
+) -> float:
     """The same of a percentile bootstrap over one configuration's seeds."""
     truth = _truth(shape, statistic, rng)
     estimate = (lambda draws: draws.mean(axis=1)) if statistic == "mean" else _iqm_rows
@@ -96,7 +111,9 @@ def bootstrap_coverage(shape: Sampler, statistic: Statistic, num_seeds: int, rep
     return held / reps
 
 
-def false_alarms(shape: Sampler, num_configurations: int, num_seeds: int, reps: int, rng: np.random.Generator) -> tuple[float, float]:
+def false_alarms(
+    shape: Sampler, num_configurations: int, num_seeds: int, reps: int, rng: np.random.Generator
+) -> tuple[float, float]:
     """Risks in studies whose configurations are all identical.
 
     Returns:
@@ -112,7 +129,9 @@ def false_alarms(shape: Sampler, num_configurations: int, num_seeds: int, reps: 
 
 
 def improvement_coverage(num_seeds: int, shift: float, reps: int, rng: np.random.Generator) -> float:
-    """How often the interval of the probability of improvement holds the truth, for two normal samples a shift apart."""
+    """How often the interval of the probability of improvement holds the truth,
+    for two normal samples a shift apart.
+    """
     truth = float((rng.normal(shift, 1, TRUTH_DRAWS) > rng.normal(0, 1, TRUTH_DRAWS)).mean())
     held = 0
     for _ in range(reps):
@@ -142,9 +161,10 @@ def measure(quick: bool) -> Report:
                 f"Coverage of 95% intervals of the {_NAMES[statistic]}, percent",
                 columns,
                 tuple(rows),
-                "Columns: configurations x seeds of a study, moderated t interval; then the percentile bootstrap over one configuration's "
-                "seeds. A study of one configuration has nobody to borrow from, and where all of its few seeds saturate there is no "
-                "interval, or none that knows of the others: both count as not covered.",
+                "Columns: configurations x seeds of a study, moderated t interval; then the percentile bootstrap "
+                "over one configuration's seeds. A study of one configuration has nobody to borrow from, "
+                "and where all of its few seeds saturate there is no interval, or none that knows of the others: "
+                "both count as not covered.",
             )
         )
     mixed = {(s, n): coverage_mixed(s, n, many // 10, rng) for s in ("iqm", "mean") for n in (3, 5, 10)}
@@ -157,27 +177,36 @@ def measure(quick: bool) -> Report:
             "Coverage in a study of 15 configurations with different distributions, percent",
             ("scores over seeds", *(f"{_SHORT[s]}, {n} seeds" for s, n in mixed)),
             (*rows, ("all 15", *(f"{100 * m:.1f}" for m in means))),
-            "What the study as a whole gets is right; a configuration with far more spread than its neighbours gets too little, one with "
-            "less gets more than it needs.",
+            "What the study as a whole gets is right; a configuration with far more spread than its neighbours gets "
+            "too little, one with less gets more than it needs.",
         )
     )
     rows, worst_alarm = [], 0.0
     for name, shape in SHAPES.items():
-        cells = [100 * risk for k, n in ((15, 3), (15, 5), (15, 10), (4, 5), (2, 5)) for risk in false_alarms(shape, k, n, few, rng)]
+        cells = [
+            100 * risk
+            for k, n in ((15, 3), (15, 5), (15, 10), (4, 5), (2, 5))
+            for risk in false_alarms(shape, k, n, few, rng)
+        ]
         worst_alarm = max(worst_alarm, *cells)
         rows.append((name, *(f"{c:.1f}" for c in cells)))
-    columns = tuple(f"{k} x {n}, {risk}" for k, n in ((15, 3), (15, 5), (15, 10), (4, 5), (2, 5)) for risk in ("any", "left out"))
+    columns = tuple(
+        f"{k} x {n}, {risk}" for k, n in ((15, 3), (15, 5), (15, 10), (4, 5), (2, 5)) for risk in ("any", "left out")
+    )
     tables.append(
         Table(
             "Identical configurations called different, percent of studies",
             ("scores over seeds", *columns),
             tuple(rows),
-            "any: some pair is called different after Holm's correction; left out: a given configuration, the best one say, is not among "
-            "the leaders. Both are promised to be at most 5.",
+            "any: some pair is called different after Holm's correction; left out: a given configuration, "
+            "the best one say, is not among the leaders. Both are promised to be at most 5.",
         )
     )
     rows = [
-        (f"{shift:g} standard deviations", *(f"{100 * improvement_coverage(n, shift, few, rng):.1f}" for n in (3, 5, 10)))
+        (
+            f"{shift:g} standard deviations",
+            *(f"{100 * improvement_coverage(n, shift, few, rng):.1f}" for n in (3, 5, 10)),
+        )
         for shift in (0.0, 0.5, 1.0, 2.0)
     ]
     tables.append(
@@ -195,8 +224,8 @@ def measure(quick: bool) -> Report:
         name="calibration",
         title="Calibration of the statistics",
         compared=(
-            f"Simulated studies with a fixed generator: {many:,} configurations per cell of coverage, {few:,} studies per cell of the "
-            "others. Scores lie between 0 and 500, as CartPole's do."
+            f"Simulated studies with a fixed generator: {many:,} configurations per cell of coverage, "
+            f"{few:,} studies per cell of the others. Scores lie between 0 and 500, as CartPole's do."
         ),
         verdict=_verdict(within, worst_alarm, few),
         tables=tuple(tables),
@@ -207,9 +236,9 @@ def _verdict(within: list[float], worst_alarm: float, num_studies: int) -> str:
     error = float(np.sqrt(worst_alarm * (100 - worst_alarm) / num_studies))
     low, high = 100 * min(within), 100 * max(within)
     return (
-        f"95% intervals of the interquartile mean, studies of 15 configurations with 5 and 10 seeds: {low:.1f} to {high:.1f}% cover, the "
-        f"target is 92 to 98. Identical configurations are called different in at most {worst_alarm:.1f}% of studies (standard error "
-        f"{error:.1f}), the target is 5."
+        "95% intervals of the interquartile mean, studies of 15 configurations with 5 and 10 seeds: "
+        f"{low:.1f} to {high:.1f}% cover, the target is 92 to 98. Identical configurations are called different "
+        f"in at most {worst_alarm:.1f}% of studies (standard error {error:.1f}), the target is 5."
     )
 
 
@@ -217,7 +246,9 @@ def _scaling_tables(num_studies: int, rng: np.random.Generator) -> list[Table]:
     rows = []
     for name, curves in CURVES.items():
         for grid in GRIDS:
-            exponents = [exponent_coverage(curves, p, grid, n, num_studies, rng) for n in (3, 5, 10) for p in (0.0, 0.5, 1.0)]
+            exponents = [
+                exponent_coverage(curves, p, grid, n, num_studies, rng) for n in (3, 5, 10) for p in (0.0, 0.5, 1.0)
+            ]
             best = [best_lr_coverage(curves, grid, n, num_studies // 3, rng) for n in (3, 5, 10)]
             rows.append((f"{name}, {grid}", *(f"{100 * c.share:.0f}" for c in (*exponents, *best))))
     columns = [f"{n} seeds, p = {p:g}" for n in (3, 5, 10) for p in (0.0, 0.5, 1.0)]
@@ -225,9 +256,10 @@ def _scaling_tables(num_studies: int, rng: np.random.Generator) -> list[Table]:
         "Coverage of the exponent and of the best learning rate, percent",
         ("curves, learning rates x batches", *columns, *(f"best lr, {n} seeds" for n in (3, 5, 10))),
         tuple(rows),
-        f"{num_studies} simulated studies per cell of the exponent, {num_studies // 3} of the best learning rate, all their batches. "
-        "The method was chosen for its coverage on these families of curves, with other draws, all but the last: where the measure falls "
-        "off a cliff right above the best learning rate, a grid this coarse does not locate it, and its interval covers too rarely.",
+        f"{num_studies} simulated studies per cell of the exponent, {num_studies // 3} of the best learning rate, "
+        "all their batches. The method was chosen for its coverage on these families of curves, with other draws, "
+        "all but the last: where the measure falls off a cliff right above the best learning rate, "
+        "a grid this coarse does not locate it, and its interval covers too rarely.",
     )
     rows = []
     for critical in (1000.0, 3000.0, 10_000.0):
@@ -237,7 +269,8 @@ def _scaling_tables(num_studies: int, rng: np.random.Generator) -> list[Table]:
         "Coverage of the critical batch, percent (median ratio of the interval's ends)",
         ("critical batch, env steps", "3 seeds", "5 seeds", "10 seeds"),
         tuple(rows),
-        f"6 learning rates x 4 batches, {num_studies // 2} studies per cell, of which those with three batches at the target count.",
+        f"6 learning rates x 4 batches, {num_studies // 2} studies per cell, of which those with three "
+        "batches at the target count.",
     )
     return [exponent_table, batch_table]
 

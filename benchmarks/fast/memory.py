@@ -35,17 +35,28 @@ def measure(quick: bool) -> Report:
         steps = sum(rate for _, _, rate in points) / len(points) * minutes * 60
         slope, low, high = (PER_HOUR * value for value in (fit.slope, fit.slope - half, fit.slope + half))
         rows.append(
-            (name, f"{steps / 1e6:.1f} M", f"{points[0][1]:.0f}", f"{points[-1][1]:.0f}", f"{slope:+.1f} [{low:+.1f}, {high:+.1f}]")
+            (
+                name,
+                f"{steps / 1e6:.1f} M",
+                f"{points[0][1]:.0f}",
+                f"{points[-1][1]:.0f}",
+                f"{slope:+.1f} [{low:+.1f}, {high:+.1f}]",
+            )
         )
     return Report(
         name="fast_memory",
         title="Memory of the fast parts",
         compared=(
-            f"Resident memory of a process that samples, and of one that trains PPO, on CartPole-v1 with 16 environments for {minutes:g} "
-            "minutes, side by side. The slope is that of the second half's points, with its 95% interval."
+            "Resident memory of a process that samples, and of one that trains PPO, on CartPole-v1 "
+            f"with 16 environments for {minutes:g} minutes, side by side. The slope is that of the second half's "
+            "points, with its 95% interval."
         ),
         verdict="; ".join(f"{row[0]}: {row[-1]} MiB an hour" for row in rows) + ".",
-        tables=(Table("Memory", ("", "env steps", "first, MiB", "last, MiB", "slope, MiB/h"), tuple(rows), "One run of each."),),
+        tables=(
+            Table(
+                "Memory", ("", "env steps", "first, MiB", "last, MiB", "slope, MiB/h"), tuple(rows), "One run of each."
+            ),
+        ),
     )
 
 

@@ -25,9 +25,9 @@ def measure(quick: bool) -> Report:
         name="preprocessing_cost",
         title="What normalisation costs",
         compared=(
-            "Trials as the suite trains them with the settings that it ships, in one process with one torch thread: with "
-            "`preprocessing=normalize`, observations and rewards by running statistics, and with `preprocessing=none`. Training alone, "
-            "without evaluations."
+            "Trials as the suite trains them with the settings that it ships, in one process with one torch thread: "
+            "with `preprocessing=normalize`, observations and rewards by running statistics, "
+            "and with `preprocessing=none`. Training alone, without evaluations."
         ),
         verdict=f"Target of {TARGET:g} times the time of an env step {against(costs[dearest], TARGET)} ({dearest}).",
         tables=(
@@ -35,7 +35,12 @@ def measure(quick: bool) -> Report:
                 "Env steps per second",
                 ("", "none", "normalize", "none / normalize"),
                 tuple(
-                    (name, spread(sides["none"], ",.0f"), spread(sides["fast"], ",.0f"), ratios(sides["none"], sides["fast"]))
+                    (
+                        name,
+                        spread(sides["none"], ",.0f"),
+                        spread(sides["fast"], ",.0f"),
+                        ratios(sides["none"], sides["fast"]),
+                    )
                     for name, sides in found.items()
                 ),
                 f"Median (minimum-maximum) of {repeats} turns.",

@@ -1,4 +1,6 @@
-"""The sides of the comparison in `benchmarks.fast.speed`: each builds its learner once, then trains in turns, in its own process."""
+"""The sides of the comparison in `benchmarks.fast.speed`: each builds its learner once, then trains in turns,
+in its own process.
+"""
 
 import multiprocessing
 import os
@@ -18,7 +20,8 @@ Turn = Callable[[], int]
 
 
 def serve(case: str, side: str, settings: Mapping[str, Any], connection: Connection) -> None:
-    """Answer `seconds` with the env steps per second of turns that took at least so long; the end of the connection is the end.
+    """Answer `seconds` with the env steps per second of turns that took at least so long;
+    the end of the connection is the end.
 
     Args:
         case: A function of this module.
@@ -27,7 +30,8 @@ def serve(case: str, side: str, settings: Mapping[str, Any], connection: Connect
         connection: To whoever measures.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115  # RLlib talks, for as long as this process lives
+    # RLlib talks, for as long as this process lives
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
     try:
         import torch
 
@@ -162,7 +166,9 @@ def _ppo(env: str, envs: int, width: int) -> Any:
     config = PPOConfig()
     config.environment(env, disable_env_checking=True)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=envs, gym_env_vectorize_mode=_mode(env))
-    config.rl_module(model_config={"fcnet_hiddens": [width, width], "fcnet_activation": "tanh", "vf_share_layers": False})
+    config.rl_module(
+        model_config={"fcnet_hiddens": [width, width], "fcnet_activation": "tanh", "vf_share_layers": False}
+    )
     config.training(lr=3e-4, grad_clip=0.5, use_kl_loss=False, vf_clip_param=float("inf"), lambda_=0.95)
     config.debugging(seed=0, log_level="ERROR")
     return config
@@ -243,7 +249,9 @@ def replay(side: str, algorithm: str, critics: str = "rllib", **training: Any) -
         config.rl_module(model_config={"fcnet_hiddens": [64, 64], "fcnet_activation": "relu", "head_fcnet_hiddens": []})
     elif critics == "sb3":  # its networks, and those of conf/algorithm/sac.yaml
         config.rl_module(model_config={"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"})
-    config.training(train_batch_size_per_learner=_BATCH[algorithm], num_steps_sampled_before_learning_starts=_WARM_UP, **training)
+    config.training(
+        train_batch_size_per_learner=_BATCH[algorithm], num_steps_sampled_before_learning_starts=_WARM_UP, **training
+    )
     config.debugging(seed=0, log_level="ERROR")
     config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration={"dqn": 500, "sac": 50}[algorithm])
     _start_ray(1)
@@ -258,10 +266,20 @@ def _sb3_replay(algorithm: str) -> Turn:
     from stable_baselines3 import DQN, SAC
 
     if algorithm == "dqn":
-        every = {"train_freq": 1, "gradient_steps": 1, "batch_size": _BATCH["dqn"], "learning_starts": _WARM_UP, "buffer_size": 50_000}
-        model: Any = DQN("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [64, 64]}, seed=0, device="cpu", **every)
+        every = {
+            "train_freq": 1,
+            "gradient_steps": 1,
+            "batch_size": _BATCH["dqn"],
+            "learning_starts": _WARM_UP,
+            "buffer_size": 50_000,
+        }
+        model: Any = DQN(
+            "MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [64, 64]}, seed=0, device="cpu", **every
+        )
     else:
-        model = SAC("MlpPolicy", "Pendulum-v1", batch_size=_BATCH["sac"], learning_starts=_WARM_UP, seed=0, device="cpu")
+        model = SAC(
+            "MlpPolicy", "Pendulum-v1", batch_size=_BATCH["sac"], learning_starts=_WARM_UP, seed=0, device="cpu"
+        )
 
     def turn() -> int:
         model.learn(200, reset_num_timesteps=False)
@@ -271,7 +289,9 @@ def _sb3_replay(algorithm: str) -> Turn:
 
 
 def waiting(side: str, algorithm: str, costs_ms: list[float]) -> Turn:
-    """IMPALA or APPO with a runner process for each cost of an env step; the side is `fast`, or `asks`, which does not wait for samples."""
+    """IMPALA or APPO with a runner process for each cost of an env step; the side is `fast`, or `asks`,
+    which does not wait for samples.
+    """
     from ray.tune.registry import register_env
 
     from experiments.envs.synthetic import Synthetic
@@ -297,7 +317,10 @@ def _asynchronous(algorithm: str, envs: int, fragment: int, runners: int) -> Any
     config = {"appo": APPOConfig, "impala": IMPALAConfig}[algorithm]()
     config.environment("CartPole-v1", disable_env_checking=True)
     config.env_runners(
-        num_env_runners=runners, num_envs_per_env_runner=envs, rollout_fragment_length=fragment, gym_env_vectorize_mode="vector_entry_point"
+        num_env_runners=runners,
+        num_envs_per_env_runner=envs,
+        rollout_fragment_length=fragment,
+        gym_env_vectorize_mode="vector_entry_point",
     )
     config.rl_module(model_config={"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh", "vf_share_layers": False})
     config.training(train_batch_size_per_learner=max(500, envs * fragment))

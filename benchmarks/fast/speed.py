@@ -11,8 +11,8 @@ from benchmarks.support.harness import Report, Table, ratio, ratios, spread, tak
 
 _POOLED_COLUMNS = "", "Gymnasium, env steps/s", "EnvPool, env steps/s", "EnvPool / Gymnasium"
 _POOLED_NOTE = (
-    "Sampling alone with the fast runner and `env.backend=envpool`, one thread. Gymnasium's CartPole is its vector entry point, the others "
-    "its `sync`. Median (minimum-maximum) of 3 turns."
+    "Sampling alone with the fast runner and `env.backend=envpool`, one thread. Gymnasium's CartPole is its vector "
+    "entry point, the others its `sync`. Median (minimum-maximum) of 3 turns."
 )
 
 
@@ -40,14 +40,32 @@ class Case:
 _CARTPOLE: dict[str, Any] = {"env": "CartPole-v1", "envs": 16, "width": 64}
 _LARGE, _SMALL = {"minibatch": 1000, "epochs": 4}, {"minibatch": 128, "epochs": 10}
 
-_PLAIN_DQN = {"double_q": False, "dueling": False, "replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": 50_000}}
+_PLAIN_DQN = {
+    "double_q": False,
+    "dueling": False,
+    "replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": 50_000},
+}
 
 MAIN = (
     Case("sampling alone", "sampling", _CARTPOLE, {"stock": 7.0}),
-    Case("PPO, minibatches of 1000 x 4 epochs", "ppo", {**_CARTPOLE, **_LARGE}, {"stock": 3.5, "sb3": 2.2}, ("stock", "sb3")),
-    Case("PPO, minibatches of 128 x 10 epochs", "ppo", {**_CARTPOLE, **_SMALL}, {"stock": 3.2, "sb3": 3.5}, ("stock", "sb3")),
+    Case(
+        "PPO, minibatches of 1000 x 4 epochs",
+        "ppo",
+        {**_CARTPOLE, **_LARGE},
+        {"stock": 3.5, "sb3": 2.2},
+        ("stock", "sb3"),
+    ),
+    Case(
+        "PPO, minibatches of 128 x 10 epochs",
+        "ppo",
+        {**_CARTPOLE, **_SMALL},
+        {"stock": 3.2, "sb3": 3.5},
+        ("stock", "sb3"),
+    ),
     Case("DQN, prioritised", "replay", {"algorithm": "dqn"}, {"stock": 4.0, "sb3": 1.25}, ("stock", "sb3")),
-    Case("SAC, critics of SB3's shape", "replay", {"algorithm": "sac", "critics": "sb3"}, {"sb3": 1.3}, ("stock", "sb3")),
+    Case(
+        "SAC, critics of SB3's shape", "replay", {"algorithm": "sac", "critics": "sb3"}, {"sb3": 1.3}, ("stock", "sb3")
+    ),
     Case("SAC, default networks", "replay", {"algorithm": "sac"}, {"stock": 1.5}, ("stock", "sb3")),
     Case("APPO, 4 envs x 50", "asynchronous", {"algorithm": "appo", "envs": 4, "fragment": 50}, {"stock": 2.5}),
     Case("IMPALA, 4 envs x 50", "asynchronous", {"algorithm": "impala", "envs": 4, "fragment": 50}, {"stock": 2.5}),
@@ -55,12 +73,22 @@ MAIN = (
     Case("IMPALA, 32 envs x 64", "asynchronous", {"algorithm": "impala", "envs": 32, "fragment": 64}, {"stock": 1.5}),
 )
 OTHERS = (
-    *(Case(f"PPO on {env}, 1000 x 4", "ppo", {**_CARTPOLE, "env": env, **_LARGE}) for env in ("Acrobot-v1", "Pendulum-v1")),
-    Case("PPO on MountainCarContinuous-v0, 1000 x 4", "ppo", {**_CARTPOLE, "env": "MountainCarContinuous-v0", **_LARGE}),
+    *(
+        Case(f"PPO on {env}, 1000 x 4", "ppo", {**_CARTPOLE, "env": env, **_LARGE})
+        for env in ("Acrobot-v1", "Pendulum-v1")
+    ),
+    Case(
+        "PPO on MountainCarContinuous-v0, 1000 x 4", "ppo", {**_CARTPOLE, "env": "MountainCarContinuous-v0", **_LARGE}
+    ),
     *(Case(f"sampling, {envs} envs", "sampling", {**_CARTPOLE, "envs": envs}) for envs in (1, 4, 64, 256)),
     *(Case(f"PPO, {envs} envs, 1000 x 4", "ppo", {**_CARTPOLE, "envs": envs, **_LARGE}) for envs in (1, 4, 64, 256)),
     Case("PPO, 256 wide, 1000 x 4", "ppo", {**_CARTPOLE, "width": 256, **_LARGE}),
-    Case("DQN as SB3 has it: uniform, neither double nor dueling", "replay", {"algorithm": "dqn", **_PLAIN_DQN}, sides=("stock", "sb3")),
+    Case(
+        "DQN as SB3 has it: uniform, neither double nor dueling",
+        "replay",
+        {"algorithm": "dqn", **_PLAIN_DQN},
+        sides=("stock", "sb3"),
+    ),
 )
 POOLED = tuple(
     Case(f"{env}, 16 envs", "pooled", {"env": env, "envs": 16}, sides=("gymnasium",))
@@ -80,24 +108,32 @@ def measure(quick: bool) -> Report:
             if (reached := ratio(found["fast"], found[side])) < target:
                 missed.append(f"{case.name} against {side}: {reached:.2f} of {target:.1f}")
     others = [row[:-1] for case in (() if quick else OTHERS) for row in _rows(case, measured(case, 3, quick))]
-    pooled = [(row[0], *row[2:-1]) for case in (() if quick else POOLED) for row in _rows(case, measured(case, 3, quick))]
+    pooled = [
+        (row[0], *row[2:-1]) for case in (() if quick else POOLED) for row in _rows(case, measured(case, 3, quick))
+    ]
     columns = ("", "against", "env steps/s", "fast, env steps/s", "fast / it", "target")
     targets = sum(len(case.targets) for case in cases)
     return Report(
         name="fast",
         title="RLlib, fast",
         compared=(
-            "*Fast*: RLlib with `experiments/fast`. *Stock*: the same configuration without. *SB3*: Stable-Baselines3 with the same "
-            "hyperparameters and nets. PPO: CartPole-v1 with 16 environments, separate nets of [64, 64] tanh, batches of 4000 env steps, "
-            "everything in one process with one torch thread. DQN (CartPole-v1, [64, 64] ReLU) and SAC (Pendulum-v1): one environment, an "
-            "update of 32 and 256 transitions for each of its steps; SB3's DQN is uniform, and neither double nor dueling, and the critics "
-            "of its SAC have a tenth of the weights of RLlib's default ones. APPO and IMPALA: one runner process. Each side has a process "
-            "of its own, built and warmed up before; they take turns of some seconds, and wait while another has its turn."
+            "*Fast*: RLlib with `experiments/fast`. *Stock*: the same configuration without. *SB3*: Stable-Baselines3 "
+            "with the same hyperparameters and nets. PPO: CartPole-v1 with 16 environments, separate nets of [64, "
+            "64] tanh, batches of 4000 env steps, everything in one process with one torch thread. DQN (CartPole-v1, "
+            "[64, 64] ReLU) and SAC (Pendulum-v1): one environment, an update of 32 and 256 transitions for each of "
+            "its steps; SB3's DQN is uniform, and neither double nor dueling, and the critics of its SAC have a tenth "
+            "of the weights of RLlib's default ones. APPO and IMPALA: one runner process. Each side has a process of "
+            "its own, built and warmed up before; they take turns of some seconds, and wait while another has its turn."
         ),
-        verdict=f"{targets - len(missed)} of {targets} targets met" + (f"; missed: {'; '.join(missed)}." if missed else "."),
+        verdict=f"{targets - len(missed)} of {targets} targets met"
+        + (f"; missed: {'; '.join(missed)}." if missed else "."),
         tables=(
             Table("Against the targets", columns, tuple(rows), f"Median (minimum-maximum) of {repeats} turns."),
-            *([Table("Elsewhere", columns[:-1], tuple(others), "Median (minimum-maximum) of 3 turns.")] if others else []),
+            *(
+                [Table("Elsewhere", columns[:-1], tuple(others), "Median (minimum-maximum) of 3 turns.")]
+                if others
+                else []
+            ),
             *([Table("EnvPool", _POOLED_COLUMNS, tuple(pooled), _POOLED_NOTE)] if pooled else []),
         ),
         packages=("stable-baselines3", "envpool"),

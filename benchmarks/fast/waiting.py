@@ -1,4 +1,6 @@
-"""The wait of IMPALA and APPO for samples: what it gains where it saves a CPU, and costs where an early runner idles."""
+"""The wait of IMPALA and APPO for samples: what it gains where it saves a CPU, and costs
+where an early runner idles.
+"""
 
 from benchmarks.fast.speed import Case, measured
 from benchmarks.support.harness import Report, Table, ratio, ratios, spread
@@ -24,8 +26,9 @@ def measure(quick: bool) -> Report:
         name="fast_waiting",
         title="Waiting for samples",
         compared=(
-            "*Waits*: the algorithm's loop waits for samples of all runners, 10 ms at most. *Asks*: it asks without pause, as RLlib does. "
-            "Runners of 4 environments with fragments of 25 steps, whose steps wait as long as the name says."
+            "*Waits*: the algorithm's loop waits for samples of all runners, 10 ms at most. *Asks*: "
+            "it asks without pause, as RLlib does. Runners of 4 environments with fragments of 25 steps, "
+            "whose steps wait as long as the name says."
         ),
         verdict="; ".join(f"{name}: {gain:.2f} times as fast with the wait" for name, gain in gains.items()) + ".",
         tables=(
@@ -33,7 +36,12 @@ def measure(quick: bool) -> Report:
                 "Env steps per second",
                 ("", "asks", "waits", "waits / asks"),
                 tuple(
-                    (name, spread(sides["asks"], ",.0f"), spread(sides["fast"], ",.0f"), ratios(sides["fast"], sides["asks"]))
+                    (
+                        name,
+                        spread(sides["asks"], ",.0f"),
+                        spread(sides["fast"], ",.0f"),
+                        ratios(sides["fast"], sides["asks"]),
+                    )
                     for name, sides in found.items()
                 ),
                 f"Median (minimum-maximum) of {repeats} turns.",

@@ -14,7 +14,19 @@ from experiments.config.trial_config import TrialConfig
 FOLDER = Path(__file__).parent
 MEASURED = FOLDER / "data" / "learning.csv"
 """A row a trial. It is kept: measuring all of it takes days."""
-COLUMNS = ("algorithm", "env", "config_id", "seed", "env_steps", "score", "env_steps_to_target", "train_s", "date", "commit", "cpu")
+COLUMNS = (
+    "algorithm",
+    "env",
+    "config_id",
+    "seed",
+    "env_steps",
+    "score",
+    "env_steps_to_target",
+    "train_s",
+    "date",
+    "commit",
+    "cpu",
+)
 _KEY = ("algorithm", "env", "seed")
 
 

@@ -1,4 +1,5 @@
-"""Stable-Baselines3's PPO on the environments of `pairs.csv`, at the very settings that the suite ships, scored as the suite scores.
+"""Stable-Baselines3's PPO on the environments of `pairs.csv`, at the very settings that the suite ships,
+scored as the suite scores.
 
     python -m benchmarks.learning.sb3 halfcheetah hopper walker2d
 
@@ -42,17 +43,23 @@ def train(job: tuple[Pair, int]) -> dict[str, Any]:
     start = time.perf_counter()
     model, normalised = _learned(trial.algorithm, trial.env, asdict(trial.preprocessing), seed, trial.budget_env_steps)
     train_s = time.perf_counter() - start
-    envs = gym.make_vec(trial.env.id, num_envs=trial.evaluation.final_episodes, vectorization_mode="sync", **trial.env.env_config)
-    seen = getattr(normalised, "normalize_obs", lambda observations: observations)  # frozen: VecNormalize's own steps alone change it
+    envs = gym.make_vec(
+        trial.env.id, num_envs=trial.evaluation.final_episodes, vectorization_mode="sync", **trial.env.env_config
+    )
+    # frozen: VecNormalize's own steps alone change it
+    seen = getattr(normalised, "normalize_obs", lambda observations: observations)
     score = evaluate(model, envs, stream_seed(seed, Role.EVALUATION), seen)
     return {
-        "algorithm": pair.algorithm, "env": pair.env, "config_id": trial.config_id, "seed": seed, "env_steps": trial.budget_env_steps,
-        "score": round(score, 3), "env_steps_to_target": None, "train_s": round(train_s, 1), "date": date.today().isoformat(),
+        "algorithm": pair.algorithm, "env": pair.env, "config_id": trial.config_id, "seed": seed,
+        "env_steps": trial.budget_env_steps, "score": round(score, 3), "env_steps_to_target": None,
+        "train_s": round(train_s, 1), "date": date.today().isoformat(),
         "commit": f"stable-baselines3 {metadata.version('stable-baselines3')}", "cpu": host()["cpu"],
     }  # fmt: skip
 
 
-def _learned(algorithm: Mapping[str, Any], env: EnvSettings, preprocessing: Mapping[str, Any], seed: int, env_steps: int) -> Any:
+def _learned(
+    algorithm: Mapping[str, Any], env: EnvSettings, preprocessing: Mapping[str, Any], seed: int, env_steps: int
+) -> Any:
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
@@ -108,7 +115,9 @@ def main() -> None:
         (pair, seed)
         for pair in pairs()
         for seed in SEEDS
-        if pair.algorithm == "ppo" and pair.env in arguments.envs and (pair.env, seed, trial_of(pair, seed).config_id) not in known
+        if pair.algorithm == "ppo"
+        and pair.env in arguments.envs
+        and (pair.env, seed, trial_of(pair, seed).config_id) not in known
     ]
     with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
         for row in pool.imap_unordered(train, wanted):

@@ -1,10 +1,10 @@
 """What every algorithm scores on the environments that it is meant for, beside what is published.
 
-    python -m benchmarks learning                              # all pairs, days on two cores; goes on where it was ended
-    python -m benchmarks.learning.scores ppo-cartpole sac-pendulum   # these
+    python -m benchmarks learning  # all pairs, days on two cores; goes on where it was ended
+    python -m benchmarks.learning.scores ppo-cartpole sac-pendulum  # these
 
-Each pair is a study of the suite's own command with the settings that the suite ships, five seeds. Trials are kept one by one in
-`benchmarks/learning/data/learning.csv` and not measured again, unless the settings have changed since.
+Each pair is a study of the suite's own command with the settings that the suite ships, five seeds. Trials are kept one
+by one in `benchmarks/learning/data/learning.csv` and not measured again, unless the settings have changed since.
 """
 
 import argparse
@@ -26,7 +26,17 @@ from analysis.questions.convergence import MEASURES
 from analysis.stats.moderated import moderated_intervals
 from benchmarks.learning.pairs import COLUMNS, MEASURED, Pair, keep, measured, pairs, settings_of, trial_of
 from benchmarks.learning.sb3 import BESIDE
-from benchmarks.support.harness import ROOT, BenchmarkError, Report, Table, end_what_was_started, finish, run, say, suite_command
+from benchmarks.support.harness import (
+    ROOT,
+    BenchmarkError,
+    Report,
+    Table,
+    end_what_was_started,
+    finish,
+    run,
+    say,
+    suite_command,
+)
 from experiments.config.compose import CONF
 from experiments.metrics.sqlite_address import sqlite_uri
 from experiments.planning.terminal import duration
@@ -127,9 +137,10 @@ def _report(rows: pd.DataFrame) -> Report:
     short = {pair for pair, judgement in known.items() if judgement.endswith(_SHORT)}
     early = {pair for pair, judgement in known.items() if judgement == _EARLY}
     verdict = (
-        f"{len(known)} of {len(judged)} pairs are measured. Worse than published: {_named(p for p in worse if not p.reason)}; with a "
-        f"reason that is named below: {_named(p for p in worse if p.reason)}. Nothing is published, and not every seed ends at the "
-        f"target: {_named(short)}. Ended early, as far as two cores get, and not judged: {_named(early)}."
+        f"{len(known)} of {len(judged)} pairs are measured. Worse than published: "
+        f"{_named(p for p in worse if not p.reason)}; with a reason that is named below: "
+        f"{_named(p for p in worse if p.reason)}. Nothing is published, and not every seed ends at the target: "
+        f"{_named(short)}. Ended early, as far as two cores get, and not judged: {_named(early)}."
     )
     machines = measured_on(rows)
     columns = (*_SHOWN[:-1], "training", "published", "verdict")
@@ -137,18 +148,21 @@ def _report(rows: pd.DataFrame) -> Report:
         name="learning",
         title="What every algorithm learns, with the settings that the suite ships",
         compared=(
-            "Each pair is `python experiments/run.py algorithm=... env=... study=single`, with `budget_env_steps=` where it ends early. "
-            "Score: interquartile mean over seeds of the mean return of 100 episodes of the final deterministic policy on held-out seeds "
-            "of the environment, with its 95% interval; it leaves out extreme seeds, so the worst stands beside it; seeds that all end "
-            "alike have none. Env steps to target: geometric mean over the seeds that hold it, and how many these are. Training: mean of "
-            "the seconds of a trial's training, on machines with other work: no timing. Published: of one run, with the deviation over "
-            "its episodes, after so many env steps. *Worse*: the upper end of the interval lies below the published score less its "
-            "deviation. Where Stable-Baselines3's PPO was run here at these settings (`python -m benchmarks.learning.sb3`), it is the "
-            "judge: Welch's t-test over seeds, two-sided, 5%."
+            "Each pair is `python experiments/run.py algorithm=... env=... study=single`, with `budget_env_steps=` "
+            "where it ends early. Score: interquartile mean over seeds of the mean return of 100 episodes "
+            "of the final deterministic policy on held-out seeds of the environment, with its 95% interval; "
+            "it leaves out extreme seeds, so the worst stands beside it; seeds that all end alike have none. "
+            "Env steps to target: geometric mean over the seeds that hold it, and how many these are. Training: "
+            "mean of the seconds of a trial's training, on machines with other work: no timing. Published: of one run, "
+            "with the deviation over its episodes, after so many env steps. *Worse*: the upper end of the interval "
+            "lies below the published score less its deviation. Where Stable-Baselines3's PPO was run here at these "
+            "settings (`python -m benchmarks.learning.sb3`), it is the judge: Welch's t-test over seeds, two-sided, 5%."
         ),
         verdict=verdict,
         tables=(Table("Scores", columns, tuple((str(pair), *found) for pair, found in judged.items())),),
-        notes="\n".join([*(f"- {pair}: {pair.reason}" for pair in judged if pair.reason), f"- Trials ran on: {machines}"]),
+        notes="\n".join(
+            [*(f"- {pair}: {pair.reason}" for pair in judged if pair.reason), f"- Trials ran on: {machines}"]
+        ),
     )
 
 
@@ -169,24 +183,34 @@ def _judged(pair: Pair, rows: pd.DataFrame, config_id: str) -> tuple[str, ...]:
     if mine.empty:
         return ("", "0", "", "", "", "", published, UNKNOWN)
     is_present = mine["config_id"] == config_id
-    last = mine[is_present] if is_present.any() else mine[mine["config_id"] == mine.sort_values("date")["config_id"].iloc[-1]]
+    last = (
+        mine[is_present]
+        if is_present.any()
+        else mine[mine["config_id"] == mine.sort_values("date")["config_id"].iloc[-1]]
+    )
     env = OmegaConf.load(CONF / "env" / f"{pair.env}.yaml")
     low, high = env.score_range
     bounds = (-np.inf if low is None else low, np.inf if high is None else high)
-    with_bounds = moderated_intervals(last["score"].to_numpy(float)[None, :], MEASURES["score"], bounds).columns("score")
+    with_bounds = moderated_intervals(last["score"].to_numpy(float)[None, :], MEASURES["score"], bounds).columns(
+        "score"
+    )
     score, low, high = (float(with_bounds[name][0]) for name in ("score", "score_low", "score_high"))
     held = last["env_steps_to_target"].dropna()
     to_target = f"{np.exp(np.log(held).mean()):,.0f} ({len(held)} of {len(last)})" if len(held) else f"0 of {len(last)}"
     theirs = measured(BESIDE).merge(last[["algorithm", "env", "config_id"]].drop_duplicates())["score"].to_numpy(float)
     if len(theirs) > 1:
-        published = f"{theirs.mean():.0f} ({theirs.min():.0f} to {theirs.max():.0f}; SB3 here, {len(theirs)} seeds); {published}"
+        published = (
+            f"{theirs.mean():.0f} ({theirs.min():.0f} to {theirs.max():.0f}; SB3 here, "
+            f"{len(theirs)} seeds); {published}"
+        )
         judgement = against_sb3(last["score"].to_numpy(float), theirs)
     elif not np.isnan(pair.env_steps):
         judgement = _EARLY
     elif not published:
         judgement = against_target(last["score"].to_numpy(float), env.target)
     else:
-        judgement = verdict(high if np.isfinite(high) else score, pair)  # seeds that all end at the same score have no interval
+        # seeds that all end at the same score have no interval
+        judgement = verdict(high if np.isfinite(high) else score, pair)
     if not is_present.any():
         judgement = EARLIER
     elif len(last) < len(SEEDS):
@@ -214,7 +238,9 @@ def into_readme(table: Table, text: str) -> str:
 
 
 def against_sb3(ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> str:
-    """Whether scores differ from those of Stable-Baselines3 at the same settings, by Welch's t-test over seeds, two-sided at 5%."""
+    """Whether scores differ from those of Stable-Baselines3 at the same settings, by Welch's t-test over seeds,
+    two-sided at 5%.
+    """
     p = float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
     if not p < LEVEL:
         return f"not significantly different from SB3's (p = {p:.2f})"

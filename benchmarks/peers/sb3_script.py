@@ -28,8 +28,8 @@ def train(seed: int, rollouts: list[int], episodes: int) -> dict[str, Any]:
         episodes: Of each evaluation.
 
     Returns:
-        `scores`: mean return of the deterministic policy after each of `rollouts`; `training`: mean return of all training
-        episodes that had ended by then.
+        `scores`: mean return of the deterministic policy after each of `rollouts`; `training`: mean return of all
+        training episodes that had ended by then.
     """
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
@@ -61,7 +61,9 @@ def train(seed: int, rollouts: list[int], episodes: int) -> dict[str, Any]:
     return {"seed": seed, "scores": scores, "training": training}
 
 
-def evaluate(model: Any, envs: Any, env_seed: int, seen: Callable[[Any], Any] = lambda observations: observations) -> float:
+def evaluate(
+    model: Any, envs: Any, env_seed: int, seen: Callable[[Any], Any] = lambda observations: observations
+) -> float:
     """Mean return of the deterministic policy, one episode of each environment, as the suite evaluates.
 
     Args:
@@ -91,7 +93,9 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
-        found = pool.starmap(train, [(seed, arguments.rollouts, arguments.episodes) for seed in arguments.seed], chunksize=1)
+        found = pool.starmap(
+            train, [(seed, arguments.rollouts, arguments.episodes) for seed in arguments.seed], chunksize=1
+        )
     arguments.output.write_text(json.dumps(found))
 
 

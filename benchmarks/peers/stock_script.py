@@ -1,6 +1,8 @@
-"""The study that a competent RLlib user would write without the suite: RLlib's config, Tune's grid, Tune's MLflow callback.
+"""The study that a competent RLlib user would write without the suite: RLlib's config, Tune's grid,
+Tune's MLflow callback.
 
-python -m benchmarks.peers.stock_script --output DIR [--layout local|actors] [--evaluation-interval N] [--no-mlflow] [--budget N] ...
+python -m benchmarks.peers.stock_script --output DIR [--layout local|actors] [--evaluation-interval N] [--no-mlflow]
+[--budget N] ...
 
 Everything that is not named here is RLlib's, Tune's or MLflow's default.
 """
@@ -34,7 +36,8 @@ def main() -> None:
     arguments = parser.parse_args()
 
     ray.init(address="local")  # not a cluster that happens to run here
-    # RLlib's PPO asks for 2 runner actors by default: 3 CPUs a trial. A machine with 2 would wait for ever: one actor there.
+    # RLlib's PPO asks for 2 runner actors by default: 3 CPUs a trial. A machine with 2 would wait for ever:
+    # one actor there.
     actors = min(2, int(ray.cluster_resources()["CPU"]) - 1)
     config = (
         PPOConfig()
@@ -54,11 +57,15 @@ def main() -> None:
             grad_clip=0.5,
             grad_clip_by="global_norm",
         )
-        .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="tanh", vf_share_layers=False))
+        .rl_module(
+            model_config=DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="tanh", vf_share_layers=False)
+        )
         .debugging(seed=tune.grid_search(arguments.seed))
     )
     if arguments.layout == "local":
-        config.env_runners(num_env_runners=0, num_envs_per_env_runner=TOTAL_ENVS, gym_env_vectorize_mode="vector_entry_point")
+        config.env_runners(
+            num_env_runners=0, num_envs_per_env_runner=TOTAL_ENVS, gym_env_vectorize_mode="vector_entry_point"
+        )
     else:
         config.env_runners(num_env_runners=actors, num_envs_per_env_runner=TOTAL_ENVS // actors)
     if arguments.evaluation_interval:
@@ -68,7 +75,9 @@ def main() -> None:
             evaluation_duration_unit="episodes",
             evaluation_config={"explore": False},
         )
-    to_mlflow = MLflowLoggerCallback(tracking_uri=f"sqlite:///{arguments.output.absolute()}/mlflow.db", experiment_name="stock")
+    to_mlflow = MLflowLoggerCallback(
+        tracking_uri=f"sqlite:///{arguments.output.absolute()}/mlflow.db", experiment_name="stock"
+    )
     callbacks = [] if arguments.no_mlflow else [to_mlflow]
     results = tune.Tuner(
         "PPO",

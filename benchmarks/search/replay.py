@@ -1,7 +1,7 @@
 """How often a search ends on one of the best configurations, and at what share of the full grid's env steps.
 
-Searches are replayed over the results of full grids with ten seeds each (`benchmarks/search/data`): nothing trains, and each replay deals
-every configuration's seeds out anew.
+Searches are replayed over the results of full grids with ten seeds each (`benchmarks/search/data`): nothing trains, and
+each replay deals every configuration's seeds out anew.
 """
 
 import tempfile
@@ -27,7 +27,19 @@ from experiments.planning.machines import Cluster, Node
 from experiments.planning.trials import StudyTrials
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
-from experiments.search.strategy import CONFIRM, SCORE, TIE_BREAK, TO_TARGET, Ask, Confirming, Listed, Outcome, Signal, Strategy, key_of
+from experiments.search.strategy import (
+    CONFIRM,
+    SCORE,
+    TIE_BREAK,
+    TO_TARGET,
+    Ask,
+    Confirming,
+    Listed,
+    Outcome,
+    Signal,
+    Strategy,
+    key_of,
+)
 from experiments.search.trial_queue import Limits, TrialQueue
 from experiments.study.early_stopping import EarlyStopping, rule_of
 from experiments.study.folder import StudyFolder
@@ -62,9 +74,13 @@ class Grid:
         self.name, self.base = name, base
         self.space = {path: sorted(table[path].unique().tolist()) for path in (LR, BATCH)}
         table["key"] = [key_of({LR: lr, BATCH: batch}) for lr, batch in zip(table[LR], table[BATCH], strict=True)]
-        self.points = {key: {LR: lr, BATCH: batch} for key, lr, batch in zip(table["key"], table[LR], table[BATCH], strict=True)}
+        self.points = {
+            key: {LR: lr, BATCH: batch} for key, lr, batch in zip(table["key"], table[LR], table[BATCH], strict=True)
+        }
         self.budget_env_steps = int(table["budget_env_steps"].iloc[0])
-        self.rows: Mapping[str, list[dict[str, Any]]] = {key: part.to_dict("records") for key, part in table.groupby("key", sort=False)}
+        self.rows: Mapping[str, list[dict[str, Any]]] = {
+            key: part.to_dict("records") for key, part in table.groupby("key", sort=False)
+        }
         self.runs = frame([(key, i, row) for key, rows in self.rows.items() for i, row in enumerate(rows)])
         self.cost = len(table) * self.budget_env_steps
         matrix = np.array([[row["score"] for row in rows] for rows in self.rows.values()])
@@ -81,7 +97,14 @@ def frame(rows: list[tuple[str, int, dict[str, Any]]]) -> pd.DataFrame:
         rows: Configuration, seed, and the row of a grid's file.
     """
     found = pd.DataFrame([{**row, "config": key, "seed": seed} for key, seed, row in rows])
-    constant = {"repeat": 0, "status": "finished", "exploratory": False, "phase": "fixed", "trained_steps_per_s": np.nan, "wall_s": np.nan}
+    constant = {
+        "repeat": 0,
+        "status": "finished",
+        "exploratory": False,
+        "phase": "fixed",
+        "trained_steps_per_s": np.nan,
+        "wall_s": np.nan,
+    }
     return found.assign(**constant, score_range_low=np.nan, score_range_high=np.nan).astype(
         {"config": pd.CategoricalDtype(list(dict.fromkeys(found["config"])), ordered=True)}
     )
@@ -182,7 +205,9 @@ def searches(grid: Grid) -> Mapping[str, Callable[[int], tuple[Strategy, EarlySt
         settings = Asha("asha", None, 4.0)
         order = np.random.default_rng(seed).permutation(num)
         shuffled = [points[i] for i in order]  # the first ones meet nobody to be compared with
-        return confirming(Listed(shuffled, SEEDS[:3], ["score"])), EarlyStopping(rule_of(settings, grid.budget_env_steps))
+        return confirming(Listed(shuffled, SEEDS[:3], ["score"])), EarlyStopping(
+            rule_of(settings, grid.budget_env_steps)
+        )
 
     return {
         "the grid with 1 seed, its best": lambda seed: (Listed(points, SEEDS[:1], ["score"]), None),
@@ -202,9 +227,11 @@ class Found:
     """What the replays of a search came to.
 
     Attributes:
-        by_score: Of each, whether it ended on a configuration that is not significantly different from the best by score.
+        by_score: Of each, whether it ended on a configuration that is not significantly different
+            from the best by score.
         by_all: Likewise by the suite's own rule, which goes on to env steps to target where scores end at the target.
-        short: Of each, how far the score of what it ended on, mean over all seeds, falls short of the best configuration's.
+        short: Of each, how far the score of what it ended on, mean over all seeds,
+            falls short of the best configuration's.
         searching: Of each, the share of the grid's env steps that it spent before it confirmed.
         cost: Likewise in all.
     """
@@ -243,7 +270,8 @@ def replayed(grid: Grid, make: Callable[[int], tuple[Strategy, EarlyStopping | N
 
 
 def suggestion_s(num: int) -> list[float]:
-    """Seconds that the driver takes for each of so many trials of a search: to tell, to ask, to build and check the configuration, to note.
+    """Seconds that the driver takes for each of so many trials of a search: to tell, to ask,
+    to build and check the configuration, to note.
 
     Of Optuna over an endless space, with its storage on disk, where every trial is another configuration.
     """
@@ -285,17 +313,21 @@ _COLUMNS = (
 def measure(quick: bool) -> Report:
     """Replay every search over both grids."""
     replays = QUICK_REPLAYS if quick else REPLAYS
-    # The base is a poor one, so that a search gains nothing from starting there: the grid's point nearest to RLlib's own defaults.
+    # The base is a poor one, so that a search gains nothing from starting there:
+    # the grid's point nearest to RLlib's own defaults.
     grids = [Grid("ppo_cartpole", {LR: 1e-4, BATCH: 4000}), Grid("ppo_acrobot", {LR: 3e-4, BATCH: 4000})]
-    found = {grid.name: {name: replayed(grid, make, replays) for name, make in searches(grid).items()} for grid in grids}
+    found = {
+        grid.name: {name: replayed(grid, make, replays) for name, make in searches(grid).items()} for grid in grids
+    }
     tables = tuple(
         Table(
             f"{grid.name}: {len(grid.points)} configurations x 10 seeds x {grid.budget_env_steps:,} env steps",
             _COLUMNS,
             tuple(of_one.row(name) for name, of_one in found[grid.name].items()),
-            f"{len(grid.best_by_score)} of {len(grid.points)} configurations are not significantly different from the best by score with "
-            f"ten seeds; {len(grid.best)} by the suite's rule, which goes on to env steps to target where scores end there. "
-            f"{replays} replays; 95% intervals: Wilson. Env steps: mean share of the full grid's.",
+            f"{len(grid.best_by_score)} of {len(grid.points)} configurations are not significantly different "
+            f"from the best by score with ten seeds; {len(grid.best)} by the suite's rule, "
+            f"which goes on to env steps to target where scores end there. {replays} replays; 95% intervals: Wilson. "
+            "Env steps: mean share of the full grid's.",
         )
         for grid in grids
     )
@@ -305,9 +337,11 @@ def measure(quick: bool) -> Report:
     cost = Table(
         "What the search itself costs",
         ("trials so far", "ms for each of the last ones (median)", f"of a trial's {of_a_trial:.1f} s of training"),
-        tuple((f"{end}", f"{1000 * median:.0f}", f"{100 * median / of_a_trial:.1f}%") for end, median in medians.items()),
-        "Optuna (TPE) over a range and a list, its storage on disk; the driver's time to tell, ask, build, check and note a configuration, "
-        f"all while other trials train. The trials compared with are those of {grids[0].name}.",
+        tuple(
+            (f"{end}", f"{1000 * median:.0f}", f"{100 * median / of_a_trial:.1f}%") for end, median in medians.items()
+        ),
+        "Optuna (TPE) over a range and a list, its storage on disk; the driver's time to tell, ask, build, check and "
+        f"note a configuration, all while other trials train. The trials compared with are those of {grids[0].name}.",
     )
     return Report(
         "search",
@@ -315,9 +349,10 @@ def measure(quick: bool) -> Report:
         __doc__ or "",
         _verdict({(name, grid): of_grid[name] for grid, of_grid in found.items() for name in (RACING, OPTUNA)}),
         (*tables, cost),
-        "A replay deals each configuration's ten seeds out in an order of its own: a seed that searched does not confirm. ASHA sees each "
-        "trial's evaluations as they come, two trials side by side. The three best and the base are confirmed, with five seeds each. What "
-        "is the best by the suite's rule rests on ten seeds in the grid and on five in a confirmation, so no search can always end there.",
+        "A replay deals each configuration's ten seeds out in an order of its own: a seed "
+        "that searched does not confirm. ASHA sees each trial's evaluations as they come, two trials side by side. "
+        "The three best and the base are confirmed, with five seeds each. What is the best by the suite's rule rests "
+        "on ten seeds in the grid and on five in a confirmation, so no search can always end there.",
         packages=("optuna",),
     )
 
@@ -328,6 +363,12 @@ def _verdict(found: Mapping[tuple[str, str], Found]) -> str:
         share, cost = np.mean(of_one.by_score), np.mean(of_one.cost)
         word = "met" if share >= TARGET_SHARE and cost <= TARGET_COST else "missed"
         steps = f"{100 * cost:.0f}% ({100 * np.mean(of_one.searching):.0f}% before it confirms)"
-        parts.append(f"{name} on {grid}: {100 * share:.0f}% at {steps}, {word}; by the stricter rule {100 * np.mean(of_one.by_all):.0f}%")
-    target = f"at least {100 * TARGET_SHARE:.0f}% of replays, at no more than {100 * TARGET_COST:.0f}% of the grid's env steps"
+        parts.append(
+            f"{name} on {grid}: {100 * share:.0f}% at {steps}, {word}; by the stricter rule "
+            f"{100 * np.mean(of_one.by_all):.0f}%"
+        )
+    target = (
+        f"at least {100 * TARGET_SHARE:.0f}% of replays, at no more than {100 * TARGET_COST:.0f}% "
+        "of the grid's env steps"
+    )
     return f"Target: {target}. {'. '.join(parts)}."

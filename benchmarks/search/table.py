@@ -27,11 +27,13 @@ def table_of(study: Study) -> pd.DataFrame:
         study: A finished grid.
 
     Returns:
-        `config`; the searched settings, under their paths; `seed`, `env`, `budget_env_steps`, `target`; the `final/` metrics that a search
-        may aim at; `returns`, the evaluation return at each report, with a blank between two.
+        `config`; the searched settings, under their paths; `seed`, `env`, `budget_env_steps`, `target`; the `final/`
+        metrics that a search may aim at; `returns`, the evaluation return at each report, with a blank between two.
     """
     evaluations = study.curves[study.curves["metric"] == RETURNS].sort_values("env_steps")
-    returns = evaluations.groupby("run_id", observed=True)["value"].agg(lambda values: " ".join(f"{v:.2f}" for v in values))
+    returns = evaluations.groupby("run_id", observed=True)["value"].agg(
+        lambda values: " ".join(f"{v:.2f}" for v in values)
+    )
     settings = pd.DataFrame([study.points[config] for config in study.runs["config"]], index=study.runs.index)
     columns = ["seed", "env", "budget_env_steps", "target", *_KEPT]
     table = pd.concat([study.runs["config"].astype(str), settings, study.runs[columns]], axis=1)

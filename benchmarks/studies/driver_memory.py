@@ -35,17 +35,20 @@ def measure(quick: bool) -> Report:
         name="driver_memory",
         title="The driver's memory",
         compared=(
-            f"Peak resident memory of the driver process (`getrusage`) with studies of {' and '.join(map(str, sizes))} trials, {REPORTS} "
-            "reports a trial with every metric of the contract, SQLite store, TensorBoard files; of a grid, and of a search (Optuna over a "
-            "range, each suggestion another configuration). The trials report without training "
-            "(`benchmarks/support/stub.py`); the driver does all that it does otherwise."
+            f"Peak resident memory of the driver process (`getrusage`) with studies of {' and '.join(map(str, sizes))} "
+            f"trials, {REPORTS} reports a trial with every metric of the contract, SQLite store, TensorBoard files; "
+            "of a grid, and of a search (Optuna over a range, each suggestion another configuration). The trials "
+            "report without training (`benchmarks/support/stub.py`); the driver does all that it does otherwise."
         ),
         verdict=f"Target of 1 GiB with {large.trials} trials {against(large.peak_rss_mib, TARGET_MIB, ' MiB', '.0f')}.",
         tables=(
             Table(
                 "Peak resident memory of the driver",
                 ("trials", "MiB", "study s", "driver and workers, CPU s"),
-                tuple((f"{d.trials} of {d.how}", f"{d.peak_rss_mib:.0f}", f"{d.usage.wall_s:.0f}", f"{d.usage.cpu_s:.0f}") for d in found),
+                tuple(
+                    (f"{d.trials} of {d.how}", f"{d.peak_rss_mib:.0f}", f"{d.usage.wall_s:.0f}", f"{d.usage.cpu_s:.0f}")
+                    for d in found
+                ),
                 f"One study each. Growth from the smallest to the largest: {growth_kib:.0f} KiB per trial.",
             ),
         ),
@@ -69,9 +72,12 @@ def _study(scratch: Path, trials: int, how: str) -> Done:
         trials = max(1, trials - confirming) + confirming
     say(f"{trials} trials of {how}")
     usage = run(
-        [sys.executable, "-m", "benchmarks.support.driver", "--stub", "--measure", str(measured), "--", *overrides], scratch / "suite.log"
+        [sys.executable, "-m", "benchmarks.support.driver", "--stub", "--measure", str(measured), "--", *overrides],
+        scratch / "suite.log",
     )
     reports = points(output_dir / "mlflow.db", "eval/return_mean")
     if len({p.run for p in reports}) != trials or len(reports) != trials * REPORTS:
-        raise BenchmarkError(f"{trials} trials with {REPORTS} reports were asked for; in the store: {len(reports)} reports")
+        raise BenchmarkError(
+            f"{trials} trials with {REPORTS} reports were asked for; in the store: {len(reports)} reports"
+        )
     return Done(trials, how, json.loads(measured.read_text())["peak_rss_mib"], usage)

@@ -8,7 +8,18 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.support.harness import BenchmarkError, Report, Table, against, points, run, spread, started, suite_command, take_turns
+from benchmarks.support.harness import (
+    BenchmarkError,
+    Report,
+    Table,
+    against,
+    points,
+    run,
+    spread,
+    started,
+    suite_command,
+    take_turns,
+)
 
 TARGET_S = 8.0
 WAIT_S = 300.0
@@ -33,7 +44,9 @@ def measure(quick: bool) -> Report:
     repeats = 1 if quick else 3
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         scratch = Path(folder)
-        plain = take_turns({"python experiments/run.py": lambda: _first_report(scratch)}, repeats)["python experiments/run.py"]
+        plain = take_turns({"python experiments/run.py": lambda: _first_report(scratch)}, repeats)[
+            "python experiments/run.py"
+        ]
         phases = take_turns({"with marks": lambda: _phases(scratch)}, repeats)["with marks"]
     tables = (
         Table(
@@ -54,17 +67,18 @@ def measure(quick: bool) -> Report:
                 ("training up to the first report (4,000 env steps)", _of(phases, "train_s")),
                 ("all", _of(phases, "total_s")),
             ),
-            f"Median (minimum-maximum) of {repeats} more runs, of one configuration with 2 seeds, with marks in the driver's functions "
-            "(`benchmarks/support/driver.py`); the trial's own seconds are its `progress/wall_s` and `progress/train_s`.",
+            f"Median (minimum-maximum) of {repeats} more runs, of one configuration with 2 seeds, "
+            "with marks in the driver's functions (`benchmarks/support/driver.py`); the trial's own seconds "
+            "are its `progress/wall_s` and `progress/train_s`.",
         ),
     )
     return Report(
         name="first_report",
         title="How long until the first report",
         compared=(
-            "The default study, `python experiments/run.py`, from a fresh `output_dir`. The first report is the earliest timestamp among "
-            "the metrics in the study's MLflow store: it is set in the driver at the moment when the report arrives there. The study is "
-            "then stopped."
+            "The default study, `python experiments/run.py`, from a fresh `output_dir`. "
+            "The first report is the earliest timestamp among the metrics in the study's MLflow store: "
+            "it is set in the driver at the moment when the report arrives there. The study is then stopped."
         ),
         verdict=f"Target of {TARGET_S:.0f} s on 2 cores {against(statistics.median(plain), TARGET_S, ' s', '.1f')}.",
         tables=tables,
@@ -85,8 +99,16 @@ def _first_report(scratch: Path) -> float:
 
 def _phases(scratch: Path) -> Phases:
     output_dir, measured = Path(tempfile.mkdtemp(dir=scratch)), scratch / "marks.json"
-    overrides = ["study.space={algorithm.training.lr:[1e-3]}", "seeds=[0,1]", "budget_env_steps=4000", f"output_dir={output_dir}"]
-    usage = run([sys.executable, "-m", "benchmarks.support.driver", "--measure", str(measured), "--", *overrides], scratch / "suite.log")
+    overrides = [
+        "study.space={algorithm.training.lr:[1e-3]}",
+        "seeds=[0,1]",
+        "budget_env_steps=4000",
+        f"output_dir={output_dir}",
+    ]
+    usage = run(
+        [sys.executable, "-m", "benchmarks.support.driver", "--measure", str(measured), "--", *overrides],
+        scratch / "suite.log",
+    )
     marks = json.loads(measured.read_text())["marks"]
     first = points(output_dir / "mlflow.db", REPORT)[0]
     train_s = next(p.value for p in points(output_dir / "mlflow.db", "progress/train_s") if p.run == first.run)

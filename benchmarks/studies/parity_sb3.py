@@ -89,14 +89,15 @@ def measure(quick: bool) -> Report:
         name="parity_sb3",
         title="Learning: the suite's PPO and Stable-Baselines3's",
         compared=(
-            "PPO on CartPole-v1 at the same hyperparameters: 16 environments x 64 steps, minibatch 256, 6 epochs, learning rate 1e-3, "
-            "gamma 0.99, lambda 0.95, clip 0.2, separate nets of [64, 64] tanh, value coefficient 0.5, gradient norm 0.5, no entropy "
-            f"bonus, one torch thread, {len(seeds)} seeds each. The suite runs through `experiments/run.py`, SB3 through "
-            f"`peers/sb3_script.py`. Score: mean return of the deterministic policy over {EPISODES} episodes on held-out starts, one "
-            f"episode of each environment, at the rollout that ends nearest to {' and '.join(f'{m:,}' for m in marks)} env steps. Each "
-            "keeps its own initial weights of the heads (SB3: orthogonal, policy times 0.01; RLlib: torch's defaults) and its own way "
-            "to normalise advantages (SB3 per minibatch, RLlib over the batch); hidden layers start orthogonal in both. *Torch's initial "
-            "weights*: the suite without that, as RLlib would start."
+            "PPO on CartPole-v1 at the same hyperparameters: 16 environments x 64 steps, minibatch 256, "
+            "6 epochs, learning rate 1e-3, gamma 0.99, lambda 0.95, clip 0.2, separate nets of [64, 64] tanh, "
+            f"value coefficient 0.5, gradient norm 0.5, no entropy bonus, one torch thread, {len(seeds)} seeds each. "
+            "The suite runs through `experiments/run.py`, SB3 through `peers/sb3_script.py`. Score: "
+            f"mean return of the deterministic policy over {EPISODES} episodes on held-out starts, one episode of "
+            f"each environment, at the rollout that ends nearest to {' and '.join(f'{m:,}' for m in marks)} env steps. "
+            "Each keeps its own initial weights of the heads (SB3: orthogonal, policy times 0.01; RLlib: torch's "
+            "defaults) and its own way to normalise advantages (SB3 per minibatch, RLlib over the batch); hidden "
+            "layers start orthogonal in both. *Torch's initial weights*: the suite without that, as RLlib would start."
         ),
         verdict=_verdict(scores, marks),
         tables=(
@@ -110,7 +111,11 @@ def measure(quick: bool) -> Report:
 
 def _suite(scratch: Path, seeds: Sequence[int], marks: Sequence[int], overrides: Sequence[str]) -> Learning:
     output_dir = Path(tempfile.mkdtemp(dir=scratch))
-    size = (f"seeds=[{','.join(map(str, seeds))}]", f"budget_env_steps={marks[-1]}", f"evaluation.every_env_steps={marks[0]}")
+    size = (
+        f"seeds=[{','.join(map(str, seeds))}]",
+        f"budget_env_steps={marks[-1]}",
+        f"evaluation.every_env_steps={marks[0]}",
+    )
     run(suite_command([*SETTINGS, *size, *overrides], output_dir), scratch / "suite.log")
     database = output_dir / "mlflow.db"
     seed_of = {run_id: int(seed) for run_id, seed in run_tags(database, "seed").items()}
@@ -131,10 +136,20 @@ def _suite(scratch: Path, seeds: Sequence[int], marks: Sequence[int], overrides:
 def _sb3(scratch: Path, seeds: Sequence[int], marks: Sequence[int]) -> Learning:
     output = scratch / "sb3.json"
     rollouts = [str(round(mark / ROLLOUT)) for mark in marks]
-    command = [sys.executable, "-m", "benchmarks.peers.sb3_script", "--output", str(output), "--episodes", str(EPISODES)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.peers.sb3_script",
+        "--output",
+        str(output),
+        "--episodes",
+        str(EPISODES),
+    ]
     run([*command, "--seed", *map(str, seeds), "--rollouts", *rollouts], scratch / "sb3.log")
     found = json.loads(output.read_text())
-    scores, training = ([np.array([seed[what][i] for seed in found]) for i in range(len(marks))] for what in ("scores", "training"))
+    scores, training = (
+        [np.array([seed[what][i] for seed in found]) for i in range(len(marks))] for what in ("scores", "training")
+    )
     return Learning(scores, training)
 
 
@@ -146,7 +161,9 @@ def difference_of_means(a: Scores, b: Scores, rng: np.random.Generator) -> tuple
 
 
 def permutation_p(a: Scores, b: Scores, rng: np.random.Generator) -> float:
-    """Two-sided p of the difference of means, if seeds were dealt to the sides at random: of all deals, or of 200,000."""
+    """Two-sided p of the difference of means, if seeds were dealt to the sides at random:
+    of all deals, or of 200,000.
+    """
     result = stats.permutation_test(
         (a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), vectorized=True, n_resamples=PERMUTATIONS, rng=rng
     )
@@ -182,13 +199,16 @@ def _tests(what: str, scores: Mapping[str, list[Scores]], marks: Sequence[int]) 
         f"{what}, and tests against SB3",
         ("", "mean (median, min-max)", "difference of means [95%]", "p, permutation", "p, Mann-Whitney"),
         tuple(rows),
-        "Over seeds. Interval: percentile bootstrap, 10,000 resamples. Both tests two-sided, by dealing the seeds to the sides at random: "
-        "of the difference of means, and of Mann and Whitney's rank sum with mid-ranks for ties.",
+        "Over seeds. Interval: percentile bootstrap, 10,000 resamples. Both tests two-sided, by dealing the seeds to "
+        "the sides at random: of the difference of means, and of Mann and Whitney's rank sum with mid-ranks for ties.",
     )
 
 
 def _each_seed(scores: Mapping[str, list[Scores]], index: int, mark: int) -> Table:
-    rows = tuple((str(seed), *(f"{found[index][seed]:.0f}" for found in scores.values())) for seed in range(len(scores["SB3"][index])))
+    rows = tuple(
+        (str(seed), *(f"{found[index][seed]:.0f}" for found in scores.values()))
+        for seed in range(len(scores["SB3"][index]))
+    )
     return Table(f"Score of each seed at {mark:,} env steps", ("seed", *scores), rows)
 
 
@@ -197,7 +217,10 @@ def _verdict(scores: Mapping[str, list[Scores]], marks: Sequence[int]) -> str:
     for name in ("suite", TORCH_WEIGHTS):
         for i, mark in enumerate(marks):
             suite, peer = scores[name][i], scores["SB3"][i]
-            p = permutation_p(suite, peer, np.random.default_rng(0)), mann_whitney_p(suite, peer, np.random.default_rng(0))
+            p = (
+                permutation_p(suite, peer, np.random.default_rng(0)),
+                mann_whitney_p(suite, peer, np.random.default_rng(0)),
+            )
             apart = min(p) < LEVEL
             missed |= name == "suite" and apart and bool(suite.mean() < peer.mean())
             verdict = "significantly different" if apart else "not significantly different"
@@ -205,4 +228,6 @@ def _verdict(scores: Mapping[str, list[Scores]], marks: Sequence[int]) -> str:
                 f"the {name}, at {mark:,} env steps: {verdict} (mean {suite.mean():.0f} against SB3's "
                 f"{peer.mean():.0f}; p = {p[0]:.3f} and {p[1]:.3f})"
             )
-    return f"Target of learning as well as SB3 {'missed' if missed else 'met'} by the suite as it is; {'; '.join(parts)}."
+    return (
+        f"Target of learning as well as SB3 {'missed' if missed else 'met'} by the suite as it is; {'; '.join(parts)}."
+    )

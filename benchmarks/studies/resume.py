@@ -57,10 +57,11 @@ def measure(quick: bool) -> Report:
         name="resume",
         title="How long until an interrupted study reports again",
         compared=(
-            f"A study of {trials} short trials (PPO on CartPole, 4,096 env steps, 8 reports and 4 checkpoints each) was killed with "
-            f"SIGKILL; {done} trials had finished by then. `resumed` is `python experiments/run.py resume=<its folder>` on that study, "
-            "brought back to the same state before every turn; `begun` is the same study from a fresh `output_dir`. Seconds are from the "
-            "command to the first report made after it, by the report's own timestamp in MLflow; the study is then stopped."
+            f"A study of {trials} short trials (PPO on CartPole, 4,096 env steps, 8 reports and 4 checkpoints each) "
+            f"was killed with SIGKILL; {done} trials had finished by then. `resumed` is `python experiments/run.py "
+            "resume=<its folder>` on that study, brought back to the same state before every turn; `begun` is the same "
+            "study from a fresh `output_dir`. Seconds are from the command to the first report made after it, "
+            "by the report's own timestamp in MLflow; the study is then stopped."
         ),
         verdict=f"Target of {TARGET_S:.0f} s {against(statistics.median(again), TARGET_S, ' s', '.1f')}.",
         tables=(

@@ -1,4 +1,6 @@
-"""From the order to run a trial to its first report: in a process of its own, and in one that another trial has left."""
+"""From the order to run a trial to its first report: in a process of its own,
+and in one that another trial has left.
+"""
 
 import tempfile
 import time
@@ -56,11 +58,13 @@ def measure(quick: bool) -> Report:
         name="reuse",
         title="A trial's start",
         compared=(
-            "PPO on CartPole-v1 with 16 environments in the trial's own process: seconds from the order to run a trial to its first "
-            f"report, {STEPS:,} env steps of training included. *Fresh*: Ray starts the process, which imports RLlib. *Reused*: a process "
-            "whose trial has ended builds the next one."
+            "PPO on CartPole-v1 with 16 environments in the trial's own process: seconds from the order to run "
+            f"a trial to its first report, {STEPS:,} env steps of training included. *Fresh*: Ray starts the process, "
+            "which imports RLlib. *Reused*: a process whose trial has ended builds the next one."
         ),
-        verdict=f"Target of {TARGET_S} s on a reused process {against(sorted(reused)[len(reused) // 2], TARGET_S, ' s')}.",
+        verdict=(
+            f"Target of {TARGET_S} s on a reused process {against(sorted(reused)[len(reused) // 2], TARGET_S, ' s')}."
+        ),
         tables=(
             Table(
                 "To the first report",

@@ -42,17 +42,18 @@ def measure(quick: bool) -> Report:
         name="scale",
         title="Thousands of trials on many nodes, simulated",
         compared=(
-            f"Studies of {', '.join(f'{trials:,}' for trials in sizes)} trials that report {REPORTS} times with every metric of the "
-            f"contract, as many side by side as {NODES} nodes hold with {TRIALS_PER_NODE} each; SQLite store, TensorBoard files. The "
-            "trials train nothing and are objects of the driver's process in place of Ray's actors "
-            "(`benchmarks/support/in_process.py`); Tune's controller and all of the suite's listeners are the real ones. Reports come as "
-            f"fast as the driver takes them. Each study is killed with SIGKILL after {100 * FINISHED_SHARE:.0f}% of its events and "
-            "resumed by `resume=`; what MLflow holds in the end is counted. CPU time is that of the driver's main thread, without the "
-            "trials'."
+            f"Studies of {', '.join(f'{trials:,}' for trials in sizes)} trials that report {REPORTS} times with "
+            f"every metric of the contract, as many side by side as {NODES} nodes hold with {TRIALS_PER_NODE} each; "
+            "SQLite store, TensorBoard files. The trials train nothing and are objects of the driver's process "
+            "in place of Ray's actors (`benchmarks/support/in_process.py`); Tune's controller and all of the suite's "
+            "listeners are the real ones. Reports come as fast as the driver takes them. Each study is killed "
+            f"with SIGKILL after {100 * FINISHED_SHARE:.0f}% of its events and resumed by `resume=`; what MLflow holds "
+            "in the end is counted. CPU time is that of the driver's main thread, without the trials'."
         ),
         verdict=(
-            f"Target of 2 GiB with {largest.trials:,} trials {against(peak, TARGET_MIB, ' MiB', '.0f')}; target of {TARGET_MS:g} ms for an "
-            f"event {against(slowest, TARGET_MS, ' ms of CPU', '.1f')} in the slowest tenth of the study, its start aside."
+            f"Target of 2 GiB with {largest.trials:,} trials {against(peak, TARGET_MIB, ' MiB', '.0f')}; "
+            f"target of {TARGET_MS:g} ms for an event {against(slowest, TARGET_MS, ' ms of CPU', '.1f')} "
+            "in the slowest tenth of the study, its start aside."
         ),
         tables=(
             Table(
@@ -69,8 +70,9 @@ def measure(quick: bool) -> Report:
                     "resume s",
                 ),
                 tuple(_row(done) for done in found),
-                "One study each. `plan`: from the composed configuration to the checked plan. `while all start`: the first tenth of the "
-                "events. `MLflow values/s`: per second that the writer was at work. `resume`: from the command to the first new report.",
+                "One study each. `plan`: from the composed configuration to the checked plan. `while all start`: "
+                "the first tenth of the events. `MLflow values/s`: per second that the writer was at work. `resume`: "
+                "from the command to the first new report.",
             ),
         ),
     )
@@ -111,7 +113,9 @@ def _study(scratch: Path, trials: int) -> Done:
     resumed = _drive(scratch, [f"resume={folder}", "report=false"], output_dir)
     stored = points(output_dir / "mlflow.db", "eval/return_mean")
     if len({(p.run, p.step) for p in stored}) != trials * REPORTS:
-        raise BenchmarkError(f"{trials} trials with {REPORTS} reports were asked for; in the store: {len(stored)} reports")
+        raise BenchmarkError(
+            f"{trials} trials with {REPORTS} reports were asked for; in the store: {len(stored)} reports"
+        )
     shutil.rmtree(output_dir)
     return Done(trials, begun, resumed, resumed["first_report_at"] - start)
 
@@ -121,10 +125,21 @@ def _drive(scratch: Path, overrides: list[str], output_dir: Path, kill_after: in
     measured, log = scratch / "measured.json", scratch / "suite.log"
     measured.unlink(missing_ok=True)
     kill = [] if kill_after is None else ["--kill-after-events", str(kill_after)]
-    command = [sys.executable, "-m", "benchmarks.support.driver", "--stub", "--in-process", "--measure", str(measured), *kill]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.support.driver",
+        "--stub",
+        "--in-process",
+        "--measure",
+        str(measured),
+        *kill,
+    ]
     with log.open("w") as file, started([*command, "--", *overrides, f"output_dir={output_dir}"], file) as (process, _):
         status = process.wait()
     if not measured.exists() or (status and kill_after is None):
-        raise BenchmarkError(f"{' '.join(overrides[-2:])} ended with {status}:\n" + "\n".join(log.read_text().splitlines()[-20:]))
+        raise BenchmarkError(
+            f"{' '.join(overrides[-2:])} ended with {status}:\n" + "\n".join(log.read_text().splitlines()[-20:])
+        )
     found: dict[str, Any] = json.loads(measured.read_text())
     return found

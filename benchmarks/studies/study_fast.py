@@ -1,5 +1,5 @@
-"""A whole study, from the command to the exit: fast, with RLlib's own parts, as a stock Tune script, with SB3 in a process pool, and as the
-suite was before.
+"""A whole study, from the command to the exit: fast, with RLlib's own parts, as a stock Tune script,
+with SB3 in a process pool, and as the suite was before.
 
 What is run is frozen (`benchmarks.support.frozen`): a change of the suite's defaults leaves the comparison whole.
 """
@@ -76,7 +76,10 @@ class Done:
 
 def measure(quick: bool) -> Report:
     """Run it."""
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder, checked_out(EARLIER, Path(folder) / "earlier") as earlier:
+    with (
+        tempfile.TemporaryDirectory(prefix="benchmark-") as folder,
+        checked_out(EARLIER, Path(folder) / "earlier") as earlier,
+    ):
         comparisons = _comparisons(Path(folder), earlier, quick)
         found = [take_turns(comparison.sides, comparison.repeats, comparison.once) for comparison in comparisons]
     missed = [
@@ -90,15 +93,16 @@ def measure(quick: bool) -> Report:
         name="study_fast",
         title="A study, fast",
         compared=(
-            "Wall-clock of whole commands, start-up included: PPO on CartPole-v1, 16 environments, nets of [64, 64], minibatch 256, "
-            "6 epochs. The suite tracks and writes checkpoints. The short study is 3 learning rates x 3 batches x 3 seeds of 30,000 env "
-            "steps. *Stock*: `benchmarks/peers/stock_script.py` with the layout of the suite's trials; beside the short study without "
-            "evaluation, and without Tune's MLflow callback, which would make it slower. *SB3*: `benchmarks/peers/sb3_pool.py` in a pool "
-            f"of 2 processes, which records nothing; with evaluations, its EvalCallback plays {EPISODES} episodes side by side every "
-            f"{EVERY:,} env steps, as the suite does. The default study is that of November 2026: 5 learning rates x 3 batches x 3 seeds "
-            "of 60,000 env steps, 15 evaluations of 20 episodes and one of 100 a trial, and the report; commit "
-            f"{EARLIER} runs the same command. Beside the stock script, which evaluates 20 episodes every second iteration and tracks "
-            "with Tune's MLflow callback, it has one seed: the suite's start weighs more then."
+            "Wall-clock of whole commands, start-up included: PPO on CartPole-v1, 16 environments, nets of [64, 64], "
+            "minibatch 256, 6 epochs. The suite tracks and writes checkpoints. The short study is 3 learning rates "
+            "x 3 batches x 3 seeds of 30,000 env steps. *Stock*: `benchmarks/peers/stock_script.py` with the layout "
+            "of the suite's trials; beside the short study without evaluation, and without Tune's MLflow callback, "
+            "which would make it slower. *SB3*: `benchmarks/peers/sb3_pool.py` in a pool of 2 processes, which records "
+            f"nothing; with evaluations, its EvalCallback plays {EPISODES} episodes side by side every {EVERY:,} env "
+            "steps, as the suite does. The default study is that of November 2026: 5 learning rates x 3 batches x 3 "
+            "seeds of 60,000 env steps, 15 evaluations of 20 episodes and one of 100 a trial, and the report; commit "
+            f"{EARLIER} runs the same command. Beside the stock script, which evaluates 20 episodes every second "
+            "iteration and tracks with Tune's MLflow callback, it has one seed: the suite's start weighs more then."
         ),
         verdict="All targets met." if not missed else f"Missed: {'; '.join(missed)}.",
         tables=(*tables, _shares(dict(zip([c.title for c in comparisons], found, strict=True)))),
@@ -193,9 +197,15 @@ def _table(comparison: Comparison, found: Mapping[str, Sequence[Done]]) -> Table
 def _shares(found: Mapping[str, Mapping[str, Sequence[Done]]]) -> Table:
     """Where the wall-clock of the suite's trials goes."""
     columns = {title: of_one[SUITE][0].shares for title, of_one in found.items()}
-    rows = [(part.replace("_", " "), *(f"{100 * shares.get(part, 0.0):.1f}%" for shares in columns.values())) for part in TIME_PARTS]
+    rows = [
+        (part.replace("_", " "), *(f"{100 * shares.get(part, 0.0):.1f}%" for shares in columns.values()))
+        for part in TIME_PARTS
+    ]
     rows = [row for row in rows if set(row[1:]) != {"0.0%"}]
-    note = "Shares of the wall-clock of the suite's trials from their first report to the last (metrics `time/*_share`), the first turn."
+    note = (
+        "Shares of the wall-clock of the suite's trials from their first report to the last "
+        "(metrics `time/*_share`), the first turn."
+    )
     return Table("Where a trial's time goes", ("", *columns), tuple(rows), note)
 
 
@@ -232,7 +242,9 @@ def _shares_of(database: Path) -> dict[str, float]:
         before[point.run] = point.value
     total = sum(seconds.values())
     return {
-        part: sum(p.value * seconds.get((p.run, p.step), 0.0) for p in points(database, f"time/{part}_share")) / total if total else 0.0
+        part: sum(p.value * seconds.get((p.run, p.step), 0.0) for p in points(database, f"time/{part}_share")) / total
+        if total
+        else 0.0
         for part in TIME_PARTS
     }
 
@@ -262,7 +274,17 @@ def _settings(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 def _command(module: str, output: Path, settings: Mapping[str, Any], *more: str) -> list[str]:
     (lrs, batches), budget = settings["study"]["space"].values(), str(settings["budget_env_steps"])
     grid = ["--lr", *map(str, lrs), "--batch", *map(str, batches), "--seed", *map(str, settings["seeds"])]
-    return [sys.executable, "-m", f"benchmarks.peers.{module}", "--output", str(output), "--budget", budget, *grid, *more]
+    return [
+        sys.executable,
+        "-m",
+        f"benchmarks.peers.{module}",
+        "--output",
+        str(output),
+        "--budget",
+        budget,
+        *grid,
+        *more,
+    ]
 
 
 def _num_trials(settings: Mapping[str, Any]) -> int:
@@ -272,4 +294,6 @@ def _num_trials(settings: Mapping[str, Any]) -> int:
 def _check(env_steps: Sequence[float], settings: Mapping[str, Any]) -> None:
     (_, batches), budget = settings["study"]["space"].values(), settings["budget_env_steps"]
     if len(env_steps) != _num_trials(settings) or min(env_steps) < budget - max(batches) / 2:
-        raise BenchmarkError(f"{_num_trials(settings)} trials of {budget} env steps were asked for; done: {list(env_steps)}")
+        raise BenchmarkError(
+            f"{_num_trials(settings)} trials of {budget} env steps were asked for; done: {list(env_steps)}"
+        )

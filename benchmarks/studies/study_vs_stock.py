@@ -24,7 +24,12 @@ from benchmarks.support.harness import (
 
 TARGET = 0.7
 STRETCH = 0.5
-SUITE, STOCK, NO_MLFLOW, ACTORS = "suite", "stock, same layout", "stock, same layout, no MLflow", "stock, runner actors, no MLflow"
+SUITE, STOCK, NO_MLFLOW, ACTORS = (
+    "suite",
+    "stock, same layout",
+    "stock, same layout, no MLflow",
+    "stock, runner actors, no MLflow",
+)
 BATCH = 2000
 GRID = 4000
 
@@ -90,8 +95,9 @@ def measure(quick: bool) -> Report:
         title="A study with the suite and with stock RLlib, Tune and MLflow",
         compared=_compared(size),
         verdict=(
-            f"Target of {TARGET:.2f} of stock's wall-clock {against(full, TARGET)}, and {against(strict, TARGET)} if stock logs nothing to "
-            f"MLflow; stretch of {STRETCH:.2f} {against(full, STRETCH)}, and {against(strict, STRETCH)} without MLflow in stock."
+            f"Target of {TARGET:.2f} of stock's wall-clock {against(full, TARGET)}, and {against(strict, TARGET)} "
+            f"if stock logs nothing to MLflow; stretch of {STRETCH:.2f} {against(full, STRETCH)}, "
+            f"and {against(strict, STRETCH)} without MLflow in stock."
         ),
         tables=tuple(tables),
     )
@@ -99,16 +105,18 @@ def measure(quick: bool) -> Report:
 
 def _compared(size: Size) -> str:
     return (
-        f"Whole processes, wall-clock from start to exit: {len(size.lrs)} learning rates x batch {BATCH} x {len(size.seeds)} seeds = "
-        f"{size.trials} PPO trials of {size.budget:,} env steps on CartPole-v1, 16 environments, nets of [64, 64], minibatch 256, 6 "
-        "epochs. The suite is `python experiments/run.py`. Stock is `benchmarks/peers/stock_script.py`: `PPOConfig`, `tune.Tuner` with "
-        "`grid_search` over learning rate, batch and seed, `MLflowLoggerCallback` to SQLite, a checkpoint at the end, and otherwise the "
-        "libraries' defaults.\n\n"
-        "All stock peers evaluate as often as the suite (every 2 iterations, 20 episodes, greedy); the suite alone adds a final evaluation "
-        "of 100 episodes. *Same layout*: samples in the trial's own process with Gymnasium's vector entry point, as the suite does: what a "
-        "user who knows RLlib well would set. *No MLflow*: the same script without Tune's MLflow callback, which holds up Tune's loop with "
-        "a transaction for each of about 290 values of an iteration; the suite keeps its own tracking on. *Runner actors*: RLlib's default "
-        "layout, 2 runners where a trial's 3 CPUs exist, else 1 (with 2 CPUs RLlib's default never starts), without MLflow."
+        f"Whole processes, wall-clock from start to exit: {len(size.lrs)} learning rates x batch {BATCH} x "
+        f"{len(size.seeds)} seeds = {size.trials} PPO trials of {size.budget:,} env steps on CartPole-v1, "
+        "16 environments, nets of [64, 64], minibatch 256, 6 epochs. The suite is `python experiments/run.py`. "
+        "Stock is `benchmarks/peers/stock_script.py`: `PPOConfig`, `tune.Tuner` with `grid_search` over learning rate, "
+        "batch and seed, `MLflowLoggerCallback` to SQLite, a checkpoint at the end, "
+        "and otherwise the libraries' defaults.\n\n"
+        "All stock peers evaluate as often as the suite (every 2 iterations, 20 episodes, greedy); the suite alone "
+        "adds a final evaluation of 100 episodes. *Same layout*: samples in the trial's own process with Gymnasium's "
+        "vector entry point, as the suite does: what a user who knows RLlib well would set. *No MLflow*: the same "
+        "script without Tune's MLflow callback, which holds up Tune's loop with a transaction for each of about "
+        "290 values of an iteration; the suite keeps its own tracking on. *Runner actors*: RLlib's default layout, "
+        "2 runners where a trial's 3 CPUs exist, else 1 (with 2 CPUs RLlib's default never starts), without MLflow."
     )
 
 
@@ -147,7 +155,9 @@ def _stock(scratch: Path, size: Size, arguments: Sequence[str]) -> Done:
     ]
     command += ["--lr", *map(str, size.lrs), "--seed", *map(str, size.seeds), *arguments]
     usage = run(command, scratch / "stock.log")
-    return Done(usage, _checked([trial["env_steps"] for trial in json.loads((output / "summary.json").read_text())], size))
+    return Done(
+        usage, _checked([trial["env_steps"] for trial in json.loads((output / "summary.json").read_text())], size)
+    )
 
 
 def _checked(env_steps: Sequence[float], size: Size) -> float:
@@ -193,9 +203,9 @@ def _main_table(found: dict[str, list[Done]], size: Size) -> Table:
         "Whole study",
         ("", "turns", "wall-clock s", "suite / this", "CPU s", "suite / this, CPU", "env steps"),
         tuple(rows),
-        f"Median (minimum-maximum), {size.repeats} turns taken in rotation; the two slowest had one. A ratio's range is that of the "
-        "turns. CPU "
-        "seconds are those of all processes, sampled every 0.5 s: they hold better than wall-clock where others use the machine.",
+        f"Median (minimum-maximum), {size.repeats} turns taken in rotation; the two slowest had one. "
+        "A ratio's range is that of the turns. CPU seconds are those of all processes, sampled every 0.5 s: "
+        "they hold better than wall-clock where others use the machine.",
     )
 
 
@@ -224,8 +234,8 @@ def _ablation_table(found: dict[str, list[Done]], size: Size) -> Table:
         "What each measure brings: the suite with one thing changed",
         _columns(reference),
         tuple(_rows(found, reference)),
-        f"A study of {size.trials} trials of {size.budget:,} env steps. Median (minimum-maximum) of {size.repeats} turns. Above 1: the "
-        "measure that is taken out saves time; below 1: what is switched off costs time.",
+        f"A study of {size.trials} trials of {size.budget:,} env steps. Median (minimum-maximum) of {size.repeats} "
+        "turns. Above 1: the measure that is taken out saves time; below 1: what is switched off costs time.",
     )
 
 

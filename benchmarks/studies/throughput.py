@@ -93,15 +93,15 @@ def measure(quick: bool) -> Report:
         name="throughput",
         title="Measuring throughput",
         compared=(
-            "*Cost*: PPO on CartPole-v1 in one process, trained by the suite's own trial parts, with the clocks, the divergence and the "
-            "monitor of processes that every trial has, and without them; in turns, the same batches on both sides. *Agreement*: the same "
-            "study of throughput twice, one after the other."
+            "*Cost*: PPO on CartPole-v1 in one process, trained by the suite's own trial parts, with the clocks, "
+            "the divergence and the monitor of processes that every trial has, and without them; in turns, "
+            "the same batches on both sides. *Agreement*: the same study of throughput twice, one after the other."
         ),
         verdict=(
-            f"Target of 1% of what is measured {against(100 * largest, 100 * TARGET, '%')} (the larger of the two). {agree} of "
-            f"{len(pairs)} configurations agree: the 95% interval of the ratio of the two studies holds 1. Over all of them the second is "
-            f"{np.exp(np.log(pairs['ratio']).mean()):.3f} times as fast as the first: how far the machine itself drifts in minutes, which "
-            "no interval of a single study holds."
+            f"Target of 1% of what is measured {against(100 * largest, 100 * TARGET, '%')} (the larger of the two). "
+            f"{agree} of {len(pairs)} configurations agree: the 95% interval of the ratio of the two studies holds 1. "
+            f"Over all of them the second is {np.exp(np.log(pairs['ratio']).mean()):.3f} times as fast as the first: "
+            "how far the machine itself drifts in minutes, which no interval of a single study holds."
         ),
         tables=(
             Table(
@@ -123,8 +123,8 @@ def measure(quick: bool) -> Report:
                     )
                     for row in pairs.to_dict("records")
                 ),
-                f"Geometric means over {studies[0][1]['seed'].nunique()} seeds; t on logarithms, variances pooled over configurations. "
-                f"The studies took {' and '.join(f'{usage.wall_s:.0f} s' for usage, _ in studies)}.",
+                f"Geometric means over {studies[0][1]['seed'].nunique()} seeds; t on logarithms, variances pooled over "
+                f"configurations. The studies took {' and '.join(f'{usage.wall_s:.0f} s' for usage, _ in studies)}.",
             ),
         ),
     )
@@ -162,7 +162,9 @@ def _study(folder: Path, name: str, quick: bool) -> tuple[Usage, pd.DataFrame]:
     axes = zip(("num_env_runners", "num_envs_per_env_runner"), counts, strict=True)
     space = ",".join(f"algorithm.env_runners.{axis}:[{','.join(map(str, values))}]" for axis, values in axes)
     overrides = ["study=runner_scaling", f"study.space={{{space}}}", f"output_dir={folder / name}", "report=false"]
-    usage = run([sys.executable, "experiments/run.py", *overrides, *(["seeds=[0,1]"] if quick else [])], folder / f"{name}.log")
+    usage = run(
+        [sys.executable, "experiments/run.py", *overrides, *(["seeds=[0,1]"] if quick else [])], folder / f"{name}.log"
+    )
     return usage, load_study(tracking_uri=sqlite_uri(folder / name / "mlflow.db"), metrics=()).runs
 
 

@@ -52,10 +52,11 @@ def measure(quick: bool) -> Report:
         name="tracking_cost",
         title="What tracking costs",
         compared=(
-            f"A study of {seeds} PPO trials on CartPole-v1, {budget:,} env steps each, the suite's own settings, embedded SQLite store. "
-            "*Share*: seconds that the driver's writer thread spends in MLflow for a trial, over the trial's own seconds. The thread runs "
-            "beside the trials; the share is what it would cost if it held them up all that time. *Off*: the same study with a store that "
-            "keeps nothing (`benchmarks/support/driver.py --without tracking`)."
+            f"A study of {seeds} PPO trials on CartPole-v1, {budget:,} env steps each, the suite's own settings, "
+            "embedded SQLite store. *Share*: seconds that the driver's writer thread spends in MLflow for a trial, "
+            "over the trial's own seconds. The thread runs beside the trials; the share is what it would cost "
+            "if it held them up all that time. *Off*: the same study with a store that keeps nothing "
+            "(`benchmarks/support/driver.py --without tracking`)."
         ),
         verdict=f"Target of 1% of a trial's time {against(100 * share, 100 * TARGET, '%')}.",
         tables=(
@@ -86,8 +87,8 @@ def measure(quick: bool) -> Report:
                     )
                     for name, done in found.items()
                 ),
-                f"Median (minimum-maximum) of {repeats} turns; a ratio's range is that of the turns. Off also spares MLflow's import and "
-                "the making of the store's tables.",
+                f"Median (minimum-maximum) of {repeats} turns; a ratio's range is that of the turns. "
+                "Off also spares MLflow's import and the making of the store's tables.",
             ),
         ),
     )
@@ -103,7 +104,8 @@ def _study(scratch: Path, seeds: int, budget: int, arguments: list[str]) -> Done
         f"output_dir={output_dir}",
     ]
     usage = run(
-        [sys.executable, "-m", "benchmarks.support.driver", "--measure", str(measured), *arguments, "--", *overrides], scratch / "suite.log"
+        [sys.executable, "-m", "benchmarks.support.driver", "--measure", str(measured), *arguments, "--", *overrides],
+        scratch / "suite.log",
     )
     walls = [p.value for p in points(output_dir / "mlflow.db", "final/wall_s")]
     return Done(usage, json.loads(measured.read_text()), walls)

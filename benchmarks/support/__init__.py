@@ -1,1 +1,3 @@
-"""What the benchmarks share: the harness that measures and writes pages, and the suite's command with instruments in it."""
+"""What the benchmarks share: the harness that measures and writes pages, and the suite's command
+with instruments in it.
+"""

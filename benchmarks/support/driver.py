@@ -1,6 +1,7 @@
 """The suite's own command with instruments in it, or with one of its measures taken out.
 
-python -m benchmarks.support.driver [--measure FILE] [--without MEASURE ...] [--stub [--in-process]] -- <overrides as for run.py>
+python -m benchmarks.support.driver [--measure FILE] [--without MEASURE ...] [--stub [--in-process]] -- <overrides
+as for run.py>
 
 The instruments and the switches are put in place of names in `experiments.study.driver`.
 """
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from benchmarks.support.in_process import Timing
 
 MEASURES = ("reuse_actors", "tracking", "safety")
-"""What can be taken out: the reuse of a trial's process by the next trial; MLflow; checkpoints, determinism and the watchdog."""
+"""What can be taken out: the reuse of a trial's process by the next trial; MLflow; checkpoints,
+determinism and the watchdog."""
 
 marks: dict[str, float] = {}
 """Unix times of `<function>.start` and `<function>.end`."""
@@ -97,9 +99,13 @@ def main() -> None:
     parser.add_argument("--without", action="append", default=[], choices=MEASURES)
     parser.add_argument("--stub", action="store_true", help="trials that report without training")
     parser.add_argument(
-        "--in-process", action="store_true", help="trials in the driver's own process, so that as many run at once as CPUs are declared"
+        "--in-process",
+        action="store_true",
+        help="trials in the driver's own process, so that as many run at once as CPUs are declared",
     )
-    parser.add_argument("--kill-after-events", type=int, help="SIGKILL to the driver, once its trials have said so much")
+    parser.add_argument(
+        "--kill-after-events", type=int, help="SIGKILL to the driver, once its trials have said so much"
+    )
     parser.add_argument("overrides", nargs="*")
     arguments = parser.parse_args()
     marks["imports.end"] = time.time()
@@ -143,7 +149,8 @@ def _measured() -> dict[str, Any]:
     writer = _writers[0] if _writers else None
     return {
         "marks": marks,
-        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10),
+        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        / (2**20 if sys.platform == "darwin" else 2**10),
         "writer_busy_s": writer.busy_s if writer else 0.0,
         "writer_cpu_s": writer.cpu_s if writer else 0.0,
         "connect_s": writer.connect_s if writer else 0.0,

@@ -1,4 +1,6 @@
-"""What the benchmarks share: processes that are timed, repeats that take turns, medians, and the page that a benchmark writes."""
+"""What the benchmarks share: processes that are timed, repeats that take turns, medians, and the page
+that a benchmark writes.
+"""
 
 import os
 import signal
@@ -76,7 +78,12 @@ class Table:
     def rich(self) -> RichTable:
         """For a terminal."""
         table = RichTable(
-            title=self.title, title_justify="left", caption=self.note or None, caption_justify="left", box=None, pad_edge=False
+            title=self.title,
+            title_justify="left",
+            caption=self.note or None,
+            caption_justify="left",
+            box=None,
+            pad_edge=False,
         )
         for number, column in enumerate(self.columns):
             table.add_column(column, justify="right" if number else "left", overflow="fold")
@@ -115,11 +122,18 @@ class Report:
             f"- Command: `python -m benchmarks {self.name}`",
             f"- Date: {date.today().isoformat()}; commit "
             f"{(git_state().commit or 'unknown')[:12]}{' with changes' if git_state().dirty_diff else ''}",
-            f"- Machine: {machine['cpu']}, {machine['cpu_count']} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB; "
-            f"load average when the turns started, their predecessors' share included: {spread(_loads or os.getloadavg()[:1])}",
+            f"- Machine: {machine['cpu']}, {machine['cpu_count']} cores, {psutil.virtual_memory().total / 2**30:.0f} "
+            "GiB; load average when the turns started, their predecessors' share included: "
+            f"{spread(_loads or os.getloadavg()[:1])}",
             f"- Versions: {', '.join(f'{name} {version}' for name, version in found.items())}",
         ]
-        parts = [f"# {self.title}", f"**{self.verdict}**", self.compared, "\n".join(facts), *(t.markdown() for t in self.tables)]
+        parts = [
+            f"# {self.title}",
+            f"**{self.verdict}**",
+            self.compared,
+            "\n".join(facts),
+            *(t.markdown() for t in self.tables),
+        ]
         return "\n\n".join([*parts, *(["## Notes\n\n" + self.notes] if self.notes else [])]) + "\n"
 
 
@@ -221,13 +235,17 @@ def checked_out(commit: str, folder: Path) -> Iterator[Path]:
     Raises:
         BenchmarkError: The history at hand does not reach so far.
     """
-    made = subprocess.run(["git", "worktree", "add", "--detach", str(folder), commit], cwd=ROOT, capture_output=True, text=True)
+    made = subprocess.run(
+        ["git", "worktree", "add", "--detach", str(folder), commit], cwd=ROOT, capture_output=True, text=True
+    )
     if made.returncode:
         raise BenchmarkError(f"commit {commit} cannot be checked out: {made.stderr.strip()}")
     try:
         yield folder
     finally:
-        subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, capture_output=True, check=False)
+        subprocess.run(
+            ["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, capture_output=True, check=False
+        )
 
 
 def run(command: Sequence[str], log: Path, root: Path = ROOT) -> Usage:
@@ -244,12 +262,16 @@ def run(command: Sequence[str], log: Path, root: Path = ROOT) -> Usage:
     with log.open("a") as file, started(command, file, root) as (process, usage):
         status = process.wait()
     if status:
-        raise BenchmarkError(f"{' '.join(command)} ended with {status}:\n" + "\n".join(log.read_text().splitlines()[-20:]))
+        raise BenchmarkError(
+            f"{' '.join(command)} ended with {status}:\n" + "\n".join(log.read_text().splitlines()[-20:])
+        )
     return usage()
 
 
 @contextmanager
-def started(command: Sequence[str], file: IO[str], root: Path = ROOT) -> Iterator[tuple["subprocess.Popen[bytes]", Callable[[], Usage]]]:
+def started(
+    command: Sequence[str], file: IO[str], root: Path = ROOT
+) -> Iterator[tuple["subprocess.Popen[bytes]", Callable[[], Usage]]]:
     """Start a command in a session of its own; on leaving, it is gone with all it started.
 
     Args:
@@ -261,7 +283,9 @@ def started(command: Sequence[str], file: IO[str], root: Path = ROOT) -> Iterato
         The process, and what it took: from its start to the moment when it was last seen alive.
     """
     at, start = time.time(), time.perf_counter()
-    process = subprocess.Popen(command, cwd=root, env=environment(root), stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+    process = subprocess.Popen(
+        command, cwd=root, env=environment(root), stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+    )
     cpu_s: dict[int, float] = {}
     ended, end = threading.Event(), [0.0]
 

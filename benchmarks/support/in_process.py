@@ -1,8 +1,9 @@
-"""Trials in the driver's own process, in place of Ray's actors: what a cluster of many nodes asks of a driver, on one machine.
+"""Trials in the driver's own process, in place of Ray's actors: what a cluster of many nodes asks of a driver,
+on one machine.
 
-Tune's controller and the suite's callbacks are the real ones. What is left out are the actors' processes, and their placement groups, which
-Ray makes by a process on each node: a call of an actor is made at once, in this process, and its result put into Ray's object store, from
-where the controller takes it.
+Tune's controller and the suite's callbacks are the real ones. What is left out are the actors' processes, and their
+placement groups, which Ray makes by a process on each node: a call of an actor is made at once, in this process, and
+its result put into Ray's object store, from where the controller takes it.
 """
 
 import time
@@ -28,7 +29,8 @@ class Timing:
     """What events take the driver's main thread, without the trials that it now runs itself.
 
     Attributes:
-        steps: CPU seconds, and seconds by the clock, of each step of Tune's controller, and how many events it passed on.
+        steps: CPU seconds, and seconds by the clock, of each step of Tune's controller,
+            and how many events it passed on.
         first_report_at: Unix time of the first report that a trial made, and that no earlier execution had.
         events: Passed on so far, those of earlier executions included.
         trials_cpu_s: Of the trials so far.
@@ -55,10 +57,19 @@ class Timing:
         """Milliseconds per event over the whole study and in its first and last tenth, and the slowest steps'."""
         cpu, clock, events = np.array(self.steps).T
         parts = np.array_split(np.arange(len(events)), 10)
-        means = [{"cpu_ms": 1e3 * cpu[p].sum() / events[p].sum(), "ms": 1e3 * clock[p].sum() / events[p].sum()} for p in parts]
+        means = [
+            {"cpu_ms": 1e3 * cpu[p].sum() / events[p].sum(), "ms": 1e3 * clock[p].sum() / events[p].sum()}
+            for p in parts
+        ]
         slowest = {f"step_p{q}_ms": 1e3 * float(np.quantile(clock[events > 0], q / 100)) for q in (50, 99, 100)}
         whole = {"cpu_ms": 1e3 * cpu.sum() / events.sum(), "ms": 1e3 * clock.sum() / events.sum()}
-        return {"new_events": int(events.sum()), "first_report_at": self.first_report_at, "tenths": means, **whole, **slowest}
+        return {
+            "new_events": int(events.sum()),
+            "first_report_at": self.first_report_at,
+            "tenths": means,
+            **whole,
+            **slowest,
+        }
 
 
 class _Method:
@@ -89,7 +100,10 @@ class _InProcess(ActorClass):  # type: ignore[misc]  # Ray ships no type informa
 
     def __init__(self, timing: Timing, trainable: type) -> None:
         # What this process prints is not a trial's.
-        self._timing, self._trainable = timing, type(trainable.__name__, (trainable,), {"_open_logfiles": lambda *files: None})
+        self._timing, self._trainable = (
+            timing,
+            type(trainable.__name__, (trainable,), {"_open_logfiles": lambda *files: None}),
+        )
 
     def remote(self, **kwargs: Any) -> _Actor:
         """A new one."""

@@ -1,4 +1,6 @@
-"""The suite's trial without what makes it safe: no checkpoints, no segments, no signs of life, no deterministic kernels."""
+"""The suite's trial without what makes it safe: no checkpoints, no segments, no signs of life,
+no deterministic kernels.
+"""
 
 from collections.abc import Sequence
 

@@ -46,13 +46,14 @@ warnings.filterwarnings("ignore", message="IProgress not found")
 def run_study(overrides: Sequence[str], *, quiet: bool = False) -> "Study":
     """Run a study as `python experiments/run.py <overrides>` does, and read it back.
 
-    Ray is started and stopped again. A Ray that this process runs already is used as it is, with the CPUs and GPUs that it has, and left
-    running.
+    Ray is started and stopped again. A Ray that this process runs already is used as it is, with the CPUs and GPUs that
+    it has, and left running.
 
     Args:
-        overrides: The words of the command line: `["study=smoke", "algorithm=dqn", "seeds=[0,1,2]"]`. Relative paths are of the working
-            directory. `["--config-dir", "my"]` names a folder of files of your own, `["resume=<study run id>"]` goes on with a study,
-            and `study.key=NAME` begins the study of that name or goes on with it.
+        overrides: The words of the command line: `["study=smoke", "algorithm=dqn", "seeds=[0,1,2]"]`. Relative paths
+            are of the working directory. `["--config-dir", "my"]` names a folder of files of your own,
+            `["resume=<study run id>"]` goes on with a study, and `study.key=NAME` begins the study of that name or
+            goes on with it.
         quiet: Whether the plan, the progress and the conclusions are not printed.
 
     Returns:
@@ -102,8 +103,9 @@ def load_policy(
     """A trained policy, which is called with an observation and gives the deterministic action. Ray is not started.
 
     Args:
-        run: A trial, by its run id in MLflow: its newest checkpoint. Or the folder of a checkpoint or a trial. Or a study, as `run_study`
-            and `analysis.load.load_study` give it: the median seed of the configuration that it recommends.
+        run: A trial, by its run id in MLflow: its newest checkpoint. Or the folder of a checkpoint or a trial. Or
+            a study, as `run_study` and `analysis.load.load_study` give it: the median seed of the configuration
+            that it recommends.
         tracking_uri: Of the store that holds the run; None: the study's, or mlflow.db in `output_dir`.
         output_dir: Where your studies are; None: the folder of an embedded store, else `outputs`.
         modules: Files of your own that the trial imported, as they were then: none is run from a store.
@@ -147,7 +149,9 @@ def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
             first = compose({})
             own_modules.check_unchanged(first["modules"])
             if first["dry_run"] and not dry_run:
-                raise ConfigurationError("dry_run=true: there is no study to give back. Call plan_study, which gives the plan.")
+                raise ConfigurationError(
+                    "dry_run=true: there is no study to give back. Call plan_study, which gives the plan."
+                )
             command = provenance.without_passwords(shlex.join(["python", "experiments/run.py", *given]))
             return execute(compose, own, command, quiet, use_running_ray=True, doubtful=is_doubtful(settings, own))
     except (HydraException, OmegaConfBaseException) as error:
@@ -156,7 +160,9 @@ def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
 
 @contextmanager
 def _kept_environment() -> Iterator[None]:
-    """Whatever is set within it for Ray's processes, its threads and warnings, is not left to those that this process starts later."""
+    """Whatever is set within it for Ray's processes, its threads and warnings, is not left to those that this
+    process starts later.
+    """
     before = dict(os.environ)
     try:
         yield
@@ -170,8 +176,11 @@ def _median_seed(study: "Study") -> str:
     """The run id of the median seed of what a study recommends."""
     from analysis.questions.decision import seeds_to_show
 
-    found = {shown.env: shown.run_id for shown in seeds_to_show(study.runs)}  # the best, then the median where there are several
+    # the best, then the median where there are several
+    found = {shown.env: shown.run_id for shown in seeds_to_show(study.runs)}
     if len(found) != 1:
         why = "recommends no configuration" if not found else f"has several environments ({', '.join(found)})"
-        raise ConfigurationError(f"study {study.name}: {why}. Name a run: load_policy(study.runs['run_id'][0], tracking_uri=...).")
+        raise ConfigurationError(
+            f"study {study.name}: {why}. Name a run: load_policy(study.runs['run_id'][0], tracking_uri=...)."
+        )
     return next(iter(found.values()))

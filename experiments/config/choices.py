@@ -1,4 +1,6 @@
-"""The files that a command line can choose: those of conf/, and those of a folder of a person's own (`--config-dir`)."""
+"""The files that a command line can choose: those of conf/, and those of a folder
+of a person's own (`--config-dir`).
+"""
 
 import difflib
 import re
@@ -31,7 +33,9 @@ def files_of(group: str, own: Path | None = None) -> list[str]:
         group: Of conf/.
         own: A person's own folder.
     """
-    return sorted({file.stem for folder in (CONF, own) if folder is not None for file in (folder / group).glob("*.yaml")})
+    return sorted(
+        {file.stem for folder in (CONF, own) if folder is not None for file in (folder / group).glob("*.yaml")}
+    )
 
 
 def own_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
@@ -42,14 +46,20 @@ def own_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
     """
     others, given = config_dirs(arguments)
     if len(given) > 1:
-        raise ConfigurationError(f"{CONFIG_DIR} is given {len(given)} times: put the files of {' and '.join(given)} into one folder.")
+        raise ConfigurationError(
+            f"{CONFIG_DIR} is given {len(given)} times: put the files of {' and '.join(given)} into one folder."
+        )
     if not given:
         return others, None
     if not given[0]:
-        raise ConfigurationError(f"{CONFIG_DIR} names no folder. For example: {CONFIG_DIR} ~/my env=mine reads ~/my/env/mine.yaml.")
+        raise ConfigurationError(
+            f"{CONFIG_DIR} names no folder. For example: {CONFIG_DIR} ~/my env=mine reads ~/my/env/mine.yaml."
+        )
     own = Path(given[0]).expanduser().absolute()
     if not own.is_dir():
-        raise ConfigurationError(f"{CONFIG_DIR} {given[0]}: {'is a file, not' if own.exists() else 'there is no such'} folder.")
+        raise ConfigurationError(
+            f"{CONFIG_DIR} {given[0]}: {'is a file, not' if own.exists() else 'there is no such'} folder."
+        )
     if own.resolve() != CONF.resolve():
         _check_places(own)
         for group in groups():
@@ -82,12 +92,16 @@ def check_choices(arguments: Sequence[str], own: Path | None = None) -> None:
         group, given, name = argument.lstrip("+").partition("=")
         files = files_of(group, own) if given and group in groups() else []
         if files and name == "null":
-            raise ConfigurationError(f"{argument}: to do without a file of conf/{group}, write '~{group}'. There are: {', '.join(files)}.")
+            raise ConfigurationError(
+                f"{argument}: to do without a file of conf/{group}, write '~{group}'. There are: {', '.join(files)}."
+            )
         if files and not name:
             raise ConfigurationError(f"{argument}: names no file of conf/{group}. There are: {', '.join(files)}.")
         if files and name.strip("'\"") not in files:
             where = f"conf/{group} has no file" if own is None else f"neither conf/{group} nor {own / group} has a file"
-            stray = next((own / f for f in (f"{name}.yaml", f"{name}.yml") if own is not None and (own / f).is_file()), None)
+            stray = next(
+                (own / f for f in (f"{name}.yaml", f"{name}.yml") if own is not None and (own / f).is_file()), None
+            )
             hint = "" if stray is None else f" {stray} belongs into a folder of its group: {own}/{group}/{name}.yaml."
             if group == "env" and (gym_id := id_named(name)) is not None:
                 hint = f" Gymnasium has it: env=gym env.id={gym_id}."
@@ -113,15 +127,17 @@ def _check_places(own: Path) -> None:
     for file in (own / f for f in ("base.yaml", "config.yaml")):
         if file.exists():
             raise ConfigurationError(
-                f"{file}: has the name of conf/{file.name}, which is read in its place. Settings that every study is to have go into a "
-                f"study of your own, {own}/study/<name>.yaml."
+                f"{file}: has the name of conf/{file.name}, which is read in its place. "
+                f"Settings that every study is to have go into a study of your own, {own}/study/<name>.yaml."
             )
 
 
 def _check_file(file: Path, group: str) -> None:
     """Make sure that a person's own file is read as it is meant, and can start nothing by itself."""
     if (CONF / group / file.name).exists():
-        raise ConfigurationError(f"{file}: has the name of conf/{group}/{file.name}, which is read in its place. Give yours another name.")
+        raise ConfigurationError(
+            f"{file}: has the name of conf/{group}/{file.name}, which is read in its place. Give yours another name."
+        )
     try:
         text = file.read_text(encoding="utf-8")
         settings = yaml.safe_load(text)
@@ -138,9 +154,13 @@ def _check_file(file: Path, group: str) -> None:
 
 
 def _check_starts_nothing(file: Path, settings: Mapping[str, Any]) -> None:
-    """No file makes Hydra call anything: `_target_`, or settings of Hydra's own, whose callbacks and loggers are objects."""
+    """No file makes Hydra call anything: `_target_`, or settings of Hydra's own, whose callbacks
+    and loggers are objects.
+    """
     if "_target_" in _keys(settings):
-        raise ConfigurationError(f"{file}: has a key _target_. Files of settings cannot name what is to be called; take it out.")
+        raise ConfigurationError(
+            f"{file}: has a key _target_. Files of settings cannot name what is to be called; take it out."
+        )
     defaults = [str(entry) for entry in _texts(settings.get("defaults"))]
     if "hydra" in settings or any(re.search(r"(^|[\s/@.])hydra([/.:@]|$)", entry) for entry in defaults):
         raise ConfigurationError(f"{file}: sets what is Hydra's own (hydra). Set it on the command line.")
@@ -152,7 +172,9 @@ def _check_package(file: Path, group: str, text: str) -> None:
     if _package(text) == expected and len(_HEADER.findall(text)) <= 1:
         return
     if expected:
-        raise ConfigurationError(f"{file}: its first line must be '# @package {expected}', as in all files of conf/{group}.")
+        raise ConfigurationError(
+            f"{file}: its first line must be '# @package {expected}', as in all files of conf/{group}."
+        )
     raise ConfigurationError(f"{file}: has a line '# @package', which files of conf/{group} do not have. Take it out.")
 
 
@@ -174,7 +196,9 @@ def _check_name(file: Path, group: str, settings: Mapping[str, Any]) -> None:
         return
     key = "study.name" if group == "study" else "name"
     found = f"{key}: {name} is" if name is not None else f"{key} is missing, so that it is"
-    raise ConfigurationError(f"{file}: {found} not what its file is called, and results would go by it. Write {key}: {file.stem}.")
+    raise ConfigurationError(
+        f"{file}: {found} not what its file is called, and results would go by it. Write {key}: {file.stem}."
+    )
 
 
 def _example(group: str) -> Path:

@@ -1,4 +1,6 @@
-"""The words of a study's command line: Hydra's own, those of several studies (`--multirun`), and what is composed of them."""
+"""The words of a study's command line: Hydra's own, those of several studies (`--multirun`),
+and what is composed of them.
+"""
 
 import argparse
 import itertools
@@ -14,15 +16,27 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
 
 from experiments.config.choices import check_choices, files_of, groups, hydra_search_path
-from experiments.config.compose import check_axes_are_free, check_resume, composer, composing, split_space, with_new_keys
+from experiments.config.compose import (
+    check_axes_are_free,
+    check_resume,
+    composer,
+    composing,
+    split_space,
+    with_new_keys,
+)
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import GROUPS, Compose
 
 _NOT_HERE = {
     "config_path": "all files are those of conf/. To add a folder of your own: --config-dir FOLDER",
-    "config_name": "the only one is conf/config.yaml. A study of your own: --config-dir FOLDER study=NAME reads FOLDER/study/NAME.yaml",
-    "experimental_rerun": "studies write no file for it. To continue an interrupted study: resume=<study run id>. To run a trial again: "
-    "python experiments/reproduce.py run=<run id>",
+    "config_name": (
+        "the only one is conf/config.yaml. A study of your own: --config-dir FOLDER study=NAME "
+        "reads FOLDER/study/NAME.yaml"
+    ),
+    "experimental_rerun": (
+        "studies write no file for it. To continue an interrupted study: resume=<study run id>. To run a trial again: "
+        "python experiments/reproduce.py run=<run id>"
+    ),
 }
 """Flags of Hydra's that a study has no use for, and what there is instead."""
 _OWN_SETTINGS = {
@@ -42,7 +56,8 @@ class Words:
     Attributes:
         flags: Those that are not settings, with their values.
         settings: `key=value`, in order.
-        shows: Whether Hydra is to show something (`--cfg`, `--info`, `--shell-completion`, `--hydra-help`), and no study runs.
+        shows: Whether Hydra is to show something (`--cfg`, `--info`, `--shell-completion`, `--hydra-help`),
+            and no study runs.
         is_several: Whether a comma separates the values of several studies (`--multirun`).
     """
 
@@ -65,11 +80,15 @@ def read(words: Sequence[str]) -> Words:
     except argparse.ArgumentError as error:
         raise ConfigurationError(f"{error}. --hydra-help lists Hydra's flags.") from None
     if unknown:
-        raise ConfigurationError(f"{unknown[0]}: there is no such flag. Settings are key=value: --help lists them, --hydra-help the flags.")
+        raise ConfigurationError(
+            f"{unknown[0]}: there is no such flag. Settings are key=value: --help lists them, --hydra-help the flags."
+        )
     for flag, instead in _NOT_HERE.items():
         if getattr(found, flag) is not None:
             raise ConfigurationError(f"--{flag.replace('_', '-')}: {instead}.")
-    given = [flag for flag in ("run", "multirun", "cfg", "info", "shell_completion", "hydra_help") if getattr(found, flag)]
+    given = [
+        flag for flag in ("run", "multirun", "cfg", "info", "shell_completion", "hydra_help") if getattr(found, flag)
+    ]
     if len(given) > 1:
         listed = " and ".join("--" + flag.replace("_", "-") for flag in given)
         raise ConfigurationError(f"{listed}: give only one of them.")
@@ -90,7 +109,8 @@ def as_shown(settings: Sequence[str]) -> list[str]:
 
 
 def jobs(settings: Sequence[str], own: Path | None) -> list[list[str]]:
-    """The settings of each of several studies, `algorithm=ppo,dqn` of two: all combinations, as Hydra's own sweeper has them.
+    """The settings of each of several studies, `algorithm=ppo,dqn` of two: all combinations,
+    as Hydra's own sweeper has them.
 
     Args:
         settings: The command line's.
@@ -109,7 +129,9 @@ def _each(override: Override, own: Path | None) -> list[str]:
         return [f"{key}={one}" for one in override.sweep_string_iterator()]
     found = value.filter([name for name in files_of(override.key_or_group, own) if name != "base"])
     if not found:
-        raise ConfigurationError(f"{override.input_line}: matches no file. A glob chooses files of a group: {', '.join(groups())}.")
+        raise ConfigurationError(
+            f"{override.input_line}: matches no file. A glob chooses files of a group: {', '.join(groups())}."
+        )
     return [f"{key}={name}" for name in found]
 
 
@@ -126,12 +148,15 @@ def check_one(settings: Sequence[str]) -> None:
             is_axis, is_group = "." in key or key in GROUPS, key in groups()
             axis = f" To compare them in one study: 'study.space={{{key}:{listed}}}'." if is_axis else ""
             as_list = "" if is_group else f" A list is written in brackets: {key}={listed}."
-            raise ConfigurationError(f"{word}: stands for several studies. To run them one after the other: -m {word}.{axis}{as_list}")
+            raise ConfigurationError(
+                f"{word}: stands for several studies. To run them one after the other: -m {word}.{axis}{as_list}"
+            )
 
 
 def is_doubtful(settings: Sequence[str], own: Path | None) -> bool:
-    """Whether RLlib is better asked what it thinks of the settings before anything is started, though that takes seconds: one is added to
-    what an algorithm's file has, or is given what is no number, or files of a person's own are read.
+    """Whether RLlib is better asked what it thinks of the settings before anything is started, though that
+    takes seconds: one is added to what an algorithm's file has, or is given what is no number, or files of a
+    person's own are read.
     """
     ours = [o for o in _parsed(split_space(settings)[0]) if o.key_or_group.startswith("algorithm.")]
     are_numbers = (isinstance(o.value(), int | float) and not isinstance(o.value(), bool) for o in ours)

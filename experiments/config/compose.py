@@ -28,13 +28,17 @@ _OPEN = (ENV_CONFIG, "algorithm.rl_module.model_config")
 
 
 def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The command line without `study.space={...}`, and that: it replaces the study's space, and Hydra would merge the two."""
+    """The command line without `study.space={...}`, and that: it replaces the study's space,
+    and Hydra would merge the two.
+    """
     given = [a for a in arguments if a.lstrip("+").startswith("study.space=")]
     return [a for a in arguments if a not in given], given
 
 
 def with_new_keys(arguments: Sequence[str]) -> list[str]:
-    """The command line in which `env.env_config={...}` may name what the environment's file does not: Hydra asks for a + there."""
+    """The command line in which `env.env_config={...}` may name what the environment's file does not:
+    Hydra asks for a + there.
+    """
     return [f"+{a}" if a.startswith(tuple(f"{key}={{" for key in _OPEN)) else a for a in arguments]
 
 
@@ -64,15 +68,18 @@ def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
         return
     if not str(config["resume"]).strip():
         raise ConfigurationError(
-            "resume= names no study. Write resume=<study run id>, which python experiments/list.py lists, or its folder. Leave it out "
-            "to begin a new study."
+            "resume= names no study. Write resume=<study run id>, which python experiments/list.py lists, "
+            "or its folder. Leave it out to begin a new study."
         )
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if not re.fullmatch(r"resume|output_dir|report(\.video)?|dry_run|tracking(\.(uri|timeout_s))?|hardware\.address", key):
+        if not re.fullmatch(
+            r"resume|output_dir|report(\.video)?|dry_run|tracking(\.(uri|timeout_s))?|hardware\.address", key
+        ):
             raise ConfigurationError(
-                f"{override}: a study is resumed as it was begun. Beside resume= only output_dir, tracking, tracking.uri, "
-                f"tracking.timeout_s, hardware.address, report, report.video and dry_run can be given; start a new study to change {key}."
+                f"{override}: a study is resumed as it was begun. Beside resume= only output_dir, tracking, "
+                "tracking.uri, tracking.timeout_s, hardware.address, report, report.video and dry_run can be given; "
+                f"start a new study to change {key}."
             )
 
 
@@ -143,7 +150,9 @@ def composed_group(group: str, overrides: Sequence[str]) -> dict[str, Any]:
         overrides: As on run.py's command line.
     """
     with composing():
-        settings = OmegaConf.to_container(hydra.compose("config", overrides=list(overrides))[group], resolve=True, throw_on_missing=True)
+        settings = OmegaConf.to_container(
+            hydra.compose("config", overrides=list(overrides))[group], resolve=True, throw_on_missing=True
+        )
     assert isinstance(settings, dict)
     return {str(k): v for k, v in settings.items()}
 
@@ -155,7 +164,9 @@ def _cut_to_size(composed: Mapping[str, Any], given: Sequence[str]) -> None:
         parent, _, name = path.rpartition(".")
         section = value_at(composed, parent)
         value = section.get(name) if isinstance(section, dict) else None
-        if path not in given and all(isinstance(number, int | float) and not isinstance(number, bool) for number in (value, most)):
+        if path not in given and all(
+            isinstance(number, int | float) and not isinstance(number, bool) for number in (value, most)
+        ):
             section[name] = min(value, most)
 
 

@@ -8,9 +8,11 @@ ENV_CONFIG = "env.env_config"
 
 
 def whole_paths(value: Any) -> Any:
-    """A setting of an environment with what names a file or a folder there is, relative to the working directory or to `~`, made absolute.
+    """A setting of an environment with what names a file or a folder there is, relative to the working directory
+    or to `~`, made absolute.
 
-    A text names one if it has an ending or a slash: `prices.csv`, `data/`, `~/prices`. A plain word may mean anything, and stays.
+    A text names one if it has an ending or a slash: `prices.csv`, `data/`, `~/prices`.
+    A plain word may mean anything, and stays.
 
     Args:
         value: A text, or lists and mappings of such; anything else stays.
@@ -38,6 +40,9 @@ def with_whole_paths(composed: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(env := found.get("env"), Mapping) and "env_config" in env:
         found["env"] = {**env, "env_config": whole_paths(env["env_config"])}
     if isinstance(study := found.get("study"), Mapping) and isinstance(space := study.get("space"), Mapping):
-        ours = {key: whole_paths(values) if str(key).startswith(f"{ENV_CONFIG}.") else values for key, values in space.items()}
+        ours = {
+            key: whole_paths(values) if str(key).startswith(f"{ENV_CONFIG}.") else values
+            for key, values in space.items()
+        }
         found["study"] = {**study, "space": ours}
     return found

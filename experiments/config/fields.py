@@ -32,18 +32,21 @@ def check_address(address: str) -> str:
     """
     if address.startswith("ray://"):
         raise ValueError(
-            "ray:// is Ray's client, whose driver is not in the cluster: a study would train and report nothing. Give the command on the "
-            "cluster's head node, with hardware.address=auto, or submit it as a job: ray job submit --address http://HEAD:8265 -- python "
-            "experiments/run.py ..."
+            "ray:// is Ray's client, whose driver is not in the cluster: a study would train and report nothing. "
+            "Give the command on the cluster's head node, with hardware.address=auto, or submit it as a job: "
+            "ray job submit --address http://HEAD:8265 -- python experiments/run.py ..."
         )
     if "://" in address:
         raise ValueError(
-            "is the address of a web page, such as Ray's dashboard, and not of a cluster, which is host:port (mostly port 6379)"
+            "is the address of a web page, such as Ray's dashboard, and not of a cluster, "
+            "which is host:port (mostly port 6379)"
         )
     host, _, port = address.rpartition(":")
     named = address in (AUTO_ADDRESS, LOCAL_ADDRESS)
     if not named and not (host and not re.search(r"\s", host) and port.isdecimal() and 0 < int(port) < 2**16):
-        raise ValueError("must be auto, local or host:port, with a port of at most 65535; null takes RAY_ADDRESS, or starts Ray here")
+        raise ValueError(
+            "must be auto, local or host:port, with a port of at most 65535; null takes RAY_ADDRESS, or starts Ray here"
+        )
     return address
 
 
@@ -56,8 +59,8 @@ def _check_uri(uri: str) -> str:
         raise ConfigurationError(f"tracking.uri: is not an address: {error}.") from None
     if not parsed.scheme or (parsed.scheme in ("http", "https") and not has_host):
         raise ConfigurationError(
-            "tracking.uri: must be http://host:port, https://..., postgresql://host/database or sqlite:////absolute/path.db; null is the "
-            "embedded store."
+            "tracking.uri: must be http://host:port, https://..., postgresql://host/database "
+            "or sqlite:////absolute/path.db; null is the embedded store."
         )
     return uri
 
@@ -110,7 +113,9 @@ def _describe(error: Any) -> str:  # pydantic_core.ErrorDetails is a TypedDict o
 
 
 def said(error: Any) -> str:
-    """What is wrong, in the words of whoever raised it: pydantic puts `Value error, ` before them, and begins its own with a capital."""
+    """What is wrong, in the words of whoever raised it: pydantic puts `Value error, ` before them,
+    and begins its own with a capital.
+    """
     if (cause := error.get("ctx", {}).get("error")) is not None:
         return str(cause)
     if error.get("ctx", {}).get("pattern") == NAME:

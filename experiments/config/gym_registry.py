@@ -35,7 +35,11 @@ def spec_of(gym_id: str) -> "EnvSpec":
     if spec is None:
         by_lower = {known.lower(): known for known in gym.registry}
         near = [by_lower[found] for found in difflib.get_close_matches(plain_id.lower(), by_lower, n=3, cutoff=0.5)]
-        hint = f"The nearest are {', '.join(near)}." if near else "python -c 'import gymnasium; gymnasium.pprint_registry()' lists them."
+        hint = (
+            f"The nearest are {', '.join(near)}."
+            if near
+            else "python -c 'import gymnasium; gymnasium.pprint_registry()' lists them."
+        )
         raise ConfigurationError(
             f"env.id={gym_id}: Gymnasium knows no such id. {hint} One that a package registers when it is imported: "
             "env.id=package:Id; a file of yours: modules=[my_env.py]."
@@ -44,7 +48,9 @@ def spec_of(gym_id: str) -> "EnvSpec":
 
 
 def name_of(gym_id: str) -> str:
-    """What an environment is called in run names and folders: `Walker2d-v5` as `walker2d-v5`, `ale_py:ALE/Pong-v5` as `ale-pong-v5`."""
+    """What an environment is called in run names and folders: `Walker2d-v5` as `walker2d-v5`,
+    `ale_py:ALE/Pong-v5` as `ale-pong-v5`.
+    """
     plain_id = gym_id.rpartition(":")[2]
     return re.sub(r"[^a-z0-9_.-]+", "-", plain_id.lower()).strip("-_.")
 
@@ -57,8 +63,9 @@ def id_named(name: str) -> str | None:
 
 
 def with_registry(env: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of an environment, with what its file leaves to the registry: its name (`null`), its target (`registered`). An id that
-    a module of a person's own registers is prefixed with that, so that every process imports it.
+    """The settings of an environment, with what its file leaves to the registry: its name (`null`), its target
+    (`registered`). An id that a module of a person's own registers is prefixed with that, so that every
+    process imports it.
 
     Args:
         env: `conf/env` composed.

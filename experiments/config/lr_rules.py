@@ -1,4 +1,6 @@
-"""Settings that follow the train batch: `lr: {rule: sqrt, base_lr: 3.0e-4, base_batch: 4000}` in place of a number. Pure."""
+"""Settings that follow the train batch: `lr: {rule: sqrt, base_lr: 3.0e-4, base_batch: 4000}`
+in place of a number. Pure.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -11,8 +13,8 @@ from experiments.config.fields import said
 from experiments.metrics import AT_BASE
 
 EXPONENTS: Mapping[str, float] = {"constant": 0.0, "sqrt": 0.5, "linear": 1.0}
-"""Rule to the power of the batch that a setting grows with (constant; Krizhevsky 2014, arXiv 1404.5997, and for Adam Malladi et al. 2022,
-arXiv 2205.10287; Goyal et al. 2017, arXiv 1706.02677)."""
+"""Rule to the power of the batch that a setting grows with (constant; Krizhevsky 2014, arXiv 1404.5997,
+and for Adam Malladi et al. 2022, arXiv 2205.10287; Goyal et al. 2017, arXiv 1706.02677)."""
 
 _BATCH = "train_batch_size_per_learner"
 _OF_EACH_LEARNER = ("minibatch_size",)
@@ -29,7 +31,8 @@ class Rule:
 
     Attributes:
         rule: Of `EXPONENTS`.
-        base: The setting's value at the base batch; a whole number stays one. Or its schedule, pairs of env steps and value.
+        base: The setting's value at the base batch; a whole number stays one. Or its schedule,
+            pairs of env steps and value.
         base_batch: Env steps.
     """
 
@@ -111,7 +114,8 @@ def with_rules(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[
 
 
 def names_of(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, str]:
-    """What the rules of a configuration are called: `{"lr": "sqrt"}`, or `base` where its batch is the rule's base batch.
+    """What the rules of a configuration are called: `{"lr": "sqrt"}`, or `base` where its batch
+    is the rule's base batch.
 
     Args:
         algorithm: With its learners counted.

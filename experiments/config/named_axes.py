@@ -21,7 +21,8 @@ class Settings:
 
     Attributes:
         by_path: Dotted path or group to value, of all settings.
-        shown: The same as a person sees it: a name that moves several settings, or a schedule, with its factor or rule in their place.
+        shown: The same as a person sees it: a name that moves several settings, or a schedule,
+            with its factor or rule in their place.
         multiples: These names and factors.
         ruled: Name that moves several settings by a rule to the first of them.
     """
@@ -72,13 +73,18 @@ def without_names(algorithm: Mapping[str, Any]) -> dict[str, Any]:
     axes = algorithm.get("axes", {})
     if not isinstance(axes, Mapping):
         raise ConfigurationError(
-            f"algorithm.axes={axes!r}: must be a mapping of names to settings, for example learning_rate: [training.lr]."
+            f"algorithm.axes={axes!r}: must be a mapping of names to settings, "
+            "for example learning_rate: [training.lr]."
         )
     for name, settings in axes.items():
         if name not in NAMED_AXES:
-            raise ConfigurationError(f"algorithm.axes.{name}: there is no axis of this name. There are: {', '.join(NAMED_AXES)}.")
+            raise ConfigurationError(
+                f"algorithm.axes.{name}: there is no axis of this name. There are: {', '.join(NAMED_AXES)}."
+            )
         if not isinstance(settings, list) or not all(isinstance(path, str) for path in settings):
-            raise ConfigurationError(f"algorithm.axes.{name}={settings!r}: must be a list of settings, for example [training.lr].")
+            raise ConfigurationError(
+                f"algorithm.axes.{name}={settings!r}: must be a list of settings, for example [training.lr]."
+            )
     return {section: settings for section, settings in algorithm.items() if section != "axes"}
 
 
@@ -95,7 +101,9 @@ def _bases(name: str, composed: Mapping[str, Any]) -> dict[str, Any]:
     bases = {f"algorithm.{path}": value_at(algorithm, path) for path in axes[name]}
     for path, base in bases.items():
         if not _is_base(base):
-            raise ConfigurationError(f"study.space: {name} multiplies {path}, which is {base!r}. Give it a base value above 0: {path}=...")
+            raise ConfigurationError(
+                f"study.space: {name} multiplies {path}, which is {base!r}. Give it a base value above 0: {path}=..."
+            )
     return bases
 
 
@@ -106,7 +114,9 @@ def _is_base(value: Any) -> bool:
 
 
 def _moved(path: str, base: Any, by: Any, composed: Mapping[str, Any]) -> Any:
-    """A base value times a factor, of a schedule all values, a whole number stays one; or the rule that starts from it."""
+    """A base value times a factor, of a schedule all values, a whole number stays one;
+    or the rule that starts from it.
+    """
     if is_rule(by):
         return {**by, f"base_{path.rpartition('.')[2]}": base, "base_batch": value_at(composed, _BATCH)}
     if isinstance(base, list):

@@ -1,4 +1,7 @@
-"""The ranges of RLlib's numbers, by name. Pure: what is out of range is refused before RLlib is imported, which takes seconds."""
+"""The ranges of RLlib's numbers, by name.
+
+Pure: what is out of range is refused before RLlib is imported, which takes seconds.
+"""
 
 import itertools
 import math
@@ -36,22 +39,46 @@ _ABOVE_0, _AT_LEAST_0, _SHARE = Range(0, open=True), Range(0), Range(0, 1)
 _COUNT, _AT_LEAST_1 = Range(0, finite=False), Range(1, finite=False)  # of whole numbers
 _RANGES: Mapping[str, Range] = {
     **dict.fromkeys(
-        ("lr", "actor_lr", "critic_lr", "alpha_lr", "grad_clip", "clip_param", "initial_alpha", "training_intensity"), _ABOVE_0
+        ("lr", "actor_lr", "critic_lr", "alpha_lr", "grad_clip", "clip_param", "initial_alpha", "training_intensity"),
+        _ABOVE_0,
     ),
     **dict.fromkeys(("kl_target", "adam_epsilon", "sigma0"), _ABOVE_0),
     **dict.fromkeys(
-        ("entropy_coeff", "vf_loss_coeff", "kl_coeff", "alpha", "beta", "num_gpus_per_learner", "proximal_center_of_mass"), _AT_LEAST_0
+        (
+            "entropy_coeff",
+            "vf_loss_coeff",
+            "kl_coeff",
+            "alpha",
+            "beta",
+            "num_gpus_per_learner",
+            "proximal_center_of_mass",
+        ),
+        _AT_LEAST_0,
     ),
     **dict.fromkeys(
-        ("train_batch_size_per_learner", "minibatch_size", "base_minibatch_size", "num_epochs", "n_step", "broadcast_interval"), _AT_LEAST_1
+        (
+            "train_batch_size_per_learner",
+            "minibatch_size",
+            "base_minibatch_size",
+            "num_epochs",
+            "n_step",
+            "broadcast_interval",
+        ),
+        _AT_LEAST_1,
     ),
-    **dict.fromkeys(("circular_buffer_num_batches", "circular_buffer_iterations_per_batch", "num_envs_per_env_runner"), _AT_LEAST_1),
-    **dict.fromkeys(("capacity", "batch_size_B", "batch_length_T", "rollout_fragment_length", "num_atoms"), _AT_LEAST_1),
     **dict.fromkeys(
-        ("fcnet_hiddens", "head_fcnet_hiddens", "fusionnet_hiddens", "conv_filters", "lstm_cell_size", "max_seq_len"), _AT_LEAST_1
+        ("circular_buffer_num_batches", "circular_buffer_iterations_per_batch", "num_envs_per_env_runner"), _AT_LEAST_1
+    ),
+    **dict.fromkeys(
+        ("capacity", "batch_size_B", "batch_length_T", "rollout_fragment_length", "num_atoms"), _AT_LEAST_1
+    ),
+    **dict.fromkeys(
+        ("fcnet_hiddens", "head_fcnet_hiddens", "fusionnet_hiddens", "conv_filters", "lstm_cell_size", "max_seq_len"),
+        _AT_LEAST_1,
     ),
     **dict.fromkeys(("gamma", "lambda_", "tau", "epsilon"), _SHARE),
-    **dict.fromkeys(("vf_clip_param", "log_std_clip_param"), Range(0, open=True, finite=False)),  # infinity switches them off
+    # infinity switches them off
+    **dict.fromkeys(("vf_clip_param", "log_std_clip_param"), Range(0, open=True, finite=False)),
 }
 """By name. Other whole numbers are counts, 0 or more; other numbers are finite."""
 
@@ -60,7 +87,9 @@ SCHEDULES = ("lr", "actor_lr", "critic_lr", "alpha_lr", "entropy_coeff", "epsilo
 
 
 def check_number(key: str, name: str, value: Any) -> None:
-    """Check the numbers of a setting's value: a number, a list of them, or a schedule. What is none is left to who knows its type.
+    """Check the numbers of a setting's value: a number, a list of them, or a schedule.
+
+    What is none is left to who knows its type.
 
     Args:
         key: Dotted path, for the message.
@@ -74,7 +103,8 @@ def check_number(key: str, name: str, value: Any) -> None:
     if name in SCHEDULES and isinstance(value, list):
         _check_schedule(key, value)
         numbers = [v for _, v in value]
-        numbers = numbers[:-1] if numbers[-1] == 0 else numbers  # it may end at 0, as a learning rate that falls to nothing
+        # it may end at 0, as a learning rate that falls to nothing
+        numbers = numbers[:-1] if numbers[-1] == 0 else numbers
     is_count = not any(isinstance(n, float) for n in _numbers(numbers))
     allowed = _RANGES.get(name, _COUNT if is_count else Range())
     for number in _numbers(numbers):
@@ -85,7 +115,8 @@ def check_number(key: str, name: str, value: Any) -> None:
 
 
 def check_numbers(space: Mapping[str, Any], composed: Mapping[str, Any]) -> None:
-    """Check those numbers of an algorithm's settings, and of the axes that vary them, whose ranges are known by their names.
+    """Check those numbers of an algorithm's settings, and of the axes that vary them,
+    whose ranges are known by their names.
 
     Args:
         space: The study's. One that varies a group is left alone: its configurations are composed otherwise.
@@ -116,8 +147,8 @@ def _check_schedule(key: str, schedule: list[Any]) -> None:
     steps = [p[0] for p in pairs]
     if len(pairs) < max(2, len(schedule)) or steps[0] != 0 or any(a >= b for a, b in itertools.pairwise(steps)):
         raise ConfigurationError(
-            f"{key}={schedule}: must be a number or a schedule of two or more [env steps, value], the first at 0, in ascending order. "
-            "Try [[0, 1.0e-3], [50000, 0.0]]."
+            f"{key}={schedule}: must be a number or a schedule of two or more [env steps, value], the first at 0, "
+            "in ascending order. Try [[0, 1.0e-3], [50000, 0.0]]."
         )
 
 

@@ -15,13 +15,17 @@ from experiments.config.errors import ConfigurationError
 from experiments.storage.objects import SCHEMES, Objects
 
 _RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Set by Ray, to the job's settings, in the driver of a job: `ray._private.runtime_env.constants`, without the seconds of its import."""
+"""Set by Ray, to the job's settings, in the driver of a job: `ray._private.runtime_env.constants`,
+without the seconds of its import."""
 
 
 _PATIENCE_S = 4.0
 """For the answer of an object store before a study starts."""
 _CREDENTIALS = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the role of a machine or pod; AWS_REGION; AWS_ENDPOINT_URL of another store",
+    "s3": (
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the role of a machine or pod; AWS_REGION; "
+        "AWS_ENDPOINT_URL of another store"
+    ),
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, or the service account of a machine or pod",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or the identity of a machine or pod",
 }
@@ -34,20 +38,21 @@ def check_stays(output_dir: str, tracking_uri: str | None, environment: Mapping[
     """Make sure that what a study writes outlives the Ray job in which it runs, if it runs in one (`ray job submit`).
 
     Raises:
-        ConfigurationError: The folder, or MLflow's default store, is in the job's working directory, a copy that Ray removes.
+        ConfigurationError: The folder, or MLflow's default store, is in the job's working directory,
+            a copy that Ray removes.
     """
     if _RAY_JOB not in environment:
         return
     if _address(output_dir) is not None:
         if tracking_uri is None:
             raise ConfigurationError(
-                f"output_dir={output_dir}: MLflow's own store would be in the working directory of a Ray job, which is a temporary copy. "
-                "Name one that stays: tracking.uri=http://host:port."
+                f"output_dir={output_dir}: MLflow's own store would be in the working directory of a Ray job, "
+                "which is a temporary copy. Name one that stays: tracking.uri=http://host:port."
             )
     elif not Path(output_dir).expanduser().is_absolute():
         raise ConfigurationError(
-            f"output_dir={output_dir}: is relative to the working directory of a Ray job, which is a temporary copy. Name a folder that "
-            "stays, and that all nodes share: output_dir=/path."
+            f"output_dir={output_dir}: is relative to the working directory of a Ray job, which is a temporary copy. "
+            "Name a folder that stays, and that all nodes share: output_dir=/path."
         )
 
 
@@ -69,12 +74,14 @@ def absolute(output_dir: str) -> Path:
         return Path("/", *parts)
     if scheme not in SCHEMES:
         raise ConfigurationError(
-            f"output_dir={output_dir}: {scheme}:// is none of the addresses that results can be kept at, which are "
-            f"{', '.join(f'{known}://' for known in SCHEMES)}. Mount the store as a file system, on a cluster at the same path on all "
-            "nodes, and name a folder on it: output_dir=/path."
+            f"output_dir={output_dir}: {scheme}:// is none of the addresses that results can be kept at, "
+            f"which are {', '.join(f'{known}://' for known in SCHEMES)}. Mount the store as a file system, "
+            "on a cluster at the same path on all nodes, and name a folder on it: output_dir=/path."
         )
     if "@" in rest:  # it would be shown, and logged with the settings
-        raise ConfigurationError(f"output_dir={scheme}://...@...: credentials are those of the environment ({_CREDENTIALS[scheme]}).")
+        raise ConfigurationError(
+            f"output_dir={scheme}://...@...: credentials are those of the environment ({_CREDENTIALS[scheme]})."
+        )
     if "" in parts or {".", ".."} & {*parts} or "?" in rest or "#" in rest:
         raise ConfigurationError(f"output_dir={output_dir}: must be {scheme}://bucket/folder.")
     return Path("outputs", _COPY, scheme, *parts).absolute()
@@ -94,7 +101,10 @@ def stored_at(path: Path) -> str | None:
 
 
 def is_within(path: Path, output_dir: Path) -> bool:
-    """Whether what is at a path belongs to an output folder. The copies in it of what is in object stores do not: anyone may own these."""
+    """Whether what is at a path belongs to an output folder.
+
+    The copies in it of what is in object stores do not: anyone may own these.
+    """
     real, own = path.resolve(), output_dir.resolve()
     return real.is_relative_to(own) and (stored_at(real) is None or stored_at(own) is not None)
 
@@ -132,7 +142,8 @@ def check_writable(folder: Path, setting: str = "", other: str = "output_dir=/pa
 
 
 def check_kept(folder: Path) -> None:
-    """Make sure that objects can be written, read and removed at the address that a folder is a copy of, if it is one, and none by two.
+    """Make sure that objects can be written, read and removed at the address that a folder is a copy of,
+    if it is one, and none by two.
 
     Raises:
         ConfigurationError: They cannot, or the store writes over an object that was to be left.
@@ -144,19 +155,22 @@ def check_kept(folder: Path) -> None:
         objects = Objects(uri, patience_s=_PATIENCE_S)
         version = objects.create(mark, b"first")
         objects.replace(mark, b"second", version)
-        is_conditional = _is_refused(objects.create, mark, b"third") and _is_refused(objects.replace, mark, b"fourth", version)
+        is_conditional = _is_refused(objects.create, mark, b"third") and _is_refused(
+            objects.replace, mark, b"fourth", version
+        )
         objects.names()
         objects.remove([mark])
     except OSError as error:
         raise ConfigurationError(
-            f"output_dir={uri}: cannot be written ({error.strerror}). Make sure that the bucket is there, that the environment of this "
-            f"command and of all nodes has the credentials ({_CREDENTIALS[uri.partition('://')[0]]}), and that they may list, read, write "
-            "and remove objects there."
+            f"output_dir={uri}: cannot be written ({error.strerror}). Make sure that the bucket is there, "
+            "that the environment of this command and of all nodes has the credentials "
+            f"({_CREDENTIALS[uri.partition('://')[0]]}), and that they may list, read, write and remove objects there."
         ) from None
     if not is_conditional:
         raise ConfigurationError(
-            f"output_dir={uri}: this store writes over an object although it was asked not to (If-None-Match, If-Match), so that two "
-            "drivers or two attempts at a trial would destroy each other's results. Name another store, or mount it: output_dir=/path."
+            f"output_dir={uri}: this store writes over an object although it was asked not to (If-None-Match, "
+            "If-Match), so that two drivers or two attempts at a trial would destroy each other's results. "
+            "Name another store, or mount it: output_dir=/path."
         )
 
 

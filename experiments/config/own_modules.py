@@ -1,8 +1,10 @@
-"""Python files of a person's own, `modules=[my_env.py]`: imported from a copy, in this process and in every process of a trial.
+"""Python files of a person's own, `modules=[my_env.py]`: imported from a copy, in this process
+and in every process of a trial.
 
-The copy is made once, at the start. Ray's workers find its folder first on their path (`experiments/study/driver.py`), so that an edit made
-while a study runs changes nothing. What a trial's result depends on is the content: its hash is part of the configuration, the study's
-folder keeps the files, and a process that finds others under their names refuses to go on.
+The copy is made once, at the start. Ray's workers find its folder first on their path (`experiments/study/driver.py`),
+so that an edit made while a study runs changes nothing. What a trial's result depends on is the content: its hash is
+part of the configuration, the study's folder keeps the files, and a process that finds others under their names
+refuses to go on.
 """
 
 import ast
@@ -43,7 +45,8 @@ def take(modules: Any, recorded: Mapping[str, str] | None = None) -> dict[str, s
         Name to hash of its content, 16 hexadecimal digits.
 
     Raises:
-        ConfigurationError: One is not there, is no module, cannot be imported, or is not the recorded one; names the fix.
+        ConfigurationError: One is not there, is no module, cannot be imported, or is not the recorded one;
+            names the fix.
     """
     if not isinstance(modules, list | tuple) or not all(isinstance(path, str) and path for path in modules):
         raise ConfigurationError(f"modules={modules!r}: must be a list of paths: modules=[my_env.py].")
@@ -100,7 +103,9 @@ def check_unchanged(modules: Mapping[str, str]) -> None:
     for name, taken in modules.items():
         path = _taken[name]
         if path.exists() and digest(path) != taken:
-            raise ConfigurationError(f"modules=[{path}]: was edited after this process imported it. Restart the kernel.")
+            raise ConfigurationError(
+                f"modules=[{path}]: was edited after this process imported it. Restart the kernel."
+            )
 
 
 def folder() -> Path | None:
@@ -122,13 +127,14 @@ def check_sent() -> None:
     for path in _taken.values():
         if not path.is_dir() and (beside := _data(path)):
             raise ConfigurationError(
-                f"modules=[{path}]: {beside} would not be beside it on the cluster's nodes. Make them a package: a folder with "
-                "__init__.py, which is sent whole."
+                f"modules=[{path}]: {beside} would not be beside it on the cluster's nodes. Make them a package: "
+                "a folder with __init__.py, which is sent whole."
             )
 
 
 def left_behind(error: BaseException) -> str:
-    """What to do where an environment looked for a file beside its module's copy that lies beside the module; "" if it did not.
+    """What to do where an environment looked for a file beside its module's copy that lies beside the module;
+    "" if it did not.
 
     Args:
         error: What it raised.
@@ -138,14 +144,16 @@ def left_behind(error: BaseException) -> str:
         for module in _taken.values():
             if _is_file(module.parent / rest[:end]):
                 return (
-                    f" {module.parent / rest[:end]} is not copied with {module.name}. Write {rest[:end]!r} as one string in it, or make "
-                    "a package of them: a folder with __init__.py, which is copied whole."
+                    f" {module.parent / rest[:end]} is not copied with {module.name}. Write {rest[:end]!r} "
+                    "as one string in it, or make a package of them: a folder with __init__.py, which is copied whole."
                 )
     return ""
 
 
 def registering(gym_id: str) -> str:
-    """An id as Gymnasium takes it in a process that has imported nothing yet: `my_env:MyEnv-v0` if the module my_env registers it."""
+    """An id as Gymnasium takes it in a process that has imported nothing yet: `my_env:MyEnv-v0`
+    if the module my_env registers it.
+    """
     return f"{_registers[gym_id]}:{gym_id}" if gym_id in _registers else gym_id
 
 
@@ -162,7 +170,9 @@ def check_imported(modules: Mapping[str, str]) -> None:
         file = Path(importlib.import_module(name).__file__ or "")
         found = digest(file.parent if file.name == "__init__.py" else file)
         if found != expected:
-            raise RuntimeError(f"the module {name} is {file} here, which is not what the study began with ({found}, not {expected})")
+            raise RuntimeError(
+                f"the module {name} is {file} here, which is not what the study began with ({found}, not {expected})"
+            )
 
 
 def keep(modules: Mapping[str, str], into: Path) -> None:
@@ -197,9 +207,11 @@ def digest(path: Path) -> str:
 
 
 def _files(path: Path) -> Iterator[tuple[str, Path]]:
-    """The files of a module, as they are called beside it, in alphabetical order; not those that Python or an editor leaves behind.
+    """The files of a module, as they are called beside it, in alphabetical order; not those that Python
+    or an editor leaves behind.
 
-    With a file go the files below its folder whose names stand in its source, as texts: "prices.csv", "data/prices.csv".
+    With a file go the files below its folder whose names stand in its source,
+    as texts: "prices.csv", "data/prices.csv".
     """
     if not path.is_dir():
         yield path.name, path
@@ -213,7 +225,9 @@ def _files(path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _named(module: Path) -> list[str]:
-    """The files below a module's folder that its source names; no modules, which are named in the command, and nothing hidden."""
+    """The files below a module's folder that its source names; no modules, which are named in the command,
+    and nothing hidden.
+    """
     try:
         texts = {node.value for node in ast.walk(ast.parse(module.read_bytes())) if isinstance(node, ast.Constant)}
     except (OSError, SyntaxError, ValueError):  # is said when it is imported
@@ -246,21 +260,29 @@ def _check(path: Path) -> None:
     if not path.exists():
         raise ConfigurationError(f"{given}: there is no such file. Paths are relative to where the command is typed.")
     if path.is_dir() and not (path / "__init__.py").is_file():
-        raise ConfigurationError(f"{given}: is a folder without __init__.py, and so no package. Name its files, or the package in it.")
+        raise ConfigurationError(
+            f"{given}: is a folder without __init__.py, and so no package. Name its files, or the package in it."
+        )
     if not path.is_dir() and path.suffix != ".py":
-        raise ConfigurationError(f"{given}: is no Python file. Name a file that ends in .py, or a folder with __init__.py.")
+        raise ConfigurationError(
+            f"{given}: is no Python file. Name a file that ends in .py, or a folder with __init__.py."
+        )
     name = _name(path)
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ConfigurationError(f"{given}: is imported by its name, and {name!r} is no Python name. Try {_as_name(name)}{path.suffix}.")
+        raise ConfigurationError(
+            f"{given}: is imported by its name, and {name!r} is no Python name. Try {_as_name(name)}{path.suffix}."
+        )
     if (size := sum(file.stat().st_size for _, file in _files(path))) > MOST_BYTES:
         raise ConfigurationError(
-            f"{given}: holds {size / 2**20:.0f} MiB with {_data(path)}; at most {MOST_BYTES / 2**20:.0f} are sent to a trial's processes. "
-            "Keep large files elsewhere, and give the environment their absolute paths."
+            f"{given}: holds {size / 2**20:.0f} MiB with {_data(path)}; at most {MOST_BYTES / 2**20:.0f} are sent "
+            "to a trial's processes. Keep large files elsewhere, and give the environment their absolute paths."
         )
     if name in _taken and _taken[name] != path:
         raise ConfigurationError(f"{given}: {_taken[name]} has been imported by this name. Give it another one.")
     if name not in _taken and (there := _installed(name)) not in (None, path, path / "__init__.py"):
-        raise ConfigurationError(f"{given}: there is another module {name}, {there}, which it would hide. Give it another name.")
+        raise ConfigurationError(
+            f"{given}: there is another module {name}, {there}, which it would hide. Give it another name."
+        )
 
 
 def _installed(name: str) -> Path | None:
@@ -305,10 +327,14 @@ def _copy(path: Path) -> None:
 
 
 def _check_alone(path: Path, name: str, file: Path) -> None:
-    """Make sure that a module's file is not called as another one that goes with another module: all are copied to one folder."""
+    """Make sure that a module's file is not called as another one that goes with another module:
+    all are copied to one folder.
+    """
     for other in _taken.values():
         if any(name == theirs and file.read_bytes() != there.read_bytes() for theirs, there in _files(other)):
-            raise ConfigurationError(f"modules=[{path}]: {name} is copied with it, and another file of that name with {other}. Rename one.")
+            raise ConfigurationError(
+                f"modules=[{path}]: {name} is copied with it, and another file of that name with {other}. Rename one."
+            )
 
 
 def _import(path: Path) -> None:
@@ -348,4 +374,7 @@ def _difference(found: Mapping[str, str], recorded: Mapping[str, str]) -> str:
     if added := sorted(set(found) - set(recorded)):
         return f"{', '.join(added)} was not recorded"
     changed = next(name for name in recorded if found[name] != recorded[name])
-    return f"{changed} is not the one that was recorded: its content has the hash {found[changed]}, the record says {recorded[changed]}"
+    return (
+        f"{changed} is not the one that was recorded: its content has the hash {found[changed]}, "
+        f"the record says {recorded[changed]}"
+    )

@@ -62,6 +62,6 @@ class PreprocessingSettings:
     def __post_init__(self) -> None:
         if self.symlog_observations and self.normalize_observations:
             raise ConfigurationError(
-                "preprocessing.symlog_observations=true with preprocessing.normalize_observations=true: each makes the other unnecessary. "
-                "Try preprocessing=symlog or preprocessing=normalize."
+                "preprocessing.symlog_observations=true with preprocessing.normalize_observations=true: "
+                "each makes the other unnecessary. Try preprocessing=symlog or preprocessing=normalize."
             )

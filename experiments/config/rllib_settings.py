@@ -1,8 +1,8 @@
 """Types and ranges of RLlib's settings. Pure.
 
-RLlib's builder methods hardly look at values: `lr=-1`, `gamma=[]` and `num_epochs=null` all pass them. Here a value must have the type that
-whatever takes it declares (a builder method, the model config, an initializer, a replay buffer, an environment), and lie in the range of
-its name.
+RLlib's builder methods hardly look at values: `lr=-1`, `gamma=[]` and `num_epochs=null` all pass them. Here a value
+must have the type that whatever takes it declares (a builder method, the model config, an initializer, a replay buffer,
+an environment), and lie in the range of its name.
 """
 
 import difflib
@@ -28,7 +28,8 @@ BUILDERS = ("training", "env_runners", "learners")
 SECTIONS = (*BUILDERS, "rl_module")
 """What an algorithm file may hold beside `name` and `config_class`."""
 MODULE_CLASS, MODEL_CONFIG = "module_class", "model_config"
-"""Settings of `rl_module` that are for a module of a person's own; all others are fields of RLlib's DefaultModelConfig."""
+"""Settings of `rl_module` that are for a module of a person's own; all others are fields
+of RLlib's DefaultModelConfig."""
 
 
 _TYPES: Mapping[str, Any] = {
@@ -54,13 +55,16 @@ def check_settings(algorithm: Mapping[str, Any], config_class: type[AlgorithmCon
         config_class: RLlib's class for it.
 
     Raises:
-        ConfigurationError: RLlib has no such setting; a value has the wrong type or is outside its range; names the key.
+        ConfigurationError: RLlib has no such setting; a value has the wrong type or is outside its range;
+            names the key.
     """
     if unknown := sorted(set(algorithm) - {"name", "config_class", *SECTIONS}):
         raise ConfigurationError(f"algorithm.{unknown[0]}: there is no such section. There are: {', '.join(SECTIONS)}.")
     for section in SECTIONS:
         if not isinstance(algorithm.get(section), Mapping):
-            raise ConfigurationError(f"algorithm.{section}={algorithm.get(section)!r}: must be a mapping of settings (it may be empty).")
+            raise ConfigurationError(
+                f"algorithm.{section}={algorithm.get(section)!r}: must be a mapping of settings (it may be empty)."
+            )
     defaults = config_class()
     for section in BUILDERS:
         declared = _annotations([vars(c)[section] for c in config_class.__mro__ if section in vars(c)])
@@ -68,18 +72,25 @@ def check_settings(algorithm: Mapping[str, Any], config_class: type[AlgorithmCon
             if name not in declared:
                 alike = difflib.get_close_matches(str(name), declared, n=3)
                 hint = f"Did you mean {' or '.join(alike)}?" if alike else f"There are: {', '.join(sorted(declared))}."
-                raise ConfigurationError(f"algorithm.{section}.{name}: algorithm={algorithm['name']} has no such setting. {hint}")
+                raise ConfigurationError(
+                    f"algorithm.{section}.{name}: algorithm={algorithm['name']} has no such setting. {hint}"
+                )
             optional = name in (*_OFF_IF_NULL, *_CHOSEN_IF_NULL) or getattr(defaults, name, None) is None
             if value is not None or not optional:
                 _check_value(f"algorithm.{section}.{name}", name, value, declared[name], null=False)
     if isinstance(buffer := algorithm["training"].get("replay_buffer_config"), Mapping):
-        of_another_type = buffer.get("type", defaults.replay_buffer_config["type"]) != defaults.replay_buffer_config["type"]
-        _check_replay_buffer(buffer if of_another_type else {**defaults.replay_buffer_config, **buffer})  # as RLlib merges them
+        of_another_type = (
+            buffer.get("type", defaults.replay_buffer_config["type"]) != defaults.replay_buffer_config["type"]
+        )
+        # as RLlib merges them
+        _check_replay_buffer(buffer if of_another_type else {**defaults.replay_buffer_config, **buffer})
     _check_model(algorithm["rl_module"])
 
 
 def check_arguments(key: str, settings: Mapping[str, Any], receiver: Callable[..., Any]) -> None:
-    """Check the values of settings that become keyword arguments of a function or class. Unknown names are left to the receiver.
+    """Check the values of settings that become keyword arguments of a function or class.
+
+    Unknown names are left to the receiver.
 
     Args:
         key: The dotted path of the settings.
@@ -99,7 +110,9 @@ def _check_replay_buffer(settings: Mapping[str, Any]) -> None:
     kinds = {
         name: kind
         for name, kind in vars(replay_buffers).items()
-        if isinstance(kind, type) and issubclass(kind, replay_buffers.EpisodeReplayBuffer) and not name.startswith("MultiAgent")
+        if isinstance(kind, type)
+        and issubclass(kind, replay_buffers.EpisodeReplayBuffer)
+        and not name.startswith("MultiAgent")
     }
     kind = settings.get("type")
     if not isinstance(kind, str) or kind not in kinds:
@@ -109,7 +122,9 @@ def _check_replay_buffer(settings: Mapping[str, Any]) -> None:
     declared = {"type": str, "beta": float, **_annotations(list(kinds.values()))}
     for name, value in settings.items():
         if name not in declared:  # the buffers' constructors take anything
-            raise ConfigurationError(f"{key}.{name}: there is no such setting. There are: {', '.join(sorted(declared))}.")
+            raise ConfigurationError(
+                f"{key}.{name}: there is no such setting. There are: {', '.join(sorted(declared))}."
+            )
         _check_value(f"{key}.{name}", name, value, declared[name])
 
 
@@ -123,13 +138,22 @@ def _check_model(settings: Mapping[str, Any]) -> None:
         raise ConfigurationError(f"{key}.{MODEL_CONFIG}={own[MODEL_CONFIG]!r}: must be a mapping.")
     if (given := own[MODEL_CONFIG]) and own[MODULE_CLASS] is None:
         raise ConfigurationError(
-            f"{key}.{MODEL_CONFIG}.{next(iter(given))}: is for a module of your own, {key}.{MODULE_CLASS}=my_module.MyRLModule."
+            f"{key}.{MODEL_CONFIG}.{next(iter(given))}: is for a module of your own, "
+            f"{key}.{MODULE_CLASS}=my_module.MyRLModule."
         )
     for name, value in settings.items():
         if name not in declared:
-            raise ConfigurationError(f"{key}.{name}: RLlib's DefaultModelConfig has no such field. It has: {', '.join(sorted(declared))}.")
+            raise ConfigurationError(
+                f"{key}.{name}: RLlib's DefaultModelConfig has no such field. It has: {', '.join(sorted(declared))}."
+            )
         _check_value(f"{key}.{name}", name, value, declared[name])
-        find = get_activation_fn if name.endswith("_activation") else get_initializer_fn if name.endswith("_initializer") else None
+        find = (
+            get_activation_fn
+            if name.endswith("_activation")
+            else get_initializer_fn
+            if name.endswith("_initializer")
+            else None
+        )
         if find is not None:
             try:
                 find(value, framework="torch")
@@ -161,7 +185,9 @@ def _check_value(key: str, name: str, value: Any, declared: Any, null: bool = Tr
 def _check_type(key: str, name: str, value: Any, declared: Any, null: bool = True) -> None:
     wanted = _TYPES.get(name, declared)
     if (value is None and not null) or not _fits(value, wanted):
-        words = [w for w in _words(wanted, null) if name not in SCHEDULES or w != "a list"] + ["a schedule"] * (name in SCHEDULES)
+        words = [w for w in _words(wanted, null) if name not in SCHEDULES or w != "a list"] + ["a schedule"] * (
+            name in SCHEDULES
+        )
         raise ConfigurationError(f"{key}={value!r}: must be {' or '.join(words) or f'of type {wanted}'}.")
 
 
@@ -190,13 +216,25 @@ def _annotations(receivers: list[Callable[..., Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for receiver in receivers:
         for name, parameter in inspect.signature(receiver).parameters.items():
-            if name not in ("self", "tensor") and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            if name not in ("self", "tensor") and parameter.kind in (
+                parameter.POSITIONAL_OR_KEYWORD,
+                parameter.KEYWORD_ONLY,
+            ):
                 annotation = parameter.annotation
-                found.setdefault(name, Any if annotation is parameter.empty or isinstance(annotation, str) else annotation)
+                found.setdefault(
+                    name, Any if annotation is parameter.empty or isinstance(annotation, str) else annotation
+                )
     return found
 
 
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", list: "a list", dict: "a mapping"}
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "a mapping",
+}
 
 
 def _words(declared: Any, null: bool) -> list[str]:

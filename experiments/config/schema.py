@@ -1,7 +1,7 @@
 """The suite's own settings as frozen dataclasses with range checks.
 
-RLlib's settings are not restated here: the sections of `conf/algorithm` stay plain mappings and are checked by RLlib's own builder
-methods (`experiments/rllib/building.py`).
+RLlib's settings are not restated here: the sections of `conf/algorithm` stay plain mappings and are checked by RLlib's
+own builder methods (`experiments/rllib/building.py`).
 """
 
 import math
@@ -14,7 +14,18 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictStr, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.fields import MAX_TRIALS, STRICT, Address, Count, Name, Number, Positive, Seeds, Uri, readable_errors
+from experiments.config.fields import (
+    MAX_TRIALS,
+    STRICT,
+    Address,
+    Count,
+    Name,
+    Number,
+    Positive,
+    Seeds,
+    Uri,
+    readable_errors,
+)
 from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.search_settings import ConfirmationSettings, SchedulerSettings, SearchSettings, check_search
 from experiments.metrics import MAX_REPORTS
@@ -39,9 +50,11 @@ class EnvSettings:
         target: The return at which the environment counts as solved; `None` if there is no agreed one.
         score_range: Lowest and highest possible return, where they are known.
         extra: The optional-dependency group of this project that installs it; `None` if the core does.
-        backend: What trials train on: Gymnasium's environment, or EnvPool's of the same id. Evaluations are Gymnasium's.
+        backend: What trials train on: Gymnasium's environment, or EnvPool's of the same id.
+            Evaluations are Gymnasium's.
         max_episode_steps: Where an episode is truncated; `None` leaves it to the registration.
-        stagger: Whether the first episodes of the training environments end at different times, so that they do not move in lockstep.
+        stagger: Whether the first episodes of the training environments end at different times, so that they do not
+            move in lockstep.
     """
 
     name: Name
@@ -67,9 +80,13 @@ class EnvSettings:
         low = -math.inf if self.score_range[0] is None else self.score_range[0]
         high = math.inf if self.score_range[1] is None else self.score_range[1]
         if not low < high:
-            raise ConfigurationError(f"env.score_range={list(self.score_range)}: its first number must be below its second.")
+            raise ConfigurationError(
+                f"env.score_range={list(self.score_range)}: its first number must be below its second."
+            )
         if self.target is not None and not low <= self.target <= high:
-            raise ConfigurationError(f"env.target={self.target:g} lies outside env.score_range={list(self.score_range)}: it cannot be met.")
+            raise ConfigurationError(
+                f"env.target={self.target:g} lies outside env.score_range={list(self.score_range)}: it cannot be met."
+            )
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -78,8 +95,9 @@ class HardwareSettings:
 
     Attributes:
         name: The profile.
-        address: A running Ray cluster to join (`auto` or `host:port`); `local` starts Ray on this machine; `None` joins the cluster at the
-            environment variable RAY_ADDRESS, and starts Ray on this machine without one (`study.address`).
+        address: A running Ray cluster to join (`auto` or `host:port`); `local` starts Ray on this machine;
+            `None` joins the cluster at the environment variable RAY_ADDRESS, and starts Ray on this machine
+            without one (`study.address`).
         num_cpus: CPUs to schedule on; `None` takes what is there. A larger number declares logical CPUs.
         num_gpus: GPUs to schedule on; `None` takes what is there. 0 puts every learner on the CPU.
         oversubscribe: Logical CPUs for each one that is there, where `num_cpus` is `None` and Ray is started here.
@@ -93,8 +111,8 @@ class HardwareSettings:
         max_concurrent_trials: Trials side by side; `None` takes as many as fit.
         wait_for_nodes_s: How long a study in a cluster waits for a node with room for a trial, where none has it.
         accelerator_type: Kind of the GPUs that trials use, by Ray's names (`ray.util.accelerators`); `None` takes any.
-        placement: How Ray spreads a trial's processes over nodes; `None`: those of a synchronous algorithm on one node, if one has room for
-            them, others close together.
+        placement: How Ray spreads a trial's processes over nodes; `None`: those of a synchronous algorithm on one node,
+            if one has room for them, others close together.
     """
 
     name: Name
@@ -135,8 +153,9 @@ class CheckpointSettings:
     """When a trial saves itself, and what is kept.
 
     Attributes:
-        every_env_steps: Spacing of the checkpoints, a multiple of the report grid; `None` lets the suite choose
-            (`resolver.with_checkpoint_spacing`). Environments are reset at each, so it is part of what a result depends on.
+        every_env_steps: Spacing of the checkpoints, a multiple of the report grid; `None` lets the suite
+            choose (`resolver.with_checkpoint_spacing`). Environments are reset at each, so it is part of what
+            a result depends on.
         keep: Checkpoints kept of each trial, the newest ones.
         keep_best: Whether the one with the highest evaluation return is kept as well.
     """
@@ -151,10 +170,12 @@ class FaultSettings:
     """What a trial may survive.
 
     Attributes:
-        max_restarts: How often a trial is taken up again from its last checkpoint, after an exception or a killed process.
-        max_node_losses: How often it is taken up again likewise, after a node with one of its processes was lost or cut off.
-        stall_after_s: A trial without a sign of life for so long is ended; `None` waits for ever. A trial gives one at every training
-            iteration and every evaluation.
+        max_restarts: How often a trial is taken up again from its last checkpoint, after an exception
+            or a killed process.
+        max_node_losses: How often it is taken up again likewise, after a node with one of its processes was lost
+            or cut off.
+        stall_after_s: A trial without a sign of life for so long is ended; `None` waits for ever. A trial gives one at
+            every training iteration and every evaluation.
     """
 
     max_restarts: Count = 3
@@ -169,11 +190,13 @@ class MeasurementSettings:
     Attributes:
         warmup_s: Seconds that are left out at the start, two training batches at least.
         seconds: Least seconds that count.
-        max_seconds: Most seconds after the warm-up: a measurement that is not precise enough, or was disturbed, goes on up to here.
-        precision: The half-width of the throughput's 95% interval over blocks, relative to it, at which a measurement ends.
+        max_seconds: Most seconds after the warm-up: a measurement that is not precise enough, or was disturbed,
+            goes on up to here.
+        precision: The half-width of the throughput's 95% interval over blocks, relative to it,
+            at which a measurement ends.
         block_s: Seconds of a block, of which each has a throughput; a training batch that takes longer is a block.
-        max_other_cpu_percent: CPU that others may use on the machine while a block is measured, 100 is one core. A block with more is
-            measured again.
+        max_other_cpu_percent: CPU that others may use on the machine while a block is measured, 100 is one core. A
+            block with more is measured again.
     """
 
     warmup_s: Annotated[Number, Field(ge=0)] = 1.0
@@ -191,8 +214,9 @@ class MeasurementSettings:
             )
         if self.seconds < LEAST_BLOCKS * self.block_s:
             raise ConfigurationError(
-                f"measurement.seconds={self.seconds:g} is less than {LEAST_BLOCKS} blocks of measurement.block_s={self.block_s:g} s: too "
-                f"short to mean anything. Try measurement.seconds={LEAST_BLOCKS * self.block_s:g} or more."
+                f"measurement.seconds={self.seconds:g} is less than {LEAST_BLOCKS} blocks "
+                f"of measurement.block_s={self.block_s:g} s: too short to mean anything. "
+                f"Try measurement.seconds={LEAST_BLOCKS * self.block_s:g} or more."
             )
         if self.max_seconds < self.seconds:
             raise ConfigurationError(
@@ -203,12 +227,13 @@ class MeasurementSettings:
 
 @dataclass(frozen=True, config=STRICT)
 class NoiseScaleSettings:
-    """Whether trials measure the gradient noise scale as they learn, which leaves what they learn as it is (docs/noise_scale.md).
+    """Whether trials measure the gradient noise scale as they learn, which leaves what they learn
+    as it is (docs/noise_scale.md).
 
     Attributes:
         measure: Whether they do.
-        every_updates: From one measurement to the next, an update is a training batch; `None` lets the suite choose, so that they take at
-            most 2% of a trial's time (`rllib.noise_scale.updates_between`).
+        every_updates: From one measurement to the next, an update is a training batch; `None` lets the suite choose, so
+            that they take at most 2% of a trial's time (`rllib.noise_scale.updates_between`).
     """
 
     measure: StrictBool = False
@@ -221,10 +246,11 @@ class TrackingSettings:
 
     Attributes:
         name: The choice in `conf/tracking`.
-        uri: A tracking server (`http://...`) or a database (`sqlite:///...`, `postgresql://...`); `None` is the embedded
-            store under `output_dir`.
-        timeout_s: How long one request to a server may take before it counts as failed and is made again. Nothing waits for it but other
-            requests. Before a study starts, a server has 6 s to answer, or `timeout_s` if that is less.
+        uri: A tracking server (`http://...`) or a database (`sqlite:///...`, `postgresql://...`); `None` is the
+            embedded store under `output_dir`.
+        timeout_s: How long one request to a server may take before it counts as failed and is made again.
+            Nothing waits for it but other requests. Before a study starts, a server has 6 s to answer, or
+            `timeout_s` if that is less.
         tensorboard: Whether TensorBoard files are written beside the trials.
         system_metrics: Whether CPU, memory and GPU use of each trial are measured.
     """
@@ -241,8 +267,9 @@ class RegistrySettings:
     """Which policies become models in MLflow, at a study's end.
 
     Attributes:
-        models: `recommended`: of the recommended configuration, each seed's; `all`: each finished trial's; `checkpoints`: the same, of each
-            checkpoint that was kept; `none`. Those of the recommended configuration are registered as `<algorithm>-<env>`.
+        models: `recommended`: of the recommended configuration, each seed's; `all`: each finished trial's;
+            `checkpoints`: the same, of each checkpoint that was kept; `none`. Those of the recommended configuration
+            are registered as `<algorithm>-<env>`.
     """
 
     models: Literal["recommended", "all", "checkpoints", "none"] = "recommended"
@@ -279,17 +306,23 @@ class StudySettings:
         name: The study's name; its experiment in MLflow is `<name>/<algorithm>-<env>`.
         question: What the study asks, in a sentence a person would say.
         space: Dotted configuration path (or a group such as `algorithm`) to a list or a distribution.
-        at_most: Dotted path to the largest value that its setting keeps, where an algorithm has it: cuts any to the size of the study.
-        common_budget: Whether all configurations sample as many env steps as the one with the largest budget of its own.
-        start: A trained policy that all trials start from: the run id of its trial, or a checkpoint's folder, and once that was looked up
-            (`study.starting`) what was found; None: each trial starts from weights of its seed's own.
-        key: A name by which the same command finds the study again, and goes on with it; None: each command starts a study.
+        at_most: Dotted path to the largest value that its setting keeps, where an algorithm has it: cuts any to the
+            size of the study.
+        common_budget: Whether all configurations sample as many env steps as the one with the largest budget
+            of its own.
+        start: A trained policy that all trials start from: the run id of its trial, or a checkpoint's folder,
+            and once that was looked up (`study.starting`) what was found; None: each trial starts from weights
+            of its seed's own.
+        key: A name by which the same command finds the study again, and goes on with it; None:
+            each command starts a study.
     """
 
     name: Name
     question: StrictStr
     space: dict[StrictStr, Any] = field(default_factory=dict)
-    at_most: dict[Annotated[StrictStr, Field(pattern=r"^algorithm\.")], Annotated[Number, Field(gt=0)]] = field(default_factory=dict)
+    at_most: dict[Annotated[StrictStr, Field(pattern=r"^algorithm\.")], Annotated[Number, Field(gt=0)]] = field(
+        default_factory=dict
+    )
     common_budget: StrictBool = False
     start: StartingPolicy | StrictStr | None = None
     key: Name | None = None
@@ -297,8 +330,8 @@ class StudySettings:
     def __post_init__(self) -> None:
         if isinstance(self.start, str) and not self.start.strip():
             raise ConfigurationError(
-                "study.start= names no policy. Write study.start=<run id of its trial>, or the folder of a checkpoint. Leave it out "
-                "to start from newly initialised weights."
+                "study.start= names no policy. Write study.start=<run id of its trial>, or the folder of a checkpoint. "
+                "Leave it out to start from newly initialised weights."
             )
 
 
@@ -308,8 +341,8 @@ class ReportSettings:
 
     Attributes:
         video: Whether it shows the chosen policy at play, where the environment can draw and that takes less than 20 s.
-        failure_below: The score below which a seed fails, a return; `None`: the environment's target, or half of what the best
-            configuration brings where none ends at the target (`analysis.questions.failures`).
+        failure_below: The score below which a seed fails, a return; `None`: the environment's target, or half of what
+            the best configuration brings where none ends at the target (`analysis.questions.failures`).
         delta: The largest difference of scores that is practically none, a return; `None`: 2% of the range of scores
             (`analysis.questions.equivalence`).
     """
@@ -331,8 +364,8 @@ Report = Annotated[ReportSettings | None, BeforeValidator(_report)]
 class SuiteConfig:
     """The whole composed configuration.
 
-    `algorithm` stays RLlib's: a plain mapping of its sections. `modules` are paths on the command line, and from then on the name of each
-    module of a person's own to the hash of its content (`own_modules.take`).
+    `algorithm` stays RLlib's: a plain mapping of its sections. `modules` are paths on the command line, and from then
+    on the name of each module of a person's own to the hash of its content (`own_modules.take`).
     """
 
     algorithm: dict[str, Any]
@@ -382,20 +415,23 @@ class SuiteConfig:
         check_search(self)
         if self.repeats > 1 and self.env.backend == "envpool":
             raise ConfigurationError(
-                f"repeats={self.repeats} asks whether a trial comes out the same to the bit, which EnvPool does not promise. "
-                "Try env.backend=gymnasium."
+                f"repeats={self.repeats} asks whether a trial comes out the same to the bit, "
+                "which EnvPool does not promise. Try env.backend=gymnasium."
             )
         if self.measurement is not None and (self.hardware.max_concurrent_trials or 1) > 1:
             raise ConfigurationError(
-                f"hardware.max_concurrent_trials={self.hardware.max_concurrent_trials}: throughput is measured one trial at a time. "
-                "Try hardware.max_concurrent_trials=1."
+                f"hardware.max_concurrent_trials={self.hardware.max_concurrent_trials}: "
+                "throughput is measured one trial at a time. Try hardware.max_concurrent_trials=1."
             )
         if self.measurement is not None and self.noise_scale.measure:
             raise ConfigurationError(
-                "noise_scale.measure=true takes some of the time in which a throughput is measured. Try noise_scale.measure=false."
+                "noise_scale.measure=true takes some of the time in which a throughput is measured. "
+                "Try noise_scale.measure=false."
             )
         if len(self.seeds) * self.repeats > MAX_TRIALS:
-            raise ConfigurationError(f"repeats={self.repeats} of {len(self.seeds)} seeds are more than {MAX_TRIALS:,} trials.")
+            raise ConfigurationError(
+                f"repeats={self.repeats} of {len(self.seeds)} seeds are more than {MAX_TRIALS:,} trials."
+            )
         grid = self.report_every_env_steps
         if grid is None:  # chosen by the plan, which then checks again
             return
@@ -408,8 +444,8 @@ class SuiteConfig:
         if self.budget_env_steps // grid > MAX_REPORTS:
             finest = math.ceil(self.budget_env_steps / MAX_REPORTS)
             raise ConfigurationError(
-                f"report_every_env_steps={grid} gives {self.budget_env_steps // grid} points a curve; MLflow draws at most "
-                f"{MAX_REPORTS}. Try report_every_env_steps={finest} or more."
+                f"report_every_env_steps={grid} gives {self.budget_env_steps // grid} points a curve; "
+                f"MLflow draws at most {MAX_REPORTS}. Try report_every_env_steps={finest} or more."
             )
         for key, every in (
             ("evaluation.every_env_steps", self.evaluation.every_env_steps),
@@ -417,7 +453,8 @@ class SuiteConfig:
         ):
             if every is not None and every % grid:
                 raise ConfigurationError(
-                    f"{key}={every} is not a multiple of report_every_env_steps={grid}. Try {key}={max(1, round(every / grid)) * grid}."
+                    f"{key}={every} is not a multiple of report_every_env_steps={grid}. "
+                    f"Try {key}={max(1, round(every / grid)) * grid}."
                 )
 
 
@@ -434,7 +471,8 @@ def parse(config: Mapping[str, Any]) -> SuiteConfig:
         The same, typed.
 
     Raises:
-        ConfigurationError: A key is unknown or missing, or a value is outside its range; the message lists every such key.
+        ConfigurationError: A key is unknown or missing, or a value is outside its range;
+            the message lists every such key.
     """
     with readable_errors():
         return _ADAPTER.validate_python(dict(config))

@@ -89,7 +89,8 @@ class CompareSearch:
     """A fixed number of seeds before each look, for configurations that are in an undecided pair, until none is.
 
     Attributes:
-        seeds_per_look: That such a configuration gets before each look: of the study's, and then the next whole numbers.
+        seeds_per_look: That such a configuration gets before each look: of the study's,
+            and then the next whole numbers.
         looks: At most.
         alpha: Risk of calling any pair different that is not, all pairs and all looks together.
     """
@@ -105,7 +106,9 @@ class CompareSearch:
         return self.seeds_per_look * self.looks
 
 
-SearchSettings = Annotated[GridSearch | RandomSearch | OptunaSearch | RacingSearch | CompareSearch, Field(discriminator="name")]
+SearchSettings = Annotated[
+    GridSearch | RandomSearch | OptunaSearch | RacingSearch | CompareSearch, Field(discriminator="name")
+]
 """How configurations are taken from the study's space: what `conf/search/*.yaml` holds."""
 
 
@@ -132,7 +135,8 @@ class Asha:
 
 @dataclass(frozen=True, config=STRICT)
 class Median:
-    """A trial ends where its best is below the median of the others' means up to there (Golovin et al. 2017, "Google Vizier").
+    """A trial ends where its best is below the median of the others' means up to there
+    (Golovin et al. 2017, "Google Vizier").
 
     Attributes:
         grace_env_steps: Before which none ends; None: a quarter of the budget.
@@ -146,8 +150,8 @@ class Median:
 
 @dataclass(frozen=True, config=STRICT)
 class Pbt:
-    """A population that trains in step; now and then the worst take over weights and settings of the best, and vary the settings
-    (Jaderberg et al. 2017, arXiv 1711.09846).
+    """A population that trains in step; now and then the worst take over weights and settings of the best,
+    and vary the settings (Jaderberg et al. 2017, arXiv 1711.09846).
 
     Attributes:
         population: Members.
@@ -175,8 +179,10 @@ class ConfirmationSettings:
 
     Attributes:
         top: Configurations, the best by the search; the study's base configuration comes on top.
-        seeds: That the search never sees. Of a fixed design they may be some of its own: the choice is then made by the others.
-        always: Whether a fixed design is confirmed as well: every configuration with every seed, and then the best with these.
+        seeds: That the search never sees. Of a fixed design they may be some of its own:
+            the choice is then made by the others.
+        always: Whether a fixed design is confirmed as well: every configuration with every seed,
+            and then the best with these.
     """
 
     top: Positive = 3
@@ -202,17 +208,22 @@ def check_search(suite: "SuiteConfig") -> None:
         named = "confirmation.always=true" if suite.confirmation.always else limited
     if suite.measurement is not None:
         raise ConfigurationError(
-            f"{named} searches by what trials learn, and a study of throughput learns nothing. Try search=grid scheduler=fifo without "
-            "limits, or experiments/autotune.py, which searches for the fastest setting."
+            f"{named} searches by what trials learn, and a study of throughput learns nothing. Try search=grid "
+            "scheduler=fifo without limits, or experiments/autotune.py, which searches for the fastest setting."
         )
     if suite.repeats > 1:
-        raise ConfigurationError(f"repeats={suite.repeats} with {named}: a search runs each configuration and seed once. Try repeats=1.")
+        raise ConfigurationError(
+            f"repeats={suite.repeats} with {named}: a search runs each configuration and seed once. Try repeats=1."
+        )
     if search.name == "racing" and scheduler.name != "fifo":
         raise ConfigurationError(
-            f"scheduler={scheduler.name} with search=racing: a race compares trials of the same budget. Try scheduler=fifo."
+            f"scheduler={scheduler.name} with search=racing: a race compares trials of the same "
+            "budget. Try scheduler=fifo."
         )
     if search.name == "optuna" and scheduler.name == "pbt":
-        raise ConfigurationError("scheduler=pbt changes settings itself, and needs no search=optuna. Try search=random or search=grid.")
+        raise ConfigurationError(
+            "scheduler=pbt changes settings itself, and needs no search=optuna. Try search=random or search=grid."
+        )
     if isinstance(search, OptunaSearch | RacingSearch):
         _check_objective(suite, search.objective)
     if isinstance(scheduler, Asha | Median | Pbt):
@@ -225,21 +236,28 @@ def _check_comparison(suite: "SuiteConfig", search: CompareSearch) -> None:
     if suite.measurement is not None:
         raise ConfigurationError("search=compare compares scores, and a study of throughput has none. Try search=grid.")
     if suite.repeats > 1:
-        raise ConfigurationError(f"repeats={suite.repeats} with search=compare: a repeat is no other seed. Try repeats=1.")
+        raise ConfigurationError(
+            f"repeats={suite.repeats} with search=compare: a repeat is no other seed. Try repeats=1."
+        )
     if suite.scheduler.name != "fifo":
         raise ConfigurationError(
-            f"scheduler={suite.scheduler.name} with search=compare: trials of the same budget are compared. Try scheduler=fifo."
+            f"scheduler={suite.scheduler.name} with search=compare: trials of the same budget "
+            "are compared. Try scheduler=fifo."
         )
     if suite.confirmation.always:
         raise ConfigurationError(
-            "confirmation.always=true with search=compare: its risk of a false difference holds as it is. Try confirmation.always=false."
+            "confirmation.always=true with search=compare: its risk of a false difference holds as it is. "
+            "Try confirmation.always=false."
         )
     if "env" in suite.study.space:
-        raise ConfigurationError("search=compare compares configurations on one environment. Try a study for each: env=... study.name=...")
+        raise ConfigurationError(
+            "search=compare compares configurations on one environment. Try a study for each: env=... study.name=..."
+        )
     if len(suite.seeds) > search.most_seeds:
         raise ConfigurationError(
-            f"seeds has {len(suite.seeds)} seeds, and search=compare uses at most search.seeds_per_look={search.seeds_per_look} x "
-            f"search.looks={search.looks} = {search.most_seeds}. Leave some out, or raise one of the two."
+            f"seeds has {len(suite.seeds)} seeds, and search=compare uses at most "
+            f"search.seeds_per_look={search.seeds_per_look} x search.looks={search.looks} = {search.most_seeds}. "
+            "Leave some out, or raise one of the two."
         )
 
 
@@ -247,21 +265,22 @@ def _check_confirmation(suite: "SuiteConfig") -> None:
     seeds = suite.confirmation.seeds
     if not seeds:
         raise ConfigurationError(
-            "confirmation.seeds is empty: what a search finds must be confirmed. Try confirmation.seeds=[1000,1001,1002]."
+            "confirmation.seeds is empty: what a search finds must be confirmed. "
+            "Try confirmation.seeds=[1000,1001,1002]."
         )
     if len(set(seeds)) != len(seeds):
         raise ConfigurationError(f"confirmation.seeds={list(seeds)} names a seed twice; each seed is one replicate.")
     if not suite.is_search:  # a fixed design is known beforehand, and chooses by its other seeds
         if set(suite.seeds) <= set(seeds):
             raise ConfigurationError(
-                f"confirmation.seeds={list(seeds)} has all of seeds={list(suite.seeds)}: none is left to choose by what is confirmed. "
-                "Leave one out at least."
+                f"confirmation.seeds={list(seeds)} has all of seeds={list(suite.seeds)}: "
+                "none is left to choose by what is confirmed. Leave one out at least."
             )
         return
     if seen := sorted(set(searching_seeds(suite)) & set(seeds)):
         raise ConfigurationError(
-            f"confirmation.seeds={list(seeds)}: the search uses {seen[0]} as well, and would confirm a choice by what it was made by. "
-            "Give it other seeds than `seeds`."
+            f"confirmation.seeds={list(seeds)}: the search uses {seen[0]} as well, and would confirm a choice "
+            "by what it was made by. Give it other seeds than `seeds`."
         )
 
 
@@ -284,8 +303,8 @@ def _check_objective(suite: "SuiteConfig", objectives: tuple[Objective, ...]) ->
     for objective in objectives:
         if objective in _TARGET and suite.env.target is None:
             raise ConfigurationError(
-                f"search.objective={objective}: env={suite.env.name} has no target to reach. Set one with env.target=..., or try "
-                "search.objective=[score]."
+                f"search.objective={objective}: env={suite.env.name} has no target to reach. "
+                "Set one with env.target=..., or try search.objective=[score]."
             )
         if objective in _CLOCK and suite.hardware.max_concurrent_trials != 1:
             raise ConfigurationError(
@@ -299,11 +318,13 @@ def _check_scheduler(suite: "SuiteConfig", scheduler: Asha | Median | Pbt) -> No
     if isinstance(scheduler, Pbt):
         key, every = "interval_env_steps", scheduler.interval_env_steps
         if suite.stop_at_target:
-            raise ConfigurationError("stop_at_target=true with scheduler=pbt: members are compared at the same env steps. Leave it out.")
+            raise ConfigurationError(
+                "stop_at_target=true with scheduler=pbt: members are compared at the same env steps. Leave it out."
+            )
     else:
         key, every = "grace_env_steps", scheduler.grace_env_steps
     if every is not None and every >= budget:
         raise ConfigurationError(
-            f"scheduler.{key}={every} leaves nothing to stop in budget_env_steps={budget}. Try scheduler.{key}={max(1, budget // 4)} "
-            "or a larger budget."
+            f"scheduler.{key}={every} leaves nothing to stop in budget_env_steps={budget}. "
+            f"Try scheduler.{key}={max(1, budget // 4)} or a larger budget."
         )

@@ -1,7 +1,7 @@
 """From a study's space to its configurations. Pure.
 
-Points are drawn here, before Tune sees them: Tune resamples random domains for every seed, and a configuration must stay the same over
-its seeds.
+Points are drawn here, before Tune sees them: Tune resamples random domains for every seed, and a configuration must
+stay the same over its seeds.
 """
 
 import math
@@ -15,13 +15,21 @@ from pydantic.dataclasses import dataclass
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS, said
 from experiments.config.lr_rules import is_rule
-from experiments.config.search_settings import CompareSearch, GridSearch, OptunaSearch, RacingSearch, RandomSearch, SearchSettings
+from experiments.config.search_settings import (
+    CompareSearch,
+    GridSearch,
+    OptunaSearch,
+    RacingSearch,
+    RandomSearch,
+    SearchSettings,
+)
 from experiments.config.trial_config import GROUPS
 from experiments.metrics import NAMED_AXES
 
 SAMPLES_PER_AXIS = 10
-"""Configurations for each searched setting, where nobody says how many (Loeppky et al. 2009, "Choosing the sample size of a computer
-experiment", Technometrics 51:366). Optuna gets twice as many trials: with the first ten its samplers learn, and draw at random."""
+"""Configurations for each searched setting, where nobody says how many (Loeppky et al. 2009, "Choosing the sample size
+of a computer experiment", Technometrics 51:366). Optuna gets twice as many trials: with the first ten its samplers
+learn, and draw at random."""
 
 STUDY_WIDE = ("seeds", "study", "search", "scheduler", "tracking")
 """Settings and groups that cannot be an axis: they are the same for all trials of a study."""
@@ -34,7 +42,8 @@ _Bound = Annotated[float, Field(strict=True)]
 _Whole = Annotated[StrictInt, Field(ge=-(2**53), le=2**53)]  # what a float still counts exactly
 _Factors = Annotated[tuple[Annotated[StrictInt | StrictFloat, Field(gt=0)], ...], Field(min_length=1)]
 _When = dict[StrictStr, Any]
-"""Condition of an axis: path of another one, which comes before it, to the value or the list of values with which this one is there."""
+"""Condition of an axis: path of another one, which comes before it, to the value or the list of values
+with which this one is there."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -98,7 +107,9 @@ class Multiples:
         if isinstance(self.base, int):
             for factor in self.factors:
                 if (self.base * factor) % 1:
-                    raise ValueError(f"base={self.base} times {factor:g} is {self.base * factor:g}, which is not a whole number")
+                    raise ValueError(
+                        f"base={self.base} times {factor:g} is {self.base * factor:g}, which is not a whole number"
+                    )
 
     def axis(self) -> Choice:
         """All products."""
@@ -108,7 +119,9 @@ class Multiples:
 
 @dataclass(frozen=True, config=_STRICT)
 class MultiplesOfBase:
-    """An axis by its name (`NAMED_AXES`): factors of the algorithm's base point, from a list or, log-uniformly, from a range."""
+    """An axis by its name (`NAMED_AXES`): factors of the algorithm's base point, from a list or,
+    log-uniformly, from a range.
+    """
 
     distribution: Literal["multiples"]
     factors: _Factors | None = None
@@ -167,16 +180,20 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
         An axis per path; lists and multiples are a `Choice`. Those of a word are factors.
 
     Raises:
-        ConfigurationError: An axis is empty, inverted, of an unknown kind, over a setting of the study itself, or a group's choices are
-            not a list of names.
+        ConfigurationError: An axis is empty, inverted, of an unknown kind, over a setting of the study itself, or a
+            group's choices are not a list of names.
     """
     axes: dict[str, Axis] = {}
     for path, values in space.items():
         if path.split(".")[0] in STUDY_WIDE:
-            raise ConfigurationError(f"study.space: {path} is a setting of the study itself and cannot differ between its trials.")
+            raise ConfigurationError(
+                f"study.space: {path} is a setting of the study itself and cannot differ between its trials."
+            )
         if isinstance(values, list | tuple):
             if not values:
-                raise ConfigurationError(f"study.space: {path} has no values. Give it at least one, for example [1.0e-3].")
+                raise ConfigurationError(
+                    f"study.space: {path} has no values. Give it at least one, for example [1.0e-3]."
+                )
             axes[path] = Choice("choice", tuple(values))
         elif isinstance(values, Mapping):
             try:
@@ -185,7 +202,9 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
             except ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join(str(part) for part in first["loc"] if part not in _KINDS)
-                raise ConfigurationError(f"study.space: {path}{': ' + where if where else ''}: {said(first)}.") from None
+                raise ConfigurationError(
+                    f"study.space: {path}{': ' + where if where else ''}: {said(first)}."
+                ) from None
         else:
             raise ConfigurationError(
                 f"study.space: {path}={values!r} is neither a list nor a distribution. "
@@ -194,13 +213,18 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
         if path in NAMED_AXES and isinstance(values, list | tuple) and not all(map(is_rule, values)):
             raise ConfigurationError(
                 f"study.space: {path}={list(values)}: this axis is relative to the algorithm's own settings. "
-                f"Try {path}: {{distribution: multiples, factors: [0.1, 1, 10]}}, or the dotted path of a setting for values themselves."
+                f"Try {path}: {{distribution: multiples, factors: [0.1, 1, 10]}}, or the dotted path "
+                "of a setting for values themselves."
             )
         if isinstance(axes[path], Choice):
             _check_choice(path, axes[path].corners())
         _check_condition(path, axes)
-        if path in GROUPS and not (isinstance(axes[path], Choice) and all(isinstance(v, str) for v in axes[path].corners())):
-            raise ConfigurationError(f"study.space: {path} is a group of configuration files; its axis is a list of their names.")
+        if path in GROUPS and not (
+            isinstance(axes[path], Choice) and all(isinstance(v, str) for v in axes[path].corners())
+        ):
+            raise ConfigurationError(
+                f"study.space: {path} is a group of configuration files; its axis is a list of their names."
+            )
     return axes
 
 
@@ -214,7 +238,9 @@ def starts_from(values: Any, value: Any) -> bool:
     if isinstance(values, Mapping):
         return values.get("distribution") == "multiples" and values.get("base") == value
     rules = [v for v in values if is_rule(v)] if isinstance(values, list | tuple) else []
-    return bool(rules) and all(value in [number for key, number in rule.items() if key != "base_batch"] for rule in rules)
+    return bool(rules) and all(
+        value in [number for key, number in rule.items() if key != "base_batch"] for rule in rules
+    )
 
 
 def _check_choice(path: str, values: list[Any]) -> None:
@@ -234,7 +260,9 @@ def _check_condition(path: str, axes: Mapping[str, Axis]) -> None:
                 f"A condition goes by the value of such an axis, for example when: {{algorithm: ppo}}."
             )
         if strange := [value for value in _listed(wanted) if value not in axis.values]:
-            raise ConfigurationError(f"study.space: {path}.when: {other} is never {strange[0]!r}. It has the values {list(axis.values)}.")
+            raise ConfigurationError(
+                f"study.space: {path}.when: {other} is never {strange[0]!r}. It has the values {list(axis.values)}."
+            )
 
 
 def is_there(axis: Axis, point: Point) -> bool:
@@ -252,20 +280,28 @@ def _listed(wanted: Any) -> Sequence[Any]:
 
 
 def points(space: Mapping[str, Any], search: SearchSettings) -> list[Point]:
-    """The configurations that are known before a study starts, in the order in which they are run; none if Optuna suggests them.
+    """The configurations that are known before a study starts, in the order in which they are run;
+    none if Optuna suggests them.
 
     Raises:
         ConfigurationError: The space does not suit the search.
     """
     axes = parse_space(space)
-    how = search.proposals if isinstance(search, RacingSearch) else "grid" if isinstance(search, CompareSearch) else search.name
+    how = (
+        search.proposals
+        if isinstance(search, RacingSearch)
+        else "grid"
+        if isinstance(search, CompareSearch)
+        else search.name
+    )
     if how != "grid" and not axes:
         raise ConfigurationError(f"search={search.name} needs a study.space to draw from; this study has none.")
     if how == "grid":
         if endless := [path for path, axis in axes.items() if not isinstance(axis, Choice)]:
             instead = "search.proposals=random" if isinstance(search, RacingSearch) else "search=random"
             raise ConfigurationError(
-                f"study.space: {endless[0]} is a distribution, and search={search.name} crosses lists. Give a list, or use {instead}."
+                f"study.space: {endless[0]} is a distribution, and search={search.name} crosses lists. "
+                f"Give a list, or use {instead}."
             )
         return corners(space)
     if isinstance(search, GridSearch | CompareSearch) or how == "optuna":
@@ -285,17 +321,24 @@ def _drawn(axes: Mapping[str, Axis], rng: np.random.Generator) -> Point:
 
 
 def corners(space: Mapping[str, Any]) -> list[Point]:
-    """The extreme configurations of a space: if these are valid, so is what lies between. Of lists, all combinations."""
+    """The extreme configurations of a space: if these are valid, so is what lies between.
+
+    Of lists, all combinations.
+    """
     return _combinations(parse_space(space))
 
 
 def _combinations(axes: Mapping[str, Axis]) -> list[Point]:
     count = math.prod(len(axis.corners()) for axis in axes.values())
     if count > MAX_TRIALS:
-        raise ConfigurationError(f"study.space: {', '.join(axes)} have {count:,} combinations, more than {MAX_TRIALS:,} trials.")
+        raise ConfigurationError(
+            f"study.space: {', '.join(axes)} have {count:,} combinations, more than {MAX_TRIALS:,} trials."
+        )
     found: list[Point] = [{}]
     for path, axis in axes.items():
-        found = [{**point, **({path: value} if is_there(axis, point) else {})} for point in found for value in axis.corners()]
+        found = [
+            {**point, **({path: value} if is_there(axis, point) else {})} for point in found for value in axis.corners()
+        ]
         found = list({repr(point): point for point in found}.values())
     return found
 
@@ -337,7 +380,9 @@ def num_samples(search: RandomSearch | OptunaSearch | RacingSearch, axes: Mappin
 def group_choices(space: Mapping[str, Any]) -> list[dict[str, str]]:
     """The combinations of Hydra groups in a space; one empty combination if no group is an axis."""
     groups = [path for path in parse_space(space) if path in GROUPS]
-    combinations = [{group: point[group] for group in groups if group in point} for point in corners(space)] if groups else [{}]
+    combinations = (
+        [{group: point[group] for group in groups if group in point} for point in corners(space)] if groups else [{}]
+    )
     return list({repr(combination): combination for combination in combinations}.values())
 
 

@@ -68,7 +68,18 @@ class Start:
     copied: bool
 
 
-_NOT_HASHED = ("seed", "checkpoint", "faults", "noise_scale", "repeat", "label", "rules", "multiples", "phase", "exploratory")
+_NOT_HASHED = (
+    "seed",
+    "checkpoint",
+    "faults",
+    "noise_scale",
+    "repeat",
+    "label",
+    "rules",
+    "multiples",
+    "phase",
+    "exploratory",
+)
 
 
 @dataclass(frozen=True)
@@ -87,8 +98,8 @@ class TrialConfig:
         threads_per_process: Torch and BLAS threads of each process.
         checkpoint: When the trial saves itself, with its spacing. What is kept is not part of the hash.
         faults: What the trial may survive. Not part of the hash: it does not change the result.
-        fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same weights, but for what torch itself rounds
-            by where an element lies, and the same metrics within rounding.
+        fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same weights, but for what
+            torch itself rounds by where an element lies, and the same metrics within rounding.
         preprocessing: What is done with observations and rewards before networks and losses see them.
         modules: A person's own that it imports, name to the hash of its content.
         measurement: How its throughput is measured; None if it trains to its budget.
@@ -96,11 +107,13 @@ class TrialConfig:
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
         rules: Setting of `training` to the rule that its number comes from. Not part of the hash: the number is.
-        multiples: Word of `NAMED_AXES` to the factor by which several settings differ from the base point. Not part of the hash.
+        multiples: Word of `NAMED_AXES` to the factor by which several settings differ from the base point.
+            Not part of the hash.
         phase: `fixed`, `throughput`, `search` or `confirm`. Not part of the hash.
         exploratory: Whether others confirm what it found, so that conclusions rest on them. Not part of the hash.
         start: Whose weights it starts from; None: from its seed's own, or those of `starts_from`.
-        starts_from: A trained policy, whose weights the study keeps; None: from its seed's own. Of it the weights alone are hashed.
+        starts_from: A trained policy, whose weights the study keeps; None: from its seed's own.
+            Of it the weights alone are hashed.
     """
 
     algorithm: Mapping[str, Any]
@@ -138,7 +151,9 @@ class TrialConfig:
         if self.preprocessing.is_none:
             del content["preprocessing"]
         networks = content["algorithm"]["rl_module"]
-        content["algorithm"]["rl_module"] = {k: v for k, v in networks.items() if v or k not in ("module_class", "model_config")}
+        content["algorithm"]["rl_module"] = {
+            k: v for k, v in networks.items() if v or k not in ("module_class", "model_config")
+        }
         if not self.modules:
             del content["modules"]
         if self.measurement is None:
@@ -196,7 +211,9 @@ class TrialConfig:
                 "checkpoint": CheckpointSettings(**mapping["checkpoint"]),
                 "faults": FaultSettings(**mapping["faults"]),
                 "preprocessing": PreprocessingSettings(**mapping.get("preprocessing", {})),
-                "measurement": MeasurementSettings(**measurement) if (measurement := mapping.get("measurement")) else None,
+                "measurement": MeasurementSettings(**measurement)
+                if (measurement := mapping.get("measurement"))
+                else None,
                 "noise_scale": NoiseScaleSettings(**mapping.get("noise_scale", {})),
                 "start": Start(**start) if (start := mapping.get("start")) else None,
                 "starts_from": StartingPolicy(**policy) if (policy := mapping.get("starts_from")) else None,
@@ -269,8 +286,9 @@ def distinct_names(
 
     Args:
         paths: Dotted paths, groups and names of axes.
-        short: Gives the short name of each. A setting of the suite's, as algorithm.training.lr, has that one; of any other, such as
-            env.env_config.lr, the name gets as many of the parts before it as tell it from the others: env_config.lr.
+        short: Gives the short name of each. A setting of the suite's, as algorithm.training.lr, has that one; of
+            any other, such as env.env_config.lr, the name gets as many of the parts before it as tell it from
+            the others: env_config.lr.
         is_taken: Whether a short name is something else's.
     """
     every = tuple(paths)
@@ -278,7 +296,9 @@ def distinct_names(
 
 
 def is_own_setting(path: str) -> bool:
-    """Whether the last part of an axis' path tells what it is: not of what an environment or a network has for itself."""
+    """Whether the last part of an axis' path tells what it is: not of what an environment
+    or a network has for itself.
+    """
     return path in NAMED_AXES or path in GROUPS or path.rpartition(".")[0] in _SECTIONS
 
 
@@ -292,7 +312,8 @@ def _distinct(path: str, every: Sequence[str], short: Callable[[str], str], is_t
 
 
 def label_of(point: Mapping[str, Any], default: str, axes: Iterable[str] = ()) -> str:
-    """A configuration in a few words: `lr=3e-4 b=4000`, a multiple of the base point as `lr=x0.1`; `default` where nothing differs.
+    """A configuration in a few words: `lr=3e-4 b=4000`, a multiple of the base point as `lr=x0.1`;
+    `default` where nothing differs.
 
     Args:
         point: Dotted path, group or name of an axis to value.

@@ -1,6 +1,7 @@
 """How often an algorithm with replay updates: `algorithm.update_to_data`, gradient steps per env step. Pure.
 
-RLlib has it as `training_intensity`, rows trained on per env step, of which a larger batch takes more for the same number of updates.
+RLlib has it as `training_intensity`, rows trained on per env step, of which a larger batch takes more for the same
+number of updates.
 """
 
 from collections.abc import Mapping
@@ -25,13 +26,18 @@ def check_update_to_data(algorithm: Mapping[str, Any], replays: bool) -> None:
     if ratio is None:
         return
     if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < float("inf"):
-        raise ConfigurationError(f"algorithm.{KEY}={ratio!r}: must be a number of updates per env step, above 0, or null. Try 1.0.")
+        raise ConfigurationError(
+            f"algorithm.{KEY}={ratio!r}: must be a number of updates per env step, above 0, or null. Try 1.0."
+        )
     if not replays:
-        raise ConfigurationError(f"algorithm.{KEY}={ratio:g}: {algorithm['name']} replays nothing, so this says nothing. Set it to null.")
+        raise ConfigurationError(
+            f"algorithm.{KEY}={ratio:g}: {algorithm['name']} replays nothing, so this says nothing. Set it to null."
+        )
     if algorithm["training"].get("training_intensity") is not None:
         raise ConfigurationError(
-            f"algorithm.{KEY}={ratio:g} and algorithm.training.training_intensity={algorithm['training']['training_intensity']}: both say "
-            f"how often to update. Set one of them, and the other to null."
+            f"algorithm.{KEY}={ratio:g} "
+            f"and algorithm.training.training_intensity={algorithm['training']['training_intensity']}: "
+            "both say how often to update. Set one of them, and the other to null."
         )
 
 

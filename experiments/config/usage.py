@@ -37,16 +37,31 @@ def help_text(own: Path | None = None) -> str:
             *(_choices(group, {*files_of(group)}) for group in groups()),
             "",
             *([f"Files of {own}:", *(yours or ["  none"]), ""] if own is not None else []),
-            "Files of your own, outside of this folder: --config-dir ~/my env=mine reads ~/my/env/mine.yaml, and so for each group above.",
+            (
+                "Files of your own, outside of this folder: --config-dir ~/my env=mine reads ~/my/env/mine.yaml, "
+                "and so for each group above."
+            ),
             "",
             "What every study has, and where nothing else is said, its value:",
             *settings,
             "",
-            "Settings of an algorithm are in its file, RLlib's under their own names: algorithm.training.lr=1e-3. ++ adds those that it",
+            (
+                "Settings of an algorithm are in its file, RLlib's under their own names: "
+                "algorithm.training.lr=1e-3. ++ adds those that it"
+            ),
             "leaves to RLlib: ++algorithm.rl_module.use_lstm=true. A study's space is replaced whole:",
-            "'study.space={algorithm.training.lr:[1e-4,1e-3]}'. All settings as they come out: --cfg job. What would run:",
-            "dry_run=true. Several studies, one after the other: -m algorithm=ppo,dqn. Hydra's own flags: --hydra-help.",
-            "Exit codes: 0 finished. 1 a trial failed. 2 refused, nothing was started. 3 MLflow lacks some of the results.",
+            (
+                "'study.space={algorithm.training.lr:[1e-4,1e-3]}'. All settings as they come out: "
+                "--cfg job. What would run:"
+            ),
+            (
+                "dry_run=true. Several studies, one after the other: -m algorithm=ppo,dqn. "
+                "Hydra's own flags: --hydra-help."
+            ),
+            (
+                "Exit codes: 0 finished. 1 a trial failed. 2 refused, nothing was started. "
+                "3 MLflow lacks some of the results."
+            ),
             "129 SIGHUP, 130 SIGINT, 143 SIGTERM.",
         ]
     )
@@ -59,15 +74,23 @@ def _choices(group: str, files: set[str]) -> str:
 _OPEN = ("algorithm.training", "algorithm.env_runners", "algorithm.learners", "algorithm.rl_module", "env.env_config")
 """Sections that take what their file does not name: whatever RLlib, or the environment, has under that name."""
 
-_ALSO_CALLED = {"learning_rate": "lr", "batch": "train_batch_size_per_learner", "batch_size": "train_batch_size_per_learner"}
+_ALSO_CALLED = {
+    "learning_rate": "lr",
+    "batch": "train_batch_size_per_learner",
+    "batch_size": "train_batch_size_per_learner",
+}
 
 
 def _in_our_words(error: Exception, arguments: Sequence[str]) -> ConfigurationError | None:
     """What Hydra says of its own, as this suite says it."""
     if isinstance(error, MissingMandatoryValue) and error.full_key == "tracking.uri":
-        return ConfigurationError("tracking.uri is missing: where the server is, for example tracking.uri=http://127.0.0.1:5000.")
+        return ConfigurationError(
+            "tracking.uri is missing: where the server is, for example tracking.uri=http://127.0.0.1:5000."
+        )
     if isinstance(error, MissingMandatoryValue) and error.full_key == "env.id":
-        return ConfigurationError("env.id is missing: which of Gymnasium's environments, for example env=gym env.id=Walker2d-v5.")
+        return ConfigurationError(
+            "env.id is missing: which of Gymnasium's environments, for example env=gym env.id=Walker2d-v5."
+        )
     unknown = re.match(r"Could not override '([^']+)'", str(error))
     if unknown is None:
         return None
@@ -81,7 +104,9 @@ def _in_our_words(error: Exception, arguments: Sequence[str]) -> ConfigurationEr
     meant = f" Did you mean {' or '.join(p + equals + value for p in found)}?" if found else ""
     if path.rpartition(".")[0] in _OPEN:
         return ConfigurationError(f"{given}: its file has no such setting.{meant} To add it: ++{given.lstrip('+~')}")
-    return ConfigurationError(f"{given}: there is no such setting.{meant} --help lists what every study has, --cfg job all there is.")
+    return ConfigurationError(
+        f"{given}: there is no such setting.{meant} --help lists what every study has, --cfg job all there is."
+    )
 
 
 def _paths_known(arguments: Sequence[str]) -> list[str]:

@@ -1,8 +1,8 @@
 """What an environment gives, checked at every reset and step, so that a mistake is said where it is made.
 
-Gymnasium's vector environments put what single ones give into arrays. What does not fit raises there, without the environment's name, or is
-made to fit: a flag "no" is true, a reward of None is a NaN. Infos that do not fit together, such as arrays that grow, raise as well; nobody
-reads them in training or evaluation, so they are left out.
+Gymnasium's vector environments put what single ones give into arrays. What does not fit raises there, without the
+environment's name, or is made to fit: a flag "no" is true, a reward of None is a NaN. Infos that do not fit together,
+such as arrays that grow, raise as well; nobody reads them in training or evaluation, so they are left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,18 +19,23 @@ _FLAGS = (bool, np.bool_)
 
 
 class EnvironmentFaultError(RuntimeError):
-    """An environment did what none may do, and would do it again; the message says which environment, what it did, and what is expected."""
+    """An environment did what none may do, and would do it again; the message says which environment, what it did,
+    and what is expected.
+    """
 
 
 class Checked(gym.Wrapper[Any, Any, Any, Any]):
-    """Passes on what the environment gives, and raises `EnvironmentFaultError` where that is no observation, reward or flag."""
+    """Passes on what the environment gives, and raises `EnvironmentFaultError` where that is no observation,
+    reward or flag.
+    """
 
     def __init__(self, env: gym.Env[Any, Any], keep_infos: bool = False) -> None:
         """Wrap an environment.
 
         Args:
             env: The environment.
-            keep_infos: Whether its infos are passed on; else no more than that an episode was cut short (`experiments.envs.staggered`).
+            keep_infos: Whether its infos are passed on; else no more than that an episode
+                was cut short (`experiments.envs.staggered`).
         """
         super().__init__(env)
         self._keep_infos, self._space = keep_infos, env.observation_space
@@ -83,12 +88,15 @@ def ended(name: str, error: SystemExit) -> BaseException:
     """
     if hasattr(error, "ray_terminate_msg"):
         return error
-    return EnvironmentFaultError(f"{name}: ended its process with sys.exit" + ("" if error.code is None else f": {error.code}"))
+    return EnvironmentFaultError(
+        f"{name}: ended its process with sys.exit" + ("" if error.code is None else f": {error.code}")
+    )
 
 
 @contextmanager
 def named_exit(name: str) -> Iterator[None]:
-    """Within it an environment that raises SystemExit raises `EnvironmentFaultError`: one that gives up is no process that was lost.
+    """Within it an environment that raises SystemExit raises `EnvironmentFaultError`:
+    one that gives up is no process that was lost.
 
     Args:
         name: Id of the environment, as messages call it.
@@ -144,7 +152,10 @@ def is_outside(observation: Any, space: gym.Space[Any]) -> bool:
 
 
 def why_wrong_observation(value: Any, space: gym.Space[Any]) -> str:
-    """What is wrong with an observation, as a clause without its subject; "" if nothing is. Bounds of a Box are not looked at."""
+    """What is wrong with an observation, as a clause without its subject; "" if nothing is.
+
+    Bounds of a Box are not looked at.
+    """
     if isinstance(space, gym.spaces.Dict):
         if not isinstance(value, Mapping) or set(value) != set(space):
             return f"gave the observation {_shown(value)}, where its space has {', '.join(map(str, space))}"
@@ -154,7 +165,9 @@ def why_wrong_observation(value: Any, space: gym.Space[Any]) -> str:
             return f"gave the observation {_shown(value)}, where its space has {len(space)} parts"
         return next(filter(None, map(why_wrong_observation, value, space)), "")
     if not isinstance(space, gym.spaces.Box):
-        return "" if space.contains(value) else f"gave the observation {_shown(value)}, which is not in its space {space}"
+        return (
+            "" if space.contains(value) else f"gave the observation {_shown(value)}, which is not in its space {space}"
+        )
     array = _array(value)
     if array is None or array.dtype.kind not in "biuf":
         return f"gave the observation {_shown(value)}, which is not an array of numbers"

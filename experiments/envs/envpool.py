@@ -1,7 +1,9 @@
-"""EnvPool (Weng et al., 2206.10558): a vector environment in C++ for the ids that it shares with Gymnasium. Needs the extra `envpool`.
+"""EnvPool (Weng et al., 2206.10558): a vector environment in C++ for the ids that it shares with Gymnasium.
 
-Same rules, observation space and episode length as Gymnasium's environment of that id, but numbers of its own: another random generator,
-and 32 bits in places where Gymnasium has 64. An episode is not Gymnasium's to the bit.
+Needs the extra `envpool`.
+
+Same rules, observation space and episode length as Gymnasium's environment of that id, but numbers of its own: another
+random generator, and 32 bits in places where Gymnasium has 64. An episode is not Gymnasium's to the bit.
 """
 
 from collections.abc import Sequence
@@ -45,8 +47,15 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
         self.metadata = {**like.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.num_envs = num_envs
         self.single_observation_space, self.single_action_space = like.observation_space, like.action_space
-        self.observation_space, self.action_space = batch_space(like.observation_space, num_envs), batch_space(like.action_space, num_envs)
-        self._limit = {} if like.spec is None or like.spec.max_episode_steps is None else {"max_episode_steps": like.spec.max_episode_steps}
+        self.observation_space, self.action_space = (
+            batch_space(like.observation_space, num_envs),
+            batch_space(like.action_space, num_envs),
+        )
+        self._limit = (
+            {}
+            if like.spec is None or like.spec.max_episode_steps is None
+            else {"max_episode_steps": like.spec.max_episode_steps}
+        )
         like.close()
         self._gym_id, self._num_threads = gym_id, num_threads
         self._pool: Any = self._new_pool(range(num_envs))
@@ -63,12 +72,14 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
             **self._limit,
         )
 
-    def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Reset all of them.
 
         Args:
-            seed: One for each environment; of a single one the others follow, as in Gymnasium. Takes a new pool: EnvPool's cannot be
-                seeded again.
+            seed: One for each environment; of a single one the others follow, as in Gymnasium. Takes a new pool:
+                EnvPool's cannot be seeded again.
             options: None are known.
 
         Returns:
@@ -91,7 +102,9 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
         Returns:
             Observations [N, ...], rewards, whether terminated and whether truncated [N], and no infos.
         """
-        observations, rewards, terminated, truncated, _ = self._pool.step(np.asarray(actions).astype(self._pool.action_space.dtype))
+        observations, rewards, terminated, truncated, _ = self._pool.step(
+            np.asarray(actions).astype(self._pool.action_space.dtype)
+        )
         return self._as_observations(observations), rewards.astype(np.float64), terminated, truncated, {}
 
     def _as_observations(self, observations: Any) -> Any:

@@ -1,4 +1,6 @@
-"""An environment whose observations are one vector of floats, as networks take them: `experiments.envs.flattened:scaling/Flattened-v0`."""
+"""An environment whose observations are one vector of floats, as networks
+take them: `experiments.envs.flattened:scaling/Flattened-v0`.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,14 +11,15 @@ from gymnasium.wrappers import DtypeObservation, FlattenObservation
 
 ID = "scaling/Flattened-v0"
 FLOATS = (np.float32, np.float64)
-"""Types that RLlib makes single precision. Half precision it leaves as it is, which no layer takes; longer ones torch does not have."""
+"""Types that RLlib makes single precision. Half precision it leaves as it is, which no layer takes;
+longer ones torch does not have."""
 MASK = "action_mask"
 _PARTS = (gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 
 
 def is_needed(space: gym.Space[Any]) -> bool:
-    """Whether observations are no array of floats as torch computes with, and flattening makes them one: choices, several parts, a number,
-    a vector of another type.
+    """Whether observations are no array of floats as torch computes with, and flattening makes them one:
+    choices, several parts, a number, a vector of another type.
 
     Pictures of integers are left: what their values mean is for a person to say.
     """
@@ -29,7 +32,8 @@ def is_needed(space: gym.Space[Any]) -> bool:
 
 def has_action_mask(space: gym.Space[Any]) -> bool:
     """Whether observations say which actions are allowed, by the key that RLlib's and PettingZoo's examples have."""
-    return isinstance(space, gym.spaces.Dict) and MASK in space.keys()  # noqa: SIM118  # a space's `in` asks for an element
+    # a space's `in` asks for an element
+    return isinstance(space, gym.spaces.Dict) and MASK in space.keys()  # noqa: SIM118
 
 
 def has_other_floats(space: gym.Space[Any]) -> bool:
@@ -42,8 +46,8 @@ def _is_part(space: gym.Space[Any]) -> bool:
 
 
 def flattened(gym_id: str, env_config: Mapping[str, Any]) -> gym.Env[Any, Any]:
-    """Make an environment whose observations Gymnasium flattens: a choice among n becomes n numbers, one of them 1. Of arrays of numbers
-    only the type changes.
+    """Make an environment whose observations Gymnasium flattens: a choice among n becomes n numbers, one of them 1.
+    Of arrays of numbers only the type changes.
 
     Args:
         gym_id: Of the environment itself.

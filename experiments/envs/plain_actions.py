@@ -1,6 +1,8 @@
-"""An environment whose actions are numbered as networks choose them: `experiments.envs.plain_actions:scaling/PlainActions-v0`.
+"""An environment whose actions are numbered as networks
+choose them: `experiments.envs.plain_actions:scaling/PlainActions-v0`.
 
-RLlib's networks count choices from 0, whatever a space's `start` and type say, and put several choices or numbers side by side.
+RLlib's networks count choices from 0, whatever a space's `start` and type say, and put several choices
+or numbers side by side.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +25,8 @@ def plain_space(space: gym.Space[Any]) -> gym.Space[Any]:
         space: Of an environment's actions.
 
     Returns:
-        The space itself, if nothing differs, or if networks choose no such actions: nested ones, text, integers in a Box.
+        The space itself, if nothing differs, or if networks choose no such actions: nested ones,
+        text, integers in a Box.
     """
     plain: gym.Space[Any] = space
     if isinstance(space, gym.spaces.Discrete):
@@ -62,7 +65,8 @@ def to_native(space: gym.Space[Any]) -> Callable[[npt.ArrayLike], Any]:
 
     if isinstance(space, gym.spaces.Box):
         return shaped
-    return lambda actions: (shaped(actions) + start).astype(space.dtype)[()]  # of a choice a number, and no array without dimensions
+    # of a choice a number, and no array without dimensions
+    return lambda actions: (shaped(actions) + start).astype(space.dtype)[()]
 
 
 def plain_actions(gym_id: str, env_config: Mapping[str, Any]) -> gym.Env[Any, Any]:

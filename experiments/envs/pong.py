@@ -28,4 +28,5 @@ def make(frame_size: int = 64, frame_stack: int = 4, **kwargs: Any) -> gym.Env[A
     return wrap_atari_for_new_api_stack(env, dim=frame_size, framestack=frame_stack)  # type: ignore[no-any-return]
 
 
-gym.register(ID, entry_point="experiments.envs.pong:make", max_episode_steps=108_000)  # frames: 30 minutes of play, as Atari's standard
+# frames: 30 minutes of play, as Atari's standard
+gym.register(ID, entry_point="experiments.envs.pong:make", max_episode_steps=108_000)

@@ -1,4 +1,6 @@
-"""An environment whose observations are its last few ones side by side: `experiments.envs.stacked:scaling/Stacked-v0`."""
+"""An environment whose observations are its last few ones side
+by side: `experiments.envs.stacked:scaling/Stacked-v0`.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +43,9 @@ def stacked(gym_id: str, frame_stack: int, env_config: Mapping[str, Any]) -> gym
     """
     frames: Any = FrameStackObservation(gym.make(gym_id, **env_config), frame_stack)
     low, high = side_by_side(frames.observation_space.low), side_by_side(frames.observation_space.high)
-    return TransformObservation(frames, side_by_side, gym.spaces.Box(low, high, low.shape, frames.observation_space.dtype.type))
+    return TransformObservation(
+        frames, side_by_side, gym.spaces.Box(low, high, low.shape, frames.observation_space.dtype.type)
+    )
 
 
 gym.register(ID, entry_point=f"{__name__}:stacked", order_enforce=False, disable_env_checker=True)

@@ -1,9 +1,9 @@
 """An environment whose first episode is cut short: `experiments.envs.staggered:scaling/Staggered-v0`.
 
-Environments that start together and whose episodes all last until the time limit stay at the same time of the episode for ever, and each
-training batch is of one part of it (Bharthulwar, Tao and Su 2025, arXiv 2511.21011). Where the first episode of each ends at a time of its
-own, their later ones are spread evenly. No env step is taken for that which is not learned from: the cut is a truncation, from which values
-are bootstrapped, as at the time limit itself.
+Environments that start together and whose episodes all last until the time limit stay at the same time of the episode
+for ever, and each training batch is of one part of it (Bharthulwar, Tao and Su 2025, arXiv 2511.21011). Where the first
+episode of each ends at a time of its own, their later ones are spread evenly. No env step is taken for that which is
+not learned from: the cut is a truncation, from which values are bootstrapped, as at the time limit itself.
 """
 
 import math
@@ -22,8 +22,8 @@ FIRST_SHARE = "first_share"
 def first_shares(num_envs: int, runner: int, num_runners: int) -> list[float]:
     """The shares of the time limit at which the first episodes of a runner's environments end.
 
-    Those of the whole trial are 1/n, 2/n, ..., 1 for n environments: spread evenly, and the same for every seed. They go round the runners,
-    so that each of these has early ones and late ones.
+    Those of the whole trial are 1/n, 2/n, ..., 1 for n environments: spread evenly, and the same for every seed. They
+    go round the runners, so that each of these has early ones and late ones.
 
     Args:
         num_envs: Environments of the runner.

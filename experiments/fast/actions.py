@@ -1,4 +1,6 @@
-"""From a module's outputs to a step of the environments: what RLlib's default module-to-env pipeline does, on whole batches."""
+"""From a module's outputs to a step of the environments: what RLlib's default module-to-env pipeline does,
+on whole batches.
+"""
 
 import copy
 import functools
@@ -39,7 +41,9 @@ _REDUCED = {torch.float16: np.float32, torch.float64: np.float32, torch.int64: n
 
 
 def as_numpy(value: Any) -> Any:
-    """RLlib's `convert_to_numpy`, without its walk over the structure where there is none; of a tensor always a copy."""
+    """RLlib's `convert_to_numpy`, without its walk over the structure where there is none;
+    of a tensor always a copy.
+    """
     if not isinstance(value, torch.Tensor) or not value.dim():
         return convert_to_numpy(value)
     array = value.detach().cpu().numpy()
@@ -48,7 +52,9 @@ def as_numpy(value: Any) -> Any:
 
 def item_of(columns: Any, index: int) -> Any:
     """An environment's item of arrays [N, ...], or of a structure of such."""
-    return columns[index] if isinstance(columns, np.ndarray) else tree.map_structure(lambda column: column[index], columns)
+    return (
+        columns[index] if isinstance(columns, np.ndarray) else tree.map_structure(lambda column: column[index], columns)
+    )
 
 
 class ActionSampler:
@@ -88,8 +94,8 @@ class ActionSampler:
             outputs: A module's for N environments.
 
         Returns:
-            The actions [N, ...]; the same as the environments take them; the module's other outputs, which an episode keeps, as arrays
-            [N, ...] or structures of such, without what `log_probabilities` returns.
+            The actions [N, ...]; the same as the environments take them; the module's other outputs, which an episode
+            keeps, as arrays [N, ...] or structures of such, without what `log_probabilities` returns.
         """
         if Columns.ACTIONS not in outputs and self._categorical:
             # The operations of torch.distributions.Categorical, and of `torch.multinomial` without its checks.
@@ -110,7 +116,8 @@ class ActionSampler:
         """Of the actions of all calls since this was called last, [calls, N]; None if RLlib's own code samples.
 
         Raises:
-            RuntimeError: There was a NaN among their probabilities: the error of `torch.multinomial`, which RLlib calls.
+            RuntimeError: There was a NaN among their probabilities: the error of `torch.multinomial`,
+                which RLlib calls.
         """
         if not self._drawn:
             return None
@@ -132,7 +139,8 @@ class _KnownActions(gym.spaces.MultiDiscrete):
 
 @contextmanager
 def known_actions(env: Any, module: Any) -> Iterator[None]:
-    """Let vectorised environments step without a look whether the actions are in their space, which takes CartPole a seventh of its step.
+    """Let vectorised environments step without a look whether the actions are in their space,
+    which takes CartPole a seventh of its step.
 
     Args:
         env: Of other environments, and of those that look at each one's action, nothing changes.
@@ -140,7 +148,11 @@ def known_actions(env: Any, module: Any) -> Iterator[None]:
     """
     inner = env.unwrapped
     space, single = inner.action_space, inner.single_action_space
-    discrete = type(space) is gym.spaces.MultiDiscrete and type(single) is gym.spaces.Discrete and single == module.action_space
+    discrete = (
+        type(space) is gym.spaces.MultiDiscrete
+        and type(single) is gym.spaces.Discrete
+        and single == module.action_space
+    )
     if not discrete:
         yield
         return
@@ -153,7 +165,9 @@ def known_actions(env: Any, module: Any) -> Iterator[None]:
 
 
 def step_function(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any], list[dict[str, Any]] | None]]:
-    """The step of vectorised environments, and a function that makes a list of its infos; None if they are all empty."""
+    """The step of vectorised environments, and a function that makes a list of its infos;
+    None if they are all empty.
+    """
     if type(env) is not DictInfoToList:
         return env.step, lambda infos: infos
     # Without the list of empty infos that the wrapper makes at every step.

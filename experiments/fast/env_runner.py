@@ -1,9 +1,11 @@
-"""RLlib's single-agent env runner with whole fragments in arrays, instead of an episode object per environment and step.
+"""RLlib's single-agent env runner with whole fragments in arrays, instead of an episode object
+per environment and step.
 
-`SingleAgentEnvRunner` (ray/rllib/env/single_agent_env_runner.py) appends every environment's every step to a Python object, and runs two
-pipelines of connectors in between. By default these pass the observations to the module as a tensor, sample actions from its outputs, scale
-them to the action space, and pass them to the environments. Here they run once a fragment, which keeps their logs and their state; the
-other steps are done directly, and the episodes are cut out of the arrays when the fragment is complete.
+`SingleAgentEnvRunner` (ray/rllib/env/single_agent_env_runner.py) appends every environment's every step to a Python
+object, and runs two pipelines of connectors in between. By default these pass the observations to the module as a
+tensor, sample actions from its outputs, scale them to the action space, and pass them to the environments. Here they
+run once a fragment, which keeps their logs and their state; the other steps are done directly, and the episodes are cut
+out of the arrays when the fragment is complete.
 
 The episodes are the same as RLlib's, to the bit.
 """
@@ -54,8 +56,8 @@ logger = logging.getLogger(__name__)
 
 
 def deferrable(function: _Function) -> _Function:
-    """Mark a function that need not be called at every step: an `on_episode_end` callback that reads the episode and not the environment is
-    called after the fragment, a `_try_env_step` of a subclass for failed steps only.
+    """Mark a function that need not be called at every step: an `on_episode_end` callback that reads the episode
+    and not the environment is called after the fragment, a `_try_env_step` of a subclass for failed steps only.
     """
     setattr(function, _DEFERRABLE, True)
     return function
@@ -69,7 +71,8 @@ def is_deferrable(function: Callable[..., Any]) -> bool:
 class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships no type information
     """Drop-in for `SingleAgentEnvRunner`: `config.env_runners(env_runner_cls=FastEnvRunner)`.
 
-    Where something is not supported (see `why_stock`), a fragment is sampled by RLlib's own code; the two can alternate.
+    Where something is not supported (see `why_stock`), a fragment is sampled by RLlib's own code;
+    the two can alternate.
     """
 
     env: Any  # RLlib's Optional, narrowed: it is never None while sampling
@@ -135,7 +138,8 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
             self._reset_envs_and_episodes(explore)
         ended: list[SingleAgentEpisode] = []
         while not (fragment := Fragment(self, explore)).collect(num_timesteps):
-            # An environment failed and RLlib made new ones. As RLlib, keep the episodes that had ended, and nothing else.
+            # An environment failed and RLlib made new ones. As RLlib, keep the episodes that had ended,
+            # and nothing else.
             fragment.episodes()
             ended += self._end(fragment)
             self._reset_envs_and_episodes(explore)
@@ -163,7 +167,8 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
 
     def get_metrics(self) -> Any:
         """As RLlib's, whose metrics of episodes are over a window of the last ones: the others are not looked at."""
-        if inspect.unwrap(type(self)._log_episode_metrics) is SingleAgentEnvRunner._log_episode_metrics:  # Ray wraps an actor's methods
+        # Ray wraps an actor's methods
+        if inspect.unwrap(type(self)._log_episode_metrics) is SingleAgentEnvRunner._log_episode_metrics:
             config, done = self.config, self._done_episodes_for_metrics
             window = max(1, math.ceil(config.metrics_num_episodes_for_smoothing / (config.num_env_runners or 1)))
             for episode in done[:-window]:
@@ -188,7 +193,8 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
         """
 
     def on_chunks(self, chunks: Sequence[Chunk]) -> None:
-        """Hook for subclasses: called with what a `DirectSampler` sampled on this runner, whose `sample` is not called then.
+        """Hook for subclasses: called with what a `DirectSampler` sampled on this runner,
+        whose `sample` is not called then.
 
         Args:
             chunks: Of episodes, as they go to a replay buffer.

@@ -53,7 +53,9 @@ class Fragment:
         self._policy = ActionSampler(runner, explore)
 
     def collect(self, num_timesteps: int) -> bool:
-        """Step all environments until there are `num_timesteps` env steps; False if a step failed and the environments are new."""
+        """Step all environments until there are `num_timesteps` env steps; False if a step failed
+        and the environments are new.
+        """
         runner = self._runner
         module, training = runner.module, runner.module.training
         module.eval()  # once: RLlib walks the whole module at every step
@@ -119,7 +121,9 @@ class Fragment:
         return True
 
     def _forward_function(self, policy: Forward | None) -> Callable[[dict[str, Any], int], dict[str, Any]]:
-        """The module's forward pass, at an env step of this fragment; `policy` is it without the calls of its parts, if there is such."""
+        """The module's forward pass, at an env step of this fragment; `policy` is it without the calls of its parts,
+        if there is such.
+        """
         runner = self._runner
         if policy is not None:
             return lambda batch, env_steps: policy(batch)
@@ -159,7 +163,9 @@ class Fragment:
         blank = SingleAgentEpisode(observation_space=spaces[0], action_space=spaces[1])
         observations, rewards = np.stack(self._observations), np.stack(self._rewards)
         runner.on_steps(observations, rewards)
-        columns = _Columns(_by_env(observations), _by_env(np.stack(self._actions)), _by_env(rewards), self._output_columns())
+        columns = _Columns(
+            _by_env(observations), _by_env(np.stack(self._actions)), _by_env(rewards), self._output_columns()
+        )
         ended = _by_env(np.stack(self._resets[1:]))
         found: list[tuple[int, int, SingleAgentEpisode]] = []
         for env_index in range(self._num_envs):
@@ -180,7 +186,8 @@ class Fragment:
     def _output_columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {}
         if (logp := self._policy.log_probabilities()) is not None:
-            for outputs, its_logp in zip(self._outputs, logp, strict=False):  # of a step that failed there are no outputs
+            # of a step that failed there are no outputs
+            for outputs, its_logp in zip(self._outputs, logp, strict=False):
                 outputs.setdefault(Columns.ACTION_LOGP, its_logp)
         for name, first in self._first_outputs.items():
             rest = [outputs[name] for outputs in self._outputs]
@@ -193,11 +200,18 @@ class Fragment:
         return columns
 
     def _extend(
-        self, episode: SingleAgentEpisode, columns: "_Columns", env_index: int, start: int, stop: int, goes_on: bool = False
+        self,
+        episode: SingleAgentEpisode,
+        columns: "_Columns",
+        env_index: int,
+        start: int,
+        stop: int,
+        goes_on: bool = False,
     ) -> None:
         """Add the steps from `start` to `stop` of an environment to an episode; the first is its reset, if it had none.
 
-        One that goes on gets copies: RLlib keeps its chunks until it ends, and each would keep the whole fragment of all environments.
+        One that goes on gets copies: RLlib keeps its chunks until it ends, and each would keep the whole fragment
+        of all environments.
         """
         infos = [self._infos[step][env_index] if self._infos[step] else {} for step in range(start, stop)]
         _add(episode.observations, columns.observations[env_index][start:stop], goes_on)
@@ -262,7 +276,9 @@ def _add(buffer: InfiniteLookbackBuffer, items: Any, copies: bool) -> None:
 
 
 def _like(blank: SingleAgentEpisode) -> SingleAgentEpisode:
-    """Another episode without data, of the same spaces, without RLlib's constructor: it walks both spaces, for 40 us."""
+    """Another episode without data, of the same spaces, without RLlib's constructor: it walks both spaces,
+    for 40 us.
+    """
     episode = SingleAgentEpisode.__new__(SingleAgentEpisode)
     for name in SingleAgentEpisode.__slots__:
         value = getattr(blank, name)

@@ -1,13 +1,14 @@
 """RLlib's PPO learner without the work at every minibatch whose result is never reported.
 
-`PPOTorchLearner` (ray/rllib/algorithms/ppo/torch/ppo_torch_learner.py) logs some twenty values at every minibatch, of which the last is
-reported; checks every parameter twice for gradients that are not finite; copies the whole batch at every shuffle; and runs Adam parameter
-by parameter. Before that, eight connectors walk over the episodes one after the other, and append a step to each. Here the batch is built
-from the episodes' arrays, which stay as they are; shuffled rows are gathered a pass at a time; the gradient and Adam's moments are one
-vector each; and only what is reported is logged. The loss of the last minibatch, whose values are the reported ones, is RLlib's own code.
+`PPOTorchLearner` (ray/rllib/algorithms/ppo/torch/ppo_torch_learner.py) logs some twenty values at every minibatch, of
+which the last is reported; checks every parameter twice for gradients that are not finite; copies the whole batch at
+every shuffle; and runs Adam parameter by parameter. Before that, eight connectors walk over the episodes one after the
+other, and append a step to each. Here the batch is built from the episodes' arrays, which stay as they are; shuffled
+rows are gathered a pass at a time; the gradient and Adam's moments are one vector each; and only what is reported is
+logged. The loss of the last minibatch, whose values are the reported ones, is RLlib's own code.
 
-The operations are RLlib's and come in the same order, so the weights are the same as RLlib's, to the bit, wherever torch's element-wise
-operations do not depend on where in a vector an element lies, and within rounding elsewhere.
+The operations are RLlib's and come in the same order, so the weights are the same as RLlib's, to the bit, wherever
+torch's element-wise operations do not depend on where in a vector an element lies, and within rounding elsewhere.
 """
 
 import functools
@@ -79,7 +80,8 @@ _PIPELINE = (
     NumpyToTensor,
     GeneralAdvantageEstimation,
 )
-"""RLlib's default pipeline (algorithms/algorithm_config.py: `build_learner_connector`; algorithms/ppo/ppo_learner.py: `build`)."""
+"""RLlib's default pipeline (algorithms/algorithm_config.py:
+`build_learner_connector`; algorithms/ppo/ppo_learner.py: `build`)."""
 
 _SCALING_PIPELINE = (*_PIPELINE[:-1], ScaleRewards, _PIPELINE[-1])
 """The same with preprocessing of rewards."""
@@ -115,18 +117,18 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
 
     Where something is not supported (see `why_stock`), an update is RLlib's own; the two can alternate.
 
-    Episodes are not changed. RLlib appends a step to each, which a local env runner then counts: its `episode_len_mean` is too large by
-    one for every fragment that an episode spans, and with this learner it is not.
+    Episodes are not changed. RLlib appends a step to each, which a local env runner then counts: its `episode_len_mean`
+    is too large by one for every fragment that an episode spans, and with this learner it is not.
 
     Attributes:
-        minibatch_values: If set, it is called once per update of more than one minibatch with a module's id and with the values that
-            RLlib would log with `window=1` at every minibatch but the last, by RLlib's name: [minibatches - 1]. Those of the last one are
-            logged afterwards.
-        last_minibatch: If set, it is called once per update with a module's id, the last minibatch and the module's outputs for it, before
-            its step.
+        minibatch_values: If set, it is called once per update of more than one minibatch with a module's id and with
+            the values that RLlib would log with `window=1` at every minibatch but the last, by RLlib's name:
+            [minibatches - 1]. Those of the last one are logged afterwards.
+        last_minibatch: If set, it is called once per update with a module's id, the last minibatch and the module's
+            outputs for it, before its step.
         whole_batch: If set, it is called once per fast update with a module's id and the batch, before the first step.
-        stock: RLlib's learner whose updates these are. Of a subclass for a learner that has a loss of its own, say: that learner, which it
-            inherits from as well.
+        stock: RLlib's learner whose updates these are. Of a subclass for a learner that has a loss of its own, say:
+            that learner, which it inherits from as well.
     """
 
     stock: ClassVar[type] = PPOTorchLearner
@@ -161,16 +163,26 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             return "a module that is stateful, or not torch's"
         if is_overridden(module, TorchRLModule, "forward_train"):
             return "a forward_train of the module's own"
-        if not isinstance(module, ValueFunctionAPI) or isinstance(module, SelfSupervisedLossAPI) or not config.use_critic:
+        if (
+            not isinstance(module, ValueFunctionAPI)
+            or isinstance(module, SelfSupervisedLossAPI)
+            or not config.use_critic
+        ):
             return "a module without a value function, or with a loss of its own"
-        if any(isinstance(space, gym.spaces.Dict | gym.spaces.Tuple) for space in (module.observation_space, module.action_space)):
+        if any(
+            isinstance(space, gym.spaces.Dict | gym.spaces.Tuple)
+            for space in (module.observation_space, module.action_space)
+        ):
             return "a nested observation or action space"
         if self._torch_compile_forward_train or self._torch_compile_complete_update:
             return "a compiled module"
         if self._grad_scalers is not None or self._lr_scheduler_classes is not None:
             return "a scaler of gradients, or a learning rate scheduler of torch's"
         pipeline = self._learner_connector
-        if type(pipeline) is not LearnerConnectorPipeline or tuple(map(type, pipeline.connectors)) not in (_PIPELINE, _SCALING_PIPELINE):
+        if type(pipeline) is not LearnerConnectorPipeline or tuple(map(type, pipeline.connectors)) not in (
+            _PIPELINE,
+            _SCALING_PIPELINE,
+        ):
             return "a learner pipeline that is not the default one"
         optimizers = self.get_optimizers_for_module(DEFAULT_MODULE_ID)
         if len(optimizers) != 1 or not FlatAdam.suits(optimizers[0][1]):
@@ -229,14 +241,20 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             chunks: The episodes.
             start: When the update began, by `time.perf_counter`.
         """
-        builder, module, connectors = BatchBuilder(chunks), self.module[DEFAULT_MODULE_ID].unwrapped(), self._learner_connector.connectors
+        builder, module, connectors = (
+            BatchBuilder(chunks),
+            self.module[DEFAULT_MODULE_ID].unwrapped(),
+            self._learner_connector.connectors,
+        )
         stages: dict[type, Callable[[Any], None]] = {
             AddOneTsToEpisodesAndTruncate: lambda connector: builder.add_flags(),
             AddObservationsFromEpisodesToBatch: lambda connector: builder.add_observations(),
             AddColumnsFromEpisodesToTrainBatch: lambda connector: builder.add_columns(),
             NumpyToTensor: lambda connector: builder.to_tensors(connector, self.module),
             ScaleRewards: lambda connector: builder.transform_rewards(connector, self.module),
-            GeneralAdvantageEstimation: lambda connector: builder.add_advantages(module, connector.gamma, connector.lambda_),
+            GeneralAdvantageEstimation: lambda connector: builder.add_advantages(
+                module, connector.gamma, connector.lambda_
+            ),
         }
         log, num_rows = self.metrics.log_value, chunks.num_rows
         log((ALL_MODULES, LEARNER_CONNECTOR_SUM_EPISODES_LENGTH_IN), num_rows - len(chunks.lengths))
@@ -247,20 +265,30 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             ends.append(time.perf_counter())
         log((ALL_MODULES, LEARNER_CONNECTOR, CONNECTOR_PIPELINE_TIMER), ends[-1] - start)
         for connector, (begin, end) in zip(connectors, itertools.pairwise(ends), strict=True):
-            log((ALL_MODULES, LEARNER_CONNECTOR, TIMERS, CONNECTOR_TIMERS, to_snake_case(type(connector).__name__)), end - begin)
+            log(
+                (ALL_MODULES, LEARNER_CONNECTOR, TIMERS, CONNECTOR_TIMERS, to_snake_case(type(connector).__name__)),
+                end - begin,
+            )
         log((ALL_MODULES, LEARNER_CONNECTOR_SUM_EPISODES_LENGTH_OUT), num_rows)
         return builder.columns
 
     def _train_minibatches(self, batch: Rows, passes: Passes) -> torch.Tensor:
         """Take a gradient step for every minibatch; returns the loss of the last one."""
-        module, config = self.module[DEFAULT_MODULE_ID].unwrapped(), self.config.get_config_for_module(DEFAULT_MODULE_ID)
+        module, config = (
+            self.module[DEFAULT_MODULE_ID].unwrapped(),
+            self.config.get_config_for_module(DEFAULT_MODULE_ID),
+        )
         ((name, optimizer),) = self.get_optimizers_for_module(DEFAULT_MODULE_ID)
         if self._adam is None or self._adam.optimizer is not optimizer:
             self._adam = FlatAdam(optimizer)
         adam, loss, size = self._adam, PPOLoss(self, module, config), passes.size
         adam.begin()
         networks = None
-        if batch[Columns.OBS].dim() == 2 and DefaultNetworks.is_known(module, adam.parameters) and (gradients := adam.lay_out()):
+        if (
+            batch[Columns.OBS].dim() == 2
+            and DefaultNetworks.is_known(module, adam.parameters)
+            and (gradients := adam.lay_out())
+        ):
             networks = DefaultNetworks(module, gradients)
             if isinstance(module, Preprocessed):  # once, element by element: the same as in each minibatch
                 batch = {**batch, SEEN: module.preprocessing.observations(batch[Columns.OBS])}
@@ -284,7 +312,9 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         last = minibatch_of(block, -1, size)
         self._compute_off_policyness({DEFAULT_MODULE_ID: last})
         outputs = module._forward_train(last)
-        total: torch.Tensor = self.compute_loss_for_module(module_id=DEFAULT_MODULE_ID, config=config, batch=last, fwd_out=outputs)
+        total: torch.Tensor = self.compute_loss_for_module(
+            module_id=DEFAULT_MODULE_ID, config=config, batch=last, fwd_out=outputs
+        )
         if self.last_minibatch is not None:
             self.last_minibatch(DEFAULT_MODULE_ID, last, outputs)
         adam.zero_grad()
@@ -298,12 +328,19 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
 
     @torch.no_grad()
     def _step_without_autograd(
-        self, adam: FlatAdam, config: Any, loss: PPOLoss, networks: DefaultNetworks, rows: Callable[[], Rows], columns: Rows
+        self,
+        adam: FlatAdam,
+        config: Any,
+        loss: PPOLoss,
+        networks: DefaultNetworks,
+        rows: Callable[[], Rows],
+        columns: Rows,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None] | None:
         """Take a step with a minibatch; None, and no step, if its gradient is not finite.
 
         Returns:
-            The inputs of the action distribution, the predicted values, and the gradient's global norm if RLlib logs it.
+            The inputs of the action distribution, the predicted values, and the gradient's global norm
+            if RLlib logs it.
         """
         dist_inputs, predictions = networks.forward(columns["observations"])
         self.weigh(rows, columns, dist_inputs)
@@ -322,7 +359,8 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         return outputs[Columns.ACTION_DIST_INPUTS].detach(), predictions.detach(), self._step(adam, config)
 
     def weigh(self, rows: Callable[[], Rows], columns: Rows, dist_inputs: torch.Tensor) -> None:
-        """Hook for subclasses: called before the gradient of each minibatch but the last one of an update, whose loss is RLlib's own code.
+        """Hook for subclasses: called before the gradient of each minibatch but the last one of an update,
+        whose loss is RLlib's own code.
 
         Args:
             rows: The minibatch. Log-probabilities and advantages may be changed in place.
@@ -381,12 +419,16 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             norm = compute_global_norm(list(of_optimizer.values()))
         adam.end()
         # Sic: where RLlib logs gradients that it does not clip, it leaves them to the optimizer as they are.
-        self.apply_gradients(of_optimizer if config.grad_clip or not (config.grad_clip is not None or config.log_gradients) else {})
+        self.apply_gradients(
+            of_optimizer if config.grad_clip or not (config.grad_clip is not None or config.log_gradients) else {}
+        )
         adam.begin()
         return norm
 
     def _log_steps(self, passes: Passes) -> None:
-        """What RLlib logs of every minibatch's size (core/learner/learner.py: `_log_steps_trained_metrics`, `_log_metrics`), at once."""
+        """What RLlib logs of every minibatch's size (core/learner/learner.py: `_log_steps_trained_metrics`,
+        `_log_metrics`), at once.
+        """
         log, mid, size = self.metrics.log_value, DEFAULT_MODULE_ID, passes.size
         module_steps = passes.num_minibatches * size
         env_steps = passes.num_minibatches * passes.num_rows  # sic: the whole batch's at every minibatch

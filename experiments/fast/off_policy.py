@@ -1,11 +1,13 @@
 """RLlib's DQN and SAC with training steps that log together at the end of an iteration.
 
-A training step of `DQN` (ray/rllib/algorithms/dqn/dqn.py), which is SAC's as well, is as a rule one env step and one update. Around the
-networks' few hundred microseconds RLlib makes and copies episodes, runs pipelines of connectors, reduces some two hundred metrics and
-merges them into others, checks every gradient twice, and sends the weights to itself through Ray's object store.
+A training step of `DQN` (ray/rllib/algorithms/dqn/dqn.py), which is SAC's as well, is as a rule one env step and one
+update. Around the networks' few hundred microseconds RLlib makes and copies episodes, runs pipelines of connectors,
+reduces some two hundred metrics and merges them into others, checks every gradient twice, and sends the weights to
+itself through Ray's object store.
 
-Here a call of `training_step` takes all training steps of an iteration: one in a thousand is RLlib's own, so that everything it logs is
-there, and the others are lean: the same env steps, samples and updates, to the bit, logged together at the end.
+Here a call of `training_step` takes all training steps of an iteration: one in a thousand is RLlib's own, so that
+everything it logs is there, and the others are lean: the same env steps, samples and updates, to the bit, logged
+together at the end.
 
     algorithm = make_fast(DQNConfig().environment(...)).build_algo()  # experiments.fast.switch
 """
@@ -46,7 +48,8 @@ from experiments.fast.q_learner import LeanUpdates
 from experiments.fast.replay import FastEpisodeReplayBuffer, FastPrioritizedEpisodeReplayBuffer
 
 STOCK_EVERY = 1000
-"""Training steps of which one is RLlib's own, so that what only it logs, such as the times of its connectors, is there."""
+"""Training steps of which one is RLlib's own, so that what only it logs, such as the times
+of its connectors, is there."""
 
 BUFFERS: dict[str, type] = {
     "EpisodeReplayBuffer": FastEpisodeReplayBuffer,
@@ -58,17 +61,22 @@ logger = logging.getLogger(__name__)
 
 
 def _burns_in(config: Any) -> bool:
-    """Whether RLlib samples sequences from the replay buffer, or the first steps of long ones; SAC has no such setting."""
+    """Whether RLlib samples sequences from the replay buffer, or the first steps of long ones;
+    SAC has no such setting.
+    """
     return bool(getattr(config, "burn_in_len", 0))
 
 
 class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type information
-    """What the two algorithms share. Where something is not supported (see `why_stock`), a training step is RLlib's own.
+    """What the two algorithms share.
+
+    Where something is not supported (see `why_stock`), a training step is RLlib's own.
 
     Attributes:
-        on_seconds: Called with the name of one of RLlib's timers and the seconds of lean steps, which `metrics.log_time` does not see.
-        on_training_step: Called after each training step, RLlib's or lean, with the env steps sampled in the algorithm's lifetime. What it
-            changes in modules has to be changed in place.
+        on_seconds: Called with the name of one of RLlib's timers and the seconds of lean steps, which
+            `metrics.log_time` does not see.
+        on_training_step: Called after each training step, RLlib's or lean, with the env steps sampled in the
+            algorithm's lifetime. What it changes in modules has to be changed in place.
     """
 
     on_seconds: Callable[[str, float], None] = staticmethod(lambda timer, seconds: None)
@@ -150,17 +158,24 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
         return steps
 
     def _is_first_update_next(self, env_steps: float | None = None) -> bool:
-        """Whether the next training step may be the first that learns: RLlib's own, since some results begin with it."""
+        """Whether the next training step may be the first that learns: RLlib's own,
+        since some results begin with it.
+        """
         if self._has_learned:
             return False
         config = self.config
         # A runner stops at a fragment's length, up to one env step of each of its environments later.
         envs = config.num_envs_per_env_runner * max(1, config.num_env_runners)
         most = (config.get_rollout_fragment_length() + 1) * envs * calculate_rr_weights(config)[0]
-        return bool((self._sampled() if env_steps is None else env_steps) + most >= config.num_steps_sampled_before_learning_starts)
+        return bool(
+            (self._sampled() if env_steps is None else env_steps) + most
+            >= config.num_steps_sampled_before_learning_starts
+        )
 
     def log_seconds(self, timer: str, seconds: float, blocks: int) -> None:
-        """Log to one of RLlib's timers what a number of blocks of `metrics.log_time` log, each of which takes its share of `seconds`."""
+        """Log to one of RLlib's timers what a number of blocks of `metrics.log_time` log,
+        each of which takes its share of `seconds`.
+        """
         key, mean = (TIMERS, timer), seconds / blocks
         old = self.metrics.peek(key, default=math.nan)
         if not math.isnan(old):
@@ -219,7 +234,11 @@ class _LeanSteps:
         config = algorithm.config
         self._store, self._train = calculate_rr_weights(config)
         self._batch_size = config.total_train_batch_size
-        self._sample_settings = {"n_step": config.n_step, "gamma": config.gamma, "beta": config.replay_buffer_config.get("beta")}
+        self._sample_settings = {
+            "n_step": config.n_step,
+            "gamma": config.gamma,
+            "beta": config.replay_buffer_config.get("beta"),
+        }
         if self.is_local:
             runner = algorithm.env_runner
             reason = stepping.why_stock(runner)
@@ -298,7 +317,9 @@ class _LeanSteps:
         """Give the env runners the learner's weights."""
         if not self.is_local:
             self._group.sync_weights(
-                from_worker_or_learner_group=self._algorithm.learner_group, policies={DEFAULT_MODULE_ID}, inference_only=True
+                from_worker_or_learner_group=self._algorithm.learner_group,
+                policies={DEFAULT_MODULE_ID},
+                inference_only=True,
             )
             return
         learners, runners = self._weights

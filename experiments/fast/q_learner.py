@@ -1,10 +1,12 @@
-"""RLlib's learners for DQN and SAC with lean updates: without a pipeline of connectors, and with results for many updates at once.
+"""RLlib's learners for DQN and SAC with lean updates: without a pipeline of connectors, and with results
+for many updates at once.
 
-`Learner.update` (ray/rllib/core/learner/learner.py) makes a batch through a pipeline of connectors, logs some forty values one by one,
-reduces them to a result, and checks every gradient twice for a NaN. `lean_update` takes columns of a batch and calls RLlib's own forward
-pass and loss, or writes their gradient out (`networks.q`, `q_loss`); the values that these log are kept, and reduced for many updates
-together (`lean_results`). Gradients are checked once, by their norm, and Adam's step and the target networks' average run over all weights
-at a time. The weights are the same as RLlib's, to the bit.
+`Learner.update` (ray/rllib/core/learner/learner.py) makes a batch through a pipeline of connectors, logs some forty
+values one by one, reduces them to a result, and checks every gradient twice for a NaN. `lean_update` takes columns of a
+batch and calls RLlib's own forward pass and loss, or writes their gradient out (`networks.q`, `q_loss`); the values
+that these log are kept, and reduced for many updates together (`lean_results`). Gradients are checked once, by their
+norm, and Adam's step and the target networks' average run over all weights at a time. The weights are the same as
+RLlib's, to the bit.
 """
 
 import functools
@@ -31,7 +33,12 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.apis import SelfSupervisedLossAPI, TargetNetworkAPI
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
-from ray.rllib.utils.metrics import LAST_TARGET_UPDATE_TS, NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_TARGET_UPDATES, TD_ERROR_KEY
+from ray.rllib.utils.metrics import (
+    LAST_TARGET_UPDATE_TS,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_TARGET_UPDATES,
+    TD_ERROR_KEY,
+)
 from ray.rllib.utils.metrics.stats.mean import MeanStats
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor, update_target_network
 
@@ -67,7 +74,8 @@ _HOOKS = (
     "_make_batch_if_necessary",
     "should_module_be_updated",
 )
-"""Methods that RLlib's update calls and `lean_update` does not: a subclass that overrides one of them is updated by RLlib's code."""
+"""Methods that RLlib's update calls and `lean_update` does not: a subclass that overrides one of them
+is updated by RLlib's code."""
 
 _OVERALL: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "lifetime_sum": sum, "min": min, "max": max}
 """Reductions in which many values can be logged as one."""
@@ -92,7 +100,11 @@ class _Recorder:
             self.values[key], self.how[key] = [], how
         # The tensor itself would keep the graph of the whole update. One on a GPU is copied at the end, all at once.
         self.values[key].append(
-            value if not isinstance(value, torch.Tensor) else value.item() if value.device.type == "cpu" else value.detach()
+            value
+            if not isinstance(value, torch.Tensor)
+            else value.item()
+            if value.device.type == "cpu"
+            else value.detach()
         )
 
     def extend(self, key: tuple[str, ...], values: list[float], **how: Any) -> None:
@@ -196,13 +208,19 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         """
         own = vars(self).get("compute_loss_for_module")
         self._scaled = own.scaled if isinstance(own, LossOfScaledRewards) else None
-        return all(getattr(type(self), name) is getattr(base, name) for name in names) and (own is None or self._scaled is not None)
+        return all(getattr(type(self), name) is getattr(base, name) for name in names) and (
+            own is None or self._scaled is not None
+        )
 
     def _with_scaled_rewards(self, batch: dict[str, Any]) -> dict[str, Any]:
         return batch if self._scaled is None else self._scaled(_MODULE, batch)
 
-    def _lay_out(self, adams: Mapping[str, FlatAdam], trained: Collection[torch.Tensor]) -> dict[torch.Tensor, torch.Tensor]:
-        """The gradients of trained parameters, as parts of the vectors of their optimizers; empty if others are trained as well."""
+    def _lay_out(
+        self, adams: Mapping[str, FlatAdam], trained: Collection[torch.Tensor]
+    ) -> dict[torch.Tensor, torch.Tensor]:
+        """The gradients of trained parameters, as parts of the vectors of their optimizers;
+        empty if others are trained as well.
+        """
         if not adams or not all(param.requires_grad for param in self._params.values()):
             return {}
         for param in self._params.values():
@@ -278,7 +296,8 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         clips, adams = config.grad_clip and config.grad_clip_by == "global_norm", self._adams or {}
         finite = len(norms) == len(adams) and all(math.isfinite(norm.item()) for norm in norms)
         if not adams or not finite or (config.grad_clip and not clips):
-            # RLlib's own code, for NaN and infinity (no norm is finite with them), other optimizers, and other kinds of clipping.
+            # RLlib's own code, for NaN and infinity (no norm is finite with them), other optimizers,
+            # and other kinds of clipping.
             self._end_adams()
             self.apply_gradients(self.postprocess_gradients({ref: param.grad for ref, param in self._params.items()}))
             self._adams = None
@@ -356,7 +375,11 @@ class FastDQNTorchLearner(LeanUpdates, DQNTorchLearner):  # type: ignore[misc]
         adams = super()._begin_adams()
         self._networks = None
         plain = self._has_plain_loss(DQNTorchLearner, "compute_loss_for_module")
-        if plain and (networks := QNetworks.of(self.module[_MODULE])) and (gradients := self._lay_out(adams, networks.parameters())):
+        if (
+            plain
+            and (networks := QNetworks.of(self.module[_MODULE]))
+            and (gradients := self._lay_out(adams, networks.parameters()))
+        ):
             networks.train_into(gradients)
             self._networks = networks
         return adams
@@ -394,7 +417,9 @@ class _Targets:
         self._plain = all(weights.is_floating_point() for weights in self._old)
 
     def move(self, tau: float) -> None:
-        """`update_target_network` (ray/rllib/utils/torch_utils.py): tau of the main network's weights, the rest of the target's."""
+        """`update_target_network` (ray/rllib/utils/torch_utils.py): tau of the main network's weights,
+        the rest of the target's.
+        """
         if self._plain:
             torch._foreach_mul_(self._old, 1 - tau)
             torch._foreach_add_(self._old, torch._foreach_mul(self._new, tau))

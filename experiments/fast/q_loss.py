@@ -1,7 +1,8 @@
-"""DQN's loss (algorithms/dqn/torch/dqn_torch_learner.py: `compute_loss_for_module`), its gradient and what it logs, without autograd.
+"""DQN's loss (algorithms/dqn/torch/dqn_torch_learner.py: `compute_loss_for_module`), its gradient
+and what it logs, without autograd.
 
-These are torch's own formulas on the same numbers in the same order, so the bits are the same. What is logged is computed for many updates
-at once: it takes as long as the loss otherwise.
+These are torch's own formulas on the same numbers in the same order, so the bits are the same. What is logged is
+computed for many updates at once: it takes as long as the loss otherwise.
 """
 
 from abc import ABC, abstractmethod
@@ -76,7 +77,8 @@ class QLoss(KeptLosses):
         """The loss of a batch, which is kept until `values`.
 
         Returns:
-            The index of each action, [B, 1]; the loss's gradient with respect to the Q values of these actions, [B]; the TD errors, [B].
+            The index of each action, [B, 1]; the loss's gradient with respect to the Q values of these actions, [B];
+            the TD errors, [B].
         """
         actions = batch[Columns.ACTIONS].unsqueeze(-1).long()
         selected = q_values.now.gather(-1, actions).squeeze(-1)

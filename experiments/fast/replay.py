@@ -1,12 +1,13 @@
 """RLlib's episode replay buffers with the transitions in arrays, instead of an episode object for every sampled item.
 
-`EpisodeReplayBuffer` and `PrioritizedEpisodeReplayBuffer` (ray/rllib/utils/replay_buffers) keep episodes, walk two trees of Python numbers
-item by item, and make an episode of every transition that they sample. Here observations, actions and rewards are in arrays, and a sample
-is a few gathers.
+`EpisodeReplayBuffer` and `PrioritizedEpisodeReplayBuffer` (ray/rllib/utils/replay_buffers) keep episodes, walk two
+trees of Python numbers item by item, and make an episode of every transition that they sample. Here observations,
+actions and rewards are in arrays, and a sample is a few gathers.
 
-What is sampled is the same as RLlib's, to the bit: the same episodes added and the same `rng` give the same transitions, n-step returns,
-importance weights and priorities. Left out is what DQN and SAC do not ask for: infos, extra model outputs, and sequences for stateful
-modules. Priorities are numbers of 64 bits, as RLlib's algorithms give them; of 32-bit ones RLlib makes a tree that adds in 32 bits.
+What is sampled is the same as RLlib's, to the bit: the same episodes added and the same `rng` give the same
+transitions, n-step returns, importance weights and priorities. Left out is what DQN and SAC do not ask for: infos,
+extra model outputs, and sequences for stateful modules. Priorities are numbers of 64 bits, as RLlib's algorithms give
+them; of 32-bit ones RLlib makes a tree that adds in 32 bits.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,8 @@ _COUNTED_AS_ONE = 3  # up to this n_step RLlib's uniform buffer counts every ite
 class FastEpisodeReplayBuffer(ColumnarReplayBuffer):
     """Drop-in for `EpisodeReplayBuffer`, which samples all steps with the same probability.
 
-    DQN takes it by its dotted path: `.training(replay_buffer_config={"type": "experiments.fast.replay.FastEpisodeReplayBuffer", ...})`.
+    DQN takes it by its dotted path: `.training(replay_buffer_config={"type":
+    "experiments.fast.replay.FastEpisodeReplayBuffer", ...})`.
     """
 
     def _clear(self) -> None:
@@ -79,15 +81,17 @@ class FastEpisodeReplayBuffer(ColumnarReplayBuffer):
     ) -> list[SingleAgentEpisode]:
         """Sample transitions, as episodes of one step; `sample_columns` is the fast way.
 
-        The arguments are RLlib's. An n-step return that would go beyond the end of an episode ends there, and its `n_step` is the
-        one asked for, as in RLlib.
+        The arguments are RLlib's. An n-step return that would go beyond the end of an episode ends there, and its
+        `n_step` is the one asked for, as in RLlib.
 
         Raises:
             ValueError: Something is asked for that is not stored, or there is nothing to sample from.
         """
         refuse(**others)
         if not sample_episodes:
-            raise ValueError("Rows of consecutive steps, without sample_episodes=True, are left to RLlib's EpisodeReplayBuffer.")
+            raise ValueError(
+                "Rows of consecutive steps, without sample_episodes=True, are left to RLlib's EpisodeReplayBuffer."
+            )
         if n_step is None:
             raise ValueError("Episodes are sampled with n_step given.")
         sample = self._sample(num_items or batch_size_B or self.batch_size_B, n_step, gamma, 0.0)
@@ -114,7 +118,8 @@ class FastEpisodeReplayBuffer(ColumnarReplayBuffer):
                 left -= int(np.where(counted == 0, 1, counted).sum())
         starts, n_steps = np.concatenate(rows), np.concatenate(steps)
         after, taken, rewards = self._rows.follow(starts, n_steps, gamma)
-        ended = np.where(taken == n_steps, self._rows.ended.take(after), 0)  # RLlib does not report the end of those that are cut short
+        # RLlib does not report the end of those that are cut short
+        ended = np.where(taken == n_steps, self._rows.ended.take(after), 0)
         return Sample(starts, after, rewards, ended, n_steps, np.ones(len(starts)))
 
     def get_state(self) -> dict[str, Any]:
@@ -170,8 +175,13 @@ class FastPrioritizedEpisodeReplayBuffer(ColumnarReplayBuffer, PrioritizedEpisod
             adding[chunk.id_] = adding.get(chunk.id_, 0) + len(chunk.rewards)
         steps = sum(adding.values())
         evicted: list[StoredEpisode] = []
-        # As in RLlib: an episode is evicted together with the chunk of it that is added, unless nothing else would remain.
-        while self._num_timesteps + steps > self.capacity and self._stored and len(self._stored.keys() | adding.keys()) != 1:
+        # As in RLlib: an episode is evicted together with the chunk of it that is added,
+        # unless nothing else would remain.
+        while (
+            self._num_timesteps + steps > self.capacity
+            and self._stored
+            and len(self._stored.keys() | adding.keys()) != 1
+        ):
             evicted.append(self._evict())
             steps -= adding.pop(evicted[-1].id_, 0)
         if evicted:
@@ -195,7 +205,10 @@ class FastPrioritizedEpisodeReplayBuffer(ColumnarReplayBuffer, PrioritizedEpisod
                 slot = self._slots_end
                 self._slots_end += 1
                 if slot == len(self._row_of):
-                    self._row_of, self._assigned_as = lengthened(self._row_of, 2 * slot, -1), lengthened(self._assigned_as, 2 * slot)
+                    self._row_of, self._assigned_as = (
+                        lengthened(self._row_of, 2 * slot, -1),
+                        lengthened(self._assigned_as, 2 * slot),
+                    )
             self._row_of[slot], self._rows.slot[row], self._assigned_as[slot] = row, slot, self._num_assigned
             self._num_assigned += 1
             slots.append(slot)
@@ -221,7 +234,8 @@ class FastPrioritizedEpisodeReplayBuffer(ColumnarReplayBuffer, PrioritizedEpisod
         sample_episodes: bool = True,
         **others: Any,
     ) -> list[SingleAgentEpisode]:
-        """Sample transitions with probabilities by their priorities, as episodes of one step; `sample_columns` is the fast way.
+        """Sample transitions with probabilities by their priorities, as episodes of one step;
+        `sample_columns` is the fast way.
 
         The arguments are RLlib's.
 
@@ -261,7 +275,9 @@ class FastPrioritizedEpisodeReplayBuffer(ColumnarReplayBuffer, PrioritizedEpisod
         # With Python's numbers: NumPy's power of arrays differs in the last bit.
         items = self._num_timesteps
         largest = (self._priorities.least() / total * items) ** -beta
-        weights = np.array([(value / total * items) ** -beta / largest for value in self._priorities.leaves()[slots].tolist()])
+        weights = np.array(
+            [(value / total * items) ** -beta / largest for value in self._priorities.leaves()[slots].tolist()]
+        )
         self._last_sampled_indices = slots.tolist()
         return Sample(starts, after, rewards, self._rows.ended.take(after), n_steps, weights, resamples)
 
@@ -312,7 +328,10 @@ class FastPrioritizedEpisodeReplayBuffer(ColumnarReplayBuffer, PrioritizedEpisod
         while free and free[-1] == self._slots_end - 1:
             self._slots_end = free.pop()
         self._free_slots = free[::-1]
-        self._row_of, self._assigned_as = np.full(max(1024, self._slots_end), -1), np.zeros(max(1024, self._slots_end), np.int64)
+        self._row_of, self._assigned_as = (
+            np.full(max(1024, self._slots_end), -1),
+            np.zeros(max(1024, self._slots_end), np.int64),
+        )
         for serial, step, slot in state["_indices"]:
             row = by_serial[serial].rows[step]
             self._row_of[slot], self._rows.slot[row], self._assigned_as[slot] = row, slot, self._num_assigned

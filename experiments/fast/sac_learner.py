@@ -31,7 +31,9 @@ class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
         """See `LeanUpdates`."""
         super().begin_lean()
         # No two of RLlib's losses have weights in common, so that its four backward passes can be one.
-        plain = is_stock(self.module[DEFAULT_MODULE_ID], DefaultSACTorchRLModule) and self._has_plain_loss(SACTorchLearner, *_LOSSES)
+        plain = is_stock(self.module[DEFAULT_MODULE_ID], DefaultSACTorchRLModule) and self._has_plain_loss(
+            SACTorchLearner, *_LOSSES
+        )
         self._backward = self._backward_together if plain else self._backward_as_rllib  # type: ignore[method-assign]
 
     def _backward_together(self, loss: torch.Tensor) -> None:
@@ -57,7 +59,9 @@ class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
             return None
         with torch.no_grad():
             values = self._networks.forward(batch)
-            gradients, td_errors = self._loss(values, self._with_scaled_rewards(batch), self._log_alpha, self._target_entropy)
+            gradients, td_errors = self._loss(
+                values, self._with_scaled_rewards(batch), self._log_alpha, self._target_entropy
+            )
             self._networks.backward(gradients.q, gradients.drawn, gradients.logp)
             self._of_log_alpha.copy_(gradients.log_alpha)
             self._apply(config, [adam.norm() for adam in (self._adams or {}).values()])

@@ -1,6 +1,8 @@
-"""SAC's losses for continuous actions (algorithms/sac/torch/sac_torch_learner.py), their gradients and what is logged, without autograd.
+"""SAC's losses for continuous actions (algorithms/sac/torch/sac_torch_learner.py), their gradients
+and what is logged, without autograd.
 
-As `q_loss`: torch's own formulas on the same numbers in the same order, and what is logged is computed for many updates at once.
+As `q_loss`: torch's own formulas on the same numbers in the same order, and what is logged is computed
+for many updates at once.
 """
 
 from collections.abc import Mapping
@@ -82,13 +84,17 @@ class SACLoss(KeptLosses):
             (-share * over).sum(0, keepdim=True),
         )
         entropies = target_entropy.clone().reshape(1)
-        self.keep(target, weights, td_errors, values.drawn, values.logp, over, alpha, log_alpha.clone(), entropies, *values.q)
+        self.keep(
+            target, weights, td_errors, values.drawn, values.logp, over, alpha, log_alpha.clone(), entropies, *values.q
+        )
         return gradients, td_errors
 
     def _logged(self, *columns: Tensor) -> dict[str, Tensor]:
         target, weights, td_errors, drawn, logp, over, alpha, log_alpha, target_entropy, *q = columns
         policy = (alpha * logp - drawn).mean(dim=1)
-        critics = [(weights * torch.nn.functional.huber_loss(of_one, target, reduction="none")).mean(dim=1) for of_one in q]
+        critics = [
+            (weights * torch.nn.functional.huber_loss(of_one, target, reduction="none")).mean(dim=1) for of_one in q
+        ]
         temperature = -(log_alpha * over).mean(dim=1)
         total = policy + critics[0] + temperature
         twin = {} if len(q) == 1 else {QF_TWIN_LOSS_KEY: critics[1]}

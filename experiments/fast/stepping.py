@@ -1,9 +1,9 @@
 """Env steps of a local env runner as chunks for a replay buffer, without an episode object for each.
 
-DQN and SAC ask their runner for an env step at a time. `SingleAgentEnvRunner.sample` makes an episode object of each, copies it twice
-before it is in the replay buffer, and runs two pipelines of connectors. Here the runner's environments are stepped directly, the buffer
-gets the data that it stores, and the runner's episodes are extended when they end, or after the last step. Actions, transitions and random
-numbers are the same as RLlib's, to the bit.
+DQN and SAC ask their runner for an env step at a time. `SingleAgentEnvRunner.sample` makes an episode object of each,
+copies it twice before it is in the replay buffer, and runs two pipelines of connectors. Here the runner's environments
+are stepped directly, the buffer gets the data that it stores, and the runner's episodes are extended when they end, or
+after the last step. Actions, transitions and random numbers are the same as RLlib's, to the bit.
 """
 
 import time
@@ -65,7 +65,19 @@ class _OngoingEpisode:
         last_s: Time of the last.
     """
 
-    __slots__ = ("actions", "first_s", "id_", "infos", "last_s", "observations", "outputs", "rewards", "stored", "t", "weights")
+    __slots__ = (
+        "actions",
+        "first_s",
+        "id_",
+        "infos",
+        "last_s",
+        "observations",
+        "outputs",
+        "rewards",
+        "stored",
+        "t",
+        "weights",
+    )
 
     def __init__(self, episode: SingleAgentEpisode) -> None:
         self.id_ = episode.id_
@@ -89,7 +101,8 @@ class _OngoingEpisode:
 
 
 class DirectSampler:
-    """Steps all environments of a local runner until `finish`, which brings the runner's episodes and metrics up to date.
+    """Steps all environments of a local runner until `finish`, which brings the runner's episodes
+    and metrics up to date.
 
     Attributes:
         env_steps: Steps so far, without resets.
@@ -122,7 +135,9 @@ class DirectSampler:
         self._last: tuple[Any, ...] = ()
 
     def sample(self, num_timesteps: int) -> list[Chunk]:
-        """What `runner.sample()` returns, as chunks: `num_timesteps` env steps or a few more, the episodes that ended first."""
+        """What `runner.sample()` returns, as chunks: `num_timesteps` env steps or a few more,
+        the episodes that ended first.
+        """
         done: list[Chunk] = []
         taken, start = 0, time.perf_counter()
         self._between_s += start - self._returned_s
@@ -140,7 +155,10 @@ class DirectSampler:
         return chunks
 
     def _step(self, taken: int, done: list[Chunk]) -> int | None:
-        """One step of all environments. Returns how many env steps it was; None if it failed and the environments are new."""
+        """One step of all environments.
+
+        Returns how many env steps it was; None if it failed and the environments are new.
+        """
         runner, start = self._runner, time.perf_counter()
         with torch.no_grad():
             actions, for_env, outputs = self._act(taken)
@@ -186,7 +204,8 @@ class DirectSampler:
         """Actions, the same as the environments take them, and the module's other outputs."""
         runner = self._runner
         others = runner.config.num_env_runners or 1
-        t = (runner.num_env_steps_sampled_lifetime // others + taken) * others  # as RLlib estimates what all runners have sampled
+        # as RLlib estimates what all runners have sampled
+        t = (runner.num_env_steps_sampled_lifetime // others + taken) * others
         if self._networks is not None:
             actions = as_numpy(self._networks.explore(self._batch, t)[Columns.ACTIONS])
             return actions, self._sample_actions.for_env(actions), {}
@@ -259,8 +278,8 @@ class DirectSampler:
     def _metrics(self) -> list[dict[str, Any]]:
         """The runner's metrics, in as many parts as its windows need.
 
-        A mean counts as often as there was an episode to log: RLlib's algorithm calls `get_metrics` at every step, and takes the mean over
-        an iteration. (Of episodes that end in the same step RLlib takes the mean first.)
+        A mean counts as often as there was an episode to log: RLlib's algorithm calls `get_metrics` at every step, and
+        takes the mean over an iteration. (Of episodes that end in the same step RLlib takes the mean first.)
         """
         runner, window = self._runner, max(1, self._runner.config.metrics_num_episodes_for_smoothing)
         done, parts = runner._done_episodes_for_metrics, []

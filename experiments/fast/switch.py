@@ -26,7 +26,8 @@ _LEARNERS: dict[object, type] = {
 _ALGORITHMS: dict[object, type] = {DQN: FastDQN, SAC: FastSAC}
 
 WAIT_S = 0.01
-"""Seconds for which IMPALA and APPO wait for the samples of their env runner. RLlib's 0 asks without pause, which keeps a CPU busy."""
+"""Seconds for which IMPALA and APPO wait for the samples of their env runner. RLlib's 0 asks without pause,
+which keeps a CPU busy."""
 
 _Config = TypeVar("_Config", bound=AlgorithmConfig)
 
@@ -45,7 +46,9 @@ def why_stock(config: AlgorithmConfig) -> str | None:
 
 
 def _fast_learner(config: AlgorithmConfig) -> type | None:
-    """The fast learner in place of a configuration's: of RLlib's, or the one that a class of configurations names for its own default."""
+    """The fast learner in place of a configuration's: of RLlib's, or the one that a class of configurations names
+    for its own default.
+    """
     own = getattr(config, "get_fast_learner_class", None)
     if own is not None and config.learner_class is config.get_default_learner_class():
         fast: type = own()
@@ -56,8 +59,9 @@ def _fast_learner(config: AlgorithmConfig) -> type | None:
 def make_fast(config: _Config) -> _Config:
     """Replace RLlib's own classes by the fast ones.
 
-    Other classes, such as a learner that the user has set, stay. A fast part looks at what it is given before every fragment and every
-    update. What it does not support is left to RLlib's own code, and the reason is logged once, at level INFO.
+    Other classes, such as a learner that the user has set, stay. A fast part looks at what it is given before
+    every fragment and every update. What it does not support is left to RLlib's own code, and the reason is logged
+    once, at level INFO.
 
     A whole configuration:
 
@@ -136,8 +140,8 @@ def make_fast(config: _Config) -> _Config:
         config.env_runners(env_runner_cls=FastEnvRunner)
     if (learner := _fast_learner(config)) is not None:
         config.learners(learner_class=learner)
-    # Of several runners RLlib would wait for the last one, while the others idle. On 2 cores that pays as well (`python -m benchmarks
-    # fast_waiting`); with a core for each it was not measured.
+    # Of several runners RLlib would wait for the last one, while the others idle. On 2 cores that pays as well
+    # (`python -m benchmarks fast_waiting`); with a core for each it was not measured.
     if isinstance(config, IMPALAConfig) and config.num_env_runners == 1:
         config.timeout_s_sampler_manager = config.timeout_s_sampler_manager or WAIT_S
     config.algo_class = _ALGORITHMS.get(config.algo_class, config.algo_class)

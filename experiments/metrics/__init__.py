@@ -1,4 +1,7 @@
-"""The metric contract: names and units; how stores are addressed, and what of the shell they are told. Standard library only."""
+"""The metric contract: names and units; how stores are addressed, and what of the shell they are told.
+
+Standard library only.
+"""
 
 MAX_REPORTS = 320
 """Points of a curve that MLflow's UI draws without sampling: what a trial has at most."""
@@ -12,9 +15,13 @@ METRICS: dict[str, str] = {
     "train/return_max": "highest of them",
     "train/episode_len_mean": "env steps per episode, mean of the same episodes",
     "train/episodes": "how many they are",
-    "train/phase_diversity": "how evenly the rows of a training batch are spread over the episode: 0 all at the same time of it, 1 evenly",
+    "train/phase_diversity": (
+        "how evenly the rows of a training batch are spread over the episode: 0 all at the same time of it, 1 evenly"
+    ),
     "throughput/env_steps_per_s": "env steps per training second since the last report",
-    "throughput/trained_steps_per_s": "steps that the learner consumed per training second; on-policy: each once, whatever the epochs",
+    "throughput/trained_steps_per_s": (
+        "steps that the learner consumed per training second; on-policy: each once, whatever the epochs"
+    ),
     "throughput/sample_share": "share of training seconds spent sampling, or waiting for samples",
     "throughput/learn_share": "share of training seconds spent in learner updates and the replay buffer",
     "throughput/sync_share": "share of training seconds spent sending weights and connector states",
@@ -39,18 +46,24 @@ METRICS: dict[str, str] = {
     "learner/policy_loss": "policy loss, likewise",
     "learner/value_loss": "value or Q loss per sample, unclipped, likewise",
     "learner/entropy": "policy entropy in nats, likewise",
-    "learner/kl": "KL divergence to the sampling policy in nats; PPO without a KL loss: of the last minibatch of an update",
+    "learner/kl": (
+        "KL divergence to the sampling policy in nats; PPO without a KL loss: of the last minibatch of an update"
+    ),
     "learner/grad_norm": "global gradient norm before clipping, likewise",
     "learner/lr": "learning rate",
     "learner/explained_variance": "share of the returns' variance that the value function explains",
     "learner/staleness_updates": "updates between the policy that sampled and the one that learns",
-    "learner/gradient_square": "estimate of |G|^2, the squared norm of the gradient without noise; mean of those since the last report",
+    "learner/gradient_square": (
+        "estimate of |G|^2, the squared norm of the gradient without noise; mean of those since the last report"
+    ),
     "learner/gradient_square_policy": "of the policy network alone, where it shares no weights",
     "learner/gradient_square_value": "of the value network or the critics alone, likewise",
     "learner/gradient_noise": "estimate of S, the trace of the covariance of one row's gradient, likewise",
     "learner/gradient_noise_policy": "of the policy network alone",
     "learner/gradient_noise_value": "of the value network or the critics alone",
-    "learner/noise_scale": "gradient noise scale, gradient_noise / gradient_square: rows; absent where gradient_square is not positive",
+    "learner/noise_scale": (
+        "gradient noise scale, gradient_noise / gradient_square: rows; absent where gradient_square is not positive"
+    ),
     "learner/noise_scale_policy": "of the policy network alone",
     "learner/noise_scale_value": "of the value network or the critics alone",
     "system/cpu_percent": "CPU of the trial's process tree; 100 is one core",
@@ -66,7 +79,9 @@ METRICS: dict[str, str] = {
     "system/runner_cpu_share": "share of the runners' sampling seconds in which they had a CPU",
     "system/gpu_percent": "use of the GPUs that the trial's processes see, mean over them and the time",
     "final/score": "mean return of the final evaluation",
-    "final/auc": "area under eval/return_mean up to the budget, divided by it; a trial that stops early keeps its last value",
+    "final/auc": (
+        "area under eval/return_mean up to the budget, divided by it; a trial that stops early keeps its last value"
+    ),
     "final/env_steps_to_target": "env steps until eval/return_mean first holds the target for 2 evaluations",
     "final/seconds_to_target": "training seconds until then",
     "final/env_steps_per_s": "env steps per training second over the trial, warm-up left out",
@@ -80,7 +95,9 @@ METRICS: dict[str, str] = {
     "final/noise_scale": "their ratio: rows; absent where final/gradient_square is not positive",
     "final/noise_scale_policy": "of the policy network alone",
     "final/noise_scale_value": "of the value network or the critics alone",
-    "final/disturbed_share": "share of a throughput's seconds in which others used more of the machine than the measurement allows",
+    "final/disturbed_share": (
+        "share of a throughput's seconds in which others used more of the machine than the measurement allows"
+    ),
     "final/train_s": "training seconds of the trial",
     "final/wall_s": "seconds of the trial, all included",
 }
@@ -92,7 +109,9 @@ TIME_PARTS = tuple(name.removeprefix("time/").removesuffix("_share") for name in
 
 
 def depends_on_clock(metric: str) -> bool:
-    """Whether a metric measures time or load, and so differs between two runs of one trial that are otherwise the same."""
+    """Whether a metric measures time or load, and so differs between two runs of one trial
+    that are otherwise the same.
+    """
     return metric.startswith(("system/", "throughput/", "time/")) or metric.endswith(("_s", "/seconds_to_target"))
 
 
@@ -101,22 +120,59 @@ FINISHED, PRUNED, FAILED = "finished", "pruned", "failed"
 
 
 NAMED_AXES = {"learning_rate": "lr", "batch_size": "batch", "update_to_data": "update_to_data"}
-"""Names of axes that any algorithm may have, whose values are relative to its base point. Where one moves several settings at once, the
-parameters `lr_multiple` and `lr_rule` say how; here is what these begin with."""
+"""Names of axes that any algorithm may have, whose values are relative to its base point. Where one moves several
+settings at once, the parameters `lr_multiple` and `lr_rule` say how; here is what these begin with."""
 
 
 COLUMNS = frozenset(
     (
         *(name.removeprefix("final/") for name in METRICS if name.startswith("final/")),
-        *("run_id", "config", "config_id", "algorithm", "env", "hardware", "phase", "seed", "repeat", "status", "failure", "diverged"),
-        *("exclusive", "host", "cpu", "gpu", "node_type", "exploratory", "trial_id", "parent", "copied", "generation", "start_env_steps"),
-        *("bottleneck", "health", "weights", "restarts", "reproducible", "started", "ended", "end_env_steps", "budget_env_steps", "target"),
+        *(
+            "run_id",
+            "config",
+            "config_id",
+            "algorithm",
+            "env",
+            "hardware",
+            "phase",
+            "seed",
+            "repeat",
+            "status",
+            "failure",
+            "diverged",
+        ),
+        *(
+            "exclusive",
+            "host",
+            "cpu",
+            "gpu",
+            "node_type",
+            "exploratory",
+            "trial_id",
+            "parent",
+            "copied",
+            "generation",
+            "start_env_steps",
+        ),
+        *(
+            "bottleneck",
+            "health",
+            "weights",
+            "restarts",
+            "reproducible",
+            "started",
+            "ended",
+            "end_env_steps",
+            "budget_env_steps",
+            "target",
+        ),
         *("score_range_low", "score_range_high", "failure_below", "delta", "commit"),
         *("comparison_seeds_per_look", "comparison_looks", "comparison_alpha"),
         *("metric", "env_steps", "value"),
     )
 )
-"""Columns of the frames of a study (`analysis.load`) that are none of its parameters: what is searched is called otherwise."""
+"""Columns of the frames of a study (`analysis.load`) that are none of its parameters:
+what is searched is called otherwise."""
 
 
 def of_generation(settings: str, generation: int) -> str:

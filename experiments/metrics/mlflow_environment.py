@@ -1,8 +1,8 @@
 """Which of MLflow's environment variables the suite leaves to MLflow. Standard library only.
 
-MLflow reads some 280 of them, from whatever shell a command is typed in. Those that say who one is, and how a server or an object store is
-reached, are honoured, and checked before a study writes to a server. All others are kept out of the command's process, and so of those that
-it starts: where results go, and how, is said by its settings alone.
+MLflow reads some 280 of them, from whatever shell a command is typed in. Those that say who one is, and how a server or
+an object store is reached, are honoured, and checked before a study writes to a server. All others are kept out of the
+command's process, and so of those that it starts: where results go, and how, is said by its settings alone.
 """
 
 import importlib.util
@@ -47,7 +47,8 @@ def _any(value: str) -> str:
 
 
 HONOURED: Mapping[str, Callable[[str], str]] = {
-    # Who one is. Whether a server knows it is asked there. Other credentials have no name of MLflow's: AWS_*, PGPASSWORD.
+    # Who one is. Whether a server knows it is asked there. Other credentials have no name
+    # of MLflow's: AWS_*, PGPASSWORD.
     "MLFLOW_TRACKING_USERNAME": _any,
     "MLFLOW_TRACKING_PASSWORD": _any,
     "MLFLOW_TRACKING_TOKEN": _any,
@@ -103,7 +104,8 @@ OWN = frozenset(
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR",
     }
 )
-"""Those that are kept out without a word: the suite sets them itself where it opens a store, and may have done so in this process."""
+"""Those that are kept out without a word: the suite sets them itself where it opens a store,
+and may have done so in this process."""
 
 
 def keep_out(environment: MutableMapping[str, str] | None = None) -> list[str]:
@@ -124,7 +126,10 @@ def keep_out(environment: MutableMapping[str, str] | None = None) -> list[str]:
                 continue
             reason = next(reason for pattern, reason in KEPT_OUT.items() if fnmatchcase(name, pattern))
             removed.setdefault(reason, []).append(name)
-    return [f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not read: {reason}." for reason, names in removed.items()]
+    return [
+        f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not read: {reason}."
+        for reason, names in removed.items()
+    ]
 
 
 def check_honoured(environment: Mapping[str, str] | None = None) -> None:
@@ -142,4 +147,7 @@ def check_honoured(environment: Mapping[str, str] | None = None) -> None:
             raise ValueError(f"{name}={environment[name]} in the environment: {said}. Correct it, or unset it.")
     insecure, certificate = (environment.get(name, "") for name in _TLS)
     if certificate and insecure.lower() in ("true", "1"):
-        raise ValueError(f"{' and '.join(_TLS)} are both in the environment: the first trusts any server, the second only some. Unset one.")
+        raise ValueError(
+            f"{' and '.join(_TLS)} are both in the environment: the first trusts any server, "
+            "the second only some. Unset one."
+        )

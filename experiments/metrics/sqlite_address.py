@@ -1,7 +1,7 @@
 """The address of an SQLite file, and the file of an address. Standard library only.
 
-SQLAlchemy reads the path of `sqlite:///path` as that of any URI: %25 is a %, and a ? begins parameters. So do MLflow and Optuna, which hand
-it on.
+SQLAlchemy reads the path of `sqlite:///path` as that of any URI: %25 is a %, and a ? begins parameters. So do MLflow
+and Optuna, which hand it on.
 """
 
 from pathlib import Path
@@ -14,8 +14,8 @@ def sqlite_uri(path: Path) -> str:
     """The address of a database.
 
     Args:
-        path: Absolute. With characters that an address has to quote, it names SQLite's driver as well: of `sqlite:///` MLflow makes the
-            folders, by the names that stand there, and would put `per%25cent` beside `per%cent`.
+        path: Absolute. With characters that an address has to quote, it names SQLite's driver as well: of `sqlite:///`
+            MLflow makes the folders, by the names that stand there, and would put `per%25cent` beside `per%cent`.
 
     Raises:
         ValueError: The path is no text, which Linux does not ask of it.
@@ -38,5 +38,7 @@ def sqlite_path(uri: str) -> Path | None:
         return None
     path = unquote(uri.removeprefix(prefix))
     if "?" in uri or "\N{REPLACEMENT CHARACTER}" in path:
-        raise ValueError(f"{uri}: in the address of an SQLite file write % as %25 and ? as %3F; it takes no parameters.")
+        raise ValueError(
+            f"{uri}: in the address of an SQLite file write % as %25 and ? as %3F; it takes no parameters."
+        )
     return Path(path)

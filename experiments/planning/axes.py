@@ -89,7 +89,9 @@ class SearchedAxis:
 
     @property
     def drawn_param(self) -> str:
-        """The parameter that a view draws: the logarithm of what spans decades, since MLflow's parallel coordinates are linear."""
+        """The parameter that a view draws: the logarithm of what spans decades, since MLflow's parallel
+        coordinates are linear.
+        """
         return self.log_param if self.spans_decades else self.name
 
 

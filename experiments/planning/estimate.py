@@ -1,4 +1,6 @@
-"""How long a study takes where nothing of its kind has run: from the speed of its environment and networks here, and usual costs."""
+"""How long a study takes where nothing of its kind has run: from the speed of its environment and networks here,
+and usual costs.
+"""
 
 import random
 from collections.abc import Callable
@@ -20,7 +22,8 @@ WITHIN = 2.0
 LONG_EPISODE = 1000
 """Env steps of an evaluation's longest episode, where the registration allows more or says nothing."""
 
-# Seconds that were measured on 2 cores of an AMD EPYC: docs/benchmarks/fast.md, docs/benchmarks/study_fast.md and docs/throughput.md.
+# Seconds that were measured on 2 cores of an AMD EPYC: docs/benchmarks/fast.md,
+# docs/benchmarks/study_fast.md and docs/throughput.md.
 _START_S = 10.0
 """Until the first trial's process is there: imports, Ray's start."""
 _FIRST_TRIAL_S = 4.0
@@ -52,8 +55,8 @@ class _Costs:
         env_step: Of each environment's part in it.
         minibatch: Of an update with rows of the newest batch.
         replayed: Of an update with rows from a replay buffer.
-        actor_critic: Likewise, of SAC: a policy, critics and a temperature, each with its optimizer. From one study of Pendulum
-            on a busy machine, by as much faster as PPO is on a quiet one: rough.
+        actor_critic: Likewise, of SAC: a policy, critics and a temperature, each with its optimizer. From one study of
+            Pendulum on a busy machine, by as much faster as PPO is on a quiet one: rough.
     """
 
     vector_step: float
@@ -69,7 +72,9 @@ _STOCK = _Costs(vector_step=650e-6, env_step=45e-6, minibatch=2.3e-3, replayed=1
 
 @dataclass(frozen=True)
 class TrialEstimate:
-    """Seconds of a trial by its parts: estimated, not measured. Environments and networks are timed when they are first asked for.
+    """Seconds of a trial by its parts: estimated, not measured.
+
+    Environments and networks are timed when they are first asked for.
 
     Attributes:
         configuration: The trial's.
@@ -84,7 +89,9 @@ class TrialEstimate:
         """Of the whole trial."""
         layout = self.configuration.layout
         processes = layout.num_env_runners + layout.num_learners
-        start = (_FIRST_TRIAL_S if packages_of(self._trial) else _TRIAL_S) + _PROCESS_S * max(processes / self._cores, min(processes, 1))
+        start = (_FIRST_TRIAL_S if packages_of(self._trial) else _TRIAL_S) + _PROCESS_S * max(
+            processes / self._cores, min(processes, 1)
+        )
         working = self.budget * self.env_step_s - self._unlearned * self._learn_s + self.evaluations_s + start
         return working * max(1.0, self.trials_at_once / self._num_cpus)
 
@@ -111,7 +118,10 @@ class TrialEstimate:
             return 0.0
         every = suite.evaluation.every_env_steps or suite.report_every_env_steps or suite.budget_env_steps
         steps = min(longest_episode(suite.env), LONG_EPISODE)
-        return steps * (self.budget // every * self._acting_s(suite.evaluation.episodes) + self._acting_s(suite.evaluation.final_episodes))
+        return steps * (
+            self.budget // every * self._acting_s(suite.evaluation.episodes)
+            + self._acting_s(suite.evaluation.final_episodes)
+        )
 
     def _acting_s(self, episodes: int) -> float:
         return env_step_s(self._trial.env, episodes) + _ACT_S + episodes * self._network.act_s
@@ -131,7 +141,8 @@ class TrialEstimate:
         """Of all learners side by side, an env step."""
         config, layout, batch = self._config, self.configuration.layout, self.configuration.batch_env_steps
         row = self._network.learn_s / (_GPU if layout.num_gpus_per_learner else 1.0)
-        costs = _FAST if self._trial.fast and not layout.num_gpus_per_learner else _STOCK  # the fast learners leave GPUs to RLlib
+        # the fast learners leave GPUs to RLlib
+        costs = _FAST if self._trial.fast and not layout.num_gpus_per_learner else _STOCK
         if hasattr(config, "replay_buffer_config"):
             natural = batch / (layout.total_envs * config.get_rollout_fragment_length())
             update = costs.actor_critic if "SACConfig" in self._family else costs.replayed
@@ -204,12 +215,15 @@ def study_duration(plan: Plan, past_speed: PastSpeed | None) -> Duration:
 
     Args:
         plan: The study, which trains to budgets.
-        past_speed: The speed of earlier trials; None if there is no store yet. Those of less than a quarter of this study's env steps do
-            not count: evaluations, and with replay the env steps before the first update, have other shares of them.
+        past_speed: The speed of earlier trials; None if there is no store yet. Those of less than a quarter of this
+            study's env steps do not count: evaluations, and with replay the env steps before the first update, have
+            other shares of them.
     """
     groups: dict[tuple[str, str], list[Configuration]] = {}
     for configuration in plan.configurations:
-        groups.setdefault((configuration.suite.algorithm["name"], configuration.suite.env.name), []).append(configuration)
+        groups.setdefault((configuration.suite.algorithm["name"], configuration.suite.env.name), []).append(
+            configuration
+        )
     seconds, env_steps, estimated = 0.0, 0, list[str]()
     for (name, env), group in groups.items():
         budgets = sum(c.suite.budget_env_steps for c in group)

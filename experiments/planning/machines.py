@@ -1,4 +1,7 @@
-"""The machine or cluster that a study may use: what it has, and what it may become. Imported before Ray starts: no torch, no RLlib."""
+"""The machine or cluster that a study may use: what it has, and what it may become.
+
+Imported before Ray starts: no torch, no RLlib.
+"""
 
 import functools
 import logging
@@ -18,7 +21,8 @@ from experiments.config.trial_config import GROUPS
 logger = logging.getLogger(__name__)
 
 _AUTOSCALER_FILE = Path("~/ray_bootstrap_config.yaml").expanduser()
-"""What `ray up` leaves on the head node. Other autoscalers, as KubeRay's, tell nobody in the cluster what they may add."""
+"""What `ray up` leaves on the head node. Other autoscalers, as KubeRay's,
+tell nobody in the cluster what they may add."""
 _MOST_COMING = 1000
 
 
@@ -33,7 +37,11 @@ class Node:
     @property
     def resources(self) -> dict[str, float]:
         """As Ray counts them."""
-        return {"CPU": self.num_cpus, "GPU": self.num_gpus, **{accelerator_resource(kind): 1.0 for kind in self.accelerator_types}}
+        return {
+            "CPU": self.num_cpus,
+            "GPU": self.num_gpus,
+            **{accelerator_resource(kind): 1.0 for kind in self.accelerator_types},
+        }
 
 
 @dataclass(frozen=True)
@@ -67,22 +75,32 @@ class Cluster:
 
     def __str__(self) -> str:
         there = self.present
-        where = f"this cluster of {plural(len(there.nodes), 'node')}" if self.is_joined or len(self.nodes) > 1 else "this machine"
+        where = (
+            f"this cluster of {plural(len(there.nodes), 'node')}"
+            if self.is_joined or len(self.nodes) > 1
+            else "this machine"
+        )
         has = "is declared to have" if self.is_declared else "has"
         grows = f", and may grow to {amount(self.num_cpus, self.num_gpus)}" if self.num_coming else ""
         return f"{where} {has} {amount(there.num_cpus, there.num_gpus)}{grows}"
 
 
 def local_machine(hardware: HardwareSettings) -> Cluster:
-    """This machine as the study may use it: what was declared, else what there is, CPUs times `hardware.oversubscribe`."""
+    """This machine as the study may use it: what was declared, else what there is,
+    CPUs times `hardware.oversubscribe`.
+    """
     real = ray._private.utils.get_num_cpus()
     cpus = hardware.num_cpus if hardware.num_cpus is not None else real * hardware.oversubscribe
     gpus = hardware.num_gpus if hardware.num_gpus is not None else usable_gpus()
-    return Cluster((Node(cpus, gpus, _own_accelerator_types() if gpus else ()),), is_declared=cpus != real or bool(hardware.num_gpus))
+    return Cluster(
+        (Node(cpus, gpus, _own_accelerator_types() if gpus else ()),),
+        is_declared=cpus != real or bool(hardware.num_gpus),
+    )
 
 
 def check_room(suite: SuiteConfig, cluster: Cluster) -> None:
-    """Make sure that a trial can ever start, as far as written counts say: CPUs of its own process and its runners, GPUs of its learners.
+    """Make sure that a trial can ever start, as far as written counts say: CPUs of its own process and its runners,
+    GPUs of its learners.
 
     What it needs in all, RLlib says later, which takes seconds to import (`resources.check_fits`).
 
@@ -93,7 +111,10 @@ def check_room(suite: SuiteConfig, cluster: Cluster) -> None:
     Raises:
         ConfigurationError: It never can.
     """
-    if any(path in GROUPS or path.startswith(("hardware.", "algorithm.env_runners.", "algorithm.learners.")) for path in suite.study.space):
+    if any(
+        path in GROUPS or path.startswith(("hardware.", "algorithm.env_runners.", "algorithm.learners."))
+        for path in suite.study.space
+    ):
         return
     own: dict[str, Any] = {}
     for section in ("env_runners", "learners"):
@@ -111,17 +132,23 @@ def check_room(suite: SuiteConfig, cluster: Cluster) -> None:
         return
     room = int((cluster.num_cpus - 1) // (count("num_cpus_per_env_runner", 1) or 1))
     hint = (
-        f" The largest number of env runners that fits is {room}: num_env_runners={room}." if room > 0 and gpus <= cluster.num_gpus else ""
+        f" The largest number of env runners that fits is {room}: num_env_runners={room}."
+        if room > 0 and gpus <= cluster.num_gpus
+        else ""
     )
-    declared = f"hardware.num_cpus={math.ceil(max(cpus, cluster.num_cpus))}" + (" hardware.num_gpus=0" if gpus > cluster.num_gpus else "")
+    declared = f"hardware.num_cpus={math.ceil(max(cpus, cluster.num_cpus))}" + (
+        " hardware.num_gpus=0" if gpus > cluster.num_gpus else ""
+    )
     raise ConfigurationError(
-        f"hardware={suite.hardware.name} needs {amount(cpus, gpus)} per trial, or more; {cluster}.{hint} Try hardware=auto. To declare "
-        f"logical CPUs beyond the real ones: {declared}."
+        f"hardware={suite.hardware.name} needs {amount(cpus, gpus)} per trial, or more; "
+        f"{cluster}.{hint} Try hardware=auto. To declare logical CPUs beyond the real ones: {declared}."
     )
 
 
 def joined_cluster() -> Cluster:
-    """The nodes of the Ray cluster that this process has joined, and those that its autoscaler may add, where that is known here."""
+    """The nodes of the Ray cluster that this process has joined, and those that its autoscaler may add,
+    where that is known here.
+    """
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     return grown(node_of(resources) for resources in alive)
 
@@ -193,7 +220,9 @@ def usable_gpus() -> int:
     import torch  # a second, for those who have a GPU
 
     if not torch.cuda.is_available():
-        _warn_once(f"torch {torch.__version__} cannot use the {plural(found, 'GPU')} of this machine: everything runs on CPUs.")
+        _warn_once(
+            f"torch {torch.__version__} cannot use the {plural(found, 'GPU')} of this machine: everything runs on CPUs."
+        )
         return 0
     return found
 

@@ -103,20 +103,25 @@ class Plan:
 
     @property
     def ahead(self) -> int:
-        """Trials of a search that are under way while another one is chosen: those that run, and one that waits for a free process."""
+        """Trials of a search that are under way while another one is chosen: those that run,
+        and one that waits for a free process.
+        """
         return self.concurrency if self.suite.hardware.max_concurrent_trials else self.concurrency + 1
 
     @property
     def trials(self) -> list[TrialConfig]:
-        """All trials that are known, in the order in which they are run: a study that is cut short has every configuration in it.
+        """All trials that are known, in the order in which they are run: a study that is cut short
+        has every configuration in it.
 
-        Where throughput is measured, a seed is a block, its configurations in an order of its own, drawn at random: what changes on the
-        machine with time falls on all of them alike (Fisher, The Design of Experiments, 1935).
+        Where throughput is measured, a seed is a block, its configurations in an order of its own, drawn at random:
+        what changes on the machine with time falls on all of them alike (Fisher, The Design of Experiments, 1935).
         """
         if self.search:
             return []
         blocks = [(repeat, seed) for repeat in range(self.repeats) for seed in self.seeds]
-        return [self.configurations[i].trial(seed, repeat) for repeat, seed in blocks for i in self._order(repeat, seed)]
+        return [
+            self.configurations[i].trial(seed, repeat) for repeat, seed in blocks for i in self._order(repeat, seed)
+        ]
 
     def _order(self, repeat: int, seed: int) -> list[int]:
         indices = list(range(len(self.configurations)))
@@ -129,7 +134,9 @@ class Plan:
 
     @property
     def common_request(self) -> PlacementGroupFactory | None:
-        """What every trial reserves, so that trials of different layouts can take turns in one process; None: each its own."""
+        """What every trial reserves, so that trials of different layouts can take turns in one process; None:
+        each its own.
+        """
         return request_for_all([c.request for c in self.configurations]) if self.is_measured else None
 
     @property
@@ -169,11 +176,15 @@ class Plan:
         """What the study searches."""
         shown = [c.settings.shown for c in self.configurations]
         params = axis_params(dict.fromkeys(path for of_one in shown for path in of_one))
-        return tuple(SearchedAxis.of(path, param, [of_one[path] for of_one in shown if path in of_one]) for path, param in params.items())
+        return tuple(
+            SearchedAxis.of(path, param, [of_one[path] for of_one in shown if path in of_one])
+            for path, param in params.items()
+        )
 
 
 def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
-    """Resolve, build and check every configuration of a study; of one that chooses its trials as it goes, those that are known.
+    """Resolve, build and check every configuration of a study; of one that chooses its trials as it goes,
+    those that are known.
 
     Args:
         suite: The study's settings.
@@ -200,7 +211,8 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
         wanted, left_out = _possible(wanted)
     if suite.study.common_budget:
         budget = max(parsed.suite.budget_env_steps for parsed in wanted)
-        resolver = replace(resolver, composed=composed_with(budget_env_steps=f"{budget}"))  # and with it what lasts as long: schedules
+        # and with it what lasts as long: schedules
+        resolver = replace(resolver, composed=composed_with(budget_env_steps=f"{budget}"))
         wanted = [resolver.parsed(parsed.point) for parsed in wanted]
     resolver, resolved = _resolved(suite, resolver, wanted, base)
     configurations = tuple(Configuration.of(point, cluster) for point in resolved)
@@ -234,13 +246,18 @@ def with_auto(plan: Plan, compose: Compose) -> Plan | None:
 def _resolved(
     suite: SuiteConfig, resolver: Resolver, wanted: Sequence[ResolvedPoint], base: Point | None
 ) -> tuple[Resolver, list[ResolvedPoint]]:
-    """The resolver with the study's report grid, and on it the points that are wanted and the base, each configuration once.
+    """The resolver with the study's report grid, and on it the points that are wanted and the base,
+    each configuration once.
 
     Where a space has distributions, its corners are checked as well: if they are valid, so is what lies between.
     """
     own = [parsed.point for parsed in wanted]
     bases = [] if base is None or base in own or isinstance(suite.search, CompareSearch) else [base]
-    extremes = [] if suite.search.name == "grid" else [point for point in corners(suite.study.space) if point not in (*own, *bases)]
+    extremes = (
+        []
+        if suite.search.name == "grid"
+        else [point for point in corners(suite.study.space) if point not in (*own, *bases)]
+    )
     counted = [resolver.counted(parsed) for parsed in (*wanted, *map(resolver.parsed, (*bases, *extremes)))]
     resolver = replace(resolver, report_every_env_steps=report_grid([point.suite for point in counted]))
     ready = [resolver.on_grid(point) for point in counted]
@@ -256,7 +273,9 @@ def _resolved(
 def _check_number(num_points: int, suite: SuiteConfig) -> None:
     num_trials = num_points * len(suite.seeds) * suite.repeats
     if num_trials > MAX_TRIALS:
-        raise ConfigurationError(f"study.space, seeds and repeats make {num_trials:,} trials, more than {MAX_TRIALS:,}.")
+        raise ConfigurationError(
+            f"study.space, seeds and repeats make {num_trials:,} trials, more than {MAX_TRIALS:,}."
+        )
 
 
 def chooses_trials(suite: SuiteConfig) -> bool:

@@ -1,4 +1,6 @@
-"""What MLflow gets of a plan: the parameters of its runs, and `plan.json`, from which the analysis knows what was to be run."""
+"""What MLflow gets of a plan: the parameters of its runs, and `plan.json`, from which the analysis
+knows what was to be run.
+"""
 
 import math
 from collections.abc import Mapping
@@ -126,9 +128,15 @@ def _configuration(plan: Plan, configuration: Configuration) -> dict[str, Any]:
 
 
 def _planned(plan: Plan, configuration: Configuration) -> dict[str, Any]:
-    """What the plan chose that the configuration by itself, or on another machine, would get otherwise: overrides of a command line."""
+    """What the plan chose that the configuration by itself, or on another machine, would get otherwise:
+    overrides of a command line.
+    """
     hardware, given = configuration.suite.hardware, set(map(_setting, configuration.settings.shown))
-    layout = {name: count for name, count in asdict(configuration.layout).items() if getattr(hardware, name) is None and name not in given}
+    layout = {
+        name: count
+        for name, count in asdict(configuration.layout).items()
+        if getattr(hardware, name) is None and name not in given
+    }
     grid = {"report_every_env_steps": plan.report_every_env_steps} if plan.suite.report_every_env_steps is None else {}
     budget = {"budget_env_steps": configuration.suite.budget_env_steps} if plan.suite.study.common_budget else {}
     return {**{f"hardware.{name}": count for name, count in layout.items()}, **grid, **budget}
@@ -141,4 +149,10 @@ def _setting(path: str) -> str:
 def _asked(trial: TrialConfig, generation: int | None) -> Mapping[str, Any]:
     lineage: dict[str, Any] = {} if generation is None else {"generation": generation}
     lineage |= {"start": asdict(trial.start)} if trial.start else {}
-    return {"config": trial.label, "seed": trial.seed, "phase": trial.phase, "exploratory": trial.exploratory, **lineage}
+    return {
+        "config": trial.label,
+        "seed": trial.seed,
+        "phase": trial.phase,
+        "exploratory": trial.exploratory,
+        **lineage,
+    }

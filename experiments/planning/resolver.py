@@ -1,4 +1,6 @@
-"""From the points of a study's space to its configurations: parsed once, counted, put on a common report grid, built once."""
+"""From the points of a study's space to its configurations: parsed once, counted,
+put on a common report grid, built once.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +64,12 @@ class Resolver:
             p: names[NAMED_AXES.get(p, p.rpartition(".")[2])] if is_rule(v) and is_own_setting(p) else v
             for p, v in parsed.settings.shown.items()
         }
-        return replace(parsed, label=label_of(shown, f"{suite.algorithm['name']}-{suite.env.name}", self.axes), suite=suite, rules=names)
+        return replace(
+            parsed,
+            label=label_of(shown, f"{suite.algorithm['name']}-{suite.env.name}", self.axes),
+            suite=suite,
+            rules=names,
+        )
 
     def on_grid(self, counted: ResolvedPoint) -> ResolvedPoint:
         """The same on the study's report grid, with the spacing of its checkpoints.
@@ -71,7 +78,9 @@ class Resolver:
             ConfigurationError: Something else does not fit that grid.
         """
         assert self.report_every_env_steps is not None
-        return replace(counted, suite=with_checkpoint_spacing(with_report_grid(counted.suite, self.report_every_env_steps)))
+        return replace(
+            counted, suite=with_checkpoint_spacing(with_report_grid(counted.suite, self.report_every_env_steps))
+        )
 
     def configuration(self, point: Point) -> Configuration:
         """A point, ready to run.
@@ -83,7 +92,9 @@ class Resolver:
 
 
 def check_first(suite: SuiteConfig, compose: Compose) -> None:
-    """Check RLlib's settings of a study's first configuration, before anything is counted or built. One that varies a group is left alone.
+    """Check RLlib's settings of a study's first configuration, before anything is counted or built.
+
+    One that varies a group is left alone.
 
     Raises:
         ConfigurationError: One is wrong.
@@ -106,21 +117,28 @@ def distinct(resolved: Iterable[ResolvedPoint]) -> list[ResolvedPoint]:
     for new in resolved:
         config_id = new.config_id
         if twin := found.get(config_id):
-            if (twin.label, twin.rules) == (new.label, new.rules):  # at their base batch, all rules are one configuration
+            # at their base batch, all rules are one configuration
+            if (twin.label, twin.rules) == (new.label, new.rules):
                 continue
-            raise ConfigurationError(f"study.space: {new.label!r} and {twin.label!r} come out as the same configuration.")
+            raise ConfigurationError(
+                f"study.space: {new.label!r} and {twin.label!r} come out as the same configuration."
+            )
         found[config_id] = new
     labels = [point.label for point in found.values()]
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
-        raise ConfigurationError(f"study.space: two configurations read {twice!r} when their values are rounded for display.")
+        raise ConfigurationError(
+            f"study.space: two configurations read {twice!r} when their values are rounded for display."
+        )
     return list(found.values())
 
 
 def with_checkpoint_spacing(suite: SuiteConfig) -> SuiteConfig:
-    """The same with the spacing of its checkpoints: a quarter of the budget, but at least two whole episodes of each environment.
+    """The same with the spacing of its checkpoints: a quarter of the budget, but at least two whole episodes
+    of each environment.
 
-    Environments that cannot be saved are reset at a checkpoint: where they are reset too often, long episodes never end.
+    Environments that cannot be saved are reset at a checkpoint: where they are reset too often,
+    long episodes never end.
 
     Args:
         suite: With its report grid and its counts.
@@ -144,7 +162,8 @@ def report_grid(suites: Sequence[SuiteConfig]) -> int:
     asked = {suite.report_every_env_steps for suite in suites if suite.report_every_env_steps is not None}
     if len(asked) > 1:
         raise ConfigurationError(
-            f"report_every_env_steps differs between the trials of the study: {sorted(asked)}. Set it: report_every_env_steps={max(asked)}."
+            f"report_every_env_steps differs between the trials of the study: {sorted(asked)}. Set it: "
+            f"report_every_env_steps={max(asked)}."
         )
     if asked:
         return asked.pop()
@@ -152,8 +171,8 @@ def report_grid(suites: Sequence[SuiteConfig]) -> int:
     budget = math.gcd(*(suite.budget_env_steps for suite in suites))
     if least > budget:
         raise ConfigurationError(
-            f"budget_env_steps={budget} is less than one report of {least} env steps: the env's report grid, or the largest batch. "
-            f"Try budget_env_steps={least} or report_every_env_steps={max(1, budget // 10)}."
+            f"budget_env_steps={budget} is less than one report of {least} env steps: the env's report grid, "
+            f"or the largest batch. Try budget_env_steps={least} or report_every_env_steps={max(1, budget // 10)}."
         )
     most = min(MAX_REPORTS, budget // least)
     return budget // next(reports for reports in range(most, 0, -1) if budget % reports == 0)

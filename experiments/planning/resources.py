@@ -44,25 +44,30 @@ class Layout:
             else f"{plural(self.num_envs_per_env_runner, 'env')} in the trial's own process"
         )
         learning = plural(self.num_learners, "learner") if self.num_learners else "learner in the trial's own process"
-        gpu = f" with {self.num_gpus_per_learner:g} GPU" + (" each" if self.num_learners > 1 else "") if self.num_gpus_per_learner else ""
+        gpu = (
+            f" with {self.num_gpus_per_learner:g} GPU" + (" each" if self.num_learners > 1 else "")
+            if self.num_gpus_per_learner
+            else ""
+        )
         return f"{sampling}, {learning}{gpu}"
 
 
 def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster) -> SuiteConfig:
     """The configuration with every runner and learner count a number.
 
-    A count is, in this order: what `algorithm.env_runners` or `algorithm.learners` says, what the hardware profile says, what suits
-    the cluster. An asynchronous algorithm has at most as many environments a runner as the latter two say, so that whole samples make up
-    its batch; where throughput is measured, it has as many.
+    A count is, in this order: what `algorithm.env_runners` or `algorithm.learners` says, what the hardware profile
+    says, what suits the cluster. An asynchronous algorithm has at most as many environments a runner as the latter two
+    say, so that whole samples make up its batch; where throughput is measured, it has as many.
 
     Args:
         suite: The configuration of one point.
         rules: Of its algorithm.
-        cluster: What there is. How many trials share it makes no difference: a trial by itself is the same configuration.
+        cluster: What there is. How many trials share it makes no difference:
+            a trial by itself is the same configuration.
 
     Returns:
-        The same with `algorithm.env_runners` and `algorithm.learners` complete, the environment vectorised as the hardware wants it, and
-        numbers in place of rules.
+        The same with `algorithm.env_runners` and `algorithm.learners` complete, the environment vectorised as the
+        hardware wants it, and numbers in place of rules.
 
     Raises:
         ConfigurationError: The algorithm's settings are wrong; names the key.
@@ -74,11 +79,13 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster)
     wanted = {f.name: getattr(hardware, f.name) if own.get(f.name) is None else own[f.name] for f in fields(Layout)}
     layout = _fit(wanted, suite, cluster)
     if layout.num_gpus_per_learner > 1 and layout.num_gpus_per_learner % 1:
-        raise ConfigurationError(f"num_gpus_per_learner={layout.num_gpus_per_learner:g}: must be a whole number, or a fraction below 1.")
+        raise ConfigurationError(
+            f"num_gpus_per_learner={layout.num_gpus_per_learner:g}: must be a whole number, or a fraction below 1."
+        )
     if layout.num_gpus_per_learner % 1 and layout.num_learners > 1:
         raise ConfigurationError(
-            f"num_gpus_per_learner={layout.num_gpus_per_learner:g} with num_learners={layout.num_learners}: learners side by side "
-            "cannot share a GPU, since NCCL refuses it. Try num_gpus_per_learner=1, or 0 to learn on CPUs."
+            f"num_gpus_per_learner={layout.num_gpus_per_learner:g} with num_learners={layout.num_learners}: learners "
+            "side by side cannot share a GPU, since NCCL refuses it. Try num_gpus_per_learner=1, or 0 to learn on CPUs."
         )
     runners.update(num_env_runners=layout.num_env_runners, num_envs_per_env_runner=layout.num_envs_per_env_runner)
     learners.update(num_learners=layout.num_learners, num_gpus_per_learner=layout.num_gpus_per_learner)
@@ -104,11 +111,15 @@ def checked_algorithm(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -
 
 
 def _samples(algorithm: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, int]:
-    """What lets an asynchronous algorithm's whole samples, one fragment of each environment of a runner, make up the batch."""
+    """What lets an asynchronous algorithm's whole samples, one fragment of each environment of a runner,
+    make up the batch.
+    """
     batch, length, fragments = train_batch(algorithm), fragment_length(algorithm), fragments_of_batch(algorithm)
     settings = {"rollout_fragment_length": batch} if length and length > batch else {}
     if fragments and own.get("num_envs_per_env_runner") is None:
-        settings["num_envs_per_env_runner"] = _largest_divisor(fragments, algorithm["env_runners"]["num_envs_per_env_runner"])
+        settings["num_envs_per_env_runner"] = _largest_divisor(
+            fragments, algorithm["env_runners"]["num_envs_per_env_runner"]
+        )
     return settings
 
 
@@ -119,10 +130,12 @@ def layout_of(algorithm: Mapping[str, Any]) -> Layout:
 
 
 def _fit(wanted: Mapping[str, Any], suite: SuiteConfig, cluster: Cluster) -> Layout:
-    """Fill in what is None in `wanted`: the smallest trial that is not slowed down by it, so that most run side by side.
+    """Fill in what is None in `wanted`: the smallest trial that is not slowed down by it,
+    so that most run side by side.
 
-    A synchronous algorithm samples and learns in one process: a runner would only take turns with the learner. An asynchronous one has two
-    runners and a learner beside its own process where a node has room for them, as RLlib advises for IMPALA and APPO; else one runner.
+    A synchronous algorithm samples and learns in one process: a runner would only take turns with the learner. An
+    asynchronous one has two runners and a learner beside its own process where a node has room for them, as RLlib
+    advises for IMPALA and APPO; else one runner.
     """
     hardware, asynchronous = suite.hardware, is_asynchronous(suite.algorithm)
     has_room = max(node.num_cpus for node in cluster.nodes) >= _CPUS_OF_ASYNCHRONOUS
@@ -138,14 +151,17 @@ def _fit(wanted: Mapping[str, Any], suite: SuiteConfig, cluster: Cluster) -> Lay
     if learners is None:  # with a GPU it stays in the trial's process, which then holds the GPU
         learners = 1 if asynchronous and has_room and not gpus else 0
     if runners is None:
-        runners = _largest_divisor(max(1, hardware.total_envs // (envs or 1)), 2 if has_room else 1) if asynchronous else 0
+        runners = (
+            _largest_divisor(max(1, hardware.total_envs // (envs or 1)), 2 if has_room else 1) if asynchronous else 0
+        )
     if envs is None:
         envs = max(1, hardware.total_envs // max(1, runners))
     return Layout(runners, envs, learners, gpus)
 
 
 def _share_of_a_gpu(num_gpus: float, at_once: int, num_learners: int) -> float:
-    """What each learner gets where nobody says it, so that as many trials as there are CPUs for find their share, up to four on a GPU.
+    """What each learner gets where nobody says it, so that as many trials as there are CPUs for find their share,
+    up to four on a GPU.
 
     Learners side by side get a GPU each, or none: NCCL, by which they talk, refuses two on one GPU.
     """
@@ -197,26 +213,43 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
     cpus, gpus = request.required_resources.get("CPU", 0), request.required_resources.get("GPU", 0)
     widest = max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
     split = "" if len(cluster.nodes) == 1 else f" in parts of up to {amount(*widest)}"
-    main, runners, others = request.bundles[:1], request.bundles[1 : 1 + num_env_runners], request.bundles[1 + num_env_runners :]
-    fewer = (PlacementGroupFactory([*main, *runners[:n], *others], strategy=request.strategy) for n in range(num_env_runners - 1, 0, -1))
+    main, runners, others = (
+        request.bundles[:1],
+        request.bundles[1 : 1 + num_env_runners],
+        request.bundles[1 + num_env_runners :],
+    )
+    fewer = (
+        PlacementGroupFactory([*main, *runners[:n], *others], strategy=request.strategy)
+        for n in range(num_env_runners - 1, 0, -1)
+    )
     largest = next((len(r.bundles) - len(main) - len(others) for r in fewer if trials_at_once(r, cluster, limit=1)), 0)
     spread = (
-        " They need not be on one node: hardware.placement=PACK." if request.strategy == "STRICT_PACK" and len(cluster.nodes) > 1 else ""
+        " They need not be on one node: hardware.placement=PACK."
+        if request.strategy == "STRICT_PACK" and len(cluster.nodes) > 1
+        else ""
     )
     hint = f" The largest number of env runners that fits is {largest}: num_env_runners={largest}." if largest else ""
-    declared = f"hardware.num_cpus={int(max(cpus, cluster.num_cpus))}" + (" hardware.num_gpus=0" if gpus > cluster.num_gpus else "")
+    declared = f"hardware.num_cpus={int(max(cpus, cluster.num_cpus))}" + (
+        " hardware.num_gpus=0" if gpus > cluster.num_gpus else ""
+    )
     fix = (
         "Start a node that has them (`ray start --address=...`), or try hardware=auto."
         if cluster.is_joined  # where nothing can be declared
         else f"Try hardware=auto. To declare logical CPUs beyond the real ones: {declared}."
     )
-    raise DoesNotFitError(f"hardware={hardware_name} needs {amount(cpus, gpus)} per trial{split}; {cluster}.{spread}{hint} {fix}", request)
+    raise DoesNotFitError(
+        f"hardware={hardware_name} needs {amount(cpus, gpus)} per trial{split}; {cluster}.{spread}{hint} {fix}", request
+    )
 
 
 def trials_at_once(request: PlacementGroupFactory, cluster: Cluster, limit: int) -> int:
-    """How many trials of one kind fit side by side, counted up to `limit`: first fit, largest bundle first, as Ray's PACK tries."""
+    """How many trials of one kind fit side by side, counted up to `limit`: first fit, largest bundle first,
+    as Ray's PACK tries.
+    """
     free = [node.resources for node in cluster.nodes]
-    bundles: list[Mapping[str, float]] = sorted(request.bundles, key=lambda b: (b.get("GPU", 0), b.get("CPU", 0)), reverse=True)
+    bundles: list[Mapping[str, float]] = sorted(
+        request.bundles, key=lambda b: (b.get("GPU", 0), b.get("CPU", 0)), reverse=True
+    )
     if request.strategy == "STRICT_PACK":  # on one node
         bundles = [{name: sum(bundle.get(name, 0.0) for bundle in bundles) for name in request.required_resources}]
     for count in range(limit):
@@ -227,7 +260,9 @@ def trials_at_once(request: PlacementGroupFactory, cluster: Cluster, limit: int)
 
 def _place(bundles: Sequence[Mapping[str, float]], free: list[dict[str, float]]) -> bool:
     for bundle in bundles:
-        node = next((n for n in free if all(n.get(name, 0.0) >= amount - 1e-9 for name, amount in bundle.items())), None)
+        node = next(
+            (n for n in free if all(n.get(name, 0.0) >= amount - 1e-9 for name, amount in bundle.items())), None
+        )
         if node is None:
             return False
         for name, wanted in bundle.items():

@@ -12,7 +12,15 @@ from analysis.stats.sequential import Design
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import is_rule
 from experiments.config.schema import SuiteConfig
-from experiments.config.search_settings import CompareSearch, Fifo, OptunaSearch, Pbt, RacingSearch, RandomSearch, searching_seeds
+from experiments.config.search_settings import (
+    CompareSearch,
+    Fifo,
+    OptunaSearch,
+    Pbt,
+    RacingSearch,
+    RandomSearch,
+    searching_seeds,
+)
 from experiments.config.space import Choice, Point, corners, num_samples, parse_space, points
 from experiments.config.trial_config import TRAINING
 from experiments.metrics import NAMED_AXES
@@ -68,9 +76,12 @@ class SearchDesign:
             return Confirming(population, self.base, suite.confirmation.top, suite.confirmation.seeds)
         if isinstance(search, OptunaSearch) or (isinstance(search, RacingSearch) and search.proposals == "optuna"):
             axes = parse_space(suite.study.space)
-            from experiments.search.optuna_search import Suggested  # with Optuna and its database, for the searches that ask it
+            # with Optuna and its database, for the searches that ask it
+            from experiments.search.optuna_search import Suggested
 
-            proposals = Suggested(axes, num_samples(search, axes), seeds, search.objective, search.sampler, search.seed, storage)
+            proposals = Suggested(
+                axes, num_samples(search, axes), seeds, search.objective, search.sampler, search.seed, storage
+            )
         elif isinstance(search, RacingSearch):
             proposals = Listed(listed, seeds[:1], search.objective)
         elif suite.is_search:
@@ -100,11 +111,17 @@ class SearchDesign:
 
     def limits(self) -> Limits:
         """What the study may cost."""
-        return Limits(max(c.suite.budget_env_steps for c in self.known), self.suite.max_env_steps, self.suite.max_minutes)
+        return Limits(
+            max(c.suite.budget_env_steps for c in self.known), self.suite.max_env_steps, self.suite.max_minutes
+        )
 
     def generation_ends(self) -> list[int]:
         """Env steps at which the generations of a population end; the last one at the budget."""
-        scheduler, budget, grid = self.suite.scheduler, self.suite.budget_env_steps, self.resolver.report_every_env_steps
+        scheduler, budget, grid = (
+            self.suite.scheduler,
+            self.suite.budget_env_steps,
+            self.resolver.report_every_env_steps,
+        )
         assert isinstance(scheduler, Pbt) and grid is not None
         every = scheduler.interval_env_steps or math.ceil(budget / GENERATIONS / grid) * grid
         return [*range(every, budget, every), budget]
@@ -116,7 +133,9 @@ class SearchDesign:
 
     @cached_property
     def grid_size(self) -> int | None:
-        """Configurations of the grid of this space, of rules that say the same one; None if the space has ranges, and so no grid."""
+        """Configurations of the grid of this space, of rules that say the same one; None if the space has ranges,
+        and so no grid.
+        """
         search = self.suite.search
         if self.is_endless:
             return None
@@ -176,7 +195,8 @@ class SearchDesign:
         """
         limits, strategy = self.limits(), self.outline
         total = self.num_trials * limits.trial_env_steps
-        if isinstance(self.suite.scheduler, Pbt) and isinstance(strategy, Confirming):  # a generation of a member is a trial
+        # a generation of a member is a trial
+        if isinstance(self.suite.scheduler, Pbt) and isinstance(strategy, Confirming):
             total = (self.suite.scheduler.population + strategy.num_confirming) * limits.trial_env_steps
         return total - unused if limits.max_env_steps is None else min(total - unused, limits.max_env_steps)
 
@@ -191,8 +211,9 @@ class SearchDesign:
             self._check_comparison(self.outline.design)
         if limits.max_env_steps is not None and limits.max_env_steps < limits.trial_env_steps:
             raise ConfigurationError(
-                f"max_env_steps={limits.max_env_steps} is less than a trial's budget_env_steps={limits.trial_env_steps}: nothing could "
-                f"run. Try max_env_steps={10 * limits.trial_env_steps}."
+                f"max_env_steps={limits.max_env_steps} is less than a trial's "
+                f"budget_env_steps={limits.trial_env_steps}: nothing could run. "
+                f"Try max_env_steps={10 * limits.trial_env_steps}."
             )
         if isinstance(self.suite.scheduler, Pbt):
             self._check_population()
@@ -201,31 +222,37 @@ class SearchDesign:
         number = self.num_compared
         if number < 2:
             raise ConfigurationError(
-                "search=compare compares two configurations or more, and study.space has one. Give it a list of two values, for example "
-                "'study.space={algorithm.training.lr:[1e-3,3e-3]}'."
+                "search=compare compares two configurations or more, and study.space has one. "
+                "Give it a list of two values, for example 'study.space={algorithm.training.lr:[1e-3,3e-3]}'."
             )
         if number > MOST_COMPARED:
             raise ConfigurationError(
-                f"search=compare compares each pair, of {MOST_COMPARED} configurations at most, and study.space has {number}. Leave some "
-                "out, or try search=racing, which looks for the best."
+                f"search=compare compares each pair, of {MOST_COMPARED} configurations at most, "
+                f"and study.space has {number}. Leave some out, or try search=racing, which looks for the best."
             )
         if not design.can_decide:
             raise ConfigurationError(
-                f"search.seeds_per_look={design.seeds_per_look} search.looks={design.looks}: whatever the scores, a permutation test of so "
-                f"few seeds shows no difference at search.alpha={design.alpha:g}. Try search.seeds_per_look=5, or a larger alpha."
+                f"search.seeds_per_look={design.seeds_per_look} search.looks={design.looks}: whatever the scores, "
+                f"a permutation test of so few seeds shows no difference at search.alpha={design.alpha:g}. "
+                "Try search.seeds_per_look=5, or a larger alpha."
             )
 
     def _check_population(self) -> None:
         axes = parse_space(self.suite.study.space)
         if not axes:
-            raise ConfigurationError("scheduler=pbt needs a study.space whose settings it may vary; this study has none.")
+            raise ConfigurationError(
+                "scheduler=pbt needs a study.space whose settings it may vary; this study has none."
+            )
         for path, axis in axes.items():
             if not path.startswith(TRAINING) and path not in NAMED_AXES:
                 raise ConfigurationError(
-                    f"scheduler=pbt: {path} cannot change while a member trains. Give it a study.space of {TRAINING[:-1]} settings alone."
+                    f"scheduler=pbt: {path} cannot change while a member trains. Give it a study.space "
+                    f"of {TRAINING[:-1]} settings alone."
                 )
             if isinstance(axis, Choice) and any(is_rule(value) for value in axis.values):
-                raise ConfigurationError(f"scheduler=pbt: {path} has rules, and a population varies numbers. Give it a list of numbers.")
+                raise ConfigurationError(
+                    f"scheduler=pbt: {path} has rules, and a population varies numbers. Give it a list of numbers."
+                )
         grid, every = self.resolver.report_every_env_steps, self.generation_ends()[0]
         assert grid is not None
         if every % grid:

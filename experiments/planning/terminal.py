@@ -27,7 +27,8 @@ MOST_LAYOUTS = 4
 HOURS = 2 * 3600.0
 """Seconds from which on a study's time is warned of."""
 MOST_CONFIGURATIONS = 60
-"""Rows of the plan's table: of more configurations, which a search over many axes has, it shows the first and the last."""
+"""Rows of the plan's table: of more configurations, which a search over many axes has,
+it shows the first and the last."""
 FASTER = 1.5
 """Times as fast as a study's own profile another one must be, by an estimate, to be named."""
 
@@ -44,17 +45,26 @@ def plan_lines(plan: Plan) -> list[str]:
         *([f"start       all trials start from {plan.start}; env steps count from there"] if plan.start else []),
         f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
         *(f"left out    {what}" for what in plan.left_out),
-        *(f"env         {what}" for what in dict.fromkeys(what for c in plan.configurations for what in _taken_otherwise(c))),
+        *(
+            f"env         {what}"
+            for what in dict.fromkeys(what for c in plan.configurations for what in _taken_otherwise(c))
+        ),
         *(f"env         {note}" for note in plan.notes),
         f"checkpoints {_checkpoints(plan)}",
         *_processes(plan),
         "throughput  "
-        + ("comparable: each trial runs alone" if plan.exclusive else "not comparable across studies: trials share the machine"),
+        + (
+            "comparable: each trial runs alone"
+            if plan.exclusive
+            else "not comparable across studies: trials share the machine"
+        ),
     ]
 
 
 def _taken_otherwise(configuration: Configuration) -> list[str]:
-    """What is made of observations and actions that networks do not take or give as they are, and what pictures are taken for."""
+    """What is made of observations and actions that networks do not take or give as they are,
+    and what pictures are taken for.
+    """
     trial = configuration.trial(0)
     (observations, actions), (seen, chosen) = spaces(trial.env), spaces(environment_of(trial))
     name, found = trial.env.name, []
@@ -62,14 +72,21 @@ def _taken_otherwise(configuration: Configuration) -> list[str]:
         choices = "" if isinstance(observations, gym.spaces.Box) else ", choices one-hot encoded"
         found.append(f"{name}: observations {observations} become {gym.spaces.flatdim(seen)} floats{choices}")
     if is_unmasked(trial):
-        found.append(f"{name}: its action_mask is not applied: networks observe it, but may choose actions that it rules out")
+        found.append(
+            f"{name}: its action_mask is not applied: networks observe it, but may choose actions that it rules out"
+        )
     if len(seen.shape or ()) == 3:
         height, width, channels = seen.shape or ()
-        found.append(f"{name}: observations are pictures, {height} high, {width} wide, with {plural(channels, 'channel')}")
+        found.append(
+            f"{name}: observations are pictures, {height} high, {width} wide, with {plural(channels, 'channel')}"
+        )
     if chosen != actions:
         found.append(f"{name}: actions {actions} are chosen as {chosen}, and converted to the environment's own")
     if action_scaling(actions):
-        found.append(f"{name}: actions {actions} are clipped to their bounds and not scaled to them, since their range is not finite")
+        found.append(
+            f"{name}: actions {actions} are clipped to their bounds and not scaled to them, "
+            "since their range is not finite"
+        )
     return found
 
 
@@ -79,8 +96,9 @@ def _processes(plan: Plan) -> list[str]:
     if not packages:
         return []
     return [
-        f"processes   each trial with {' or '.join(packages)} gets one of its own: state that its code keeps on classes or in modules "
-        "would reach the next trial. A resume starts without it, and may then differ in bits (docs/own_files.md)"
+        f"processes   each trial with {' or '.join(packages)} gets one of its own: "
+        "state that its code keeps on classes or in modules would reach the next trial. A resume starts without it, "
+        "and may then differ in bits (docs/own_files.md)"
     ]
 
 
@@ -111,7 +129,10 @@ def plan_table(plan: Plan) -> Table:
 
 def summary(plan: Plan) -> str:
     """The size of a study in a line."""
-    size = f"{plan.total_env_steps:,} env steps, reported every {plan.report_every_env_steps:,}, {plan.concurrency} at once"
+    size = (
+        f"{plan.total_env_steps:,} env steps, reported every {plan.report_every_env_steps:,}, "
+        f"{plan.concurrency} at once"
+    )
     if plan.search:
         return _search_summary(plan, plan.search, f"at most {plural(plan.num_trials, 'trial')}, {size}")
     if plan.suite.stop_at_target:
@@ -131,8 +152,9 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
     if isinstance(strategy, Comparing):
         design = strategy.design
         return (
-            f"search=compare: {plural(search.num_compared, 'configuration')} x up to {plural(design.most_seeds, 'seed')}, "
-            f"{design.seeds_per_look} before each of {plural(design.looks, 'look')}, those of decided pairs left out; "
+            f"search=compare: {plural(search.num_compared, 'configuration')} x "
+            f"up to {plural(design.most_seeds, 'seed')}, {design.seeds_per_look} "
+            f"before each of {plural(design.looks, 'look')}, those of decided pairs left out; "
             f"alpha={design.alpha:g} over all pairs and looks: {size}"
         )
     if not isinstance(strategy, Confirming):
@@ -147,20 +169,28 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
 
 
 def _cost(plan: Plan) -> list[str]:
-    """What a search takes at most, as a share of the grid at the study's own seeds; nothing of a study that searches nothing."""
+    """What a search takes at most, as a share of the grid at the study's own seeds; nothing of a study
+    that searches nothing.
+    """
     search, seeds = plan.search, f"these {len(plan.seeds)} seeds" if len(plan.seeds) > 1 else "this seed"
     if search is None or not plan.suite.is_search:
         return []
     if search.grid_size is None:
         worth = search.total_env_steps / search.env_steps_a_configuration
-        return [f"cost        at most that of {worth:.3g} random configurations with {seeds}; the space has ranges, and so no grid"]
+        return [
+            f"cost        at most that of {worth:.3g} random configurations with {seeds}; "
+            "the space has ranges, and so no grid"
+        ]
     share = 100 * search.total_env_steps / search.grid_env_steps
     grid = f"{plural(search.grid_size, 'configuration')}, {search.grid_env_steps:,.0f} env steps"
     cost = f"cost        at most {share:.0f}% of the grid at {seeds} ({grid})"
     if search.total_env_steps < search.grid_env_steps:
         return [cost]
     if (from_on := search.paying_seeds) is None:
-        return [f"{cost}, if little stops early. Try max_env_steps={search.grid_env_steps:.0f}, or search=grid scheduler=fifo"]
+        return [
+            f"{cost}, if little stops early. Try max_env_steps={search.grid_env_steps:.0f}, "
+            "or search=grid scheduler=fifo"
+        ]
     return [f"{cost}. Try search=grid scheduler=fifo: from {from_on} seeds on the search takes less"]
 
 
@@ -193,19 +223,29 @@ def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
     if (how := plan.suite.measurement) is not None:
         runners = sum(c.layout.num_env_runners for c in plan.configurations) * len(plan.seeds) * plan.repeats
         least = plan.num_trials * (how.warmup_s + how.seconds)
-        return f"time        at least {duration(least)} of measuring, and the start of {runners} runner processes, a few seconds each"
+        return (
+            f"time        at least {duration(least)} of measuring, and the start of {runners} runner "
+            "processes, a few seconds each"
+        )
     try:
         found = study_duration(plan, past_speed)
-    except Exception as error:  # noqa: BLE001  # an environment raises what it likes, and an estimate is no reason to end
-        return f"time        unknown: its environment or its networks could not be timed here ({type(error).__name__}: {first_line(error)})"
+    except Exception as error:  # noqa: BLE001
+        # an environment raises what it likes, and an estimate is no reason to end
+        return (
+            "time        unknown: its environment or its networks could not be timed here "
+            f"({type(error).__name__}: {first_line(error)})"
+        )
     warning = _of_hours(plan) if found.seconds >= HOURS else ""
     about = "at most about" if plan.suite.stop_at_target else "about"
     if not found.estimated:
-        return f"time        {about} {duration(found.seconds)}, at the median speed of earlier trials in this store{warning}"
+        return (
+            f"time        {about} {duration(found.seconds)}, at the median speed of earlier "
+            f"trials in this store{warning}"
+        )
     return (
-        f"time        {about} {span(found.low, found.high)}: an estimate. The environment and the networks were timed here for a moment, "
-        f"the rest is what it usually takes. No trial of {' or '.join(found.estimated)} of about this length has run with this store "
-        f"yet{warning}"
+        f"time        {about} {span(found.low, found.high)}: an estimate. "
+        "The environment and the networks were timed here for a moment, the rest is what it usually takes. "
+        f"No trial of {' or '.join(found.estimated)} of about this length has run with this store yet{warning}"
     )
 
 
@@ -213,18 +253,20 @@ def _of_hours(plan: Plan) -> str:
     """What to do about a study that takes hours."""
     env_steps, minutes = plan.total_env_steps // 4, round(HOURS / 120)
     return (
-        ". These are hours. What is interrupted goes on with resume=<its run id>; study=smoke tries it all in a minute; less of it: fewer "
-        f"seeds=[...] or values of study.space, a smaller budget_env_steps, or what is done by max_minutes={minutes} or "
-        f"max_env_steps={env_steps}"
+        ". These are hours. What is interrupted goes on with resume=<its run id>; study=smoke tries "
+        "it all in a minute; less of it: fewer seeds=[...] or values of study.space, a smaller budget_env_steps, "
+        f"or what is done by max_minutes={minutes} or max_env_steps={env_steps}"
     )
 
 
 def noise_scale_lines(plan: Plan, past_gradients: Callable[[str, str], list[dict[str, float]]]) -> list[str]:
-    """Which grids of batches lie on one side of all noise scales that are known: they cannot show where a larger batch stops paying.
+    """Which grids of batches lie on one side of all noise scales that are known: they cannot show
+    where a larger batch stops paying.
 
     Args:
         plan: The study.
-        past_gradients: Algorithm and env to the estimates of |G|^2 and S of earlier trials, by the last words of their metrics' names.
+        past_gradients: Algorithm and env to the estimates of |G|^2 and S of earlier trials,
+            by the last words of their metrics' names.
     """
     grids: dict[tuple[str, str], set[int]] = {}
     for c in plan.configurations:
@@ -236,17 +278,21 @@ def noise_scale_lines(plan: Plan, past_gradients: Callable[[str, str], list[dict
         scales = _noise_scales(known)
         below, above = all(max(rows) < low for _, low, _ in scales), all(min(rows) > high for _, _, high in scales)
         if below or above:
-            side, what = ("below", "a larger batch may still pay") if below else ("above", "a smaller one may do as well")
+            side, what = (
+                ("below", "a larger batch may still pay") if below else ("above", "a smaller one may do as well")
+            )
             lines.append(
-                f"batches     {algorithm} on {env}: all of the grid, {min(rows):,} to {max(rows):,} rows of a gradient step, is {side} the "
-                f"gradient noise scale of {plural(len(known), 'earlier trial')}, {' and '.join(words for words, _, _ in scales)}: {what} "
-                "(docs/noise_scale.md)"
+                f"batches     {algorithm} on {env}: all of the grid, {min(rows):,} to {max(rows):,} rows "
+                f"of a gradient step, is {side} the gradient noise scale of {plural(len(known), 'earlier trial')}, "
+                f"{' and '.join(words for words, _, _ in scales)}: {what} (docs/noise_scale.md)"
             )
     return lines
 
 
 def _noise_scales(known: list[dict[str, float]]) -> list[tuple[str, float, float]]:
-    """Of policy and value, where they were measured apart, else of all weights: in words, and its interval, or the estimate twice."""
+    """Of policy and value, where they were measured apart, else of all weights: in words, and its interval,
+    or the estimate twice.
+    """
     found = []
     apart = [suffix for suffix in SUFFIXES if suffix and all(f"{SQUARE}{suffix}" in of for of in known)]
     for suffix in apart or [""]:
@@ -275,10 +321,13 @@ def faster_line(plan: Plan, other: Plan | None) -> str | None:
         return None
     if own.seconds < FASTER * faster.seconds:
         return None
-    times, takes = f"{own.seconds / faster.seconds:.2g}", f"{span(faster.low, faster.high)} in place of {span(own.low, own.high)}"
+    times, takes = (
+        f"{own.seconds / faster.seconds:.2g}",
+        f"{span(faster.low, faster.high)} in place of {span(own.low, own.high)}",
+    )
     return (
-        f"faster      hardware={other.hardware} runs {plural(other.concurrency, 'trial')} at once in place of {plan.concurrency}, "
-        f"by an estimate {times} times as fast: {takes}. {_what_differs(plan, other)}"
+        f"faster      hardware={other.hardware} runs {plural(other.concurrency, 'trial')} at once in place "
+        f"of {plan.concurrency}, by an estimate {times} times as fast: {takes}. {_what_differs(plan, other)}"
     )
 
 
@@ -325,6 +374,8 @@ def span(low: float, high: float) -> str:
 
 def _rough(seconds: float) -> tuple[str, str]:
     """To two digits, one below ten, in the unit that fits."""
-    size, unit = next(((size, unit) for limit, size, unit in ((90, 1, "s"), (5400, 60, "min")) if seconds < limit), (3600, "h"))
+    size, unit = next(
+        ((size, unit) for limit, size, unit in ((90, 1, "s"), (5400, 60, "min")) if seconds < limit), (3600, "h")
+    )
     value = seconds / size
     return (f"{value:.1f}".removesuffix(".0") if unit == "h" and value < 10 else f"{value:,.0f}"), unit

@@ -1,7 +1,7 @@
 """A trial's checkpoint as a person names it: found, checked, and read as far as that needs no pickle.
 
-A pickle runs whatever code it holds when it is opened. What lies in the folder of one's own studies was written by them; anything else may
-come from anywhere, and is opened only by who says so (`check_origin`).
+A pickle runs whatever code it holds when it is opened. What lies in the folder of one's own studies was written by
+them; anything else may come from anywhere, and is opened only by who says so (`check_origin`).
 """
 
 import json
@@ -45,7 +45,9 @@ class Checkpoint:
     @property
     def others(self) -> list[Path]:
         """The trial's other checkpoints, the oldest first."""
-        return [path for path in sorted(self.path.parent.glob("*")) if path != self.path and (path / TRIAL_FILE).is_file()]
+        return [
+            path for path in sorted(self.path.parent.glob("*")) if path != self.path and (path / TRIAL_FILE).is_file()
+        ]
 
 
 def newest(folder: Path, named: str) -> Path:
@@ -61,8 +63,9 @@ def newest(folder: Path, named: str) -> Path:
     found = TrialFolder(folder).checkpoints()
     if not found:
         raise ConfigurationError(
-            f"{named}: has no checkpoint in {folder}. A trial writes its first one after checkpoint.every_env_steps, a measurement of "
-            "throughput none, and delete.py keep=best leaves those of the recommended configuration alone. Name another."
+            f"{named}: has no checkpoint in {folder}. A trial writes its first one after checkpoint.every_env_steps, "
+            "a measurement of throughput none, and delete.py keep=best leaves those of the recommended "
+            "configuration alone. Name another."
         )
     return found[-1]
 
@@ -82,8 +85,9 @@ def check_origin(path: Path, own: Path, trust: bool, named: str, vouch: str = "t
     """
     if not (trust or is_within(path, own)):
         raise ConfigurationError(
-            f"{named}: {path} is not in {own}, where your own studies are. A checkpoint holds pickles, which run whatever code is in them "
-            f"when they are opened. If you know who wrote it: {vouch}. If it is your own: output_dir= of its study."
+            f"{named}: {path} is not in {own}, where your own studies are. A checkpoint holds pickles, "
+            f"which run whatever code is in them when they are opened. If you know who wrote it: {vouch}. "
+            "If it is your own: output_dir= of its study."
         )
 
 
@@ -104,8 +108,8 @@ def read(folder: Path, named: str) -> Checkpoint:
     if not (path / TRIAL_FILE).is_file():
         rllib = " RLlib's own are restored by Algorithm.from_checkpoint." if (path / _RAY_WROTE.name).is_file() else ""
         raise ConfigurationError(
-            f"{named}: {path} is no checkpoint of this suite, since it has no {TRIAL_FILE}.{rllib} Those of a study are in "
-            "outputs/studies/<study>/trials/<trial>/checkpoints/."
+            f"{named}: {path} is no checkpoint of this suite, since it has no {TRIAL_FILE}.{rllib} Those of a study "
+            "are in outputs/studies/<study>/trials/<trial>/checkpoints/."
         )
     if damage := damage_of(path):
         raise ConfigurationError(f"{named}: is damaged: {damage}. Restore it, or name another checkpoint.")
@@ -116,11 +120,13 @@ def read(folder: Path, named: str) -> Checkpoint:
         counters = state["counters"]
         ended = next((e for e in events if isinstance(e, Ended) and e.status == FINISHED), None)
         score = None if ended is None else float(ended.metrics[SCORE])
-        found = Checkpoint(path, trial, int(counters["grid_env_steps"]), int(counters["env_steps"]), score, _provenance(path))
+        found = Checkpoint(
+            path, trial, int(counters["grid_env_steps"]), int(counters["env_steps"]), score, _provenance(path)
+        )
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise ConfigurationError(
-            f"{named}: {path} cannot be understood ({first_line(error)}). It may come from another version of the suite: check out the "
-            "commit that it was trained with."
+            f"{named}: {path} cannot be understood ({first_line(error)}). It may come from another version "
+            "of the suite: check out the commit that it was trained with."
         ) from None
     _check_ray(found, named)
     return found
@@ -140,6 +146,7 @@ def _check_ray(checkpoint: Checkpoint, named: str) -> None:
     if recorded and recorded.split(".")[:2] != ray.__version__.split(".")[:2]:
         commit = checkpoint.provenance.get("commit")
         raise ConfigurationError(
-            f"{named}: was written by Ray {recorded}, and this is Ray {ray.__version__}, whose RLlib may restore it as something else. "
-            f"Install what it was trained with: pip install 'ray[rllib,tune]=={recorded}'{f', commit {commit}' if commit else ''}."
+            f"{named}: was written by Ray {recorded}, and this is Ray {ray.__version__}, "
+            "whose RLlib may restore it as something else. Install what it was trained with: "
+            f"pip install 'ray[rllib,tune]=={recorded}'{f', commit {commit}' if commit else ''}."
         )

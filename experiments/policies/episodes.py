@@ -25,9 +25,9 @@ def table(found: Evaluation, env_seeds: Sequence[int], variant: Variant, seeds: 
         explore: Whether the policy explored.
 
     Returns:
-        setting, env (Gymnasium's id), seeds, explore, env_seed, place, return, length, and a column `env_config.<name>` for each setting.
-        An environment with a vector entry point has one generator for all that are side by side: `env_seed` is its, `place` the
-        environment's among them; elsewhere each has its own, and `place` is 0.
+        setting, env (Gymnasium's id), seeds, explore, env_seed, place, return, length, and a column `env_config.<name>`
+        for each setting. An environment with a vector entry point has one generator for all that are side by side:
+        `env_seed` is its, `place` the environment's among them; elsewhere each has its own, and `place` is 0.
     """
     index = np.arange(len(env_seeds))
     one_generator = variant.env.vectorize_mode == "vector_entry_point"
@@ -65,8 +65,8 @@ def fresh_episodes(policy: Policy, asked: Sequence[Variant], episodes: int, expl
 
 
 def summary(episodes: pd.DataFrame) -> pd.DataFrame:
-    """A row for each environment, in their order: setting, num_episodes, return with `_low` and `_high` (95%, Student t), return_std,
-    return_min, return_max, length.
+    """A row for each environment, in their order: setting, num_episodes, return with `_low` and `_high` (95%,
+    Student t), return_std, return_min, return_max, length.
     """
     rows = []
     for setting, own in episodes.groupby("setting", sort=False):

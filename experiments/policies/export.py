@@ -75,16 +75,16 @@ def export_policy(
         alive: Called before every step of the evaluation; what it raises ends this.
 
     Raises:
-        ConfigurationError: The policy cannot be exported: its module cannot be traced, connectors of a person's own stand before or
-            behind it, or what was traced acts differently.
+        ConfigurationError: The policy cannot be exported: its module cannot be traced, connectors of a person's own
+            stand before or behind it, or what was traced acts differently.
         OSError: The disk takes no more.
     """
     trial, env = policy.trial, observed_environment_of(policy.trial)
     if policy.pipelines is not None:
         raise ConfigurationError(
-            f"export=onnx: algorithm={trial.algorithm['name']} has connectors of its own between environment and module, which are Python "
-            "and cannot be in the file. Do their work in the module (preprocessing=..., or algorithm.rl_module.module_class), or in a "
-            "wrapper of the environment."
+            f"export=onnx: algorithm={trial.algorithm['name']} has connectors of its own between environment "
+            "and module, which are Python and cannot be in the file. Do their work in the module (preprocessing=..., "
+            "or algorithm.rl_module.module_class), or in a wrapper of the environment."
         )
     observation_space, action_space = spaces(env)
     seeds = policy.held_out_seeds()
@@ -121,7 +121,8 @@ def _compared(policy: Policy, seeds: list[int], traced: dict[str, Any], alive: C
     how = policy.normalize_actions, policy.clip_actions
     if key in traced:
         put_weights(traced[key], policy.module, action_space, *how)
-        with suppress(DifferentActionsError):  # a part was computed of the first one's weights: this one is traced by itself
+        # a part was computed of the first one's weights: this one is traced by itself
+        with suppress(DifferentActionsError):
             graph = traced[key].model_proto
             return graph, compare(graph.SerializeToString(), policy, seeds, alive)
     traced[key] = trace(policy.module, observation_space, action_space, *how)
@@ -142,12 +143,12 @@ def _refusal(trial: TrialConfig, error: Exception) -> str:
     who = f"algorithm.rl_module.module_class={module_class}" if module_class else f"algorithm={trial.algorithm['name']}"
     if isinstance(error, DifferentActionsError):
         return (
-            f"export=onnx: {who} acts differently once it is exported: {error}. Its forward_inference must depend on the batch alone: not "
-            "on numbers of Python's that it changes, on a random generator, or on numpy."
+            f"export=onnx: {who} acts differently once it is exported: {error}. Its forward_inference must depend "
+            "on the batch alone: not on numbers of Python's that it changes, on a random generator, or on numpy."
         )
     return (
-        f"export=onnx: torch cannot trace the module of {who} ({error}). Its forward_inference must be torch alone, without branches on "
-        "values (docs/export.md)."
+        f"export=onnx: torch cannot trace the module of {who} ({error}). Its forward_inference must be torch alone, "
+        "without branches on values (docs/export.md)."
     )
 
 
@@ -177,7 +178,9 @@ def _of_states(module: RLModule) -> dict[str, str]:
 
 
 def _of_check(check: Check, seeds: list[int], one_generator: bool) -> dict[str, str]:
-    """The score, with its interval over episodes: none where all have the same return, which says nothing of how sure it is."""
+    """The score, with its interval over episodes: none where all have the same return,
+    which says nothing of how sure it is.
+    """
     found = moderated_intervals(check.evaluation.returns[np.newaxis])
     ends = {"score_low": found.low[0], "score_high": found.high[0]}
     return {
@@ -191,8 +194,14 @@ def _of_check(check: Check, seeds: list[int], one_generator: bool) -> dict[str, 
 
 
 def described(space: gym.Space[Any]) -> dict[str, Any]:
-    """A space as JSON holds it; bounds that are the same everywhere as one number, infinite ones as Python's JSON has them."""
-    found: dict[str, Any] = {"type": type(space).__name__, "dtype": str(np.dtype(space.dtype)), "shape": list(space.shape or ())}
+    """A space as JSON holds it; bounds that are the same everywhere as one number, infinite ones
+    as Python's JSON has them.
+    """
+    found: dict[str, Any] = {
+        "type": type(space).__name__,
+        "dtype": str(np.dtype(space.dtype)),
+        "shape": list(space.shape or ()),
+    }
     if isinstance(space, gym.spaces.Box):
         found |= {"low": _bound(space.low), "high": _bound(space.high)}
     elif isinstance(space, gym.spaces.Discrete):

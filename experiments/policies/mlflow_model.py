@@ -16,13 +16,18 @@ REQUIREMENTS = ("mlflow", "numpy", "onnxruntime")
 """All that the model needs; each is pinned to the version that it was checked with."""
 
 _INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
-_DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, **{f"tensor({np.dtype(kind)})": kind for kind in _INTEGERS}}
+_DTYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    **{f"tensor({np.dtype(kind)})": kind for kind in _INTEGERS},
+}
 
 
 def save_model(exported: Exported, folder: Path) -> None:
     """Make MLflow's folder of a model.
 
-    Its metadata are those of the file; its input example is one observation of zeros, or what a recurrent policy begins with.
+    Its metadata are those of the file; its input example is one observation of zeros,
+    or what a recurrent policy begins with.
 
     Args:
         exported: The policy.
@@ -39,7 +44,10 @@ def save_model(exported: Exported, folder: Path) -> None:
     inputs = [_spec(one) for one in session.get_inputs()]
     outputs = [_spec(one) for one in session.get_outputs()]
     named = len(inputs) > 1  # MLflow takes a single tensor as it is
-    schemas = [Schema([TensorSpec(dtype, shape, name if named else None) for name, dtype, shape in specs]) for specs in (inputs, outputs)]
+    schemas = [
+        Schema([TensorSpec(dtype, shape, name if named else None) for name, dtype, shape in specs])
+        for specs in (inputs, outputs)
+    ]
     initial = json.loads(exported.metadata.get("initial_state", "{}"))
     example = {name: np.zeros((1, *shape[1:]), dtype) for name, dtype, shape in inputs}
     for name, state in initial.items():
@@ -59,4 +67,8 @@ def save_model(exported: Exported, folder: Path) -> None:
 
 def _spec(tensor: Any) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
     """Name, type and shape of an input or output of onnxruntime's; the batch is -1, as MLflow has it."""
-    return tensor.name, np.dtype(_DTYPES[tensor.type]), tuple(size if isinstance(size, int) else -1 for size in tensor.shape)
+    return (
+        tensor.name,
+        np.dtype(_DTYPES[tensor.type]),
+        tuple(size if isinstance(size, int) else -1 for size in tensor.shape),
+    )

@@ -9,15 +9,24 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.envs.plain_actions import to_native
-from experiments.policies.onnx_graph import ACTIONS, OBSERVATIONS, STATE_IN, STATE_OUT, initial_states, input_dtype, state_names
+from experiments.policies.onnx_graph import (
+    ACTIONS,
+    OBSERVATIONS,
+    STATE_IN,
+    STATE_OUT,
+    initial_states,
+    input_dtype,
+    state_names,
+)
 from experiments.policies.policy import Policy
 from experiments.rllib.building import observed_environment_of, spaces
 from experiments.trial.evaluation import MAX_ENVS, Evaluation
 
 TOLERANCE = 1e-4
-"""By how much a continuous action may differ, as a share of its range, or of 1 plus its size where that has no end. Single precision
-rounds to 6e-8; libraries add the products of a layer in different orders, which costs some square root of its width; and a Gaussian's mean
-may be tens of ranges wide before it is clipped. The largest difference that was found is in the file: see docs/export.md."""
+"""By how much a continuous action may differ, as a share of its range, or of 1 plus its size where that has no end.
+Single precision rounds to 6e-8; libraries add the products of a layer in different orders, which costs some square root
+of its width; and a Gaussian's mean may be tens of ranges wide before it is clipped. The largest difference that was
+found is in the file: see docs/export.md."""
 LEAST_OBSERVATIONS = 1000
 """Fewer are no check: where the final evaluation has fewer, more episodes are made."""
 
@@ -46,7 +55,8 @@ class OnnxPolicy:
 
     Args:
         session: onnxruntime's.
-        states: Before an episode's first observation, by the names of `state_names`, without the dimension of the environments.
+        states: Before an episode's first observation, by the names of `state_names`,
+            without the dimension of the environments.
     """
 
     def __init__(self, session: Any, states: dict[str, npt.NDArray[Any]]) -> None:
@@ -56,7 +66,9 @@ class OnnxPolicy:
     def __call__(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Observations (envs, ...) as the environments give them to actions (envs, ...)."""
         if not self._states:
-            self._states = {name: np.repeat(state[np.newaxis], len(observations), axis=0) for name, state in self._first.items()}
+            self._states = {
+                name: np.repeat(state[np.newaxis], len(observations), axis=0) for name, state in self._first.items()
+            }
         inputs = {f"{STATE_IN}.{name}": state for name, state in self._states.items()}
         outputs = [ACTIONS, *(f"{STATE_OUT}.{name}" for name in self._states)]
         actions, *after = self._session.run(outputs, {OBSERVATIONS: observations, **inputs})
@@ -80,8 +92,8 @@ def session_of(graph: bytes) -> Any:
 def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int], alive: Callable[[], None]) -> Check:
     """Evaluate a policy, and compare each action with the one that the exported policy takes.
 
-    The exported policy sees the same observations, and remembers by itself what it remembers: where all discrete actions are equal, it
-    would have made the same episodes, and so has the same score.
+    The exported policy sees the same observations, and remembers by itself what it remembers: where all discrete
+    actions are equal, it would have made the same episodes, and so has the same score.
 
     Args:
         graph: The exported policy.
@@ -95,7 +107,10 @@ def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int], alive: Calla
     """
     observation_space, action_space = spaces(observed_environment_of(policy.trial))
     dtype, differences, native = input_dtype(observation_space), _Differences(action_space), to_native(action_space)
-    session, states = session_of(graph), dict(zip(state_names(policy.module), initial_states(policy.module), strict=True))
+    session, states = (
+        session_of(graph),
+        dict(zip(state_names(policy.module), initial_states(policy.module), strict=True)),
+    )
 
     def run(seeds: Sequence[int]) -> Evaluation:
         exported = OnnxPolicy(session, states)

@@ -1,7 +1,9 @@
-"""A policy as one ONNX graph: from the environment's observations to the actions that it takes, with what is remembered between them.
+"""A policy as one ONNX graph: from the environment's observations to the actions that it takes,
+with what is remembered between them.
 
-torch's exporter by `torch.export` (`dynamo=True`, its default since 2.9) and not the one by TorchScript, thirty times as fast: that one is
-deprecated, and follows the branch that a module of a person's own took for the example, where this one refuses to choose.
+torch's exporter by `torch.export` (`dynamo=True`, its default since 2.9) and not the one by TorchScript, thirty times
+as fast: that one is deprecated, and follows the branch that a module of a person's own took for the example, where this
+one refuses to choose.
 """
 
 import logging
@@ -22,11 +24,13 @@ from experiments.envs.plain_actions import plain_space, start_of
 from experiments.fast.networks.perceptrons import is_overridden
 
 OPSET = 18
-"""Of ONNX: the one that torch's exporter is written in (torch/onnx/_internal/exporter/_constants.py); it converts to others."""
+"""Of ONNX: the one that torch's exporter is written in (torch/onnx/_internal/exporter/_constants.py);
+it converts to others."""
 OBSERVATIONS, ACTIONS = "observations", "actions"
 """Names of the graph's input and output."""
 STATE_IN, STATE_OUT = "state_in", "state_out"
-"""How the names of a recurrent policy's states begin, among the inputs and among the outputs: state_in.h, state_out.h."""
+"""How the names of a recurrent policy's states begin, among the inputs and among
+the outputs: state_in.h, state_out.h."""
 _EXAMPLES = 2
 """Rows of the example: torch takes a batch of one for a constant."""
 
@@ -36,7 +40,9 @@ class NotTraceableError(Exception):
 
 
 def input_dtype(space: gym.Space[Any]) -> np.dtype[Any]:
-    """The type of the observations that a policy is given: floats in single precision, as in an evaluation, all else as it is."""
+    """The type of the observations that a policy is given: floats in single precision, as in an evaluation,
+    all else as it is.
+    """
     return np.dtype(np.float32) if np.issubdtype(space.dtype, np.floating) else np.dtype(space.dtype)
 
 
@@ -61,7 +67,9 @@ class _Policy(torch.nn.Module):
     high: torch.Tensor
     start: torch.Tensor
 
-    def __init__(self, module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool) -> None:
+    def __init__(
+        self, module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool
+    ) -> None:
         super().__init__()
         self._module, self._structure = module, _initial_state(module)
         own = isinstance(module, TorchRLModule) and is_overridden(module, TorchRLModule, "forward_inference")
@@ -80,7 +88,10 @@ class _Policy(torch.nn.Module):
     def forward(self, observations: torch.Tensor, states: Sequence[torch.Tensor] = ()) -> tuple[torch.Tensor, ...]:
         """Observations (batch, ...) and states (batch, ...) to actions (batch, ...) and the next states."""
         if states:
-            batch = {Columns.OBS: observations.unsqueeze(1), Columns.STATE_IN: tree.unflatten_as(self._structure, list(states))}
+            batch = {
+                Columns.OBS: observations.unsqueeze(1),
+                Columns.STATE_IN: tree.unflatten_as(self._structure, list(states)),
+            }
         else:
             batch = {Columns.OBS: observations}
         out = self._forward_module(batch)
@@ -90,12 +101,16 @@ class _Policy(torch.nn.Module):
             actions = actions.squeeze(1) if states else actions
         else:
             inputs = out[Columns.ACTION_DIST_INPUTS]
-            distribution = self._module.get_inference_action_dist_cls().from_logits(inputs.squeeze(1) if states else inputs)
+            distribution = self._module.get_inference_action_dist_cls().from_logits(
+                inputs.squeeze(1) if states else inputs
+            )
             actions = distribution.to_deterministic().sample()
         return self._for_environment(actions), *after
 
     def _for_environment(self, actions: torch.Tensor) -> torch.Tensor:
-        """As RLlib's `unsquash_action` and `clip_action` (utils/spaces/space_utils.py), in its order of operations; then `to_native`."""
+        """As RLlib's `unsquash_action` and `clip_action` (utils/spaces/space_utils.py),
+        in its order of operations; then `to_native`.
+        """
         if self._unsquashes:
             actions = self.low + (actions + 1.0) * (self.high - self.low) / 2.0
         if self._unsquashes or self._clips:
@@ -117,8 +132,8 @@ def trace(
 ) -> Any:
     """A policy as torch's `ONNXProgram`, whose `model_proto` is the graph, of any batch size.
 
-    Inputs are `observations` (batch, ...) and, for each of `state_names`, `state_in.<name>` (batch, ...); outputs are `actions`
-    (batch, ...) as the environment takes them, and `state_out.<name>`.
+    Inputs are `observations` (batch, ...) and, for each of `state_names`, `state_in.<name>` (batch, ...); outputs are
+    `actions` (batch, ...) as the environment takes them, and `state_out.<name>`.
 
     Args:
         module: With its weights, on the CPU.
@@ -131,7 +146,9 @@ def trace(
         NotTraceableError: torch cannot export it.
     """
     names = state_names(module)
-    observations = torch.as_tensor(np.zeros((_EXAMPLES, *(observation_space.shape or ())), dtype=input_dtype(observation_space)))
+    observations = torch.as_tensor(
+        np.zeros((_EXAMPLES, *(observation_space.shape or ())), dtype=input_dtype(observation_space))
+    )
     states = [torch.as_tensor(state).expand(_EXAMPLES, *state.shape).contiguous() for state in initial_states(module)]
     batch = {0: "batch"}
     was_training = module.training
@@ -156,10 +173,13 @@ def trace(
         module.train(was_training)
 
 
-def put_weights(program: Any, module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool) -> None:
+def put_weights(
+    program: Any, module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool
+) -> None:
     """Put the weights of another policy with the same networks into a program: a second's work less than to trace it.
 
-    What the tracer has computed of the first one's weights stays; whether the graph acts as the policy must be compared, as after `trace`.
+    What the tracer has computed of the first one's weights stays; whether the graph acts as the policy must be
+    compared, as after `trace`.
 
     Args:
         program: By `trace`; changed.
@@ -169,7 +189,9 @@ def put_weights(program: Any, module: RLModule, action_space: gym.Space[Any], no
         clip_actions: Likewise.
     """
     weights = _Policy(module, action_space, normalize_actions, clip_actions).state_dict()
-    program.apply_weights({name: values for name, values in weights.items() if name in program.model.graph.initializers})
+    program.apply_weights(
+        {name: values for name, values in weights.items() if name in program.model.graph.initializers}
+    )
 
 
 def _reason(error: BaseException) -> str:

@@ -50,24 +50,31 @@ def variants(trial: TrialConfig, given: Mapping[str, str]) -> list[Variant]:
 
     Args:
         trial: What was trained.
-        given: Words of the command line, key to value: `env`, `env.id`, `env.max_episode_steps` and `env.env_config.<name>`; a list is an
-            axis of a grid.
+        given: Words of the command line, key to value: `env`, `env.id`, `env.max_episode_steps` and
+            `env.env_config.<name>`; a list is an axis of a grid.
 
     Raises:
         ConfigurationError: One cannot be made, or has other spaces than the trial's.
     """
     found = [Variant("as trained", trial.env, {})]
-    axes = {key: whole_paths(_values(key, value)) for key, value in given.items() if key.startswith(SETTING) or key == LIMIT}
+    axes = {
+        key: whole_paths(_values(key, value)) for key, value in given.items() if key.startswith(SETTING) or key == LIMIT
+    }
     named = [f"{key}={given[key]}" for key in ("env", ID) if key in given]
     if not (axes or named):
         return found
     base = _chosen(given) if named else trial.env
     points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     if len(points) > MOST:
-        raise ConfigurationError(f"{' '.join(axes)}: make {len(points)} environments, and more than {MOST} would take too long. Try fewer.")
+        raise ConfigurationError(
+            f"{' '.join(axes)}: make {len(points)} environments, and more than {MOST} would take too long. Try fewer."
+        )
     for point in points:
         env = _with(base, point)
-        words = [*([env.name] if named else []), *(f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in point.items())]
+        words = [
+            *([env.name] if named else []),
+            *(f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in point.items()),
+        ]
         check_same_spaces(trial, env, " ".join([*named, *(f"{key}={value}" for key, value in point.items())]))
         found.append(Variant(" ".join(words), env, {key.removeprefix("env."): value for key, value in point.items()}))
     return found
@@ -77,7 +84,9 @@ def _values(key: str, text: str) -> list[Any]:
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
-        raise ConfigurationError(f"{key}={text}: is no value. A number, a word, or a list of them: {key}=[1,2].") from None
+        raise ConfigurationError(
+            f"{key}={text}: is no value. A number, a word, or a list of them: {key}=[1,2]."
+        ) from None
     if value == []:
         raise ConfigurationError(f"{key}=[]: is an empty list. Name one value at least.")
     return value if isinstance(value, list) else [value]

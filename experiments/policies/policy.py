@@ -27,7 +27,17 @@ from experiments.rllib.no_compiler import leave_out_compiler
 from experiments.rllib.pipelines import are_default
 from experiments.rllib.results import NonFiniteError
 from experiments.rllib.seeding import Role, process_seed, stream_seeds
-from experiments.trial.evaluation import MAX_ENVS, Act, Evaluation, OnActions, Watch, acting, check_weights, environments, evaluate
+from experiments.trial.evaluation import (
+    MAX_ENVS,
+    Act,
+    Evaluation,
+    OnActions,
+    Watch,
+    acting,
+    check_weights,
+    environments,
+    evaluate,
+)
 
 _MODULE = Path(RLLIB) / "learner_group" / "learner" / "rl_module" / DEFAULT_MODULE_ID
 _CONNECTORS = "env_to_module_connector", "module_to_env_connector"
@@ -59,7 +69,8 @@ class Policy:
     Attributes:
         trial: What was trained.
         module: With the trained weights.
-        pipelines: RLlib's connectors from environments to module and back, as the trial left them; None: the default ones.
+        pipelines: RLlib's connectors from environments to module and back, as the trial left them;
+            None: the default ones.
         normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
         clip_actions: RLlib's setting: the module's actions are clipped to the Box.
         sampled: Env steps that the trial had sampled: exploration depends on it.
@@ -74,10 +85,12 @@ class Policy:
     _episodes: _Episodes | None = field(default=None, init=False, repr=False, compare=False)
 
     def __call__(self, observation: npt.ArrayLike) -> Any:
-        """The deterministic action for an observation, or for several, computed as the trial's final evaluation computes it.
+        """The deterministic action for an observation, or for several, computed as the trial's final
+        evaluation computes it.
 
-        What a network rounds depends on the rows of its batch: it is filled up to those of the evaluation, with copies of the first. That
-        costs little for vectors, and more for pictures; `experiments.policies.export` makes a file that computes single rows.
+        What a network rounds depends on the rows of its batch: it is filled up to those of the evaluation, with copies
+        of the first. That costs little for vectors, and more for pictures; `experiments.policies.export` makes a file
+        that computes single rows.
 
         Args:
             observation: As the trial's environment gives it (`environment`), or several of them, (n, ...).
@@ -86,8 +99,9 @@ class Policy:
             An action as the environment takes it, or (n, ...): a NumPy integer or array of the action space.
 
         Raises:
-            ConfigurationError: It is no such observation, weights or outputs are not finite, connectors of a person's own stand before or
-                behind the module, or a recurrent policy, which remembers each of its episodes, is given another number of them than before.
+            ConfigurationError: It is no such observation, weights or outputs are not finite, connectors of a person's
+                own stand before or behind the module, or a recurrent policy, which remembers each of its episodes, is
+                given another number of them than before.
         """
         space = spaces(environment_of(self.trial))[0] if self._episodes is None else self._episodes.space
         rows, single = self._rows_of(observation, space)
@@ -95,8 +109,8 @@ class Policy:
             episodes = self._episodes = self._episodes or self._begun(space, len(rows))
             if self.module.is_stateful() and len(rows) != episodes.count:
                 raise ConfigurationError(
-                    f"the policy is recurrent and remembers {episodes.count} episodes, and is given {len(rows)} observations. Call its "
-                    "reset() before the first ones of other episodes."
+                    f"the policy is recurrent and remembers {episodes.count} episodes, and is given {len(rows)} "
+                    "observations. Call its reset() before the first ones of other episodes."
                 )
             with_copies = np.concatenate([rows, np.repeat(rows[:1], max(0, episodes.rows - len(rows)), axis=0)])
             actions = episodes.to_native(episodes.act(with_copies)[: len(rows)])
@@ -105,11 +119,15 @@ class Policy:
         return actions[0] if single else actions
 
     def reset(self) -> None:
-        """Forget what was observed: an episode's first observation is next. Of a policy that is not recurrent, nothing changes."""
+        """Forget what was observed: an episode's first observation is next.
+
+        Of a policy that is not recurrent, nothing changes.
+        """
         self._episodes = None
 
     def environment(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
-        """One environment of the trial's, with its own actions, and its observations as the policy takes them: frames stacked, flat.
+        """One environment of the trial's, with its own actions, and its observations as the policy takes them:
+        frames stacked, flat.
 
         Args:
             render_mode: Gymnasium's: `rgb_array` for pictures, `human` for a window.
@@ -118,7 +136,9 @@ class Policy:
             draw_without_screen()
         drawn = {} if render_mode is None else {"render_mode": render_mode}
         trial = self.trial
-        settings = observed_environment_of(replace(trial, env=replace(trial.env, env_config={**trial.env.env_config, **drawn})))
+        settings = observed_environment_of(
+            replace(trial, env=replace(trial.env, env_config={**trial.env.env_config, **drawn}))
+        )
         return gym.make(settings.id, **settings.make_arguments)
 
     def _rows_of(self, observation: npt.ArrayLike, space: Space[Any]) -> tuple[npt.NDArray[Any], bool]:
@@ -126,7 +146,9 @@ class Policy:
         try:
             given = np.asarray(observation, dtype=space.dtype)
         except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"the observation is no array of {space.dtype} ({first_line(error)}). {self._takes(space)}") from None
+            raise ConfigurationError(
+                f"the observation is no array of {space.dtype} ({first_line(error)}). {self._takes(space)}"
+            ) from None
         single = given.shape == space.shape
         if not single and (given.shape[1:] != space.shape or not given.size):
             raise ConfigurationError(f"the observation has the shape {given.shape}. {self._takes(space)}")
@@ -135,20 +157,25 @@ class Policy:
     def _takes(self, space: Space[Any]) -> str:
         frames = self.trial.preprocessing.frame_stack
         stacked = f", the last {frames} frames of {self.trial.env.id} side by side" if frames > 1 else ""
-        return f"The policy takes {space.shape}{stacked}, or several, (n, ...); policy.environment() gives such observations."
+        return (
+            f"The policy takes {space.shape}{stacked}, or several, (n, ...); "
+            "policy.environment() gives such observations."
+        )
 
     def _begun(self, space: Space[Any], count: int) -> _Episodes:
         """Episodes from their first observation on."""
         if self.pipelines is not None:
             raise ConfigurationError(
-                f"algorithm={self.trial.algorithm['name']} has connectors of its own between environment and module, which see whole "
-                "episodes, rewards and all. Play episodes: policy.evaluate(env_seeds)."
+                f"algorithm={self.trial.algorithm['name']} has connectors of its own between environment and module, "
+                "which see whole episodes, rewards and all. Play episodes: policy.evaluate(env_seeds)."
             )
         torch.set_num_threads(self.trial.threads_per_process)  # a part of what the last bits depend on
         check_weights(self.module)
         self.module.eval()
         rows = max(count, min(self.trial.evaluation.final_episodes, MAX_ENVS))
-        act = acting(self.module, spaces(environment_of(self.trial))[1], self.normalize_actions, self.clip_actions, rows)
+        act = acting(
+            self.module, spaces(environment_of(self.trial))[1], self.normalize_actions, self.clip_actions, rows
+        )
         return _Episodes(act, to_native(spaces(self.trial.env)[1]), space, count, rows)
 
     def held_out_seeds(self) -> list[int]:
@@ -167,7 +194,8 @@ class Policy:
         watch: Watch | None = None,
         on_actions: OnActions | None = None,
     ) -> Evaluation:
-        """One episode per env seed, as the trial's own final evaluation runs them: in turns, and cut at the trial's budget.
+        """One episode per env seed, as the trial's own final evaluation runs them: in turns,
+        and cut at the trial's budget.
 
         Args:
             env_seeds: A seed per episode.
@@ -200,7 +228,9 @@ class Policy:
         except NonFiniteError as error:
             raise ConfigurationError(f"the policy has no score: {error}.") from None
         except Exception as error:  # environments raise what they like
-            raise ConfigurationError(f"env={settings.name}: an evaluation failed: {reason_of(error)}. It is {settings.id}.") from error
+            raise ConfigurationError(
+                f"env={settings.name}: an evaluation failed: {reason_of(error)}. It is {settings.id}."
+            ) from error
 
 
 def load(checkpoint: Checkpoint, named: str) -> Policy:
@@ -234,10 +264,21 @@ def load(checkpoint: Checkpoint, named: str) -> Policy:
         # As RLlib's env runners build it: without what only learning needs.
         module = config.copy(copy_frozen=False).get_rl_module_spec(spaces=known, inference_only=True).build()
         own = not are_default(*pipelines)
-        _restore(checkpoint, {_MODULE: module, **({_connector(checkpoint, i): p for i, p in enumerate(pipelines)} if own else {})}, named)
+        _restore(
+            checkpoint,
+            {_MODULE: module, **({_connector(checkpoint, i): p for i, p in enumerate(pipelines)} if own else {})},
+            named,
+        )
     finally:
         envs.close()
-    return Policy(trial, module, pipelines if own else None, bool(config.normalize_actions), bool(config.clip_actions), checkpoint.sampled)
+    return Policy(
+        trial,
+        module,
+        pipelines if own else None,
+        bool(config.normalize_actions),
+        bool(config.clip_actions),
+        checkpoint.sampled,
+    )
 
 
 def check_same_spaces(trial: TrialConfig, env: EnvSettings, given: str) -> None:
@@ -255,8 +296,8 @@ def check_same_spaces(trial: TrialConfig, env: EnvSettings, given: str) -> None:
     for what, own, other in pairs:
         if own != other:
             raise ConfigurationError(
-                f"{given}: the policy was trained on {what} {_shown(own)} of {trial.env.id}, and those of {env.id} are {_shown(other)}. "
-                "Name an environment with the same spaces."
+                f"{given}: the policy was trained on {what} {_shown(own)} of {trial.env.id}, "
+                f"and those of {env.id} are {_shown(other)}. Name an environment with the same spaces."
             )
 
 
@@ -278,6 +319,7 @@ def _restore(checkpoint: Checkpoint, parts: Mapping[Path, Any], named: str) -> N
         except Exception as error:  # whatever unpickling, RLlib and torch raise
             commit = checkpoint.provenance.get("commit")
             raise ConfigurationError(
-                f"{named}: {checkpoint.path / place} does not fit the trial that it belongs to ({first_line(error)}). It is damaged, or "
-                f"was written by other versions{f': its trial was run with commit {commit}' if commit else ''}."
+                f"{named}: {checkpoint.path / place} does not fit the trial "
+                f"that it belongs to ({first_line(error)}). It is damaged, or was written by other "
+                f"versions{f': its trial was run with commit {commit}' if commit else ''}."
             ) from error

@@ -1,4 +1,6 @@
-"""The code of a policy in MLflow's registry. It lies in the model's own folder, and needs mlflow, numpy and onnxruntime alone.
+"""The code of a policy in MLflow's registry.
+
+It lies in the model's own folder, and needs mlflow, numpy and onnxruntime alone.
 
 MLflow runs this file when the model is loaded ("models from code"), so that no pickle is opened.
 """
@@ -18,7 +20,9 @@ class Policy(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # MLflow ships n
         self._session = onnxruntime.InferenceSession(context.artifacts["policy"], providers=["CPUExecutionProvider"])
 
     def predict(self, context: Any, model_input: np.ndarray, params: Any = None) -> Any:  # MLflow reads this annotation
-        """Observations (batch, ...) to actions (batch, ...); of a recurrent policy all inputs by name to all outputs by name."""
+        """Observations (batch, ...) to actions (batch, ...); of a recurrent policy all inputs by name
+        to all outputs by name.
+        """
         inputs = model_input if isinstance(model_input, dict) else {"observations": model_input}
         names = [output.name for output in self._session.get_outputs()]
         found = dict(zip(names, self._session.run(names, inputs), strict=True))

@@ -1,6 +1,8 @@
-"""Episodes of a policy as pictures: the best, the median and the worst of several, each as a small animation (WebP), and as MP4.
+"""Episodes of a policy as pictures: the best, the median and the worst of several, each as a small animation (WebP),
+and as MP4.
 
-All are played once to see how they end, and again to draw three of them: as the same batch, since what a network rounds depends on it.
+All are played once to see how they end, and again to draw three of them: as the same batch,
+since what a network rounds depends on it.
 """
 
 import functools
@@ -66,7 +68,9 @@ class Clip:
     mp4: Path | None
 
 
-def record(policy: Policy, env_seeds: Sequence[int], folder: Path, limit_s: float | None = None, mp4: bool = True) -> list[Clip]:
+def record(
+    policy: Policy, env_seeds: Sequence[int], folder: Path, limit_s: float | None = None, mp4: bool = True
+) -> list[Clip]:
     """Record the best, the median and the worst of some episodes of the deterministic policy.
 
     Args:
@@ -93,7 +97,13 @@ def record(policy: Policy, env_seeds: Sequence[int], folder: Path, limit_s: floa
         with ExitStack() as files:
             cameras = {
                 role: _Camera(
-                    folder / role, role, float(found.returns[i]), int(found.lengths[i]), env_seeds[i], frames_per_s, files if mp4 else None
+                    folder / role,
+                    role,
+                    float(found.returns[i]),
+                    int(found.lengths[i]),
+                    env_seeds[i],
+                    frames_per_s,
+                    files if mp4 else None,
                 )
                 for role, i in places.items()
             }
@@ -213,7 +223,14 @@ class _Camera:
             durations = [round(each_ms)] * (len(pictures) - 1) + [round(1000 * _LAST_FRAME_S)]
             target = io.BytesIO()
             pictures[0].save(
-                target, "WEBP", save_all=True, append_images=pictures[1:], duration=durations, loop=0, quality=quality, method=2
+                target,
+                "WEBP",
+                save_all=True,
+                append_images=pictures[1:],
+                duration=durations,
+                loop=0,
+                quality=quality,
+                method=2,
             )
             if target.tell() <= ANIMATION_BYTES:
                 return target.getvalue()
@@ -221,14 +238,18 @@ class _Camera:
 
 
 def _enlarged(picture: Image.Image) -> Image.Image:
-    """With at least `_LEAST_WIDTH` pixels, pixel by pixel, and an even number of them either way, as the encoder wants them."""
+    """With at least `_LEAST_WIDTH` pixels, pixel by pixel, and an even number of them either way,
+    as the encoder wants them.
+    """
     times = -(-_LEAST_WIDTH // picture.width)
     size = (picture.width * times // 2 * 2, picture.height * times // 2 * 2)
     return picture if size == picture.size else picture.resize(size, Image.Resampling.NEAREST)
 
 
 def _wide(picture: Image.Image, width: int) -> Image.Image:
-    """At most so many pixels wide: a whole fraction of the picture where one is near, which takes a fifth of the time."""
+    """At most so many pixels wide: a whole fraction of the picture where one is near,
+    which takes a fifth of the time.
+    """
     times = int(picture.width / (_NEAR * width))
     if times > 1 and picture.width <= times * width:
         return picture.reduce(times)

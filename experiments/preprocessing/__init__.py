@@ -1,1 +1,3 @@
-"""Preprocessing of observations and rewards: statistics, transforms, and RLlib's modules with them; importable without the rest."""
+"""Preprocessing of observations and rewards: statistics, transforms, and RLlib's modules with them;
+importable without the rest.
+"""

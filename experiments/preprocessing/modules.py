@@ -1,10 +1,11 @@
 """RLlib's default modules of torch, with preprocessing in front of their networks.
 
-The statistics are a part of the module's state: they are in every checkpoint of RLlib's, go to the env runners with the weights, do not
-change in an evaluation, and are exported with the networks. Batches, episodes and replay buffers hold what the environments gave.
+The statistics are a part of the module's state: they are in every checkpoint of RLlib's, go to the env runners with the
+weights, do not change in an evaluation, and are exported with the networks. Batches, episodes and replay buffers hold
+what the environments gave.
 
-Each of RLlib's entry points that is given observations is preceded by the transform, and none that these call. Target networks see the
-same transformed observations as the networks that they follow.
+Each of RLlib's entry points that is given observations is preceded by the transform, and none that these call. Target
+networks see the same transformed observations as the networks that they follow.
 """
 
 from collections.abc import Callable
@@ -47,7 +48,9 @@ class Preprocessed(TorchRLModule):  # type: ignore[misc]  # RLlib ships no type 
         return {**batch, **transformed}
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As RLlib's, which rounds to single precision, with the statistics as they are: they go on from what is saved of them."""
+        """As RLlib's, which rounds to single precision, with the statistics as they are:
+        they go on from what is saved of them.
+        """
         exact = {f"{SETTINGS}.{name}": value for name, value in self.preprocessing.statistics().items()}
         return {**super().get_state(*args, **kwargs), **exact}
 
@@ -56,7 +59,11 @@ class Preprocessed(TorchRLModule):  # type: ignore[misc]  # RLlib ships no type 
         super().set_state(state)
         prefix = f"{SETTINGS}."
         self.preprocessing.set_statistics(
-            {name.removeprefix(prefix): state[name] for name in (prefix + own for own in self.preprocessing.statistics()) if name in state}
+            {
+                name.removeprefix(prefix): state[name]
+                for name in (prefix + own for own in self.preprocessing.statistics())
+                if name in state
+            }
         )
 
 
@@ -135,13 +142,19 @@ def is_stock(module: RLModule, default: type[RLModule]) -> bool:
 
 
 def base_of(module: RLModule, default: type[RLModule]) -> type[RLModule]:
-    """The class that a module has its entry points from, if it has none of its own: RLlib's default one, or the same with preprocessing."""
+    """The class that a module has its entry points from, if it has none of its own: RLlib's default one,
+    or the same with preprocessing.
+    """
     return _MODULES[default] if isinstance(module, Preprocessed) else default
 
 
 def observations_function(module: RLModule) -> Callable[[torch.Tensor], torch.Tensor]:
-    """From observations to what a module's networks see of them: as `Preprocessing.observations_function`; nothing changes without one."""
-    function: Function = module.preprocessing.observations_function() if isinstance(module, Preprocessed) else _unchanged
+    """From observations to what a module's networks see of them: as `Preprocessing.observations_function`;
+    nothing changes without one.
+    """
+    function: Function = (
+        module.preprocessing.observations_function() if isinstance(module, Preprocessed) else _unchanged
+    )
     return function
 
 

@@ -35,13 +35,17 @@ class Moments:
     def merged(self, other: "Moments") -> "Moments":
         """The moments of both together.
 
-        Chan, Golub and LeVeque 1983, as in `gymnasium.wrappers.utils.update_mean_var_count_from_moments`. The order matters for the last
-        bits: others are merged into the running ones, one after the other.
+        Chan, Golub and LeVeque 1983, as in `gymnasium.wrappers.utils.update_mean_var_count_from_moments`. The order
+        matters for the last bits: others are merged into the running ones, one after the other.
         """
         if not self.count:
             return other
         count, delta = self.count + other.count, other.mean - self.mean
-        squares = self.variance * self.count + other.variance * other.count + np.square(delta) * self.count * other.count / count
+        squares = (
+            self.variance * self.count
+            + other.variance * other.count
+            + np.square(delta) * self.count * other.count / count
+        )
         return Moments(self.mean + delta * other.count / count, squares / count, count)
 
 
@@ -61,8 +65,8 @@ class Sampled:
 class Gatherer:
     """Gathers what an env runner samples, chunk by chunk of its episodes.
 
-    The discounted return of an env step is R = gamma R + r from the episode's start, as in Stable-Baselines3's VecNormalize (Gymnasium's
-    NormalizeReward begins anew one step earlier, with the reward that ends an episode).
+    The discounted return of an env step is R = gamma R + r from the episode's start, as in Stable-Baselines3's
+    VecNormalize (Gymnasium's NormalizeReward begins anew one step earlier, with the reward that ends an episode).
 
     Args:
         gamma: Discount per step.
@@ -70,7 +74,8 @@ class Gatherer:
         rewards: Whether moments of discounted returns are wanted.
 
     Attributes:
-        episodes: Id of an episode that goes on to its discounted return so far: part of the state of a runner's environments.
+        episodes: Id of an episode that goes on to its discounted return so far:
+            part of the state of a runner's environments.
     """
 
     def __init__(self, gamma: float, observations: bool, rewards: bool) -> None:
@@ -93,7 +98,9 @@ class Gatherer:
             self._observations.append(observations if is_first else observations[1:])
         if self._wants_rewards:
             gamma, before = self._gamma, self.episodes.pop(id_, 0.0)
-            returns = list(accumulate(map(float, rewards), lambda so_far, reward: gamma * so_far + reward, initial=before))
+            returns = list(
+                accumulate(map(float, rewards), lambda so_far, reward: gamma * so_far + reward, initial=before)
+            )
             self._returns += returns[1:]
             if not ended:
                 self.episodes[id_] = returns[-1]

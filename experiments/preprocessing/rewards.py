@@ -25,8 +25,8 @@ class ScaleRewards(ConnectorV2):  # type: ignore[misc]  # RLlib ships no type in
 def scale_rewards(learner: Any) -> None:
     """Make an RLlib learner learn from rewards that are transformed by its modules' preprocessing.
 
-    Where advantages are computed in the learner's pipeline, before these; otherwise before the loss, of each batch: IMPALA and APPO may use
-    a batch several times, and make batches in other processes.
+    Where advantages are computed in the learner's pipeline, before these; otherwise before the loss, of each batch:
+    IMPALA and APPO may use a batch several times, and make batches in other processes.
 
     Args:
         learner: In its own process, through `learner_group.foreach_learner`; again is once.
@@ -58,4 +58,6 @@ class LossOfScaledRewards:
 
     def __call__(self, *, module_id: str, config: Any, batch: Any, fwd_out: Any) -> Any:
         """As RLlib's."""
-        return self._compute_loss(module_id=module_id, config=config, batch=self.scaled(module_id, batch), fwd_out=fwd_out)
+        return self._compute_loss(
+            module_id=module_id, config=config, batch=self.scaled(module_id, batch), fwd_out=fwd_out
+        )

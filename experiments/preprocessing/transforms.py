@@ -34,7 +34,8 @@ class _Running(torch.nn.Module):
         self.register_buffer("mean", torch.zeros(*shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(*shape, dtype=torch.float64))
         self.register_buffer("count", torch.zeros(1, dtype=torch.float64))
-        # What is used at every env step and every update: a state of its own, so that who copies the state copies these as well.
+        # What is used at every env step and every update: a state of its own, so that who copies the state
+        # copies these as well.
         self.register_buffer("center", torch.zeros(*shape))
         self.register_buffer("scale", torch.ones(*shape))
 
@@ -109,14 +110,20 @@ class Preprocessing(torch.nn.Module):
     def merge(self, sampled: Sequence[Sampled]) -> None:
         """Merge what env runners sampled into the statistics, in the order given."""
         if self.of_observations is not None:
-            self.of_observations.set_moments(merge(self.of_observations.moments(), (one.observations for one in sampled)))
+            self.of_observations.set_moments(
+                merge(self.of_observations.moments(), (one.observations for one in sampled))
+            )
         if self.of_returns is not None:
             self.of_returns.set_moments(merge(self.of_returns.moments(), (one.returns for one in sampled)))
 
     def statistics(self) -> dict[str, np.ndarray[Any, Any]]:
         """The statistics by their names in the module's state, in double precision."""
         state = self.state_dict()
-        return {name: tensor.cpu().numpy().copy() for name, tensor in state.items() if name.rpartition(".")[2] in _STATISTICS}
+        return {
+            name: tensor.cpu().numpy().copy()
+            for name, tensor in state.items()
+            if name.rpartition(".")[2] in _STATISTICS
+        }
 
     def set_statistics(self, statistics: dict[str, np.ndarray[Any, Any]]) -> None:
         """The inverse of `statistics`."""

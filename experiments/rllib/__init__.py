@@ -1,1 +1,3 @@
-"""What is told to RLlib and taken from it: building, networks, hooks, seeding, checkpoints, runner and learner clocks."""
+"""What is told to RLlib and taken from it: building, networks, hooks, seeding, checkpoints,
+runner and learner clocks.
+"""

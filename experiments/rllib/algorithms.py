@@ -1,4 +1,6 @@
-"""What an algorithm's settings say before anything is built: its RLlib class, how it samples, the size of its batches. Pure."""
+"""What an algorithm's settings say before anything is built: its RLlib class, how it samples,
+the size of its batches. Pure.
+"""
 
 import importlib
 import math
@@ -31,7 +33,9 @@ def class_at(key: str, path: Any, base: type[_Class]) -> type[_Class]:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, TypeError, ValueError):  # the last two: a path such as "..Class"
-        raise ConfigurationError(f"{key}={path!r}: there is no such class. One of a file of your own: modules=[my_file.py].") from None
+        raise ConfigurationError(
+            f"{key}={path!r}: there is no such class. One of a file of your own: modules=[my_file.py]."
+        ) from None
     if not (isinstance(found, type) and issubclass(found, base) and found is not base):
         raise ConfigurationError(f"{key}={path!r}: is not an RLlib {base.__name__}.")
     return found
@@ -67,7 +71,9 @@ def train_batch(algorithm: Mapping[str, Any]) -> int:
     Args:
         algorithm: With its counts as numbers.
     """
-    per_learner = algorithm["training"].get("train_batch_size_per_learner", config_class(algorithm)().train_batch_size_per_learner)
+    per_learner = algorithm["training"].get(
+        "train_batch_size_per_learner", config_class(algorithm)().train_batch_size_per_learner
+    )
     return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"]))
 
 
@@ -82,10 +88,12 @@ def fragment_length(algorithm: Mapping[str, Any]) -> int | None:
 
 
 def fragments_of_batch(algorithm: Mapping[str, Any]) -> int | None:
-    """Fragments, each of one environment, in a training batch of an asynchronous algorithm; None where fragments follow the batch.
+    """Fragments, each of one environment, in a training batch of an asynchronous algorithm;
+    None where fragments follow the batch.
 
-    Such an algorithm trains on whole samples of its runners, as many as make up a batch (`_pre_queue_episode_refs` in RLlib's
-    impala.py): where a sample, of all a runner's environments, is longer than the batch, the sample is the batch.
+    Such an algorithm trains on whole samples of its runners, as many as make up a batch
+    (`_pre_queue_episode_refs` in RLlib's impala.py): where a sample, of all a runner's environments, is longer
+    than the batch, the sample is the batch.
 
     Args:
         algorithm: With its counts as numbers.
@@ -95,7 +103,9 @@ def fragments_of_batch(algorithm: Mapping[str, Any]) -> int | None:
 
 
 def batch_env_steps(config: AlgorithmConfig) -> int:
-    """Env steps of one training batch over all learners as it comes about: an asynchronous algorithm's are whole samples."""
+    """Env steps of one training batch over all learners as it comes about:
+    an asynchronous algorithm's are whole samples.
+    """
     batch: int = config.total_train_batch_size
     sample: int = config.get_rollout_fragment_length() * config.num_envs_per_env_runner
     return math.ceil(batch / sample) * sample if isinstance(config, IMPALAConfig) else batch
@@ -109,4 +119,8 @@ def rows_of_step(algorithm: Mapping[str, Any]) -> int:
     """
     minibatch = algorithm["training"].get("minibatch_size", config_class(algorithm)().minibatch_size)
     whole = train_batch(algorithm)
-    return min(whole, minibatch * max(1, int(algorithm["learners"]["num_learners"]))) if isinstance(minibatch, int) else whole
+    return (
+        min(whole, minibatch * max(1, int(algorithm["learners"]["num_learners"])))
+        if isinstance(minibatch, int)
+        else whole
+    )

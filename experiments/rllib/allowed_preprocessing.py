@@ -13,7 +13,9 @@ from experiments.config.schema import EnvSettings
 from experiments.envs import stacked
 
 
-def check_allowed(settings: PreprocessingSettings, env: EnvSettings, space: gym.Space[Any], config: AlgorithmConfig) -> None:
+def check_allowed(
+    settings: PreprocessingSettings, env: EnvSettings, space: gym.Space[Any], config: AlgorithmConfig
+) -> None:
     """Check a preprocessing against what it is to be used with.
 
     Args:
@@ -27,22 +29,23 @@ def check_allowed(settings: PreprocessingSettings, env: EnvSettings, space: gym.
     """
     if config.observation_filter != "NoFilter":
         raise ConfigurationError(
-            f"algorithm.env_runners.observation_filter={config.observation_filter}: RLlib's new API stack does nothing with it. "
-            "Try preprocessing=normalize_observations."
+            f"algorithm.env_runners.observation_filter={config.observation_filter}: RLlib's new API stack does nothing "
+            "with it. Try preprocessing=normalize_observations."
         )
     is_vector = isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
     if settings.of_observations and not is_vector:
         raise ConfigurationError(
-            f"{_first(settings.of_observations)}: env={env.name} has observations {_words(space)}, and only vectors of floats can be "
-            f"transformed. Try {' '.join(f'preprocessing.{name}={_off(value)}' for name, value in settings.of_observations.items())}."
+            f"{_first(settings.of_observations)}: env={env.name} has observations {_words(space)}, "
+            "and only vectors of floats can be transformed. Try "
+            f"{' '.join(f'preprocessing.{name}={_off(value)}' for name, value in settings.of_observations.items())}."
         )
     if settings.frame_stack > 1:
         _check_frames(settings.frame_stack, env, space)
     n_step = getattr(config, "n_step", 1)
     if settings.clip_rewards is not None and n_step != 1:
         raise ConfigurationError(
-            f"preprocessing.clip_rewards={settings.clip_rewards:g}: with algorithm.training.n_step={n_step} rewards are summed before "
-            "they are clipped. Try preprocessing.clip_rewards=null or algorithm.training.n_step=1."
+            f"preprocessing.clip_rewards={settings.clip_rewards:g}: with algorithm.training.n_step={n_step} rewards "
+            "are summed before they are clipped. Try preprocessing.clip_rewards=null or algorithm.training.n_step=1."
         )
 
 
@@ -54,8 +57,8 @@ def _check_frames(frame_stack: int, env: EnvSettings, space: gym.Space[Any]) -> 
         raise ConfigurationError(f"{key}: EnvPool stacks no frames of other environments. Try env.backend=gymnasium.")
     if env.vectorize_mode == "vector_entry_point":
         raise ConfigurationError(
-            f"{key}: frames are stacked around each environment, and with env.vectorize_mode=vector_entry_point there is one for all. "
-            "Try env.vectorize_mode=sync."
+            f"{key}: frames are stacked around each environment, and with env.vectorize_mode=vector_entry_point there "
+            "is one for all. Try env.vectorize_mode=sync."
         )
 
 

@@ -1,4 +1,6 @@
-"""Which observations and actions an algorithm takes, said before a trial starts: RLlib would raise within a network, or learn nonsense."""
+"""Which observations and actions an algorithm takes, said before a trial starts: RLlib would raise within a network,
+or learn nonsense.
+"""
 
 from typing import Any
 
@@ -46,7 +48,10 @@ def check_spaces(
 
 
 def _check_observations(env: str, space: gym.Space[Any], own_filters: bool) -> None:
-    """RLlib's networks are those of vectors, and those of pictures. They compute with floats and convert nothing else."""
+    """RLlib's networks are those of vectors, and those of pictures.
+
+    They compute with floats and convert nothing else.
+    """
     fits = isinstance(space, gym.spaces.Box) and len(space.shape) in (1, 3)
     if fits and space.dtype in FLOATS:
         if not own_filters:
@@ -54,19 +59,22 @@ def _check_observations(env: str, space: gym.Space[Any], own_filters: bool) -> N
         return
     inner = "env" if fits else "wrappers.FlattenObservation(env)"
     raise ConfigurationError(
-        f"env={env} has observations {space}. RLlib's networks take floats in a Box of 1 dimension, or of 3: height, width, channels. "
-        f"Register it anew, wrapped: wrappers.DtypeObservation({inner}, numpy.float32), of gymnasium.wrappers (docs/own_files.md)."
+        f"env={env} has observations {space}. RLlib's networks take floats in a Box of 1 dimension, or of 3: "
+        f"height, width, channels. Register it anew, wrapped: wrappers.DtypeObservation({inner}, numpy.float32), "
+        "of gymnasium.wrappers (docs/own_files.md)."
     )
 
 
 def _check_sides(env: str, shape: tuple[int, ...]) -> None:
-    """RLlib's default convolutions are for square pictures, also where the square is of width and channels, which it then confuses."""
+    """RLlib's default convolutions are for square pictures, also where the square is of width and channels,
+    which it then confuses.
+    """
     if len(shape) == 3 and shape[0] != shape[1] == shape[2]:
         raise ConfigurationError(
-            f"env={env} has pictures of shape {shape}. RLlib's networks expect height, width, channels: they would be {shape[0]} high. "
-            "Register it anew, wrapped: gymnasium.wrappers.TransformObservation(env, lambda x: numpy.moveaxis(x, 0, 2), "
-            f"gymnasium.spaces.Box(low, high, {(*shape[1:], shape[0])}, numpy.float32)) (docs/own_files.md). If "
-            "the shape is right, set algorithm.rl_module.conv_filters."
+            f"env={env} has pictures of shape {shape}. RLlib's networks expect height, width, channels: "
+            f"they would be {shape[0]} high. Register it anew, wrapped: gymnasium.wrappers.TransformObservation(env, "
+            f"lambda x: numpy.moveaxis(x, 0, 2), gymnasium.spaces.Box(low, high, {(*shape[1:], shape[0])}, "
+            "numpy.float32)) (docs/own_files.md). If the shape is right, set algorithm.rl_module.conv_filters."
         )
 
 
@@ -75,15 +83,16 @@ def _check_actions(algorithm: str, config_class: type[AlgorithmConfig], env: str
     discrete, continuous = isinstance(space, gym.spaces.Discrete), isinstance(space, gym.spaces.Box)
     if (continuous and space.dtype not in FLOATS) or not (continuous or isinstance(plain_space(space), CHOICES)):
         raise ConfigurationError(
-            f"env={env} has actions {space}. There are algorithms for Discrete, MultiDiscrete and MultiBinary ones, and for a Box of "
-            f"float32 or float64. Register it anew, wrapped in gymnasium.wrappers.TransformAction, {_other_actions(space)} "
-            "(docs/own_files.md)."
+            f"env={env} has actions {space}. There are algorithms for Discrete, MultiDiscrete and MultiBinary ones, "
+            "and for a Box of float32 or float64. Register it anew, wrapped in gymnasium.wrappers.TransformAction, "
+            f"{_other_actions(space)} (docs/own_files.md)."
         )
     if why := wrong_actions(algorithm, config_class, env, space):
         if isinstance(space, gym.spaces.Box) and not has_range(space):
             raise ConfigurationError(
                 f"{why}. Try algorithm=ppo, or register it anew with the bounds that its actions should have: "
-                "gymnasium.wrappers.TransformAction(env, lambda a: a, gymnasium.spaces.Box(low, high)) (docs/own_files.md)."
+                "gymnasium.wrappers.TransformAction(env, lambda a: a, gymnasium.spaces.Box(low, "
+                "high)) (docs/own_files.md)."
             )
         others = (
             "ppo"
@@ -96,7 +105,8 @@ def _check_actions(algorithm: str, config_class: type[AlgorithmConfig], env: str
 
 
 def wrong_actions(algorithm: str, config_class: type[AlgorithmConfig], env: str, space: gym.Space[Any]) -> str:
-    """Why an algorithm does not take an environment's actions: DQN is for discrete ones, SAC for continuous ones between bounds.
+    """Why an algorithm does not take an environment's actions: DQN is for discrete ones,
+    SAC for continuous ones between bounds.
 
     Args:
         algorithm: Its name.
@@ -119,7 +129,9 @@ def wrong_actions(algorithm: str, config_class: type[AlgorithmConfig], env: str,
 
 
 def has_range(space: gym.spaces.Box) -> bool:
-    """Whether [-1, 1] can be stretched to a Box: its bounds are finite, and so is the number between them, in its type. Integers are."""
+    """Whether [-1, 1] can be stretched to a Box: its bounds are finite, and so is the number between them,
+    in its type. Integers are.
+    """
     with np.errstate(over="ignore"):
         return space.dtype not in FLOATS or bool(np.isfinite(space.high - space.low).all())
 
@@ -127,16 +139,19 @@ def has_range(space: gym.spaces.Box) -> bool:
 def action_scaling(space: gym.Space[Any]) -> dict[str, bool]:
     """What RLlib is told about the scale of actions, beside its defaults.
 
-    By default it stretches them to the Box if all bounds are finite, and else leaves them, on whichever side of a bound.
+    By default it stretches them to the Box if all bounds are finite, and else leaves them,
+    on whichever side of a bound.
 
     Args:
         space: Of the actions.
 
     Returns:
-        Arguments of `AlgorithmConfig.environment`: actions are cut off at the bounds of a Box that has some, and to which they cannot be
-        stretched, as `gymnasium.wrappers.ClipAction` does.
+        Arguments of `AlgorithmConfig.environment`: actions are cut off at the bounds of a Box that has some, and to
+        which they cannot be stretched, as `gymnasium.wrappers.ClipAction` does.
     """
-    is_clipped = isinstance(space, gym.spaces.Box) and not has_range(space) and bool(np.isfinite([space.low, space.high]).any())
+    is_clipped = (
+        isinstance(space, gym.spaces.Box) and not has_range(space) and bool(np.isfinite([space.low, space.high]).any())
+    )
     return {"normalize_actions": False, "clip_actions": True} if is_clipped else {}
 
 
@@ -144,4 +159,8 @@ def _other_actions(space: gym.Space[Any]) -> str:
     if not isinstance(space, gym.spaces.Box):
         return "with all its parts in one MultiDiscrete or one Box"
     floats = np.issubdtype(space.dtype, np.floating)
-    return "with a Box of float32" if floats else "with choices in a MultiDiscrete, or with a Box of float32 whose numbers it rounds"
+    return (
+        "with a Box of float32"
+        if floats
+        else "with choices in a MultiDiscrete, or with a Box of float32 whose numbers it rounds"
+    )

@@ -32,7 +32,14 @@ from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.envs import checked, envpool, flattened, plain_actions, stacked
 from experiments.fast.switch import make_fast
-from experiments.rllib.algorithms import batch_env_steps, class_at, config_class, fragments_of_batch, is_asynchronous, on_policy_batch
+from experiments.rllib.algorithms import (
+    batch_env_steps,
+    class_at,
+    config_class,
+    fragments_of_batch,
+    is_asynchronous,
+    on_policy_batch,
+)
 from experiments.rllib.allowed_preprocessing import check_allowed
 from experiments.rllib.allowed_spaces import ARRAYS, action_scaling, check_spaces, wrong_actions
 from experiments.rllib.env_runner import EnvRunner, FastRunner
@@ -46,7 +53,9 @@ _LARGE_LAYER = 1_000_000
 
 
 def _rl_module(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What RLlib's `rl_module` takes: the configuration of its own networks, or a module of one's own with that and what is for it."""
+    """What RLlib's `rl_module` takes: the configuration of its own networks, or a module of one's own
+    with that and what is for it.
+    """
     model = DefaultModelConfig(**rllib_settings.default_model(settings))
     if (path := settings.get(rllib_settings.MODULE_CLASS)) is None:
         return {"model_config": model}
@@ -76,7 +85,9 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
         try:
             getattr(config, section)(**algorithm[section])
         except (TypeError, ValueError, AttributeError) as error:
-            raise ConfigurationError(f"algorithm.{section} of algorithm={algorithm['name']}: {_first_sentence(error)}") from error
+            raise ConfigurationError(
+                f"algorithm.{section} of algorithm={algorithm['name']}: {_first_sentence(error)}"
+            ) from error
     config.rl_module(**_rl_module(algorithm["rl_module"]))
     check_allowed(trial.preprocessing, trial.env, spaces(trial.env)[0], config)
     env, env_config, vectorize_mode = _environment(trial)
@@ -102,7 +113,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
         on_episode_end=log_episode,
     )
     config.debugging(seed=process_seed(trial.seed, Role.ALGORITHM), log_level="WARN", log_sys_usage=False)
-    many_steps = hasattr(config, "replay_buffer_config") or isinstance(config, IMPALAConfig)  # an asynchronous one can be a fragment
+    # an asynchronous one can be a fragment
+    many_steps = hasattr(config, "replay_buffer_config") or isinstance(config, IMPALAConfig)
     if many_steps and trial.measurement is not None:
         # The first samples of an asynchronous algorithm may take longer than a block.
         config.reporting(min_time_s_per_iteration=trial.measurement.block_s / 2, min_sample_timesteps_per_iteration=1)
@@ -122,7 +134,9 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     try:
         config.validate()
     except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
-        raise ConfigurationError(f"algorithm={algorithm['name']} env={trial.env.name}: {_first_sentence(error)}") from error
+        raise ConfigurationError(
+            f"algorithm={algorithm['name']} env={trial.env.name}: {_first_sentence(error)}"
+        ) from error
     _check_sizes(trial, config)
     return config
 
@@ -133,17 +147,19 @@ def _add_preprocessing(trial: TrialConfig, config: AlgorithmConfig) -> None:
         return
     if not put_into_modules(config, settings.of_module):
         raise ConfigurationError(
-            f"preprocessing={settings.name}: algorithm={trial.algorithm['name']} has a module class of its own, and only RLlib's default "
-            "ones can be preceded by it. Try preprocessing=none."
+            f"preprocessing={settings.name}: algorithm={trial.algorithm['name']} has a module class of its own, "
+            "and only RLlib's default ones can be preceded by it. Try preprocessing=none."
         )
     config.callbacks(on_algorithm_init=[config.callbacks_on_algorithm_init, keep_statistics])
 
 
 def environment_of(trial: TrialConfig) -> EnvSettings:
-    """The environment that a trial is trained and evaluated on: as its policy sees it, with actions as networks choose them.
+    """The environment that a trial is trained and evaluated on: as its policy sees it, with actions
+    as networks choose them.
 
     Raises:
-        ConfigurationError: It has other actions, and one vector implementation for all, around which no actions can be put.
+        ConfigurationError: It has other actions, and one vector implementation for all,
+            around which no actions can be put.
     """
     env = observed_environment_of(trial)
     space = spaces(trial.env)[1]
@@ -151,14 +167,16 @@ def environment_of(trial: TrialConfig) -> EnvSettings:
         return env
     if env.vectorize_mode == "vector_entry_point":
         raise ConfigurationError(
-            f"env.vectorize_mode=vector_entry_point: {env.name} has actions {space}, which are converted by a wrapper of each "
-            "single environment. Try env.vectorize_mode=sync."
+            f"env.vectorize_mode=vector_entry_point: {env.name} has actions {space}, which are converted by a wrapper "
+            "of each single environment. Try env.vectorize_mode=sync."
         )
     return _wrapped(env, plain_actions)
 
 
 def observed_environment_of(trial: TrialConfig) -> EnvSettings:
-    """A trial's environment as its policy sees it, with actions of its own: its frames stacked, its observations flat."""
+    """A trial's environment as its policy sees it, with actions of its own: its frames stacked,
+    its observations flat.
+    """
     env = _stacked_environment_of(trial)
     return _wrapped(env, flattened) if is_flattened(trial) else env
 
@@ -184,7 +202,10 @@ def _is_known(algorithm: type[AlgorithmConfig]) -> bool:
 
 
 def is_flattened(trial: TrialConfig) -> bool:
-    """Whether observations become floats in a vector because the networks take no others. A person's own networks take any array."""
+    """Whether observations become floats in a vector because the networks take no others.
+
+    A person's own networks take any array.
+    """
     space = spaces(_stacked_environment_of(trial))[0]
     takes_it = _has_own_module(trial) and isinstance(space, ARRAYS) and not flattened.has_other_floats(space)
     return flattened.is_needed(space) and not takes_it
@@ -208,7 +229,9 @@ def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
     if env.backend == "gymnasium":
         return env.id, env.make_arguments, env.vectorize_mode
     if env.env_config:
-        raise ConfigurationError(f"env.env_config={env.env_config}: EnvPool's environments take none. Try env.backend=gymnasium.")
+        raise ConfigurationError(
+            f"env.env_config={env.env_config}: EnvPool's environments take none. Try env.backend=gymnasium."
+        )
     if env.max_episode_steps is not None:
         raise ConfigurationError(
             f"env.max_episode_steps={env.max_episode_steps}: EnvPool's environments have the limit that is registered. "
@@ -223,11 +246,13 @@ def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
 def _check_staggered(env: EnvSettings) -> None:
     """Raise ConfigurationError where the episode of one environment cannot be ended alone."""
     if env.backend == "envpool":
-        raise ConfigurationError("env.stagger=true: EnvPool cannot end the episode of one environment alone. Try env.backend=gymnasium.")
+        raise ConfigurationError(
+            "env.stagger=true: EnvPool cannot end the episode of one environment alone. Try env.backend=gymnasium."
+        )
     if env.vectorize_mode == "vector_entry_point":
         raise ConfigurationError(
-            f"env.stagger=true: the vector implementation that {env.id} brings cannot end the episode of one environment alone. "
-            "Try env.vectorize_mode=sync."
+            f"env.stagger=true: the vector implementation that {env.id} brings cannot end the episode "
+            "of one environment alone. Try env.vectorize_mode=sync."
         )
 
 
@@ -249,7 +274,8 @@ def check_settings(algorithm: Mapping[str, Any]) -> None:
 def _check_counts(algorithm: Mapping[str, Any]) -> None:
     if is_asynchronous(algorithm) and algorithm["env_runners"]["num_env_runners"] < 1:
         raise ConfigurationError(
-            f"algorithm.env_runners.num_env_runners=0: {algorithm['name']} samples while it learns and needs a runner actor. Try 1."
+            f"algorithm.env_runners.num_env_runners=0: {algorithm['name']} samples while it learns "
+            "and needs a runner actor. Try 1."
         )
 
 
@@ -264,9 +290,11 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
     if fragments and trial.measurement is None and fragments % config.num_envs_per_env_runner:
         collected = batch_env_steps(config)
         raise ConfigurationError(
-            f"algorithm.env_runners.num_envs_per_env_runner={config.num_envs_per_env_runner}: {trial.algorithm['name']} trains on whole "
-            f"samples of a runner, fragments of {config.get_rollout_fragment_length()} env steps of all its environments, so that a batch "
-            f"of {config.total_train_batch_size:,} would be one of {collected:,}. Try algorithm.env_runners.num_envs_per_env_runner=null, "
+            f"algorithm.env_runners.num_envs_per_env_runner={config.num_envs_per_env_runner}: "
+            f"{trial.algorithm['name']} trains on whole samples of a runner, "
+            f"fragments of {config.get_rollout_fragment_length()} env steps of all its environments, "
+            f"so that a batch of {config.total_train_batch_size:,} would be one of {collected:,}. "
+            "Try algorithm.env_runners.num_envs_per_env_runner=null, "
             f"or algorithm.training.train_batch_size_per_learner={collected // max(1, config.num_learners)}."
         )
     if (collected := on_policy_batch(trial.algorithm)) > trial.report_every_env_steps:
@@ -277,32 +305,35 @@ def _check_sizes(trial: TrialConfig, config: AlgorithmConfig) -> None:
 
 
 def networks_of(trial: TrialConfig, config: AlgorithmConfig) -> Any:
-    """The networks of a learner, without their weights: only RLlib knows what fits together and fits the environment's observations.
+    """The networks of a learner, without their weights: only RLlib knows what fits together
+    and fits the environment's observations.
 
     Raises:
         ConfigurationError: RLlib cannot build them, or what the trial measures cannot be measured of them.
     """
     own = _has_own_module(trial)
-    # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of tensors), and a
-    # module of a person's own need not know that there are such tensors.
+    # RLlib cannot make free standard deviations without memory (core/models/torch/heads.py: the legacy constructor of
+    # tensors), and a module of a person's own need not know that there are such tensors.
     free = isinstance(config, PPOConfig) or trial.algorithm["rl_module"].get("free_log_std")
     device = "cpu" if own or free else "meta"
     try:
         with torch.random.fork_rng(devices=[]), torch.device(device):
-            spec = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces(environment_of(trial))})
+            spec = config.copy(copy_frozen=False).get_rl_module_spec(
+                spaces={DEFAULT_MODULE_ID: spaces(environment_of(trial))}
+            )
             built: Any = spec.build()
         if own:  # RLlib asks for these once samples are there
             for name in ("inference", "exploration", "train"):
                 getattr(built, f"get_{name}_action_dist_cls")()
     except Exception as error:  # RLlib and torch raise what they like
         raise ConfigurationError(
-            f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build these networks: "
-            f"{_first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
+            f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build "
+            f"these networks: {_first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
         ) from error
     if trial.noise_scale.measure and built.is_stateful():
         raise ConfigurationError(
-            "noise_scale.measure=true: rows of a recurrent policy are not independent, as the gradient noise scale wants them. "
-            "Try noise_scale.measure=false."
+            "noise_scale.measure=true: rows of a recurrent policy are not independent, as the gradient noise scale "
+            "wants them. Try noise_scale.measure=false."
         )
     return built
 
@@ -326,9 +357,11 @@ def wrong_algorithm(algorithm: Mapping[str, Any], env: EnvSettings) -> str:
 
 
 def suits_gpu(algorithm: Mapping[str, Any], env: EnvSettings) -> bool:
-    """Whether a learner's networks are large enough for a GPU to pay: those of pictures, or with layers of a million weights.
+    """Whether a learner's networks are large enough for a GPU to pay: those of pictures,
+    or with layers of a million weights.
 
-    Small ones spend their time on the way to the GPU: Stable-Baselines3 warns of PPO on a GPU without a convolutional policy.
+    Small ones spend their time on the way to the GPU: Stable-Baselines3 warns of PPO on a GPU
+    without a convolutional policy.
 
     Raises:
         ConfigurationError: The environment is not installed, or refuses its `env_config`.
@@ -336,7 +369,8 @@ def suits_gpu(algorithm: Mapping[str, Any], env: EnvSettings) -> bool:
     observations, _ = spaces(env)
     hidden = algorithm["rl_module"].get("fcnet_hiddens") or ()
     between_layers = [a * b for a, b in itertools.pairwise(hidden)]
-    return len(observations.shape or ()) == 3 or max(between_layers, default=0) >= _LARGE_LAYER  # height, width, channels
+    # height, width, channels
+    return len(observations.shape or ()) == 3 or max(between_layers, default=0) >= _LARGE_LAYER
 
 
 def spaces(env: EnvSettings) -> tuple[gym.Space[Any], gym.Space[Any]]:
@@ -356,8 +390,8 @@ def longest_episode(env: EnvSettings) -> int:
     """
     if (limit := _made(env)[2]) is None:
         raise ConfigurationError(
-            f"env.id={env.id}: is registered without a time limit, and what is measured are whole episodes. Give it one: "
-            "env.max_episode_steps=1000, or gymnasium.register(..., max_episode_steps=1000)."
+            f"env.id={env.id}: is registered without a time limit, and what is measured are whole episodes. "
+            "Give it one: env.max_episode_steps=1000, or gymnasium.register(..., max_episode_steps=1000)."
         )
     return limit
 
@@ -372,7 +406,9 @@ def _made(env: EnvSettings) -> _Made:
 
 
 @functools.lru_cache(maxsize=32)
-def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None, max_episode_steps: int | None) -> _Made:
+def _make_once(
+    name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None, max_episode_steps: int | None
+) -> _Made:
     settings = json.loads(env_config)
     fix = f" Install it: pip install -e '.[{extra}]'." if extra else ""
     try:
@@ -381,15 +417,20 @@ def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, ext
             creator = spec.entry_point
             receiver = gym.envs.registration.load_env_creator(creator) if isinstance(creator, str) else creator
             rllib_settings.check_arguments("env.env_config", settings, receiver)
-        if (mujoco := sys.modules.get("mujoco")) is not None:  # else it writes its warnings into a file in the working directory
+        # else it writes its warnings into a file in the working directory
+        if (mujoco := sys.modules.get("mujoco")) is not None:
             mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
         made: Any = gym.make(gym_id, max_episode_steps=max_episode_steps, **settings)
     except ConfigurationError:
         raise
     except (gym.error.DependencyNotInstalled, ImportError) as error:
-        raise ConfigurationError(f"env={name}: env.id={gym_id} is not installed ({_first_sentence(error)}).{fix}") from error
+        raise ConfigurationError(
+            f"env={name}: env.id={gym_id} is not installed ({_first_sentence(error)}).{fix}"
+        ) from error
     except gym.error.Error as error:
-        raise ConfigurationError(f"env={name}: Gymnasium cannot make env.id={gym_id!r}: {_first_sentence(error)}{fix}") from error
+        raise ConfigurationError(
+            f"env={name}: Gymnasium cannot make env.id={gym_id!r}: {_first_sentence(error)}{fix}"
+        ) from error
     except (Exception, SystemExit) as error:  # environments raise what they like
         left = own_modules.left_behind(error)
         raise ConfigurationError(
@@ -400,11 +441,13 @@ def _make_once(name: str, gym_id: str, env_config: str, vectorize_mode: str, ext
     made.close()
     if vectorize_mode == "vector_entry_point" and not has_vector:
         raise ConfigurationError(
-            f"env.vectorize_mode={vectorize_mode}: {gym_id} brings no vector implementation of its own. Try env.vectorize_mode=sync."
+            f"env.vectorize_mode={vectorize_mode}: {gym_id} brings no vector implementation of its own. "
+            "Try env.vectorize_mode=sync."
         )
     if 0 in (made.observation_space.shape or ()):
         raise ConfigurationError(
-            f"env.env_config of env={name}: its observations are empty, of shape {made.observation_space.shape}. It is {settings}."
+            f"env.env_config of env={name}: its observations are empty, of shape {made.observation_space.shape}. "
+            f"It is {settings}."
         )
     return found
 

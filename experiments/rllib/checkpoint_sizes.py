@@ -10,7 +10,8 @@ from experiments.rllib.building import environment_of, networks_of, spaces
 from experiments.rllib.ppo_ewma import PPOEWMAConfig
 
 _CHECKPOINT_BYTES = 100_000
-"""What RLlib writes of an algorithm beside its weights: configuration, metrics, counters. Measured, as the next three."""
+"""What RLlib writes of an algorithm beside its weights: configuration, metrics, counters.
+Measured, as the next three."""
 _TRANSITION_BYTES = 200
 _PRIORITY_BYTES = 100
 _FAST_TRANSITION_BYTES = 90  # with its priority
@@ -30,7 +31,8 @@ def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> int:
         size += int(weights) + config.staleness * config.total_train_batch_size * (step + _TRANSITION_BYTES)
     if replay := getattr(config, "replay_buffer_config", None):
         capacity = int(replay["capacity"])
-        step += sum(state.nbytes for state in tree.flatten(networks.get_initial_state()))  # each step's; recurrent networks alone have one
+        # each step's; recurrent networks alone have one
+        step += sum(state.nbytes for state in tree.flatten(networks.get_initial_state()))
         fast = trial.fast and replay["type"] in BUFFERS and not networks.is_stateful()
         size += min(capacity, trial.budget_env_steps) * (step + (_FAST_TRANSITION_BYTES if fast else _TRANSITION_BYTES))
         size += capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) and not fast else 0

@@ -1,11 +1,13 @@
 """The state of an RLlib algorithm between two segments of a trial: saved, restored, and left behind.
 
-A trial is cut into segments at its checkpoints. Each segment starts from what a checkpoint holds and from nothing else: environments go
-on from what was saved of them, or are reset where they cannot be saved (`experiments.rllib.environments`), and all other random streams
-are derived anew from the trial's seed and the segment's number (`begin_segment`). A trial that goes on after its checkpoint does the same
-as one that is resumed from it, so both train alike to the bit.
+A trial is cut into segments at its checkpoints. Each segment starts from what a checkpoint holds and from nothing else:
+environments go on from what was saved of them, or are reset where they cannot be saved
+(`experiments.rllib.environments`), and all other random streams are derived anew from the trial's seed and the
+segment's number (`begin_segment`). A trial that goes on after its checkpoint does the same as one that is resumed from
+it, so both train alike to the bit.
 
-RLlib's own checkpoint (`Algorithm.save_to_path`) leaves out the replay buffer and what learners keep beside modules and optimizers.
+RLlib's own checkpoint (`Algorithm.save_to_path`) leaves out the replay buffer and what learners keep beside
+modules and optimizers.
 """
 
 import copy
@@ -57,7 +59,9 @@ def environments(algorithm: Any) -> Environments:
     """
     if statistics := getattr(algorithm, "statistics", None):
         statistics.update()  # what the runners have gathered would be lost with them
-    states = algorithm.env_runner_group.foreach_env_runner(lambda runner: (runner.worker_index, save_environments(runner)))
+    states = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: (runner.worker_index, save_environments(runner))
+    )
     return {index: saved for index, saved in states if saved is not None}
 
 
@@ -124,8 +128,8 @@ def take_over(algorithm: Any, folder: Path) -> None:
 
 
 def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_environments: Environments) -> None:
-    """Leave behind what no checkpoint holds: put all environments into the state that was saved, or reset them, and derive all other
-    random streams anew.
+    """Leave behind what no checkpoint holds: put all environments into the state that was saved, or reset them,
+    and derive all other random streams anew.
 
     Args:
         algorithm: Between two training iterations.
@@ -182,7 +186,11 @@ def weights_digest(state: Weights) -> str:
 
 
 def _learner_state(learner: Any) -> dict[str, dict[str, Any]]:
-    return {name: {m: _value(v) for m, v in getattr(learner, name).items()} for name in _LEARNER_STATE if hasattr(learner, name)}
+    return {
+        name: {m: _value(v) for m, v in getattr(learner, name).items()}
+        for name in _LEARNER_STATE
+        if hasattr(learner, name)
+    }
 
 
 def _value(variable: Any) -> Any:
@@ -192,7 +200,9 @@ def _value(variable: Any) -> Any:
 
 
 def set_learner_state(learner: Any, state: dict[str, dict[str, Any]]) -> None:
-    """Set what a learner keeps beside modules and optimizers: name to id of a module to value; where they are variables, in place."""
+    """Set what a learner keeps beside modules and optimizers: name to id of a module to value;
+    where they are variables, in place.
+    """
     for name, by_module in state.items():
         variables = getattr(learner, name)
         for module, value in by_module.items():
@@ -208,7 +218,9 @@ def set_learner_state(learner: Any, state: dict[str, dict[str, Any]]) -> None:
 
 def learning_rates(learner: Any) -> dict[str, list[float]]:
     """Optimizer to the learning rate of each of its groups of parameters, as they are now."""
-    return {name: [group["lr"] for group in optimizer.param_groups] for name, optimizer in learner._named_optimizers.items()}
+    return {
+        name: [group["lr"] for group in optimizer.param_groups] for name, optimizer in learner._named_optimizers.items()
+    }
 
 
 def _set_learning_rates(learner: Any, rates: dict[str, list[float]]) -> None:

@@ -27,14 +27,19 @@ LEARNER_THREAD_TIMER = "learner_thread_update_timer"
 class PhaseClock:
     """Seconds of the trial's process in each part of training.
 
-    RLlib's timers are exponential means with a factor of 0.01: after one slow iteration they are off for hundreds. This clock sums.
+    RLlib's timers are exponential means with a factor of 0.01: after one slow iteration they are off for hundreds.
+    This clock sums.
     """
 
     seconds: dict[str, float] = field(default_factory=lambda: {"sample": 0.0, "learn": 0.0, "sync": 0.0})
 
     def attach(self, metrics_logger: Any) -> None:
         """Measure along with the `log_time` blocks of an RLlib MetricsLogger."""
-        sum_blocks(metrics_logger, lambda key: PHASES.get(key[-1]) if isinstance(key, tuple) and key[0] == "timers" else None, self._count)
+        sum_blocks(
+            metrics_logger,
+            lambda key: PHASES.get(key[-1]) if isinstance(key, tuple) and key[0] == "timers" else None,
+            self._count,
+        )
 
     def _count(self, phase: str, seconds: float) -> None:
         self.seconds[phase] += seconds

@@ -28,7 +28,8 @@ class _Observed:
 
     RLlib's ends its process without a word, and hides an environment's error behind an empty one.
 
-    Observations and rewards must be finite: a network's tanh, for one, turns an infinite observation into a number that looks well.
+    Observations and rewards must be finite: a network's tanh, for one, turns an infinite observation into a number
+    that looks well.
 
     Attributes:
         gatherer: Gathers what is sampled; None if no statistics of it are wanted.
@@ -89,7 +90,9 @@ class _Observed:
         """Gather what the fast runner sampled without `sample`."""
         if self.gatherer is not None:
             for chunk in chunks:
-                self.gatherer.add(chunk.id_, chunk.t_started == 0, chunk.observations[0], chunk.rewards, chunk.ended > 0)
+                self.gatherer.add(
+                    chunk.id_, chunk.t_started == 0, chunk.observations[0], chunk.rewards, chunk.ended > 0
+                )
 
     def get_metrics(self) -> Any:
         """RLlib's, and the seconds since the last call."""
@@ -145,13 +148,15 @@ class _Observed:
 
     def _of_info(self, error: BaseException) -> EnvironmentFaultError | None:
         """What to say if infos of environments side by side did not fit together; None if it was something else."""
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code is VectorEnv._add_info.__code__]
+        frames = [
+            frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code is VectorEnv._add_info.__code__
+        ]
         if not frames:
             return None
         key = frames[-1].f_locals.get("key")
         return EnvironmentFaultError(
-            f"{self.config.env}: the infos of parallel environments cannot be batched at the key {key!r} ({reason_of(error)}). "
-            "Give its values one type and one shape, or leave it out."
+            f"{self.config.env}: the infos of parallel environments cannot be batched at the key {key!r} "
+            f"({reason_of(error)}). Give its values one type and one shape, or leave it out."
         )
 
     def on_steps(self, observations: np.ndarray, rewards: np.ndarray) -> None:

@@ -1,10 +1,11 @@
 """An env runner's environments, and the episodes under way in them: as bytes, and from bytes again.
 
-A trial goes on from its checkpoint with what these bytes hold, whether it was interrupted or not, so that no episode is given up.
-Gymnasium has no call for an environment's state, and what it offers for pickling makes a new environment (`gymnasium.utils.EzPickle`). So
-what is saved are the attributes of the environment, of its wrappers and of the vector around it: MuJoCo's physics, generators and step
-counters alike. Environments that keep their state elsewhere (Box2D, the Atari emulator, EnvPool, processes of their own) cannot be
-pickled, or show it by not going on as they did; they are reset at checkpoints.
+A trial goes on from its checkpoint with what these bytes hold, whether it was interrupted or not, so that no episode is
+given up. Gymnasium has no call for an environment's state, and what it offers for pickling makes a new environment
+(`gymnasium.utils.EzPickle`). So what is saved are the attributes of the environment, of its wrappers and of the vector
+around it: MuJoCo's physics, generators and step counters alike. Environments that keep their state elsewhere (Box2D,
+the Atari emulator, EnvPool, processes of their own) cannot be pickled, or show it by not going on as they did; they are
+reset at checkpoints.
 """
 
 import copy
@@ -44,7 +45,8 @@ def save_environments(runner: Any) -> bytes | None:
     """The state of a runner's environments and episodes; None where there is none, or none that can be saved.
 
     Args:
-        runner: Between two samples. Whether its environments can be saved is tried once, on two others that are made alike.
+        runner: Between two samples. Whether its environments can be saved is tried once, on two others
+            that are made alike.
     """
     if runner.env is None or runner._needs_initial_reset:
         return None

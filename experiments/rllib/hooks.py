@@ -18,8 +18,8 @@ STAGGERED = f"{staggered.__name__}:{staggered.ID}"
 
 
 def seed_streams(*, seed: int, threads: int, env_runner: Any, segment: int = 0, **kwargs: Any) -> None:
-    """`on_environment_created`: replace RLlib's `seed + worker_index + i` by independent seeds, before the first reset, and say when the
-    first episodes end where they are to be cut short.
+    """`on_environment_created`: replace RLlib's `seed + worker_index + i` by independent seeds, before the first reset,
+    and say when the first episodes end where they are to be cut short.
 
     Args:
         seed: The user's replicate number.
@@ -34,11 +34,14 @@ def seed_streams(*, seed: int, threads: int, env_runner: Any, segment: int = 0, 
     env_seeds = stream_seeds(seed, Role.ENV, env_runner.num_envs, first_env, segment)
     # An environment with a vector entry point has one generator for all its sub-environments.
     one_generator = env_runner.config.gym_env_vectorize_mode == "vector_entry_point"
-    one_generator = one_generator and not isinstance(getattr(env_runner.env, "unwrapped", None), EnvPoolVector)  # None: beside remote ones
+    # None: beside remote ones
+    one_generator = one_generator and not isinstance(getattr(env_runner.env, "unwrapped", None), EnvPoolVector)
     env_runner._seed = env_seeds[0] if one_generator and env_seeds else env_seeds
     seed_process(process_seed(seed, Role.RUNNER, index, segment))
     if env_runner.env is not None and env_runner.config.env == STAGGERED:
-        shares = staggered.first_shares(env_runner.num_envs, max(0, index - 1), max(1, env_runner.config.num_env_runners))
+        shares = staggered.first_shares(
+            env_runner.num_envs, max(0, index - 1), max(1, env_runner.config.num_env_runners)
+        )
         env_runner.env.unwrapped.set_attr(staggered.FIRST_SHARE, shares)
 
 
@@ -79,8 +82,8 @@ def log_episode(*, episode: Any, prev_episode_chunks: Any, metrics_logger: Any, 
         return
     episode_return = episode.get_return() + sum(chunk.get_return() for chunk in prev_episode_chunks or ())
     metrics_logger.log_value((EPISODES, "return_sum"), episode_return, reduce="sum")
-    # episode.t counts from the episode's start. The lengths of earlier chunks don't serve: with a local runner the learner
-    # has appended a step to each of them (connectors/learner/add_one_ts_to_episodes_and_truncate.py).
+    # episode.t counts from the episode's start. The lengths of earlier chunks don't serve: with a local runner the
+    # learner has appended a step to each of them (connectors/learner/add_one_ts_to_episodes_and_truncate.py).
     metrics_logger.log_value((EPISODES, "len_sum"), episode.t, reduce="sum")
     metrics_logger.log_value((EPISODES, "count"), 1, reduce="sum")
     metrics_logger.log_value((EPISODES, "return_min"), episode_return, reduce="min")

@@ -1,4 +1,6 @@
-"""What a learner logs beside what RLlib has it log: means over an update, its KL divergence, how long its updates take."""
+"""What a learner logs beside what RLlib has it log: means over an update, its KL divergence,
+how long its updates take.
+"""
 
 from typing import Any
 
@@ -14,8 +16,8 @@ from experiments.rllib.results import LAST_KL, LEARNER_KEYS, LEARNER_SECONDS, MI
 def average_over_minibatches(learner: Any) -> None:
     """Make an RLlib learner report means over the minibatches of an update as well.
 
-    RLlib logs its losses with `window=1`: of an update with hundreds of minibatches the last one is reported. The original values
-    stay, since PPO and APPO read their KL divergence back from them.
+    RLlib logs its losses with `window=1`: of an update with hundreds of minibatches the last one is reported. The
+    original values stay, since PPO and APPO read their KL divergence back from them.
 
     Args:
         learner: In its own process, through `learner_group.foreach_learner`.
@@ -31,14 +33,17 @@ def average_over_minibatches(learner: Any) -> None:
             # Detached: an unwindowed series would keep the graph of every minibatch alive.
             value = value.detach() if isinstance(value, torch.Tensor) else value
             if (others := before.pop(key, None)) is not None:
-                value = torch.cat([others, torch.as_tensor(value, dtype=others.dtype, device=others.device).view(1)]).nanmean()
+                value = torch.cat(
+                    [others, torch.as_tensor(value, dtype=others.dtype, device=others.device).view(1)]
+                ).nanmean()
             log_value((key[0], MINIBATCH_MEANS, key[1]), value, reduce="mean")
 
     def keep(module_id: str, values: dict[str, torch.Tensor]) -> None:
         before.update({(module_id, name): others for name, others in values.items()})
 
     metrics.log_value = log_mean_too
-    if hasattr(learner, "minibatch_values"):  # a learner of experiments.fast: it logs the last minibatch only, and shows the others
+    # a learner of experiments.fast: it logs the last minibatch only, and shows the others
+    if hasattr(learner, "minibatch_values"):
         learner.minibatch_values = keep
 
 
@@ -57,7 +62,8 @@ def time_updates(learner: Any) -> None:
 
 
 def log_kl(learner: Any) -> None:
-    """Make PPO's learner report how far the policy is from the one that sampled, where its loss does not: RLlib reports 0 there.
+    """Make PPO's learner report how far the policy is from the one that sampled, where its loss does not:
+    RLlib reports 0 there.
 
     Args:
         learner: In its own process, as above.

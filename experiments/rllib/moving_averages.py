@@ -1,7 +1,9 @@
-"""Exponentially weighted averages that follow the batch: decays for another batch, weights of networks, moments of advantages.
+"""Exponentially weighted averages that follow the batch: decays for another batch, weights of networks,
+moments of advantages.
 
-Hilton et al. 2022, "Batch size-invariance for policy optimization" (arXiv 2110.00641). An average of decay b has its center of mass
-b / (1 - b) updates back, and weighs its newest value by 1 / (1 + b + b^2 + ...), over the updates that there have been.
+Hilton et al. 2022, "Batch size-invariance for policy optimization" (arXiv 2110.00641). An average of decay b has its
+center of mass b / (1 - b) updates back, and weighs its newest value by 1 / (1 + b + b^2 + ...), over the updates that
+there have been.
 """
 
 import copy
@@ -31,7 +33,9 @@ def scaled_decay(decay: float, factor: float) -> float:
 
 
 def window_decay(factor: float) -> float:
-    """The decay of an average over `factor` times as many values as an update has: 1 / (1 - decay) = factor; 0 for 1 or less."""
+    """The decay of an average over `factor` times as many values as an update has: 1 / (1 - decay) = factor;
+    0 for 1 or less.
+    """
     return max(0.0, 1 - 1 / factor)
 
 
@@ -88,7 +92,9 @@ def standardised(values: torch.Tensor, sums: torch.Tensor, decay: float, least: 
         Of the shape and precision of the values.
     """
     exact = values.double()
-    sums.mul_(decay).add_(torch.stack([torch.tensor(float(exact.numel())), exact.sum().cpu(), exact.square().sum().cpu()]))
+    sums.mul_(decay).add_(
+        torch.stack([torch.tensor(float(exact.numel())), exact.sum().cpu(), exact.square().sum().cpu()])
+    )
     count, total, squares = sums.tolist()
     mean = total / count
     spread = math.sqrt(max(0.0, squares / count - mean**2))

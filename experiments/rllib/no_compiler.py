@@ -1,8 +1,9 @@
 """Torch without its compiler, where nothing is compiled.
 
-An optimizer's first use and `torch.use_deterministic_algorithms`, which RLlib calls to seed a process, import `torch._dynamo` and
-`torch._inductor` to tell them to stay out: 800 modules, a quarter of the CPU time that a trial's process spends on imports. What is told
-stands in for them here; whatever else is asked of them, `torch.compile` for one, loads them.
+An optimizer's first use and `torch.use_deterministic_algorithms`, which RLlib calls to seed a process, import
+`torch._dynamo` and `torch._inductor` to tell them to stay out: 800 modules, a quarter of the CPU time that a trial's
+process spends on imports. What is told stands in for them here; whatever else is asked of them, `torch.compile` for
+one, loads them.
 """
 
 import importlib

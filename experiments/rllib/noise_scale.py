@@ -1,7 +1,8 @@
 """Measures the gradient noise scale of a learner's batches, and leaves what is learned as it is (docs/noise_scale.md).
 
-Before the first step of an update the gradient of its batch is computed part by part, by RLlib's own loss, on the weights as they are:
-without the optimizer, without the parameters' `grad`, with random numbers that are put back, and with nothing logged but the estimates.
+Before the first step of an update the gradient of its batch is computed part by part, by RLlib's own loss, on the
+weights as they are: without the optimizer, without the parameters' `grad`, with random numbers that are put back, and
+with nothing logged but the estimates.
 """
 
 import copy
@@ -29,7 +30,8 @@ PARTS = 4
 _SHARE = 0.02
 """Of a trial's time that measurements take at most."""
 
-# CPU seconds on 2 cores of an AMD EPYC, with the networks in conf/algorithm (docs/noise_scale.md): what the share is reckoned from.
+# CPU seconds on 2 cores of an AMD EPYC, with the networks in conf/algorithm (docs/noise_scale.md):
+# what the share is reckoned from.
 _MEASUREMENT_S, _MEASURED_ROW_S = 6e-3, 3.5e-6
 _ENV_STEP_S, _STEP_S = 60e-6, 1e-3
 
@@ -39,20 +41,26 @@ _VALUE = ("vf.", "encoder.critic_encoder.", "qf.", "qf_encoder.", "qf_twin.", "q
 
 
 def updates_between(config: AlgorithmConfig) -> int:
-    """Updates from one measurement to the next, so many that they take 2% of a trial's time at most: reckoned, and so the same everywhere.
+    """Updates from one measurement to the next, so many that they take 2% of a trial's time at most:
+    reckoned, and so the same everywhere.
 
     Args:
         config: RLlib's, of a trial. An update is a training batch, of however many minibatches.
     """
     rows, minibatch = int(config.train_batch_size_per_learner), config.minibatch_size
     steps = (config.num_epochs or 1) * math.ceil(rows / minibatch) if minibatch else 1
-    sampled = 1.0 if hasattr(config, "replay_buffer_config") else rows / getattr(config, "circular_buffer_iterations_per_batch", 1)
+    sampled = (
+        1.0
+        if hasattr(config, "replay_buffer_config")
+        else rows / getattr(config, "circular_buffer_iterations_per_batch", 1)
+    )
     update_s = _ENV_STEP_S * sampled + _STEP_S * steps
     return math.ceil((_MEASUREMENT_S + _MEASURED_ROW_S * rows) / (_SHARE * update_s))
 
 
 def measure_noise_scale(learner: Any, every_updates: int) -> None:
-    """Make an RLlib learner log estimates of |G|^2 and S at every so many updates, the first one included, as sums under `NOISE_SCALE`.
+    """Make an RLlib learner log estimates of |G|^2 and S at every so many updates, the first one included,
+    as sums under `NOISE_SCALE`.
 
     Args:
         learner: In its own process, through `learner_group.foreach_learner`.
@@ -82,8 +90,11 @@ def _measure(learner: Any, every_updates: int, module_id: str, batch: Mapping[st
             learner.metrics.log_value((module_id, NOISE_SCALE, name), value, reduce="sum")
 
 
-def noise_of(learner: Any, module_id: str, batch: Mapping[str, Any], rng: np.random.Generator, num_parts: int = PARTS) -> dict[str, float]:
-    """Estimates of |G|^2 and S from one batch: of all weights, and of policy and value by themselves where they share none.
+def noise_of(
+    learner: Any, module_id: str, batch: Mapping[str, Any], rng: np.random.Generator, num_parts: int = PARTS
+) -> dict[str, float]:
+    """Estimates of |G|^2 and S from one batch: of all weights, and of policy and value by themselves
+    where they share none.
 
     Args:
         learner: RLlib's, which stays as it is.
@@ -93,8 +104,8 @@ def noise_of(learner: Any, module_id: str, batch: Mapping[str, Any], rng: np.ran
         num_parts: At most.
 
     Returns:
-        `gradient_square`, `gradient_noise`, and both with `_policy` and `_value`; empty where the batch has no two parts, or its gradient
-        is not finite.
+        `gradient_square`, `gradient_noise`, and both with `_policy` and `_value`; empty where the batch has no two
+        parts, or its gradient is not finite.
     """
     gradients, rows = part_gradients(learner, module_id, batch, rng, num_parts)
     found: dict[str, float] = {}
@@ -134,25 +145,36 @@ def _losses(
     """The mean loss of each part of a batch, and the part's rows."""
     config = learner.config.get_config_for_module(module_id)
     if isinstance(learner, IMPALALearner):
-        # V-trace needs fragments whole, and what it computes of one does not depend on the others: each part masks them.
+        # V-trace needs fragments whole, and what it computes of one does not depend on the others:
+        # each part masks them.
         outputs, mask = module.forward_train(batch), batch[Columns.LOSS_MASK]
         for members in fragments(mask.cpu().numpy(), rng, num_parts):
             masked = mask & torch.from_numpy(members).to(mask.device)
             part = {**batch, Columns.LOSS_MASK: masked}
-            yield learner.compute_loss_for_module(module_id=module_id, config=config, batch=part, fwd_out=outputs), int(masked.sum())
+            yield (
+                learner.compute_loss_for_module(module_id=module_id, config=config, batch=part, fwd_out=outputs),
+                int(masked.sum()),
+            )
         return
     num_rows = len(tree.flatten(batch[Columns.OBS])[0])
     for index in np.array_split(rng.permutation(num_rows), num_parts):
         where = torch.from_numpy(index)
-        part = {name: tree.map_structure(lambda rows, where=where: rows[where.to(rows.device)], column) for name, column in batch.items()}
+        part = {
+            name: tree.map_structure(lambda rows, where=where: rows[where.to(rows.device)], column)
+            for name, column in batch.items()
+        }
         counted = int(part[Columns.LOSS_MASK].sum()) if Columns.LOSS_MASK in part else len(index)
         if counted:
             outputs = module.forward_train(part)
-            yield learner.compute_loss_for_module(module_id=module_id, config=config, batch=part, fwd_out=outputs), counted
+            yield (
+                learner.compute_loss_for_module(module_id=module_id, config=config, batch=part, fwd_out=outputs),
+                counted,
+            )
 
 
 def fragments(mask: npt.NDArray[np.bool_], rng: np.random.Generator, num_parts: int) -> list[npt.NDArray[np.bool_]]:
-    """Which rows are in which part, [rows] each: whole fragments, dealt out at random, with about as many rows in each part.
+    """Which rows are in which part, [rows] each: whole fragments, dealt out at random, with about
+    as many rows in each part.
 
     Args:
         mask: [rows] that count. Each fragment ends with a row that does not, the observation after its last step.
@@ -169,7 +191,9 @@ def fragments(mask: npt.NDArray[np.bool_], rng: np.random.Generator, num_parts: 
 
 
 def _networks(names: list[str]) -> dict[str, list[str]]:
-    """Suffix of the estimates to the parameters that they are of: all, and each of two networks that have no weight in common."""
+    """Suffix of the estimates to the parameters that they are of: all, and each of two networks
+    that have no weight in common.
+    """
     policy = [name for name in names if name.startswith(_POLICY)]
     value = [name for name in names if name.startswith(_VALUE)]
     apart = policy and value and len(policy) + len(value) == len(names)

@@ -1,4 +1,6 @@
-"""Connectors of a trial's own between environments and module: evaluations pass observations through them, as RLlib's env runners do."""
+"""Connectors of a trial's own between environments and module: evaluations pass observations through them,
+as RLlib's env runners do.
+"""
 
 import copy
 from collections.abc import Sequence
@@ -40,7 +42,11 @@ class PipelinePolicy:
         explore_at: int | None = None,
     ) -> None:
         self._explore_at = explore_at
-        self._module, self._env_to_module, self._module_to_env = module, copy.deepcopy(env_to_module), copy.deepcopy(module_to_env)
+        self._module, self._env_to_module, self._module_to_env = (
+            module,
+            copy.deepcopy(env_to_module),
+            copy.deepcopy(module_to_env),
+        )
         for connector in self._env_to_module.connectors:
             if hasattr(connector, "_update_stats"):  # RLlib's MeanStdFilter
                 connector._update_stats = False
@@ -51,22 +57,38 @@ class PipelinePolicy:
         self._outputs: dict[str, Any] = {}
 
     def __call__(self, observations: np.ndarray) -> np.ndarray:
-        """Observations (envs, ...), of which only the first ones are not known yet, to actions (envs, ...) for the environments."""
+        """Observations (envs, ...), of which only the first ones are not known yet, to actions (envs, ...)
+        for the environments.
+        """
         if not self._episodes:
             self._episodes = [self._first(observation) for observation in unbatch(observations)]
         explore = self._explore_at is not None
-        how = {"rl_module": self._module, "episodes": self._episodes, "explore": explore, "shared_data": self._shared, "metrics": None}
+        how = {
+            "rl_module": self._module,
+            "episodes": self._episodes,
+            "explore": explore,
+            "shared_data": self._shared,
+            "metrics": None,
+        }
         with torch.no_grad():
             batch = self._env_to_module(batch={}, **how)
-            found = self._module._forward_exploration(batch, t=self._explore_at) if explore else self._module._forward_inference(batch)
+            found = (
+                self._module._forward_exploration(batch, t=self._explore_at)
+                if explore
+                else self._module._forward_inference(batch)
+            )
             outputs = self._module_to_env(batch=found, **how)
         self._actions = outputs.pop(Columns.ACTIONS)
         for_env = outputs.pop(Columns.ACTIONS_FOR_ENV, self._actions)
         self._outputs = outputs
         return np.asarray(for_env)
 
-    def on_step(self, observations: np.ndarray, rewards: np.ndarray, terminated: np.ndarray, truncated: np.ndarray) -> None:
-        """Tell what the actions led to, (envs, ...) each; after an episode's end that is the next one's first observation."""
+    def on_step(
+        self, observations: np.ndarray, rewards: np.ndarray, terminated: np.ndarray, truncated: np.ndarray
+    ) -> None:
+        """Tell what the actions led to, (envs, ...) each; after an episode's end that is the next
+        one's first observation.
+        """
         for index, (episode, observation) in enumerate(zip(self._episodes, unbatch(observations), strict=True)):
             if episode.is_done:
                 self._episodes[index] = self._first(observation)
@@ -89,7 +111,8 @@ class PipelinePolicy:
 def own_pipelines(algorithm: Any) -> tuple[Any, Any] | None:
     """An algorithm's env-to-module and module-to-env pipelines; None if they are RLlib's default ones."""
     runner = algorithm.env_runner
-    if runner is not None:  # into its connectors RLlib merges those of remote runners; where there is none, into the algorithm's
+    # into its connectors RLlib merges those of remote runners; where there is none, into the algorithm's
+    if runner is not None:
         pipelines = runner._env_to_module, runner._module_to_env
     else:
         pipelines = algorithm.env_to_module_connector, algorithm.module_to_env_connector

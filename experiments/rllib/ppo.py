@@ -1,8 +1,9 @@
-"""PPO whose policy starts as in Stable-Baselines3 and CleanRL: near uniform, and with one standard deviation for each action.
+"""PPO whose policy starts as in Stable-Baselines3 and CleanRL: near uniform, and with one standard deviation
+for each action.
 
-Orthogonal weights, scaled by 0.01 in front of the actions and by 1 in front of the value, and a standard deviation that does not depend
-on the observation (Huang et al. 2022, "The 37 implementation details of proximal policy optimization"): RLlib's is another output of the
-policy's network. Losses and everything else are RLlib's.
+Orthogonal weights, scaled by 0.01 in front of the actions and by 1 in front of the value, and a standard deviation that
+does not depend on the observation (Huang et al. 2022, "The 37 implementation details of proximal policy optimization"):
+RLlib's is another output of the policy's network. Losses and everything else are RLlib's.
 """
 
 from typing import Any, Self
@@ -25,7 +26,8 @@ class PPOConfig(ppo.PPOConfig):  # type: ignore[misc]  # RLlib ships no type inf
     Recurrent policies (`use_lstm`) keep RLlib's standard deviations, whose free ones have no dimension of time.
 
     Attributes:
-        log_std_init: Natural logarithm of the standard deviation of continuous actions at the start, where these lie between -1 and 1.
+        log_std_init: Natural logarithm of the standard deviation of continuous actions at the start, where these lie
+            between -1 and 1.
     """
 
     def __init__(self, algo_class: Any = None) -> None:
@@ -49,9 +51,13 @@ class PPOConfig(ppo.PPOConfig):  # type: ignore[misc]  # RLlib ships no type inf
 
 
 class NearUniformCatalog(PPOCatalog):  # type: ignore[misc]
-    """RLlib's networks of PPO, but for the weights of the last layers, and the standard deviations of continuous actions."""
+    """RLlib's networks of PPO, but for the weights of the last layers, and the standard deviations
+    of continuous actions.
+    """
 
-    def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], model_config_dict: dict[str, Any]) -> None:
+    def __init__(
+        self, observation_space: gym.Space[Any], action_space: gym.Space[Any], model_config_dict: dict[str, Any]
+    ) -> None:
         free = isinstance(action_space, gym.spaces.Box) and not model_config_dict.get("use_lstm")
         super().__init__(observation_space, action_space, {**model_config_dict, "free_log_std": free})
 

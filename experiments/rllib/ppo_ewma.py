@@ -1,12 +1,13 @@
 """PPO-EWMA: PPO that learns the same whatever its batch, and from old samples (Hilton et al. 2022, arXiv 2110.00641).
 
-PPO's old policy has two roles: it corrects for who sampled, for which it must be the policy that did, and it holds the new policy back,
-for which it must be recent, in env steps. Here the second role has a policy of its own, the proximal policy: an average of the weights
-after every gradient step. With minibatches a factor c smaller, and as many of them in a training batch, as much is learned from as many
-env steps if
+PPO's old policy has two roles: it corrects for who sampled, for which it must be the policy that did, and it holds the
+new policy back, for which it must be recent, in env steps. Here the second role has a policy of its own, the proximal
+policy: an average of the weights after every gradient step. With minibatches a factor c smaller, and as many of them in
+a training batch, as much is learned from as many env steps if
 
 - Adam's learning rate is divided by sqrt(c),
-- the centers of mass 1 / (1 - beta) - 1 of its two averages are multiplied by c (by the same reasoning; not known to be the paper's),
+- the centers of mass 1 / (1 - beta) - 1 of its two averages are multiplied by c (by the same reasoning;
+  not known to be the paper's),
 - the center of mass of the average of weights is multiplied by c: in env steps it stays where it was,
 - advantages are standardised over c times as many batches, 1 / (1 - decay) = c.
 
@@ -41,7 +42,8 @@ class PPOEWMAConfig(PPOConfig):
 
     Attributes:
         proximal_policy: `ewma`, an average of weights; or `sampling`, the policy that sampled: PPO.
-        proximal_center_of_mass: How many gradient steps the average lies back, with minibatches of `base_minibatch_size`.
+        proximal_center_of_mass: How many gradient steps the average lies back,
+            with minibatches of `base_minibatch_size`.
         adjusted: Whether settings are adjusted to minibatches of another size than that.
         base_minibatch_size: Rows of a minibatch with which `lr` and the other settings hold as they are.
         staleness: Training iterations for which samples wait before they are learned from.
@@ -123,13 +125,19 @@ class PPOEWMAConfig(PPOConfig):
         """
         super().validate()
         if self.minibatch_size is None:
-            raise ValueError("algorithm.training.minibatch_size=null: PPO-EWMA is adjusted to its size. Give it a number.")
+            raise ValueError(
+                "algorithm.training.minibatch_size=null: PPO-EWMA is adjusted to its size. Give it a number."
+            )
         if self.num_learners > 1:
-            raise ValueError(f"algorithm.learners.num_learners={self.num_learners}: PPO-EWMA averages in one learner. Try 0 or 1.")
+            raise ValueError(
+                f"algorithm.learners.num_learners={self.num_learners}: PPO-EWMA averages in one learner. Try 0 or 1."
+            )
         if self.averages_weights and self.use_kl_loss:
             raise ValueError("algorithm.training.use_kl_loss=true: PPO-EWMA's objective clips. Try use_kl_loss=false.")
         if self.averages_weights and self.model_config.get("use_lstm"):
-            raise ValueError("algorithm.rl_module.use_lstm=true: an average of recurrent networks has no memory. Try algorithm=ppo.")
+            raise ValueError(
+                "algorithm.rl_module.use_lstm=true: an average of recurrent networks has no memory. Try algorithm=ppo."
+            )
 
 
 class PPOEWMA(PPO):  # type: ignore[misc]  # RLlib ships no type information
@@ -145,7 +153,9 @@ class PPOEWMA(PPO):  # type: ignore[misc]  # RLlib ships no type information
         self.waiting: deque[list[Any]] = deque()
 
     def training_step(self) -> None:
-        """As RLlib's, with the batch that was sampled `staleness` iterations ago; nothing is learned in the first ones."""
+        """As RLlib's, with the batch that was sampled `staleness` iterations ago;
+        nothing is learned in the first ones.
+        """
         if not self.config.staleness:
             super().training_step()
             return
@@ -184,5 +194,7 @@ class PPOEWMA(PPO):  # type: ignore[misc]  # RLlib ships no type information
             self.metrics.aggregate(results, key=LEARNER_RESULTS)
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self.env_runner_group.sync_weights(
-                from_worker_or_learner_group=self.learner_group, policies=set(results[0].keys()) - {ALL_MODULES}, inference_only=True
+                from_worker_or_learner_group=self.learner_group,
+                policies=set(results[0].keys()) - {ALL_MODULES},
+                inference_only=True,
             )

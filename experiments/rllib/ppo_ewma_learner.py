@@ -1,11 +1,12 @@
-"""The learner of PPO-EWMA: its loss, the average of weights that is its proximal policy, moments of advantages over several batches.
+"""The learner of PPO-EWMA: its loss, the average of weights that is its proximal policy,
+moments of advantages over several batches.
 
 The decoupled clipped objective (Hilton et al. 2022, arXiv 2110.00641) is, with r = pi / pi_prox,
 
     pi_prox / pi_behav * min(r * A, clip(r, 1 - clip_param, 1 + clip_param) * A).
 
-The first factor is positive and has no gradient, so this is PPO's objective with pi_prox in place of the policy that sampled, pi_behav,
-and with each advantage A times that factor: RLlib's loss, of other columns.
+The first factor is positive and has no gradient, so this is PPO's objective with pi_prox in place of the policy that
+sampled, pi_behav, and with each advantage A times that factor: RLlib's loss, of other columns.
 """
 
 import math
@@ -28,8 +29,8 @@ from experiments.preprocessing.modules import base_of
 from experiments.rllib.moving_averages import AverageModule, scaled_decay, standardised
 
 _LARGEST_RATIO = 100.0
-"""Of pi to pi_behav, at which the paper's code (github.com/openai/ppo-ewma, `imp_samp_max`) cuts it: samples of an old policy can be all
-but impossible for the present one, and the other way round."""
+"""Of pi to pi_behav, at which the paper's code (github.com/openai/ppo-ewma, `imp_samp_max`) cuts it:
+samples of an old policy can be all but impossible for the present one, and the other way round."""
 _BETAS = (0.9, 0.999)
 """Of Adam, torch's own."""
 _LEAST_STD = 1e-4
@@ -49,7 +50,10 @@ class PPOEWMATorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
     def build(self) -> None:
         """As RLlib's."""
         super().build()
-        modules = {module_id: self.module[module_id].unwrapped() for module_id in self.module.keys()}  # noqa: SIM118  # no dict
+        modules = {
+            module_id: self.module[module_id].unwrapped()
+            for module_id in self.module.keys()  # noqa: SIM118  # no dict
+        }
         self.averages = {m: AverageModule(module) for m, module in modules.items() if self.config.averages_weights}
         self.proximal_weights_per_module = {m: average.weights for m, average in self.averages.items()}
         self.proximal_total_per_module = {m: average.total for m, average in self.averages.items()}
@@ -61,7 +65,9 @@ class PPOEWMATorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         parameters, factor = self.get_parameters(self.module[module_id]), self.config.batch_factor
         mean, square = (scaled_decay(beta, factor) for beta in _BETAS)
         optimizer = torch.optim.Adam(parameters, betas=(mean, square))
-        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=parameters, lr_or_lr_schedule=self.config.adjusted_lr)
+        self.register_optimizer(
+            module_id=module_id, optimizer=optimizer, params=parameters, lr_or_lr_schedule=self.config.adjusted_lr
+        )
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """As RLlib's."""
@@ -89,7 +95,9 @@ class PPOEWMATorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
 
     @torch.no_grad()
     def standardise_advantages(self, module_id: str, rows: Any) -> None:
-        """Put advantages into a batch that are standardised over several batches, in place of RLlib's, which are over this one."""
+        """Put advantages into a batch that are standardised over several batches, in place of RLlib's,
+        which are over this one.
+        """
         if not self.config.advantage_decay:
             return
         advantages = rows[Postprocessing.VALUE_TARGETS] - self.module[module_id].unwrapped().compute_values(rows)
@@ -97,7 +105,9 @@ class PPOEWMATorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         rows[Postprocessing.ADVANTAGES] = standardised(advantages, sums, self.config.advantage_decay, _LEAST_STD)
 
     @torch.no_grad()
-    def against_proximal(self, module_id: str, rows: Rows, dist_inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def against_proximal(
+        self, module_id: str, rows: Rows, dist_inputs: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """What the decoupled objective needs of the proximal policy.
 
         Args:
@@ -110,7 +120,9 @@ class PPOEWMATorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         """
         distribution = self.module[module_id].unwrapped().get_train_action_dist_cls()
         actions = rows[Columns.ACTIONS]
-        of_proximal = distribution.from_logits(self._proximal[module_id](rows)[Columns.ACTION_DIST_INPUTS]).logp(actions)
+        of_proximal = distribution.from_logits(self._proximal[module_id](rows)[Columns.ACTION_DIST_INPUTS]).logp(
+            actions
+        )
         now = distribution.from_logits(dist_inputs.detach()).logp(actions)
         of_behaviour = torch.maximum(rows[Columns.ACTION_LOGP], now - math.log(_LARGEST_RATIO))
         return of_proximal, torch.exp(of_proximal - of_behaviour)
@@ -151,9 +163,13 @@ class FastPPOEWMATorchLearner(FastPPOTorchLearner, PPOEWMATorchLearner):
 
 
 def _policy(module: Any) -> Callable[[Rows], Rows]:
-    """From a batch to the inputs of the action distribution: without the value function, where that is known to be the same."""
+    """From a batch to the inputs of the action distribution: without the value function,
+    where that is known to be the same.
+    """
     default = isinstance(module, DefaultPPOTorchRLModule)
     plain = (
-        plain_policy(module) if default and not is_overridden(module, base_of(module, DefaultPPOTorchRLModule), "_forward_train") else None
+        plain_policy(module)
+        if default and not is_overridden(module, base_of(module, DefaultPPOTorchRLModule), "_forward_train")
+        else None
     )
     return plain or module._forward_train

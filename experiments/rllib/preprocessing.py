@@ -1,8 +1,8 @@
 """Running statistics of what the env runners sample: gathered on each, merged into the modules of learners and runners.
 
-A batch of PPO is learned with the statistics that it was sampled with: new ones come after each training step. DQN and SAC, whose steps
-are as short as an env step, get them every `UPDATE_EVERY_ENV_STEPS`. IMPALA and APPO sample while they learn: what has arrived from the
-runners is merged into the learners, and goes to the runners with the weights.
+A batch of PPO is learned with the statistics that it was sampled with: new ones come after each training step. DQN and
+SAC, whose steps are as short as an env step, get them every `UPDATE_EVERY_ENV_STEPS`. IMPALA and APPO sample while they
+learn: what has arrived from the runners is merged into the learners, and goes to the runners with the weights.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,15 @@ from experiments.preprocessing.moments import Gatherer, Sampled
 from experiments.preprocessing.rewards import scale_rewards
 
 UPDATE_EVERY_ENV_STEPS = 256
-"""Of algorithms that replay: few enough that statistics are there before learning starts, so many that their cost does not count."""
+"""Of algorithms that replay: few enough that statistics are there before learning starts,
+so many that their cost does not count."""
 
 _TAG = "statistics"
 
 
 def put_into_modules(config: AlgorithmConfig, settings: Mapping[str, Any]) -> bool:
-    """Put preprocessing in front of an algorithm's networks; False, and nothing, if they are of another class than RLlib's default ones.
+    """Put preprocessing in front of an algorithm's networks; False, and nothing, if they are of another class
+    than RLlib's default ones.
 
     Args:
         config: With its model config.
@@ -36,7 +38,10 @@ def put_into_modules(config: AlgorithmConfig, settings: Mapping[str, Any]) -> bo
     """
     found = preprocessed(config.rl_module_spec.module_class)
     if found is not None:
-        config.rl_module(model_config={**config.model_config, SETTINGS: dict(settings)}, rl_module_spec=RLModuleSpec(module_class=found))
+        config.rl_module(
+            model_config={**config.model_config, SETTINGS: dict(settings)},
+            rl_module_spec=RLModuleSpec(module_class=found),
+        )
     return found is not None
 
 

@@ -1,4 +1,6 @@
-"""How fast an environment and its networks are on this machine, each timed alone for a fraction of a second: no Ray, no training."""
+"""How fast an environment and its networks are on this machine, each timed alone for a fraction of a second:
+no Ray, no training.
+"""
 
 import functools
 import itertools
@@ -24,9 +26,11 @@ from experiments.rllib.building import build_algorithm_config, environment_of, s
 PROBE_S = 0.15
 """Seconds for which each part is timed; what takes longer is timed once."""
 _MOST_ROWS, _MOST_NUMBERS = 1024, 2**18
-"""Observations, and their numbers, of a timed pass of a network: so many that what a pass takes in any case does not count."""
+"""Observations, and their numbers, of a timed pass of a network: so many that what a pass takes
+in any case does not count."""
 _LEARNING = 3.0
-"""Times the multiplications of a forward pass that learning takes: backward there are as many for inputs, and for weights."""
+"""Times the multiplications of a forward pass that learning takes: backward there are as many for inputs,
+and for weights."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,11 @@ class NetworkSpeed:
 
 
 def env_step_s(env: EnvSettings, num_envs: int) -> float:
-    """Seconds of one step of as many environments as a runner has, with random actions: the median, so that rare resets do not count.
+    """Seconds of one step of as many environments as a runner has, with random actions: the median,
+    so that rare resets do not count.
 
-    Environments that take turns are timed as one, and counted; those with a process each step side by side, as one does.
+    Environments that take turns are timed as one, and counted; those with a process each step side by side,
+    as one does.
 
     Args:
         env: The environment; of EnvPool, Gymnasium's of the same id.
@@ -115,7 +121,9 @@ def _rows(observations: gym.Space[Any], number: int) -> Mapping[str, torch.Tenso
 
 
 def _multiplications(module: RLModule, forward: Callable[[], Any]) -> tuple[int, int]:
-    """Of the layers that run in `forward` with one observation, and of all layers, one that does not run as one of its shape that does."""
+    """Of the layers that run in `forward` with one observation, and of all layers, one that does not run
+    as one of its shape that does.
+    """
     layers = [m for m in module.modules() if isinstance(getattr(m, "weight", None), torch.Tensor)]
     ran: dict[torch.nn.Module, int] = {}
 
@@ -132,7 +140,9 @@ def _multiplications(module: RLModule, forward: Callable[[], Any]) -> tuple[int,
 
 
 def _seconds_of(act: Callable[[], Any], between: Callable[[], Any] = lambda: None) -> float:
-    """The median of as many calls as there is time for, the first left out; not the mean, so that what else runs counts less."""
+    """The median of as many calls as there is time for, the first left out; not the mean,
+    so that what else runs counts less.
+    """
     act()
     seconds: list[float] = []
     while sum(seconds) < PROBE_S:

@@ -1,8 +1,10 @@
-"""What code that is not the suite's may keep in a process, beside environments and networks: on its classes, in its modules.
+"""What code that is not the suite's may keep in a process, beside environments and networks:
+on its classes, in its modules.
 
-A trial is a function of its configuration and seed only in a process that has not run such code before: it gets one of its own. No
-checkpoint holds what the code keeps there, so that a trial that goes on from one in another process may differ. Whether there is anything
-of the kind is looked for in what Python shows of the code's modules; what a library of C keeps, a generator or a file is not seen.
+A trial is a function of its configuration and seed only in a process that has not run such code before: it gets one of
+its own. No checkpoint holds what the code keeps there, so that a trial that goes on from one in another process may
+differ. Whether there is anything of the kind is looked for in what Python shows of the code's modules; what a library
+of C keeps, a generator or a file is not seen.
 """
 
 import functools
@@ -21,7 +23,8 @@ from experiments.config.rllib_settings import MODULE_CLASS
 from experiments.config.trial_config import TrialConfig
 
 _FORGETTING = ("experiments.", "ray.rllib.", "gymnasium.envs.", "gymnasium.wrappers.", "ale_py.")
-"""Where environments, networks and algorithms are from that leave nothing in a process: trials of these share processes."""
+"""Where environments, networks and algorithms are from that leave nothing in a process:
+trials of these share processes."""
 
 
 def packages_of(trial: TrialConfig) -> frozenset[str]:
@@ -36,9 +39,15 @@ def packages_of(trial: TrialConfig) -> frozenset[str]:
     named = [trial.algorithm["config_class"], trial.algorithm["rl_module"].get(MODULE_CLASS)]
     if trial.env.backend == "gymnasium":
         spec, registers = spec_of(trial.env.id), trial.env.id.rpartition(":")[0]
-        made_by = [spec.entry_point, spec.vector_entry_point, *(wrapper.entry_point for wrapper in spec.additional_wrappers)]
+        made_by = [
+            spec.entry_point,
+            spec.vector_entry_point,
+            *(wrapper.entry_point for wrapper in spec.additional_wrappers),
+        ]
         named += [f"{registers}." if registers else None, *map(_where, made_by)]
-    return frozenset(trial.modules) | {name.partition(".")[0] for name in named if name and not name.startswith(_FORGETTING)}
+    return frozenset(trial.modules) | {
+        name.partition(".")[0] for name in named if name and not name.startswith(_FORGETTING)
+    }
 
 
 def _where(entry_point: Any) -> str | None:
@@ -70,7 +79,11 @@ class ProcessState:
     def changed(self) -> list[str]:
         """What is not as it was, by its name: `my_env.MyEnv.episodes`."""
         found = []
-        for module in [m for name, m in sys.modules.items() if name.partition(".")[0] in self.packages and isinstance(m, ModuleType)]:
+        for module in [
+            m
+            for name, m in sys.modules.items()
+            if name.partition(".")[0] in self.packages and isinstance(m, ModuleType)
+        ]:
             now = {name: self._digest(value) for name, value in _held(module)}
             first = self._first.setdefault(module.__name__, now)
             found += [name for name in sorted({*first, *now}) if first.get(name) != now.get(name)]
@@ -89,7 +102,8 @@ def _held(module: ModuleType) -> Iterator[tuple[str, Any]]:
         if isinstance(value, type):
             if value.__module__ == module.__name__:
                 yield from _held_by(value, f"{module.__name__}.{name}")
-        elif not isinstance(value, ModuleType) and not (name.startswith("__") and name.endswith("__")):  # Python's: __warningregistry__
+        elif not isinstance(value, ModuleType) and not (name.startswith("__") and name.endswith("__")):
+            # Python's: __warningregistry__
             yield f"{module.__name__}.{name}", value
 
 
@@ -102,7 +116,10 @@ def _held_by(kind: type, path: str) -> Iterator[tuple[str, Any]]:
 
 
 class _Digest(pickle.Pickler):
-    """A hash of whatever an object leads to. Of code itself that is its name, and of the packages' functions what they remember."""
+    """A hash of whatever an object leads to.
+
+    Of code itself that is its name, and of the packages' functions what they remember.
+    """
 
     def __init__(self, packages: frozenset[str]) -> None:
         self._packages, self._hash = packages, hashlib.blake2b(digest_size=8)
@@ -125,12 +142,19 @@ class _Digest(pickle.Pickler):
             return tuple, ([value.__func__],)
         if isinstance(value, functools._lru_cache_wrapper):
             return tuple, ([value.__wrapped__, value.cache_info().misses],)
-        if isinstance(value, FunctionType) and value.__module__.partition(".")[0] in self._packages and id(value) not in self._seen:
+        if (
+            isinstance(value, FunctionType)
+            and value.__module__.partition(".")[0] in self._packages
+            and id(value) not in self._seen
+        ):
             self._seen.add(id(value))
-            return tuple, ([value.__qualname__, value.__defaults__, value.__kwdefaults__, vars(value), _closure(value)],)
+            return tuple, (
+                [value.__qualname__, value.__defaults__, value.__kwdefaults__, vars(value), _closure(value)],
+            )
         if isinstance(value, type | FunctionType | BuiltinFunctionType | ModuleType):
             return str, (f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}",)
-        if isinstance(value, gym.Space):  # whose generator is made when it is first asked for, by whoever batches the space
+        # whose generator is made when it is first asked for, by whoever batches the space
+        if isinstance(value, gym.Space):
             return str, (repr(value),)
         try:
             return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)

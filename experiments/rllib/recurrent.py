@@ -21,8 +21,9 @@ class _OwnActions(TorchRLModule):  # type: ignore[misc]  # RLlib ships no type i
     def _forward_exploration(self, batch: dict[str, Any], t: int) -> dict[str, Any]:
         """As RLlib's, for more than one environment.
 
-        RLlib chooses between random actions [B] and greedy ones [B, 1] (algorithms/dqn/torch/default_dqn_torch_rl_module.py). Of these
-        torch makes [B, B]: with the chance and the random action of a column's environment, and the greedy action of a row's.
+        RLlib chooses between random actions [B] and greedy ones [B, 1]
+        (algorithms/dqn/torch/default_dqn_torch_rl_module.py). Of these torch makes [B, B]: with the chance and the
+        random action of a column's environment, and the greedy action of a row's.
         """
         found: dict[str, Any] = super()._forward_exploration(batch, t)
         return {**found, Columns.ACTIONS: found[Columns.ACTIONS].diagonal().unsqueeze(1)}
@@ -54,8 +55,8 @@ def make_recurrent(config: AlgorithmConfig, algorithm: str) -> None:
     """
     if isinstance(config, SACConfig):
         raise ConfigurationError(
-            f"algorithm.rl_module.use_lstm=true: RLlib's SAC has no recurrent networks, so that algorithm={algorithm} would train others. "
-            "Try algorithm=ppo, or algorithm.rl_module.use_lstm=false."
+            f"algorithm.rl_module.use_lstm=true: RLlib's SAC has no recurrent networks, so that algorithm={algorithm} "
+            "would train others. Try algorithm=ppo, or algorithm.rl_module.use_lstm=false."
         )
     if isinstance(config, DQNConfig):
         _check_dqn(config)

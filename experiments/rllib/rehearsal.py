@@ -1,7 +1,8 @@
-"""An environment tried before a study starts: two side by side are made, reset and stepped for a moment, as trials do with it.
+"""An environment tried before a study starts: two side by side are made, reset and stepped for a moment,
+as trials do with it.
 
-They are in an empty folder meanwhile: trials have working directories of their own, and what is found only in the command's is not found
-there.
+They are in an empty folder meanwhile: trials have working directories of their own, and what is found only in the
+command's is not found there.
 """
 
 import contextlib
@@ -57,8 +58,8 @@ def rehearse(env: EnvSettings, any_actions: bool = True) -> tuple[str, ...]:
 
     Args:
         env: The environment; of EnvPool, Gymnasium's of the same id.
-        any_actions: Whether its policy may take any action of the space; networks of a person's own may leave out some, and what the
-            environment then raises says nothing.
+        any_actions: Whether its policy may take any action of the space; networks of a person's own may leave out some,
+            and what the environment then raises says nothing.
 
     Returns:
         What a person should know of it, a line each.
@@ -95,7 +96,10 @@ def _made(name: str, settings: Mapping[str, Any], make: Callable[[], Any], is_fi
         return make()
     except (Exception, SystemExit) as error:  # environments raise what they like
         where = (
-            "It can be made in the folder where the command is typed, but not in another one, as trials have: give files by absolute paths."
+            (
+                "It can be made in the folder where the command is typed, but not in another one, as trials have: "
+                "give files by absolute paths."
+            )
             if is_first
             else "One can be made, but not two in one process, which training and evaluation need."
         )
@@ -161,7 +165,10 @@ def _differences(name: str, gym_id: str, one: tuple[list[Any], bool], other: tup
     notes = []
     shared = min(len(one[0]), len(other[0])) - 1  # the clock may have ended one earlier
     if not are_equal(one[0][:shared], other[0][:shared]):
-        notes.append(f"{name}: reset(seed=) does not determine what {gym_id} does: the same seed gave different observations or rewards")
+        notes.append(
+            f"{name}: reset(seed=) does not determine what {gym_id} does: the same seed gave "
+            "different observations or rewards"
+        )
     if one[1] or other[1]:
         notes.append(f"{name}: observations leave the bounds of the space that {gym_id} declares")
     return notes
@@ -182,6 +189,6 @@ def _try_vector(gym_id: str, envs: Any) -> None:
         for what, values in zip(("rewards", "terminated", "truncated"), others, strict=True):
             if (shape := np.shape(values)) != (envs.num_envs,):
                 raise ConfigurationError(
-                    f"env.id={gym_id}: the {what} of {envs.num_envs} environments of its vector implementation have shape {shape}, "
-                    f"where ({envs.num_envs},) is expected."
+                    f"env.id={gym_id}: the {what} of {envs.num_envs} environments of its vector implementation "
+                    f"have shape {shape}, where ({envs.num_envs},) is expected."
                 )

@@ -9,10 +9,12 @@ from typing import Any
 RUNNER_SECONDS = "suite_runner_seconds"
 """Key under `env_runners` of an RLlib result: by runner index, the seconds of `RunnerClock`."""
 SPANS = "suite_spans"
-"""Key under `env_runners` of an RLlib result: by runner index, of each call of `sample` the chunks of episodes that it returned, an array
-[n, 2] of the env steps of the episode before the chunk and at its end. None of what goes to a replay buffer."""
+"""Key under `env_runners` of an RLlib result: by runner index, of each call of `sample` the chunks of episodes
+that it returned, an array [n, 2] of the env steps of the episode before the chunk and at its end. None of what
+goes to a replay buffer."""
 LEARNER_SECONDS = "suite_learner_seconds"
-"""Key under `learners/__all_modules__` of an RLlib result: seconds in which an asynchronous learner was updating, summed over learners."""
+"""Key under `learners/__all_modules__` of an RLlib result: seconds in which an asynchronous learner was updating,
+summed over learners."""
 LEARNER_KEYS: dict[str, tuple[str, ...]] = {
     "learner/loss": ("total_loss",),
     "learner/policy_loss": ("policy_loss", "mean_pi_loss"),
@@ -27,7 +29,8 @@ LEARNER_KEYS: dict[str, tuple[str, ...]] = {
 }
 """Metric of the contract to RLlib's names for it, the first one found counts."""
 SQUARE, NOISE, SCALE, SUFFIXES = "gradient_square", "gradient_noise", "noise_scale", ("", "_policy", "_value")
-"""What is estimated of gradients, by the last words of the metrics' names; of all weights, the policy's, and the value's or critics'."""
+"""What is estimated of gradients, by the last words of the metrics' names; of all weights, the policy's,
+and the value's or critics'."""
 MINIBATCH_MEANS = "suite_minibatch_means"
 """Key under `learners/<module>` that holds means over an update's minibatches (`learner.average_over_minibatches`)."""
 LAST_KL = "suite_last_kl"
@@ -66,7 +69,10 @@ def learner_metrics(module_results: Mapping[str, Any], has_kl: bool) -> dict[str
 
 
 def gradient_steps(module_results: Mapping[str, Any]) -> int:
-    """Gradient steps of one iteration: rows trained on, over rows per minibatch. 0 if RLlib reports NaN: nothing was learned in it."""
+    """Gradient steps of one iteration: rows trained on, over rows per minibatch.
+
+    0 if RLlib reports NaN: nothing was learned in it.
+    """
     rows = float(module_results.get("num_module_steps_trained", math.nan))
     per_step = float(module_results.get("module_train_batch_size_mean", math.nan))
     return 0 if math.isnan(rows) or math.isnan(per_step) or not per_step else round(rows / per_step)
@@ -131,13 +137,17 @@ class NoiseSums:
     sums: dict[str, float] = field(default_factory=dict)
 
     def add(self, sums: Mapping[str, Any]) -> None:
-        """Add an iteration's, or others that were added up; RLlib reports NaN, or nothing, where nothing was measured."""
+        """Add an iteration's, or others that were added up; RLlib reports NaN, or nothing,
+        where nothing was measured.
+        """
         if float(sums.get("count", 0.0)) > 0:  # not NaN
             for name, value in sums.items():
                 self.sums[name] = self.sums.get(name, 0.0) + float(value)
 
     def metrics(self, group: str) -> dict[str, float]:
-        """The averages, and the noise scales that are their ratios: absent where the average of |G|^2 is not positive."""
+        """The averages, and the noise scales that are their ratios: absent where the average
+        of |G|^2 is not positive.
+        """
         found: dict[str, float] = {}
         count = self.sums.get("count", 0.0)
         for suffix in SUFFIXES if count else ():
@@ -167,7 +177,10 @@ class RunnerSeconds:
 
     def __add__(self, other: "RunnerSeconds") -> "RunnerSeconds":
         return RunnerSeconds(
-            self.sample + other.sample, self.env_step + other.env_step, self.inference + other.inference, self.cpu + other.cpu
+            self.sample + other.sample,
+            self.env_step + other.env_step,
+            self.inference + other.inference,
+            self.cpu + other.cpu,
         )
 
 
@@ -180,13 +193,15 @@ def runner_seconds(runner_results: Mapping[str, Any]) -> dict[str, RunnerSeconds
 
 
 def sampled_spans(runner_results: Mapping[str, Any]) -> list[list[Any]]:
-    """The chunks of episodes that env runners sampled in an iteration, those of all runners together, call by call of `sample`.
+    """The chunks of episodes that env runners sampled in an iteration, those of all runners together,
+    call by call of `sample`.
 
     Args:
         runner_results: RLlib's `env_runners` results.
 
     Returns:
-        Arrays as under `SPANS`, of each runner that has one, by its index: RLlib's own order may change when a trial is resumed.
+        Arrays as under `SPANS`, of each runner that has one, by its index: RLlib's own order may change
+        when a trial is resumed.
     """
     found = sorted(runner_results.get(SPANS, {}).items(), key=lambda item: int(item[0]))
     by_runner = [calls if isinstance(calls, list) else [calls] for _, calls in found]  # RLlib unpacks a list of one

@@ -18,7 +18,9 @@ class RunnerClock:
 
     def attach(self, metrics_logger: Any) -> None:
         """Measure along with the blocks in which RLlib steps environments and asks the policy."""
-        sum_blocks(metrics_logger, lambda key: RUNNER_TIMERS.get(key) if isinstance(key, str) else None, self._add_block)
+        sum_blocks(
+            metrics_logger, lambda key: RUNNER_TIMERS.get(key) if isinstance(key, str) else None, self._add_block
+        )
 
     def _add_block(self, part: str, seconds: float) -> None:
         self._spent = replace(self._spent, **{part: getattr(self._spent, part) + seconds})

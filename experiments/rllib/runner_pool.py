@@ -1,4 +1,5 @@
-"""Env runner processes that outlive the algorithm that started them: each takes seconds to start, and most of a short measurement's time.
+"""Env runner processes that outlive the algorithm that started them: each takes seconds to start,
+and most of a short measurement's time.
 
 For measurements alone. A trial whose results must not depend on what ran before it starts its own.
 """
@@ -25,10 +26,14 @@ class PooledEnvRunnerGroup(EnvRunnerGroup):  # type: ignore[misc]  # RLlib ships
         super()._setup(**kwargs)
         ray.get(self._renewals)  # raises what a runner's constructor raised
 
-    def _make_worker(self, *, worker_index: int, num_workers: int, config: Any, spaces: Any = None, **kwargs: Any) -> Any:
+    def _make_worker(
+        self, *, worker_index: int, num_workers: int, config: Any, spaces: Any = None, **kwargs: Any
+    ) -> Any:
         idle = _idle[self._kind]
         if not worker_index or not idle:
-            return super()._make_worker(worker_index=worker_index, num_workers=num_workers, config=config, spaces=spaces, **kwargs)
+            return super()._make_worker(
+                worker_index=worker_index, num_workers=num_workers, config=config, spaces=spaces, **kwargs
+            )
         actor = idle.pop()
         given = {"config": config, "worker_index": worker_index, "num_workers": num_workers, "spaces": spaces}
         self._renewals.append(actor.renew.remote(**given, tune_trial_id=self._tune_trial_id))

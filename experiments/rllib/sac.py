@@ -1,7 +1,9 @@
-"""SAC with critics of Stable-Baselines3's shape: observation and action side by side, through the hidden layers of `fcnet_hiddens`.
+"""SAC with critics of Stable-Baselines3's shape: observation and action side by side,
+through the hidden layers of `fcnet_hiddens`.
 
-RLlib's own critics encode observation and action by a perceptron each, and join them by a third one (`fusionnet_hiddens`): with two hidden
-layers of 256 on Pendulum that is 658,433 weights a critic in place of 67,329. Policy, losses and everything else are RLlib's.
+RLlib's own critics encode observation and action by a perceptron each, and join them by a third one
+(`fusionnet_hiddens`): with two hidden layers of 256 on Pendulum that is 658,433 weights a critic in place of 67,329.
+Policy, losses and everything else are RLlib's.
 """
 
 from dataclasses import replace

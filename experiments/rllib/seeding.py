@@ -1,11 +1,12 @@
 """One user seed to independent random streams for every part of a trial.
 
 RLlib seeds runner `i` with `seed + i` and environment `j` of a runner with that `+ j` (`rllib/env/env_runner.py`,
-`gymnasium/vector/sync_vector_env.py`), so neighbouring seeds share most of their environments. Here each stream is a child of one
-`numpy.random.SeedSequence`, told apart by what it is for, and by the environment's number within the trial: the same environments
-are seen however they are spread over runners.
+`gymnasium/vector/sync_vector_env.py`), so neighbouring seeds share most of their environments. Here each stream is a
+child of one `numpy.random.SeedSequence`, told apart by what it is for, and by the environment's number within the
+trial: the same environments are seen however they are spread over runners.
 
-A trial derives its streams anew at every checkpoint, so that going on from it needs no generator's state: see `checkpoints.py`.
+A trial derives its streams anew at every checkpoint, so that going on from it needs no generator's
+state: see `checkpoints.py`.
 
 Trials of different configurations with the same seed share their streams on purpose: they are compared in pairs.
 """
@@ -46,7 +47,9 @@ def stream_seed(seed: int, role: Role, index: int = 0, segment: int = 0) -> int:
     Returns:
         An integer in [0, 2**63): wide enough that no two of a large study's streams meet by chance.
     """
-    sequence = np.random.SeedSequence(entropy=(_DOMAIN, seed), spawn_key=(int(role), index, *([segment] if segment else [])))
+    sequence = np.random.SeedSequence(
+        entropy=(_DOMAIN, seed), spawn_key=(int(role), index, *([segment] if segment else []))
+    )
     return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 
 
@@ -56,5 +59,7 @@ def stream_seeds(seed: int, role: Role, count: int, start: int = 0, segment: int
 
 
 def process_seed(seed: int, role: Role, index: int = 0, segment: int = 0) -> int:
-    """As `stream_seed`, in [0, 2**31): NumPy's legacy generator takes 32 bits, and RLlib adds small offsets to what it is given."""
+    """As `stream_seed`, in [0, 2**31): NumPy's legacy generator takes 32 bits, and RLlib adds small offsets
+    to what it is given.
+    """
     return stream_seed(seed, role, index, segment) % 2**31

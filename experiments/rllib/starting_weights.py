@@ -1,7 +1,8 @@
-"""Weights that trials start from: taken out of a checkpoint, kept in a file that is no pickle, and put into an algorithm.
+"""Weights that trials start from: taken out of a checkpoint, kept in a file that is no pickle,
+and put into an algorithm.
 
-They are those of all networks, targets and critics included, the running statistics of preprocessing, and SAC's temperature, which is
-learned like a weight. Optimizers, replay buffers, schedules and counters begin anew.
+They are those of all networks, targets and critics included, the running statistics of preprocessing, and SAC's
+temperature, which is learned like a weight. Optimizers, replay buffers, schedules and counters begin anew.
 """
 
 import hashlib
@@ -43,7 +44,9 @@ def of_checkpoint(folder: Path) -> StartingWeights:
         with (folder / BESIDE).open("rb") as file:
             temperature = pickle.load(file)["learner"].get(_TEMPERATURE, {})
     except Exception as error:  # whatever unpickling raises
-        raise ConfigurationError(f"study.start: the weights in {folder} cannot be read ({error}). Name another checkpoint.") from error
+        raise ConfigurationError(
+            f"study.start: the weights in {folder} cannot be read ({error}). Name another checkpoint."
+        ) from error
     return weights | ({_TEMPERATURE: np.asarray(temperature[DEFAULT_MODULE_ID])} if temperature else {})
 
 
@@ -69,7 +72,9 @@ def keep(start: StartingPolicy, file: Path) -> None:
     source = Path(start.source)
     weights = _read(source) if source.is_file() else of_checkpoint(source)
     if digest(weights) != start.weights:
-        raise ConfigurationError(f"study.start: the weights in {source} are no longer those that the study is to start from.")
+        raise ConfigurationError(
+            f"study.start: the weights in {source} are no longer those that the study is to start from."
+        )
     with file.open("wb") as opened:
         np.savez(opened, allow_pickle=False, **weights)
 
@@ -101,17 +106,17 @@ def check_fits(weights: StartingWeights, trial: TrialConfig, config: AlgorithmCo
     """
     if config._env_to_module_connector is not None:
         raise ConfigurationError(
-            f"{named}: algorithm={trial.algorithm['name']} has connectors of its own, whose state would not be taken over. Let "
-            "preprocessing=... do their work, or leave study.start out."
+            f"{named}: algorithm={trial.algorithm['name']} has connectors of its own, whose state would not be taken "
+            "over. Let preprocessing=... do their work, or leave study.start out."
         )
     own = {name: tuple(values.shape) for name, values in networks_of(trial, config).state_dict().items()}
     given = {name: values.shape for name, values in weights.items() if name != _TEMPERATURE}
     for name in [*own, *given]:
         if own.get(name) != given.get(name):
             raise ConfigurationError(
-                f"{named}: its networks are not those of {trial.label!r}: {name} {_shape(given.get(name))} there and "
-                f"{_shape(own.get(name))} here. Take its algorithm, algorithm.rl_module and preprocessing, and an environment with the "
-                "same spaces."
+                f"{named}: its networks are not those of {trial.label!r}: {name} {_shape(given.get(name))} there "
+                f"and {_shape(own.get(name))} here. Take its algorithm, algorithm.rl_module and preprocessing, "
+                "and an environment with the same spaces."
             )
 
 

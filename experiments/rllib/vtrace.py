@@ -1,11 +1,12 @@
 """IMPALA and APPO for which a return goes on where a fragment, or a time limit, ends.
 
-RLlib appends a row to each fragment, for the value of the observation that the last step led to, with no reward and no discount
-(connectors/learner/add_one_ts_to_episodes_and_truncate.py). V-trace takes that row for a step after which nothing comes: its temporal
-difference, minus its value, goes into the return of the step before and cancels the value that was to be bootstrapped there
-(`discounts_time_major` in algorithms/impala/torch/impala_torch_learner.py and algorithms/appo/torch/appo_torch_learner.py, RLlib 2.60). So
-with RLlib's own learners most returns end with their fragment. V-trace weighs a temporal difference by the ratio of the probabilities that
-the two policies give the action (Espeholt et al. 1802.01561, section 4.1): here that of an appended row is zero, and its target its value.
+RLlib appends a row to each fragment, for the value of the observation that the last step led to, with no reward and no
+discount (connectors/learner/add_one_ts_to_episodes_and_truncate.py). V-trace takes that row for a step after which
+nothing comes: its temporal difference, minus its value, goes into the return of the step before and cancels the value
+that was to be bootstrapped there (`discounts_time_major` in algorithms/impala/torch/impala_torch_learner.py and
+algorithms/appo/torch/appo_torch_learner.py, RLlib 2.60). So with RLlib's own learners most returns end with their
+fragment. V-trace weighs a temporal difference by the ratio of the probabilities that the two policies give the action
+(Espeholt et al. 1802.01561, section 4.1): here that of an appended row is zero, and its target its value.
 """
 
 from typing import Any
@@ -22,14 +23,17 @@ _CERTAIN = 1e3
 class _Bootstrapping:
     """A learner of RLlib's with V-trace."""
 
-    def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Any:
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Any:
         """As RLlib's."""
         logp = batch[Columns.ACTION_LOGP].masked_fill(~batch[Columns.LOSS_MASK].bool(), _CERTAIN)
         rows = {**batch, Columns.ACTION_LOGP: logp}
         return super().compute_loss_for_module(module_id=module_id, config=config, batch=rows, fwd_out=fwd_out)  # type: ignore[misc]
 
 
-class BootstrappingIMPALALearner(_Bootstrapping, IMPALATorchLearner):  # type: ignore[misc]  # RLlib ships no type information
+# RLlib ships no type information
+class BootstrappingIMPALALearner(_Bootstrapping, IMPALATorchLearner):  # type: ignore[misc]
     """IMPALA's."""
 
 

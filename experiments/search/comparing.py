@@ -1,4 +1,6 @@
-"""A sequential comparison: seeds in looks, for those configurations alone of which it is not yet known how they compare. Pure."""
+"""A sequential comparison: seeds in looks, for those configurations alone of which it is not yet known
+how they compare. Pure.
+"""
 
 from collections.abc import Sequence
 
@@ -17,8 +19,9 @@ _LOOK = "look"
 class Comparing(Strategy):
     """All pairs of configurations, with a risk of any false difference over all looks (`analysis/stats/sequential.py`).
 
-    Before each look, every configuration of a pair that is undecided gets as many more seeds, the next ones of a list that all share. It
-    ends when all pairs are shown to differ, or all looks were made. A configuration of which a seed fails takes no further part.
+    Before each look, every configuration of a pair that is undecided gets as many more seeds, the next ones of a list
+    that all share. It ends when all pairs are shown to differ, or all looks were made. A configuration of which a seed
+    fails takes no further part.
 
     What is asked depends on the outcomes of whole looks, so not on the order in which trials end.
 

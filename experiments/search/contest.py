@@ -2,9 +2,9 @@
 
 Rounds are compared on a logarithmic scale: a round in which everything is slower by a tenth says as much as any other.
 
-No race of trials (`racing.py`), though both stop losers early: a trial starts processes and warms up for seconds, and has one speed; here
-two settings are kept ready and measured in turns of half a second, so that a machine whose speed drifts cannot decide between them, and a
-loser costs three turns.
+No race of trials (`racing.py`), though both stop losers early: a trial starts processes and warms up for seconds, and
+has one speed; here two settings are kept ready and measured in turns of half a second, so that a machine whose speed
+drifts cannot decide between them, and a loser costs three turns.
 """
 
 import math
@@ -88,12 +88,16 @@ def rounds(
 
 
 def contest(
-    holder: Callable[[], float], challenger: Callable[[], float], most_rounds: int, go_on: Callable[[], bool] = lambda: True
+    holder: Callable[[], float],
+    challenger: Callable[[], float],
+    most_rounds: int,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> Ratio:
     """Measure two settings in turns until one is the faster, or the rounds or the time are over.
 
-    There are `MOST_LOOKS` looks at the data, evenly spaced, or one after every round of a short contest. They share an error of 5%
-    (Bonferroni), so that a setting that is no faster wins in at most 2.5% of contests, however early they end.
+    There are `MOST_LOOKS` looks at the data, evenly spaced, or one after every round of a short contest. They
+    share an error of 5% (Bonferroni), so that a setting that is no faster wins in at most 2.5% of contests,
+    however early they end.
 
     Args:
         holder: Measures the holder once: its speed.

@@ -29,11 +29,12 @@ _NUMBER = "optuna"
 class Suggested(Strategy):
     """Points that Optuna suggests, each with one seed, the next one in turn: no seed is every point's.
 
-    A point that is suggested again gets its next seed; one that has had all of them is told to Optuna with its mean. What failed is told as
-    failed, what a scheduler stopped as pruned.
+    A point that is suggested again gets its next seed; one that has had all of them is told to Optuna with its mean.
+    What failed is told as failed, what a scheduler stopped as pruned.
 
-    Each suggestion has a sampler of its own, seeded by the search's seed and the suggestion's number. What is suggested depends on what
-    the storage holds and on nothing else, so that a search which was interrupted goes on as it would have.
+    Each suggestion has a sampler of its own, seeded by the search's seed and the suggestion's number. What is
+    suggested depends on what the storage holds and on nothing else, so that a search which was interrupted goes on
+    as it would have.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Suggested(Strategy):
         )
         self._next = len(self._study.get_trials(deepcopy=False))  # number of the next suggestion
         if storage is not None:
-            self._study.set_metric_names([name if Outcome(PRUNED, {name: 1.0}).worth(name) > 0 else f"-{name}" for name in objectives])
+            self._study.set_metric_names(
+                [name if Outcome(PRUNED, {name: 1.0}).worth(name) > 0 else f"-{name}" for name in objectives]
+            )
 
     @property
     @override
@@ -108,7 +111,11 @@ class Suggested(Strategy):
     def _tell_again(self, trial: optuna.Trial, point: Point) -> None:
         """What is known of a point that has had all seeds."""
         outcomes = self.outcomes_by_point().get(key_of(point), [])
-        rows = [row for row in ([outcome.worth(o) for o in self.objectives] for outcome in outcomes) if all(map(math.isfinite, row))]
+        rows = [
+            row
+            for row in ([outcome.worth(o) for o in self.objectives] for outcome in outcomes)
+            if all(map(math.isfinite, row))
+        ]
         trial.set_user_attr("repeats", "the mean of all seeds")
         if rows:
             self._study.tell(trial, [sum(row[i] for row in rows) / len(rows) for i in range(len(self.objectives))])
@@ -147,7 +154,9 @@ class Suggested(Strategy):
 
 
 def _sqlite(path: Path) -> optuna.storages.RDBStorage:
-    """A store that outlives a kill of this process, though not a power cut to the last moment, which would take 2 ms a write."""
+    """A store that outlives a kill of this process, though not a power cut to the last moment,
+    which would take 2 ms a write.
+    """
     storage = optuna.storages.RDBStorage(sqlite_uri(path))
     with storage.engine.begin() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")

@@ -1,8 +1,8 @@
 """Population-based training, generation by generation (Jaderberg et al. 2017, arXiv 1711.09846). Pure.
 
-Each generation of a member is a trial of its own, with one configuration: it starts from the checkpoint of a parent, the same member or one
-that it copies, and trains to the next comparison. So every curve is one of one configuration, the whole is known from the trials' lineage,
-and a member that is interrupted goes on like any other trial.
+Each generation of a member is a trial of its own, with one configuration: it starts from the checkpoint of a parent,
+the same member or one that it copies, and trains to the next comparison. So every curve is one of one configuration,
+the whole is known from the trials' lineage, and a member that is interrupted goes on like any other trial.
 """
 
 import math
@@ -20,7 +20,8 @@ FACTORS = (0.8, 1.2)
 
 
 class Population(Strategy):
-    """Members that train in step; at each comparison the worst take over the weights and settings of the best, and vary the settings.
+    """Members that train in step; at each comparison the worst take over the weights and settings of the best,
+    and vary the settings.
 
     A member keeps its seed. One that fails takes over as well.
     """
@@ -72,12 +73,18 @@ class Population(Strategy):
             return Signal.DONE
         start = self._ends[generation - 1]
         lineage = {"parent": parent, "from": start, "copied": parent != before[member]}
-        return Ask(point, self._seeds[member], note={"generation": generation, "until": end, "env_steps": end - start, **lineage})
+        return Ask(
+            point,
+            self._seeds[member],
+            note={"generation": generation, "until": end, "env_steps": end - start, **lineage},
+        )
 
     def _descent(self, generation: int, before: Sequence[int]) -> list[tuple[int, Point]]:
         """Of each member its parent and its point in a generation, from the indices of the generation before."""
         rng = np.random.default_rng([self._seed, generation])
-        best_first = sorted(before, key=lambda i: (self.outcomes[i].worth("score"), self.outcomes[i].worth(TIE_BREAK)), reverse=True)
+        best_first = sorted(
+            before, key=lambda i: (self.outcomes[i].worth("score"), self.outcomes[i].worth(TIE_BREAK)), reverse=True
+        )
         best = best_first[: self._num_replaced]
         worst = {i for i in best_first[-self._num_replaced :] if i not in best}
         worst |= {i for i in before if not math.isfinite(self.outcomes[i].worth("score"))}

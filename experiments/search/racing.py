@@ -1,4 +1,6 @@
-"""Racing over seeds: every configuration gets one, those that lead get more until their difference is significant. Pure."""
+"""Racing over seeds: every configuration gets one, those that lead get more until their difference
+is significant. Pure.
+"""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +12,19 @@ from typing_extensions import override
 from analysis.stats.distributions import t_tail
 from analysis.stats.moderated import moderate
 from experiments.config.space import Point
-from experiments.search.strategy import SCORE, TO_TARGET, Ask, Outcome, Signal, Strategy, key_of, mean_worth, next_seed, ranks, solvers
+from experiments.search.strategy import (
+    SCORE,
+    TO_TARGET,
+    Ask,
+    Outcome,
+    Signal,
+    Strategy,
+    key_of,
+    mean_worth,
+    next_seed,
+    ranks,
+    solvers,
+)
 
 RISK = 0.05
 """That the configuration which is best on average is dropped, in all looks together."""
@@ -47,16 +61,18 @@ class _Arm:
 class Racing(Strategy):
     """Seeds where they matter.
 
-    What another strategy proposes is run with one seed each. Then the leader and whoever may most likely be better than it get another one,
-    whichever of the two has fewer (LUCB: Kalyanakrishnan et al. 2012, "PAC subset selection in stochastic multi-armed bandits"). After each
-    outcome, those that are worse than the leader are dropped: by a one-sided t test on variances that are averaged with those of the others
-    (Smyth 2004); a configuration with a single seed is given the largest variance that any other one shows. The tests of all
-    configurations and looks share the risk `RISK`: the j-th look has the share 1 / (j (j + 1)).
+    What another strategy proposes is run with one seed each. Then the leader and whoever may most likely be better than
+    it get another one, whichever of the two has fewer (LUCB: Kalyanakrishnan et al. 2012, "PAC subset selection in
+    stochastic multi-armed bandits"). After each outcome, those that are worse than the leader are dropped: by a
+    one-sided t test on variances that are averaged with those of the others (Smyth 2004); a configuration with a single
+    seed is given the largest variance that any other one shows. The tests of all configurations and looks share the
+    risk `RISK`: the j-th look has the share 1 / (j (j + 1)).
 
-    Where the score is the objective, the race goes by what the final decision goes by. As soon as two configurations in the race solve the
-    environment (`solvers`), leader and challenger are those by env steps to target, and whatever is significantly slower than the leader is
-    dropped as well as what scores significantly less; the two tests halve their share of the risk. The statistic is the restricted mean: a
-    seed that never holds the target counts with its budget, which all seeds have alike (Royston and Parmar 2013).
+    Where the score is the objective, the race goes by what the final decision goes by. As soon as two configurations in
+    the race solve the environment (`solvers`), leader and challenger are those by env steps to target, and whatever is
+    significantly slower than the leader is dropped as well as what scores significantly less; the two tests halve their
+    share of the risk. The statistic is the restricted mean: a seed that never holds the target counts with its budget,
+    which all seeds have alike (Royston and Parmar 2013).
 
     The race ends when one is left, or all that are left have `max_seeds`, or `max_trials` were run.
     """
@@ -181,7 +197,9 @@ class Racing(Strategy):
         self._drop_by(TO_TARGET, racing, solvers([arm.outcomes for arm in racing], self.objectives), alpha)
 
     def _drop_by(self, measure: str, racing: Sequence[_Arm], may_lead: Sequence[bool], alpha: float) -> None:
-        """Take out whatever is significantly worse than the leader by a measure, if there is a leader with two seeds."""
+        """Take out whatever is significantly worse than the leader by a measure, if there is a leader
+        with two seeds.
+        """
         several = [arm for arm in racing if len(arm.outcomes) > 1]
         leading = [arm for arm, may in zip(racing, may_lead, strict=True) if may and arm in several]
         if not leading or len(several) < 2:

@@ -1,7 +1,8 @@
 """What a search runs next, given what it was told: pure, so that it can be replayed over a table of results.
 
-A strategy is a function of what it was told, in the order in which it was told. Whoever drives it (`trial_queue.py`) tells
-outcomes in the order of the trials' start, not of their end, so that the same search tomorrow runs the same trials.
+A strategy is a function of what it was told, in the order in which it was told. Whoever drives it
+(`trial_queue.py`) tells outcomes in the order of the trials' start, not of their end, so that the same search
+tomorrow runs the same trials.
 """
 
 import json
@@ -66,7 +67,8 @@ class Outcome:
 
     Attributes:
         status: `FINISHED`, `PRUNED` or `FAILED`.
-        values: Name of an objective to its value, as far as it is known. Of a target that was never held, all that the trial was given.
+        values: Name of an objective to its value, as far as it is known. Of a target that was never held, all that the
+            trial was given.
         env_steps: That it was trained.
         seconds: That it took.
         reason: Why it failed.
@@ -147,7 +149,8 @@ class Strategy(ABC):
     def ranking(self) -> list[Point]:
         """The points that have an outcome, best first, as `ranks` has them. Those that failed on any seed come last.
 
-        With two objectives, points that no other one beats in both come first, and in each such front those of the best first objective.
+        With two objectives, points that no other one beats in both come first, and in each such front
+        those of the best first objective.
         """
         points, outcomes = {key_of(ask.point): ask.point for ask in self.asked}, self.outcomes_by_point()
         means = dict(zip(outcomes, ranks(list(outcomes.values()), self.objectives), strict=True))
@@ -163,7 +166,8 @@ class Strategy(ABC):
 
 
 def mean_worth(outcomes: Sequence[Outcome], objective: str) -> float:
-    """Mean over a configuration's seeds, with its sign such that more is better; minus infinity where one of them has none.
+    """Mean over a configuration's seeds, with its sign such that more is better; minus infinity
+    where one of them has none.
 
     Args:
         outcomes: Of its trials, one at least.
@@ -181,7 +185,10 @@ def solvers(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) ->
     """
     if tuple(objectives) != (SCORE,):
         return [False] * len(outcomes)
-    targets, reached = [of_one[0].target for of_one in outcomes], [sum(o.reached for o in of_one) for of_one in outcomes]
+    targets, reached = (
+        [of_one[0].target for of_one in outcomes],
+        [sum(o.reached for o in of_one) for of_one in outcomes],
+    )
     solve = solving([mean_worth(of_one, SCORE) for of_one in outcomes], targets, reached)
     return [bool(s) for s in solve] if saturates(solve) else [False] * len(outcomes)
 
@@ -189,8 +196,8 @@ def solvers(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) ->
 def ranks(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[tuple[float, ...]]:
     """By what configurations are ranked, as the final decision does (`analysis/questions/decision.py`): more is better.
 
-    By the means over seeds of each objective, and then of `TIE_BREAK`. Where scores saturate, those that solve the environment come first,
-    by their restricted mean of env steps to target.
+    By the means over seeds of each objective, and then of `TIE_BREAK`. Where scores saturate, those that solve the
+    environment come first, by their restricted mean of env steps to target.
 
     Args:
         outcomes: What the trials of each came to, one at least.
@@ -200,7 +207,9 @@ def ranks(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> l
     solve = solvers(outcomes, objectives)
     if not any(solve):
         return means
-    steps = [mean_worth(of_one, TO_TARGET) if solves else -math.inf for of_one, solves in zip(outcomes, solve, strict=True)]
+    steps = [
+        mean_worth(of_one, TO_TARGET) if solves else -math.inf for of_one, solves in zip(outcomes, solve, strict=True)
+    ]
     return [(by_steps, *mean) for by_steps, mean in zip(steps, means, strict=True)]
 
 
@@ -220,7 +229,9 @@ class Listed(Strategy):
 
     in_order = False
 
-    def __init__(self, points: Sequence[Point], seeds: Sequence[int], objectives: Sequence[str], phase: str = SEARCH) -> None:
+    def __init__(
+        self, points: Sequence[Point], seeds: Sequence[int], objectives: Sequence[str], phase: str = SEARCH
+    ) -> None:
         super().__init__(objectives)
         self._asks = [Ask(point, seed, phase) for seed in seeds for point in points]
 
@@ -237,15 +248,21 @@ class Listed(Strategy):
 class Confirming(Strategy):
     """Another strategy's best points, and the base point, with seeds that it never saw.
 
-    A trial that searched never confirms: what was looked at to choose a configuration flatters it. But a fixed design can leave some of its
-    seeds out of the choice, and these count.
+    A trial that searched never confirms: what was looked at to choose a configuration flatters it. But a fixed design
+    can leave some of its seeds out of the choice, and these count.
 
     Attributes:
         closed: Why the search was ended before it was done; empty if it was not.
     """
 
     def __init__(
-        self, search: Strategy, base: Point, top: int, seeds: Sequence[int], design: Sequence[Point] = (), shared: Sequence[int] = ()
+        self,
+        search: Strategy,
+        base: Point,
+        top: int,
+        seeds: Sequence[int],
+        design: Sequence[Point] = (),
+        shared: Sequence[int] = (),
     ) -> None:
         """Confirm what a search finds.
 
@@ -255,8 +272,8 @@ class Confirming(Strategy):
             top: How many of the best points are confirmed.
             seeds: That confirm; none that searches.
             design: The points of a fixed design.
-            shared: Seeds that confirm, and that all points of the design are to have: what is confirmed has them by that and is not run
-                again, the other points have them last.
+            shared: Seeds that confirm, and that all points of the design are to have: what is confirmed has them by
+                that and is not run again, the other points have them last.
         """
         super().__init__(search.objectives)
         self.search, self._base, self.top, self._seeds = search, base, top, tuple(seeds)

@@ -1,7 +1,8 @@
 """What a search asks for, in order, within its limits, and on disk before it begins.
 
-The journal has a line for each step: a trial was asked for, it ended, its outcome was told to the strategy, the search was closed. What a
-trial came to is in the trial's own log. A search that was killed is brought back by taking the same steps again.
+The journal has a line for each step: a trial was asked for, it ended, its outcome was told to the strategy, the
+search was closed. What a trial came to is in the trial's own log. A search that was killed is brought back by taking
+the same steps again.
 """
 
 import time
@@ -36,8 +37,9 @@ class Limits:
 class TrialQueue:
     """The trials that a search runs, by ask and tell.
 
-    Outcomes are told to its strategy in the order in which trials began, and each only when there is no other way to go on: before the n-th
-    trial begins, exactly the outcomes of all but the last `ahead` before it. So what is run does not depend on which trial ended first.
+    Outcomes are told to its strategy in the order in which trials began, and each only when there is no other way to go
+    on: before the n-th trial begins, exactly the outcomes of all but the last `ahead` before it. So what is run does
+    not depend on which trial ended first.
 
     Attributes:
         strategy: What asks.
@@ -162,11 +164,17 @@ class TrialQueue:
 
     def _beyond_limits(self) -> str:
         """Why no other trial may begin; empty if one may."""
-        confirming = isinstance(self.strategy, Confirming) and (self.strategy.is_confirming or bool(self.strategy.closed))
+        confirming = isinstance(self.strategy, Confirming) and (
+            self.strategy.is_confirming or bool(self.strategy.closed)
+        )
         reserve = self.strategy.num_confirming if isinstance(self.strategy, Confirming) and not confirming else 0
         limits = self.limits
         if limits.max_env_steps is not None:
-            under_way = sum(ask.note.get("env_steps", limits.trial_env_steps) for i, ask in enumerate(self.asked) if i not in self.outcomes)
+            under_way = sum(
+                ask.note.get("env_steps", limits.trial_env_steps)
+                for i, ask in enumerate(self.asked)
+                if i not in self.outcomes
+            )
             spent = sum(outcome.env_steps for outcome in self.outcomes.values()) + under_way
             kept = min(reserve * limits.trial_env_steps, RESERVE * limits.max_env_steps)
             if spent + limits.trial_env_steps + kept > limits.max_env_steps:

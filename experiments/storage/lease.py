@@ -1,4 +1,6 @@
-"""A lock in an object store, which knows nothing of processes: it is kept by who renews it, and lost by who does not."""
+"""A lock in an object store, which knows nothing of processes: it is kept by who renews it,
+and lost by who does not.
+"""
 
 import secrets
 import threading
@@ -10,18 +12,26 @@ from experiments.storage.objects import Objects
 RENEW_S = 10.0
 """How often it is renewed."""
 SILENT_S = 40.0
-"""After what time without a renewal it may be taken over. Measured by the clock of who waits: no two clocks are compared."""
+"""After what time without a renewal it may be taken over. Measured by the clock of who waits:
+no two clocks are compared."""
 
 
 class Lease:
     """An object that one process at a time owns.
 
-    It is made, renewed and taken over by conditional writes alone, of which a store carries out one. An owner that was silent for
-    `SILENT_S`, and whose lease was taken over meanwhile, learns of it when it tries to renew it again: `lost` is called then. What it
-    writes between its return and that moment is not prevented.
+    It is made, renewed and taken over by conditional writes alone, of which a store carries out one. An owner that was
+    silent for `SILENT_S`, and whose lease was taken over meanwhile, learns of it when it tries to renew it again:
+    `lost` is called then. What it writes between its return and that moment is not prevented.
     """
 
-    def __init__(self, objects: Objects, name: str, lost: Callable[[], None], renew_s: float = RENEW_S, silent_s: float = SILENT_S) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        name: str,
+        lost: Callable[[], None],
+        renew_s: float = RENEW_S,
+        silent_s: float = SILENT_S,
+    ) -> None:
         """A lease that nobody asks for yet.
 
         Args:
@@ -85,7 +95,8 @@ class Lease:
 
     def _content(self) -> bytes:
         self._count += 1
-        return f"{self._owner}\n{self._token} {self._count}".encode()  # never the same twice: its version is its content's hash
+        # never the same twice: its version is its content's hash
+        return f"{self._owner}\n{self._token} {self._count}".encode()
 
     def _watched(self) -> tuple[str, str]:
         """Who renews it, and the version of one that nobody does; both "" if there is none any more."""

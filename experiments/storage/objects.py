@@ -1,4 +1,6 @@
-"""Objects in a store (S3, Google Cloud Storage, Azure), by obstore: each is there whole or not at all, and some can be written but once."""
+"""Objects in a store (S3, Google Cloud Storage, Azure), by obstore: each is there whole or not at all,
+and some can be written but once.
+"""
 
 import errno
 import os
@@ -13,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 from obstore.store import ObjectStore, from_url
 
 SCHEMES = ("s3", "gs", "az")
@@ -81,7 +89,9 @@ class Objects:
             obstore.put(self._store, self._prefix + name, content)
 
     def create(self, name: str, content: bytes) -> str:
-        """Put an object unless there is one, whoever else tries at the same time. The same content counts as put by this call.
+        """Put an object unless there is one, whoever else tries at the same time.
+
+        The same content counts as put by this call.
 
         Args:
             name: Its name.

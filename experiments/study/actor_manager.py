@@ -1,4 +1,6 @@
-"""Tune's manager of trials' processes, for the errors by which Ray tells of the end of one and which Tune does not know."""
+"""Tune's manager of trials' processes, for the errors by which Ray tells of the end of one and which Tune
+does not know.
+"""
 
 from typing import Any
 
@@ -20,7 +22,9 @@ class LostProcessError(RayActorError):  # type: ignore[misc]  # Ray ships no typ
 
 
 class ActorManager(RayActorManager):  # type: ignore[misc]  # likewise
-    """Tune's, which knows RayActorError and RayTaskError, and ends the whole study at any other, such as Ray's OutOfMemoryError."""
+    """Tune's, which knows RayActorError and RayTaskError, and ends the whole study at any other,
+    such as Ray's OutOfMemoryError.
+    """
 
     def _actor_start_failed(self, tracked_actor: Any, exception: Exception) -> None:
         super()._actor_start_failed(tracked_actor, _known(exception))
@@ -30,7 +34,11 @@ class ActorManager(RayActorManager):  # type: ignore[misc]  # likewise
 
 
 def _known(error: Exception) -> Exception:
-    return LostProcessError(error) if isinstance(error, RayError) and not isinstance(error, RayActorError | RayTaskError) else error
+    return (
+        LostProcessError(error)
+        if isinstance(error, RayError) and not isinstance(error, RayActorError | RayTaskError)
+        else error
+    )
 
 
 def use() -> None:

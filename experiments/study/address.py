@@ -41,7 +41,8 @@ def address_now(given: str | None, environment: Mapping[str, str] = os.environ) 
         return check_address(found)
     except ValueError as error:
         raise ConfigurationError(
-            f"RAY_ADDRESS={found}: {error}. hardware.address=... is asked first, and hardware.address=local starts Ray on this machine."
+            f"RAY_ADDRESS={found}: {error}. hardware.address=... is asked first, and hardware.address=local "
+            "starts Ray on this machine."
         ) from None
 
 
@@ -53,7 +54,8 @@ def joined_line(given: str | None, address: str | None) -> str:
 
 
 def job_line(environment: Mapping[str, str] = os.environ) -> str:
-    """What there is to say of a Ray job that is killed before it can end its runs in MLflow, when it is stopped; "" if nothing.
+    """What there is to say of a Ray job that is killed before it can end its runs in MLflow, when it is stopped;
+    "" if nothing.
 
     Args:
         environment: Of the driver: the job's.
@@ -62,7 +64,8 @@ def job_line(environment: Mapping[str, str] = os.environ) -> str:
     if RAY_JOB_CONFIG_JSON_ENV_VAR not in environment or int(left_s) >= JOB_STOP_S:
         return ""
     return (
-        f"job         `ray job stop` kills it after {left_s} s, and its runs in MLflow stay RUNNING. It needs up to {JOB_STOP_S} s: "
+        f"job         `ray job stop` kills it after {left_s} s, and its runs in MLflow stay RUNNING. "
+        f"It needs up to {JOB_STOP_S} s: "
         f"""ray job submit --runtime-env-json='{{"env_vars": {{"{_JOB_STOP_VARIABLE}": "{JOB_STOP_S}"}}}}'"""
     )
 
@@ -79,25 +82,31 @@ def composed_at(compose: Compose, address: str | None) -> Compose:
 
     def composed(choices: Mapping[str, str]) -> Mapping[str, Any]:
         settings = compose(choices)
-        return {**settings, "hardware": {**settings["hardware"], "address": None if address == LOCAL_ADDRESS else address}}
+        return {
+            **settings,
+            "hardware": {**settings["hardware"], "address": None if address == LOCAL_ADDRESS else address},
+        }
 
     return composed
 
 
 def why_not_joined(error: Exception) -> str:
-    """What a person can do about a cluster that cannot be joined, as clauses: a conflict, a token, or none that answers."""
+    """What a person can do about a cluster that cannot be joined, as clauses: a conflict, a token,
+    or none that answers.
+    """
     if "Failed to merge the Job's runtime env" in str(error):
         return (
-            "the runtime environment of the Ray job conflicts with that of the study, which sets py_modules, OMP_NUM_THREADS, "
-            "MKL_NUM_THREADS, OPENBLAS_NUM_THREADS, PYTHONHASHSEED and PYTHONWARNINGS. Leave these out of `ray job submit "
-            "--runtime-env-json=...`: threads are hardware.threads_per_process=..., modules of your own modules=[...]."
+            "the runtime environment of the Ray job conflicts with that of the study, which sets py_modules, "
+            "OMP_NUM_THREADS, MKL_NUM_THREADS, OPENBLAS_NUM_THREADS, PYTHONHASHSEED and PYTHONWARNINGS. "
+            "Leave these out of `ray job submit --runtime-env-json=...`: threads are hardware.threads_per_process=..., "
+            "modules of your own modules=[...]."
         )
     if isinstance(error, AuthenticationError) or "Failed to connect to Ray cluster" in str(error):
         has_token = AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
         found = "the one that was found here is not the cluster's" if has_token else "none was found here"
         return (
-            f"joining it fails ({first_line(error)}). A Ray cluster asks for a token if it has one, and perhaps {found}. "
-            "`ray get-auth-token` on the head node prints it; give it as RAY_AUTH_TOKEN, as a file by RAY_AUTH_TOKEN_PATH, or as "
-            "~/.ray/auth_token."
+            f"joining it fails ({first_line(error)}). A Ray cluster asks for a token if it has one, "
+            f"and perhaps {found}. `ray get-auth-token` on the head node prints it; give it as RAY_AUTH_TOKEN, "
+            "as a file by RAY_AUTH_TOKEN_PATH, or as ~/.ray/auth_token."
         )
     return f"no Ray cluster answers there ({error})."

@@ -1,4 +1,7 @@
-"""The attempts at a study's trials: begun, ended where their node is lost, and counted. Between Tune's trials and Ray's actors."""
+"""The attempts at a study's trials: begun, ended where their node is lost, and counted.
+
+Between Tune's trials and Ray's actors.
+"""
 
 import time
 from collections.abc import Callable
@@ -57,7 +60,11 @@ class Attempts:
     """
 
     def __init__(
-        self, stream: EventStream, heartbeats: Any, nodes: Nodes | None = None, say: Callable[[str], None] = lambda line: None
+        self,
+        stream: EventStream,
+        heartbeats: Any,
+        nodes: Nodes | None = None,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Begin attempts.
 
@@ -119,7 +126,9 @@ class Attempts:
         return trial in self._ended
 
     def lost(self, trial: Any) -> None:
-        """An attempt came to nothing, with the newest error of the trial: ends the trial if it is not to be taken up again."""
+        """An attempt came to nothing, with the newest error of the trial: ends the trial
+        if it is not to be taken up again.
+        """
         self._stream.catch_up(config_of(trial))  # it may have ended, and its last message be lost
         loss = self._ended.pop(trial, None) or self._loss(trial)
         losses = self._losses.setdefault(trial, [])
@@ -130,7 +139,10 @@ class Attempts:
         elif loss.cause == MEMORY and not self.has_ended(trial):
             config, at_once = config_of(trial), len(self._others(trial))
             fewer = f". Fewer trials at once: hardware.max_concurrent_trials={at_once}" if at_once else ""
-            self._say(f"memory      {config.label} seed {config.seed} is run again with no other trial under way: {loss.reason}{fewer}")
+            self._say(
+                f"memory      {config.label} seed {config.seed} is run again with no other trial under "
+                f"way: {loss.reason}{fewer}"
+            )
 
     def _others(self, trial: Any) -> list[Any]:
         """The other trials that are under way."""
@@ -147,7 +159,9 @@ class Attempts:
         return Loss(MEMORY, OUT_OF_MEMORY + self.memory.lost(keys[0], keys[1:], time.monotonic()))
 
     def _is_killed_by_kernel(self, trial: Any) -> bool:
-        """Whether a process that died is one of those that the kernel killed for want of memory: of another machine, nobody knows."""
+        """Whether a process that died is one of those that the kernel killed for want of memory:
+        of another machine, nobody knows.
+        """
         if self._of_cluster is not None and not self._of_cluster.is_here(next(iter(self.nodes(trial)), "")):
             return False
         now, before = oom_kills(), self._kills.get(trial)
@@ -168,9 +182,14 @@ class Attempts:
         if isinstance(cause, exceptions.OutOfMemoryError | OutOfMemoryError):
             self._is_killed_by_kernel(trial)  # if so, that kill explains no other loss
             return self._out_of_memory(trial)
-        if isinstance(cause, ActorDiedError | ActorUnavailableError) and not lost_node(cause) and self._is_killed_by_kernel(trial):
+        if (
+            isinstance(cause, ActorDiedError | ActorUnavailableError)
+            and not lost_node(cause)
+            and self._is_killed_by_kernel(trial)
+        ):
             return self._out_of_memory(trial)
-        if isinstance(cause, ActorUnavailableError):  # a connection ended, and Ray does not know why: a process that died, it knows of
+        # a connection ended, and Ray does not know why: a process that died, it knows of
+        if isinstance(cause, ActorUnavailableError):
             return Loss(NODE, f"{self._name(own)} was lost")
         if node := lost_node(error):
             return Loss(NODE, f"{self._name(node)} was lost")
@@ -181,7 +200,9 @@ class Attempts:
 
 
 def _newest_error(trial: Any) -> BaseException | None:
-    """What a Tune trial failed with: on the driver's disk at once, and in the study's folder when Tune next saves itself."""
+    """What a Tune trial failed with: on the driver's disk at once, and in the study's folder
+    when Tune next saves itself.
+    """
     if trial.pickled_error_file is None:
         return None
     with Path(trial.pickled_error_file).open("rb") as file:

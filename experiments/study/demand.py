@@ -13,7 +13,8 @@ MOST = 32
 
 
 class Demand:
-    """Asks for the places of trials on nodes that are not there yet, and lets them go when one comes, for the trials to ask.
+    """Asks for the places of trials on nodes that are not there yet, and lets them go when one comes,
+    for the trials to ask.
 
     What is asked for takes nothing from the nodes that are there, and is forgotten by Ray with this process.
     """
@@ -35,7 +36,10 @@ class Demand:
             self._nodes = frozenset(nodes)
         while len(self._asked) > len(requests):
             remove_placement_group(self._asked.pop())
-        self._asked += [StudyPlacement(request, lambda: self._nodes).to_placement_group() for request in requests[len(self._asked) :]]
+        self._asked += [
+            StudyPlacement(request, lambda: self._nodes).to_placement_group()
+            for request in requests[len(self._asked) :]
+        ]
 
     def close(self) -> None:
         """Ask for nothing any more."""

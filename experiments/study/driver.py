@@ -45,7 +45,8 @@ class StudyOutcome:
         outcomes: One per trial of the plan.
         record: What was to be run, as plan.json has it.
         interrupted_by: What stopped it, if something did: the name of a signal, or that Ray is gone.
-        tune_hangs: Whether Tune did not end, since Ray is gone or a second signal came: this process had better end without Ray's consent.
+        tune_hangs: Whether Tune did not end, since Ray is gone or a second signal came: this process had better end
+            without Ray's consent.
         folder: The study's own folder.
         study_run: Its run in the experiment `studies`; None if MLflow never took it.
         experiment_ids: Name to id, of `studies` and of the trials' experiment.
@@ -69,9 +70,11 @@ class StudyOutcome:
 
     @property
     def exit_code(self) -> int:
-        """As the contract says: 0 all finished, 1 some failed, 128 + the signal's number if interrupted by one, 3 not whole in MLflow.
+        """As the contract says: 0 all finished, 1 some failed, 128 + the signal's number if interrupted by one,
+        3 not whole in MLflow.
 
-        What is not whole in MLflow comes before what failed: the failures are a part of it, and the command that delivers it tells of them.
+        What is not whole in MLflow comes before what failed: the failures are a part of it, and the command that
+        delivers it tells of them.
         """
         signals = {number.name: number for number in signal.Signals}
         if self.interrupted_by in signals:
@@ -86,7 +89,9 @@ class StudyOutcome:
         return self.study_run is not None and not (self.undelivered or self.refused)
 
 
-def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst, key: StudyKey | None = None) -> StudyOutcome:
+def run_study(
+    plan: Plan, output_dir: Path, console: Console, analyst: Analyst, key: StudyKey | None = None
+) -> StudyOutcome:
     """Run every trial of a plan, in a new folder under `output_dir/studies`. Ray must be running.
 
     Args:
@@ -100,7 +105,8 @@ def run_study(plan: Plan, output_dir: Path, console: Console, analyst: Analyst, 
         How it went; failed trials don't raise.
 
     Raises:
-        ConfigurationError: The folder cannot be written, or a node of the cluster cannot run the study; nothing was started.
+        ConfigurationError: The folder cannot be written, or a node of the cluster cannot run the study;
+            nothing was started.
     """
     for line in check_nodes(plan, output_dir):
         say(console, line)
@@ -133,11 +139,16 @@ def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Con
     now = provenance_of(plan)
     if not finished and (changed := changes(folder.began_with(now), now)):
         listed = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
-        console.print(f"changed     since the study began: {listed}. What goes on may not be the same to the bit.", highlight=False)
+        console.print(
+            f"changed     since the study began: {listed}. What goes on may not be the same to the bit.",
+            highlight=False,
+        )
     return _run(plan, folder, output_dir, console, analyst, resumed=True)
 
 
-def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, analyst: Analyst, resumed: bool) -> StudyOutcome:
+def _run(
+    plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, analyst: Analyst, resumed: bool
+) -> StudyOutcome:
     tracking = plan.suite.tracking
     uri = store_uri(tracking, output_dir)
     connect = functools.partial(Store, uri, output_dir / "mlartifacts", tracking.timeout_s)
@@ -150,7 +161,9 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
         to_mlflow = TrackingListener(trials, folder, writer, analyst, resumed, delivered)
         to_mlflow.begin()
         models = Registration(trials, outcomes, folder, writer, lambda: bool(interruption.signals))
-        preparation = Preparation(trials, outcomes, [models.prepare, *([lambda _: analyst.prepare()] if plan.suite.report else [])])
+        preparation = Preparation(
+            trials, outcomes, [models.prepare, *([lambda _: analyst.prepare()] if plan.suite.report else [])]
+        )
         try:
             if plan.search:
                 warn = functools.partial(console.print, style="yellow", highlight=False, soft_wrap=True)
@@ -160,13 +173,18 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
             if resumed:
                 _replay(trials, folder, stream, stopping)
             if tracking.tensorboard:
-                from experiments.tracking.tensorboard import TensorBoardListener  # half a second, for those who want its files
+                # half a second, for those who want its files
+                from experiments.tracking.tensorboard import TensorBoardListener
 
                 stream.add(TensorBoardListener(folder.path / "tune"))
             with progress:
-                left = searcher or [trial for trial in trials.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)]
+                left = searcher or [
+                    trial for trial in trials.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)
+                ]
                 if left and not interruption.signals:
-                    tune_ended = run_trials(trials, left, folder, stream, stopping, functools.partial(say, console), interruption)
+                    tune_ended = run_trials(
+                        trials, left, folder, stream, stopping, functools.partial(say, console), interruption
+                    )
         finally:
             preparation.wait()
             ended = tuple(outcomes.of(trial) for trial in trials.trials)
@@ -184,11 +202,16 @@ def _run(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, an
     interrupted_by = (interruption.reason or "Tune") if unfinished else None
     to, registered = dict(writer.experiment_ids), {name: len(versions) for name, versions in writer.versions.items()}
     left_over = writer.undelivered, writer.refused
-    return StudyOutcome(ended, record, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit, registered)
+    return StudyOutcome(
+        ended, record, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit, registered
+    )
 
 
 def _replay(trials: StudyTrials, folder: StudyFolder, stream: EventStream, stopping: EarlyStopping | None) -> None:
-    """Tell the listeners what earlier executions did. What failed is tried again; of a search, its queue has seen to that."""
+    """Tell the listeners what earlier executions did.
+
+    What failed is tried again; of a search, its queue has seen to that.
+    """
     for trial in trials.trials:
         if not trials.plan.search:
             folder.trial(trial).log.start_again()
@@ -201,7 +224,8 @@ def _replay(trials: StudyTrials, folder: StudyFolder, stream: EventStream, stopp
 def _finished_in_mlflow(connect: Callable[[], Store], plan: Plan, folder: StudyFolder) -> frozenset[str]:
     try:
         return frozenset(connect().finished_trials(INDEX_EXPERIMENT, {Tag.STUDY_FOLDER: folder.place}, plan.experiment))
-    except Exception:  # noqa: BLE001  # whatever MLflow raises: all is delivered then, which changes nothing where it was before
+    except Exception:  # noqa: BLE001
+        # whatever MLflow raises: all is delivered then, which changes nothing where it was before
         return frozenset()
 
 

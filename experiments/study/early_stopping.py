@@ -41,7 +41,9 @@ def rule_of(settings: Asha | Median, budget_env_steps: int) -> TrialScheduler:
 
 @dataclass(frozen=True)
 class _Known:
-    """A trial as a rule knows it: by its folder, which a resume finds again, where Tune's own id is another one each time."""
+    """A trial as a rule knows it: by its folder, which a resume finds again, where Tune's own id
+    is another one each time.
+    """
 
     trial_id: str
 
@@ -59,7 +61,8 @@ class EarlyStopping:
             rule: Tune's.
         """
         self._rule = rule
-        self._heard: dict[str, tuple[int, float]] = {}  # trial to the last env steps that it reported, and the return there
+        # trial to the last env steps that it reported, and the return there
+        self._heard: dict[str, tuple[int, float]] = {}
         self._stopped: set[str] = set()
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
@@ -75,7 +78,9 @@ class EarlyStopping:
             self._stopped.add(name)
 
     def _carry_on(self, trial: TrialConfig, env_steps: int, return_mean: float) -> None:
-        """Compare others with the last return of a trial that stopped at its target: else it is missing where they come later."""
+        """Compare others with the last return of a trial that stopped at its target: else it is missing
+        where they come later.
+        """
         every = trial.report_every_env_steps
         for later in range(env_steps + every, trial.budget_env_steps + 1, every):
             self.on_report(trial.folder_name, later, return_mean)
@@ -94,7 +99,9 @@ class EarlyStopping:
         if name not in self._heard:
             self._rule.on_trial_add(None, known)
         self._heard[name] = env_steps, return_mean
-        return bool(self._rule.on_trial_result(None, known, {ENV_STEPS: env_steps, RETURN: return_mean}) == TrialScheduler.STOP)
+        return bool(
+            self._rule.on_trial_result(None, known, {ENV_STEPS: env_steps, RETURN: return_mean}) == TrialScheduler.STOP
+        )
 
     def stops(self, trial: TrialConfig) -> bool:
         """Whether the rule has decided that the trial does not go on."""

@@ -29,9 +29,14 @@ def resume_command(suite: SuiteConfig, outcome: StudyOutcome, output_dir: Path, 
         suite: The study's settings.
         outcome: What became of it.
         output_dir: Absolute.
-        own: A person's own folder of configuration files; named where the store's file is of it: all else is in the study's folder.
+        own: A person's own folder of configuration files; named where the store's file is of it:
+            all else is in the study's folder.
     """
-    script, folder = ("experiments/run.py", None if suite.output_dir == "outputs" else output_dir) if _in_clone() else (_RUN, output_dir)
+    script, folder = (
+        ("experiments/run.py", None if suite.output_dir == "outputs" else output_dir)
+        if _in_clone()
+        else (_RUN, output_dir)
+    )
     return _run_command(script, outcome.study_run or _place(outcome.folder), folder, suite, suite.tracking.uri, own)
 
 
@@ -49,7 +54,9 @@ def deliver_command(suite: SuiteConfig, folder: Path, output_dir: Path, uri: str
     return _run_command(_RUN, _place(folder), output_dir, suite, None if is_beside else uri, own)
 
 
-def _run_command(script: str, study: str, output_dir: Path | None, suite: SuiteConfig, uri: str | None, own: Path | None) -> str:
+def _run_command(
+    script: str, study: str, output_dir: Path | None, suite: SuiteConfig, uri: str | None, own: Path | None
+) -> str:
     words = [CONFIG_DIR, str(own)] if own is not None and suite.tracking.name not in files_of("tracking") else []
     words.append(override("resume", study))
     if output_dir is not None:
@@ -81,7 +88,11 @@ def in_mlflow(uri: str, page: str) -> list[str]:
     if uri.startswith("http"):
         return [f"MLflow      {without_passwords(uri).rstrip('/')}/{page}"]
     is_default = uri == sqlite_uri(Path("outputs/mlflow.db").absolute())
-    command = "make ui" if is_default and _in_clone() else f"mlflow ui --backend-store-uri {shlex.quote(uri)} --host 127.0.0.1"
+    command = (
+        "make ui"
+        if is_default and _in_clone()
+        else f"mlflow ui --backend-store-uri {shlex.quote(uri)} --host 127.0.0.1"
+    )
     return [f"MLflow      {command}", f"            http://127.0.0.1:5000/{page}"]
 
 
@@ -97,7 +108,10 @@ def delete_command(suite: SuiteConfig, outcome: StudyOutcome, output_dir: Path) 
 
 
 def room_lines(suite: SuiteConfig, outcome: StudyOutcome, uri: str, output_dir: Path) -> list[str]:
-    """What a study holds on disk and in MLflow, and how to free it. A server is not asked: that takes a request for each folder."""
+    """What a study holds on disk and in MLflow, and how to free it.
+
+    A server is not asked: that takes a request for each folder.
+    """
     database = database_of(uri)
     found = Holdings(outcome.folder, output_dir, None)
     try:
@@ -110,7 +124,9 @@ def room_lines(suite: SuiteConfig, outcome: StudyOutcome, uri: str, output_dir: 
     return [f"room        {held}; to free it:", f"            {delete_command(suite, outcome, output_dir)}"]
 
 
-def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str, deliver: Callable[[str], str], held: Sequence[str]) -> list[str]:
+def where_lines(
+    plan: Plan, outcome: StudyOutcome, uri: str, resume: str, deliver: Callable[[str], str], held: Sequence[str]
+) -> list[str]:
     """Where the results are and how to open them.
 
     Args:
@@ -123,11 +139,16 @@ def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str, delive
     """
     lines = []
     if outcome.limit:
-        lines.append(f"limit       {outcome.limit} ended the study after {len(outcome.outcomes)} trials, of which all results are kept")
+        lines.append(
+            f"limit       {outcome.limit} ended the study after {len(outcome.outcomes)} trials, "
+            "of which all results are kept"
+        )
     if outcome.interrupted_by is not None:
         left = sum(o.status == "interrupted" for o in outcome.outcomes)
         trials = "1 trial" if left == 1 else f"{left} trials"
-        lines.append(f"interrupted by {outcome.interrupted_by}: {trials} did not finish; what they logged is kept. Go on with")
+        lines.append(
+            f"interrupted by {outcome.interrupted_by}: {trials} did not finish; what they logged is kept. Go on with"
+        )
         lines.append(f"resume      {resume}")
     elif any(o.status == "failed" for o in outcome.outcomes):
         lines.append(f"try again   {resume}   (what is finished stays)")
@@ -142,7 +163,8 @@ def where_lines(plan: Plan, outcome: StudyOutcome, uri: str, resume: str, delive
     lines += held
     if outcome.refused:
         lines.append(
-            f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's files. To write all elsewhere:"
+            f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's "
+            "files. To write all elsewhere:"
         )
         lines.append(f"deliver     {deliver(sqlite_uri(outcome.folder / 'mlflow.db'))}")
     if outcome.undelivered:

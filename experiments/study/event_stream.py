@@ -1,8 +1,8 @@
 """The events of a study's trials, passed to everyone who acts on them.
 
-A trial adds each event to its log before anybody hears of it. What it says through Tune may be lost, with a process or on the way: the log
-has it, and is read wherever an event is missing. So a listener hears the same of every trial, whether it happens now or happened in an
-earlier execution of the study.
+A trial adds each event to its log before anybody hears of it. What it says through Tune may be lost, with a process or
+on the way: the log has it, and is read wherever an event is missing. So a listener hears the same of every trial,
+whether it happens now or happened in an earlier execution of the study.
 """
 
 from collections.abc import Iterable
@@ -83,7 +83,9 @@ class EventStream:
                 self._pass(trial, event)
 
     def start(self, trial: TrialConfig) -> int:
-        """A process takes a trial up: what one of an earlier attempt still writes is refused from now on. A trial that is over stays so.
+        """A process takes a trial up: what one of an earlier attempt still writes is refused from now on.
+
+        A trial that is over stays so.
 
         Returns:
             The attempt's number; 0 if the disk did not take it.
@@ -103,7 +105,9 @@ class EventStream:
         self.catch_up(trial)
         heard = self._of(trial)
         if not heard.over:
-            self._add(trial, Ended(status=status, env_steps=heard.env_steps, reason=reason, reproducible=heard.reproducible))
+            self._add(
+                trial, Ended(status=status, env_steps=heard.env_steps, reason=reason, reproducible=heard.reproducible)
+            )
 
     def has_ended(self, trial: TrialConfig) -> bool:
         """Whether a trial's end was told."""

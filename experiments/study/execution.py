@@ -75,13 +75,18 @@ def run_trials(
             besides = search.left[: max(0, min(MOST, most - search.max_concurrent))]
             return [Trial.default_resource_request({TRIAL: trial}) for trial in besides]
 
-        nodes = NodeWatch(JoinCheck(plan, folder.path), plan.suite.hardware.wait_for_nodes_s, say, resize, more, stop.asked.set)
+        nodes = NodeWatch(
+            JoinCheck(plan, folder.path), plan.suite.hardware.wait_for_nodes_s, say, resize, more, stop.asked.set
+        )
     attempts = Attempts(stream, heartbeats, nodes, say)
     is_reached = nodes.states.answers if nodes else (lambda ids: True)
     scheduler = StudyScheduler(stream, attempts, stopping, (lambda: nodes.states.unused) if nodes else None)
     if isinstance(search, QueueSearcher):
         search.waits = lambda: scheduler.waits
-    callbacks: list[Any] = [StreamCallback(stream, attempts, scheduler), Watchdog(stream, attempts, heartbeats, is_reached)]
+    callbacks: list[Any] = [
+        StreamCallback(stream, attempts, scheduler),
+        Watchdog(stream, attempts, heartbeats, is_reached),
+    ]
     callbacks.append(NoProgressOfTunes())
     if nodes:
         nodes.watch(attempts)
@@ -111,7 +116,8 @@ def _tuner(
     suite = plan.suite
     actor_manager.use()
     if PRELOADED in os.environ:
-        class_cache.DEFAULT_ENV_VARS.clear()  # Tune's, for Lightning: with one, a trial gets none of the processes that are ready
+        # Tune's, for Lightning: with one, a trial gets none of the processes that are ready
+        class_cache.DEFAULT_ENV_VARS.clear()
     # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.
     limit = plan.concurrency if isinstance(search, QueueSearcher) and suite.hardware.max_concurrent_trials else None
     return tune.Tuner(
@@ -138,7 +144,8 @@ def _tuner(
             verbose=0,
             progress_reporter=tune.CLIReporter(),  # else, in a notebook, one that clears what was printed
             log_to_file=True,
-            # What raises within a trial, the trial sees to itself; Tune makes a new process where one died, as often as `Attempts` lets it.
+            # What raises within a trial, the trial sees to itself; Tune makes a new process where one died,
+            # as often as `Attempts` lets it.
             failure_config=FailureConfig(max_failures=-1),
             checkpoint_config=CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
         ),

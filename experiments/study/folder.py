@@ -50,9 +50,9 @@ Given = Sequence[tuple[Mapping[str, str], Mapping[str, Any]]]
 class StudyFolder:
     """A study's own folder.
 
-    `study.json` has the plan; `modules/` the modules of a person's own; `start.npz` the weights that trials start from, if these are not
-    their seeds' own; `trials/<name>/` what each trial keeps; `tune/` what Tune and TensorBoard write. A search notes
-    what it does in `search.jsonl`, and Optuna has its study in `optuna.db`.
+    `study.json` has the plan; `modules/` the modules of a person's own; `start.npz` the weights that trials start from,
+    if these are not their seeds' own; `trials/<name>/` what each trial keeps; `tune/` what Tune and TensorBoard write.
+    A search notes what it does in `search.jsonl`, and Optuna has its study in `optuna.db`.
 
     All of it but `tune/` may be in an object store, of which the folder is a copy then.
 
@@ -83,7 +83,11 @@ class StudyFolder:
     def trial(self, trial: TrialConfig) -> TrialFolder:
         """A trial's own folder; it need not exist."""
         path = self.path / "trials" / trial.folder_name
-        return TrialFolder(path) if self._stored is None else StoredTrialFolder(self._stored.objects, trial.folder_name, path)
+        return (
+            TrialFolder(path)
+            if self._stored is None
+            else StoredTrialFolder(self._stored.objects, trial.folder_name, path)
+        )
 
     def trial_place(self, trial: TrialConfig) -> str:
         """Where a trial's own folder is kept, for the process that trains it."""
@@ -91,7 +95,9 @@ class StudyFolder:
 
     @property
     def is_begun(self) -> bool:
-        """Whether a study was begun in it: a driver that is killed on the way to that leaves a folder without trials, or none."""
+        """Whether a study was begun in it: a driver that is killed on the way to that leaves a folder
+        without trials, or none.
+        """
         if self._stored is not None:
             with self._answering():
                 return self._stored.objects.exists(STATE_FILE) or bool(self._stored.objects.below("trials").names())
@@ -102,7 +108,8 @@ class StudyFolder:
 
         Args:
             plan: The study.
-            given: What its command line asked for, if the same command is to find the study again. The folder may be there then.
+            given: What its command line asked for, if the same command is to find the study again.
+                The folder may be there then.
 
         Raises:
             ConfigurationError: The disk does not take it, or another driver has begun a study in it.
@@ -115,11 +122,18 @@ class StudyFolder:
         }
         if (search := plan.search) is not None:
             state["search"] = {
-                "composed": [[dict(choice), dict(composed)] for choice, composed in copy.deepcopy(search.resolver.composed).items()],
+                "composed": [
+                    [dict(choice), dict(composed)]
+                    for choice, composed in copy.deepcopy(search.resolver.composed).items()
+                ],
                 "report_every_env_steps": search.resolver.report_every_env_steps,
                 "base": search.base,
             }
-        for suite in (state["suite"], state["composed"], *(composed for _, composed in state.get("search", {}).get("composed", []))):
+        for suite in (
+            state["suite"],
+            state["composed"],
+            *(composed for _, composed in state.get("search", {}).get("composed", [])),
+        ):
             suite["tracking"] = {**suite["tracking"], "uri": None}  # it may hold a password; a resume is given it again
         if given is not None:
             state["given"] = given
@@ -133,7 +147,9 @@ class StudyFolder:
             raise _unwritable(error, partial) from None
         if self.is_begun:
             self.close()
-            raise ConfigurationError(f"{self.named}: another process has begun the study meanwhile. Give the command again.")
+            raise ConfigurationError(
+                f"{self.named}: another process has begun the study meanwhile. Give the command again."
+            )
         try:
             if self._stored is not None:  # what may be left of another one, which was removed
                 self._stored.discard()
@@ -244,8 +260,8 @@ class StudyFolder:
         recorded = self._state()["suite"].get("modules") or {}
         if recorded and within is not None and not is_within(self.path, within):
             raise ConfigurationError(
-                f"resume=: the store says that the study is in {self.path}, outside of output_dir={within}, and the study has modules of "
-                f"its own, which would be run. If it is yours, name it: resume={self.path}."
+                f"resume=: the store says that the study is in {self.path}, outside of output_dir={within}, and the "
+                f"study has modules of its own, which would be run. If it is yours, name it: resume={self.path}."
             )
         if recorded:
             if self._stored is not None:
@@ -257,7 +273,9 @@ class StudyFolder:
         try:
             return parse(saved)
         except ConfigurationError as error:
-            raise ConfigurationError(f"{self.path / STATE_FILE}: is not of this version of the suite ({error}).") from None
+            raise ConfigurationError(
+                f"{self.path / STATE_FILE}: is not of this version of the suite ({error})."
+            ) from None
 
     def plan(self, cluster: Cluster, tracking: Any) -> Plan:
         """The study's plan, as it was when the study began.
@@ -267,10 +285,12 @@ class StudyFolder:
             tracking: The store to log to now; what is measured stays as it was.
 
         Raises:
-            ConfigurationError: The state is missing, damaged, of another version, or does not fit the cluster. Nothing was changed.
+            ConfigurationError: The state is missing, damaged, of another version, or does not fit the cluster.
+                Nothing was changed.
         """
         state = self._state()
-        what = {name: state["suite"]["tracking"][name] for name in ("tensorboard", "system_metrics")}  # curves stay of one kind
+        # curves stay of one kind
+        what = {name: state["suite"]["tracking"][name] for name in ("tensorboard", "system_metrics")}
         suite = self._suite({**state["suite"], "tracking": {**asdict(tracking), **what}})
         configurations = tuple(self._configuration(saved, cluster) for saved in state["configurations"])
         concurrency = concurrency_of(suite, configurations, cluster)
@@ -284,11 +304,13 @@ class StudyFolder:
 
     def _configuration(self, saved: Mapping[str, Any], cluster: Cluster) -> Configuration:
         settings = Settings(**saved["settings"])
-        resolved = ResolvedPoint(saved["label"], saved["point"], settings, self._suite(saved["suite"]), saved["rules"], saved["generation"])
+        resolved = ResolvedPoint(
+            saved["label"], saved["point"], settings, self._suite(saved["suite"]), saved["rules"], saved["generation"]
+        )
         if (config_id := resolved.config_id) != saved["config_id"]:
             raise ConfigurationError(
-                f"{self.path / STATE_FILE}: {saved['label']!r} was configuration {saved['config_id']} and would be {config_id} "
-                "with this version of the suite. Resume with the version that began the study."
+                f"{self.path / STATE_FILE}: {saved['label']!r} was configuration {saved['config_id']} and would "
+                f"be {config_id} with this version of the suite. Resume with the version that began the study."
             )
         return Configuration.of(resolved, cluster)
 
@@ -359,12 +381,16 @@ class StudyFolder:
                 self._unkept.clear()
 
     def is_finished(self, plan: Plan) -> bool:
-        """Whether there is no trial to run any more; of a study that chooses its trials, that is known only as it goes on."""
+        """Whether there is no trial to run any more; of a study that chooses its trials,
+        that is known only as it goes on.
+        """
         with self._answering():
             return not plan.search and all(_has_finished(self.trial(trial).log.all()) for trial in plan.trials)
 
     def is_over(self, cluster: Cluster, tracking: Any) -> bool:
-        """Whether there is no trial to run any more, as far as a machine can tell that may not be what the study was planned for."""
+        """Whether there is no trial to run any more, as far as a machine can tell that may not be what the
+        study was planned for.
+        """
         try:
             return self.is_finished(self.plan(cluster, tracking))
         except ConfigurationError:
@@ -378,7 +404,8 @@ class StudyFolder:
             checked: Whether what unfinished trials go on from is checked: not while a driver is at work on it.
 
         Raises:
-            ConfigurationError: Something that an unfinished trial would go on from is damaged; the message names the file and the fix.
+            ConfigurationError: Something that an unfinished trial would go on from is damaged; the message names the
+                file and the fix.
         """
         finished, going_on, grid = 0, 0, plan.report_every_env_steps
         for trial in plan.trials:
@@ -397,19 +424,30 @@ class StudyFolder:
             except OSError as error:
                 raise self._unreachable(error) from None
         anew = len(plan.trials) - finished - going_on
-        return f"resume      {finished} trials are finished, {going_on} go on from a checkpoint, {anew} start from the beginning"
+        return (
+            f"resume      {finished} trials are finished, {going_on} go on from a checkpoint, "
+            f"{anew} start from the beginning"
+        )
 
     def _state(self) -> Mapping[str, Any]:
         path = f"{self.place}/{STATE_FILE}"
-        fix = "Start it again." if self.named == self.place else f"Start it again: remove {self.place}, or choose another study.key."
+        fix = (
+            "Start it again."
+            if self.named == self.place
+            else f"Start it again: remove {self.place}, or choose another study.key."
+        )
         try:
             state = json.loads(self._read(STATE_FILE))
         except FileNotFoundError:
             raise ConfigurationError(f"{path}: is missing, so the study cannot be resumed. {fix}") from None
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"{path}: cannot be read ({error}), so the study cannot be resumed. {fix}") from None
+            raise ConfigurationError(
+                f"{path}: cannot be read ({error}), so the study cannot be resumed. {fix}"
+            ) from None
         if not isinstance(state, dict) or state.get("format") != _FORMAT:
-            raise ConfigurationError(f"{path}: is not of this version of the suite. Resume with the version that began the study.")
+            raise ConfigurationError(
+                f"{path}: is not of this version of the suite. Resume with the version that began the study."
+            )
         return state
 
 
@@ -424,7 +462,8 @@ def _said_in(lock: FileIO) -> str:
 
 def _unwritable(error: OSError, path: Path) -> ConfigurationError:
     return ConfigurationError(
-        f"output_dir: {error.filename or path} cannot be written ({error.strerror}). Free some space, or choose another: output_dir=/path."
+        f"output_dir: {error.filename or path} cannot be written ({error.strerror}). Free some space, "
+        "or choose another: output_dir=/path."
     )
 
 

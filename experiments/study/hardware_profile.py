@@ -40,7 +40,8 @@ class TuningOutcome:
         start: What it started from.
         winner: What the search found.
         confirmation: Winner against start, both built anew; None if nothing beat the start.
-        start_speed: Env steps/s of the start, geometric mean over the confirmation's rounds; of the search's, if there is none.
+        start_speed: Env steps/s of the start, geometric mean over the confirmation's rounds;
+            of the search's, if there is none.
         tried: Every challenger, in order.
         seconds: How long it took.
     """
@@ -62,10 +63,13 @@ class TuningOutcome:
         tried = f"{len(self.tried)} settings were tried in {self.seconds:.0f} s"
         found = [f"start       {self.start}: {self.start_speed:,.0f} env steps/s"]
         if self.chosen != self.start:
-            found.append(f"fastest     {self.winner}: {self.confirmation} the start ({self._rounds()}, 95% interval); {tried}")
+            found.append(
+                f"fastest     {self.winner}: {self.confirmation} the start ({self._rounds()}, 95% interval); {tried}"
+            )
         elif self.confirmation is not None:
             found.append(
-                f"fastest     the start: nothing better was found. {self.winner} won the search, but was {self.confirmation} the start"
+                f"fastest     the start: nothing better was found. {self.winner} won the search, "
+                f"but was {self.confirmation} the start"
             )
             found[-1] += f" when measured anew ({self._rounds()}, 95% interval); {tried}"
         else:
@@ -84,7 +88,8 @@ def profile_path(name: str, own: Path | None = None) -> Path:
         own: A person's own folder of configuration files; None: conf/.
 
     Raises:
-        ConfigurationError: A profile of that name is there, and autotune has not written it, or it would be read in place of the new one.
+        ConfigurationError: A profile of that name is there, and autotune has not written it, or it would be read in
+            place of the new one.
     """
     path = (own or CONF) / "hardware" / f"{name}.yaml"
     if path.exists() and not path.read_text().startswith(MARK):
@@ -98,7 +103,9 @@ def profile_path(name: str, own: Path | None = None) -> Path:
 
 def command_with(name: str, own: Path | None = None) -> str:
     """The command that runs a study with a profile; its arguments are those of `profile_path`."""
-    return shlex.join(["python", "experiments/run.py", *([CONFIG_DIR, str(own)] if own is not None else []), f"hardware={name}"])
+    return shlex.join(
+        ["python", "experiments/run.py", *([CONFIG_DIR, str(own)] if own is not None else []), f"hardware={name}"]
+    )
 
 
 def profile(
@@ -112,7 +119,9 @@ def profile(
     own: Path | None = None,
     modules: Sequence[str] = (),
 ) -> str:
-    """A hardware profile, as conf/hardware holds it; `modules` are the words that name a person's own on the command line."""
+    """A hardware profile, as conf/hardware holds it; `modules` are the words that name a person's own
+    on the command line.
+    """
     chosen = outcome.chosen
     if chosen != outcome.start and outcome.confirmation is not None:
         found = f"{outcome.confirmation} hardware={hardware} ({outcome.confirmation.num_rounds} rounds, 95% interval)"
@@ -122,7 +131,9 @@ def profile(
         f"{MARK} on {datetime.now(UTC):%Y-%m-%d}, host {socket.gethostname()}: {cluster}.",
         f"# For {algorithm} on {env.name}, a trial at a time: {found}.",
         f"# {len(outcome.tried)} settings were tried in {outcome.seconds:.0f} s.",
-        " ".join([f"#   {command_with(name, own)} algorithm={algorithm} {env_choice(env, own)}", *map(shlex.quote, modules)]),
+        " ".join(
+            [f"#   {command_with(name, own)} algorithm={algorithm} {env_choice(env, own)}", *map(shlex.quote, modules)]
+        ),
         f"defaults: [{hardware}]",
         f"name: {name}",
         *([f"num_cpus: {num_cpus} # logical: more processes than cores, since most of them wait"] if num_cpus else []),

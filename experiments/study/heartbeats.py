@@ -1,4 +1,7 @@
-"""Receives the trials' signs of life, in a process of its own on the driver's node. Standard library only: it starts quickly."""
+"""Receives the trials' signs of life, in a process of its own on the driver's node.
+
+Standard library only: it starts quickly.
+"""
 
 import time
 from collections.abc import Collection
@@ -10,7 +13,10 @@ Memory = tuple[str, int]
 
 
 class Heartbeats:
-    """An actor of Ray's that trials send their signs of life to. They are timed here, by one clock: those of a cluster's nodes differ."""
+    """An actor of Ray's that trials send their signs of life to.
+
+    They are timed here, by one clock: those of a cluster's nodes differ.
+    """
 
     def __init__(self) -> None:
         self._last: dict[Key, float] = {}

@@ -18,8 +18,8 @@ GRACE_S = 15.0
 """How long whatever is under way may take after a signal; a second signal ends the wait."""
 LOOK_EVERY_S = 1.0
 REFUSED_S, SILENT_S = 5.0, 30.0
-"""After what time Ray counts as gone, where nothing listens any more and where nothing answers. Ray itself ends a process that has lost
-it after 60 s, whatever that process still has to do."""
+"""After what time Ray counts as gone, where nothing listens any more and where nothing answers.
+Ray itself ends a process that has lost it after 60 s, whatever that process still has to do."""
 
 
 class StopOnRequest(Stopper):  # type: ignore[misc]  # Tune ships no type information
@@ -43,7 +43,8 @@ class StopOnRequest(Stopper):  # type: ignore[misc]  # Tune ships no type inform
 class Interruption:
     """Notes the signals that end a command and the end of Ray's processes while it is entered, in the main thread.
 
-    Work that may wait for a Ray that is gone runs in a thread of its own, since nothing gets a thread out of such a wait.
+    Work that may wait for a Ray that is gone runs in a thread of its own, since nothing gets
+    a thread out of such a wait.
 
     Attributes:
         signals: Those that came, in order.
@@ -80,7 +81,8 @@ class Interruption:
 
         Args:
             work: What to do.
-            ask_to_end: Called at the first signal. Work that can be asked to end is taken to need Ray, and left when Ray is gone as well.
+            ask_to_end: Called at the first signal. Work that can be asked to end is taken to need Ray, and left when
+                Ray is gone as well.
 
         Returns:
             Whether it came to its end. Else its thread goes on, and is best ended with the process.
@@ -122,7 +124,9 @@ class Interruption:
 
 
 def _addresses() -> tuple[tuple[str, int], ...]:
-    """Where Ray listens: its control store, and this node's raylet; nowhere if it was not started, for a study that is finished."""
+    """Where Ray listens: its control store, and this node's raylet; nowhere if it was not started,
+    for a study that is finished.
+    """
     if not ray.is_initialized():
         return ()
     context = ray.get_runtime_context()

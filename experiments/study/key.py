@@ -13,7 +13,9 @@ from experiments.config.space import group_choices, leaves
 from experiments.config.trial_config import Compose
 from experiments.study.folder import Given, StudyFolder
 
-_MAY_DIFFER = re.compile(r"(output_dir|resume|dry_run|report(\..*)?|tracking\.(name|uri|timeout_s)|hardware\.address|study\.key)")
+_MAY_DIFFER = re.compile(
+    r"(output_dir|resume|dry_run|report(\..*)?|tracking\.(name|uri|timeout_s)|hardware\.address|study\.key)"
+)
 """Settings that a resume may change (`compose.check_resume`), and those that name the study."""
 _MOST_DIFFERENCES = 8
 
@@ -44,7 +46,9 @@ class StudyKey:
         name = suite.study.key
         if name is None or suite.resume is not None:
             return None
-        given = [(choice, _as_kept(compose(choice))) for choice in ({}, *filter(None, group_choices(suite.study.space)))]
+        given = [
+            (choice, _as_kept(compose(choice))) for choice in ({}, *filter(None, group_choices(suite.study.space)))
+        ]
         return cls(name, StudyFolder(output_dir / "studies" / f"key-{name}", f"study.key={name}"), given)
 
     def begun(self) -> StudyFolder | None:
@@ -60,8 +64,8 @@ class StudyKey:
             if len(lines) > _MOST_DIFFERENCES:
                 lines[_MOST_DIFFERENCES:] = [f"  and {len(lines) - _MOST_DIFFERENCES} more"]
             raise ConfigurationError(
-                f"study.key={self.name}: the study was begun with other settings. Choose another key, or go on with it as it was begun: "
-                f"resume={self.folder.place}.\n" + "\n".join(lines)
+                f"study.key={self.name}: the study was begun with other settings. Choose another key, "
+                f"or go on with it as it was begun: resume={self.folder.place}.\n" + "\n".join(lines)
             )
         return self.folder
 
@@ -85,7 +89,8 @@ def _as_kept(composed: Any) -> dict[str, Any]:
 
 def _differences(before: Given, now: Given) -> Iterator[tuple[str, tuple[str, str]]]:
     """Setting to what it was and what it is; "nothing" where there is none."""
-    for (_, composed_before), (_, composed_now) in zip(before, now, strict=False):  # other choices are another space, which differs as well
+    # other choices are another space, which differs as well
+    for (_, composed_before), (_, composed_now) in zip(before, now, strict=False):
         was, is_now = dict(leaves(composed_before)), dict(leaves(composed_now))
         for path in dict.fromkeys([*was, *is_now]):
             if not _MAY_DIFFER.fullmatch(path) and was.get(path) != is_now.get(path):

@@ -1,4 +1,6 @@
-"""Beside a study's last trials: what its end takes is made ready, since cores become free with no trial left to start."""
+"""Beside a study's last trials: what its end takes is made ready, since cores become free
+with no trial left to start.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,7 +29,9 @@ class Preparation:
     _thread: Thread | None = None
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
-        """Begin once no trial waits for a slot; never beside a measurement, nor in a search, of which nobody knows the last trial."""
+        """Begin once no trial waits for a slot; never beside a measurement, nor in a search,
+        of which nobody knows the last trial.
+        """
         plan = self.trials.plan
         if not isinstance(event, Ended) or self._thread or plan.is_measured or plan.search:
             return

@@ -11,7 +11,9 @@ from experiments.trial.trainable import TRIAL
 
 
 class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships no type information
-    """In place of Tune's generator of a grid, which copies the whole grid for each trial, keeps all copies and saves them every 10 s."""
+    """In place of Tune's generator of a grid, which copies the whole grid for each trial, keeps all copies
+    and saves them every 10 s.
+    """
 
     def __init__(self, described: Sequence[Mapping[str, Any]], max_concurrent: int = 0) -> None:
         """List trials.
@@ -28,7 +30,8 @@ class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships n
         """The trials that Tune has not asked for yet, described."""
         return self._described[self._given :]
 
-    def __reduce__(self) -> tuple[Any, tuple[()]]:  # Tune saves it with the experiment; a resume has the trials' own folders
+    # Tune saves it with the experiment; a resume has the trials' own folders
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
         return BasicVariantGenerator, ()
 
     def add_configurations(self, experiments: Any) -> None:
@@ -42,7 +45,9 @@ class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships n
         parser = _make_parser()
         for number, trial in enumerate(self._described):
             own, self._given = {**spec, "config": {**spec["config"], TRIAL: trial}}, number + 1
-            yield _create_trial_from_spec(own, parser, trial_id=f"{self._uuid_prefix}{number:05d}", experiment_tag=str(number))
+            yield _create_trial_from_spec(
+                own, parser, trial_id=f"{self._uuid_prefix}{number:05d}", experiment_tag=str(number)
+            )
 
     def save_to_dir(self, dirpath: str, session_str: str) -> None:
         """Tune's wish to keep it: nothing is needed."""

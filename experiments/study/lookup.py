@@ -30,20 +30,24 @@ def folder_of(resume: str, uri: str, output_dir: Path) -> Path:
     if "://" in resume:
         return _copy_of(resume, output_dir, resume)
     if (database := _missing_database(uri)) is not None:
-        raise ConfigurationError(f"resume={resume}: there is no store {database}. Name the study's: output_dir=/path, or tracking.uri=...")
+        raise ConfigurationError(
+            f"resume={resume}: there is no store {database}. Name the study's: output_dir=/path, or tracking.uri=..."
+        )
     store = Store(uri, output_dir / "mlartifacts", STORE_WAIT_S)
     found = store.tag_of(resume, Tag.STUDY_FOLDER)
     if found is None and (study_run := store.tag_of(resume, Tag.STUDY_RUN)):
         raise ConfigurationError(f"resume={resume}: is the run of a trial. Name its study's: resume={study_run}.")
     if found is None:
         raise ConfigurationError(
-            f"resume={resume}: {without_passwords(uri)} has no study with this run id. It is printed when a study ends, and is the id of "
-            "its run in the experiment studies; the study's folder does as well."
+            f"resume={resume}: {without_passwords(uri)} has no study with this run id. It is printed "
+            "when a study ends, and is the id of its run in the experiment studies; the study's folder does as well."
         )
     if "://" in found:
         return _copy_of(found, output_dir, resume)
     if not Path(found).is_dir():
-        raise ConfigurationError(f"resume={resume}: the study's folder {found} is not on this machine any more, so it cannot be resumed.")
+        raise ConfigurationError(
+            f"resume={resume}: the study's folder {found} is not on this machine any more, so it cannot be resumed."
+        )
     return Path(found)
 
 
@@ -52,7 +56,9 @@ def _copy_of(address: str, output_dir: Path, resume: str) -> Path:
     copy = output_dir / "studies" / address.rpartition("/")[2]
     if stored_at(copy) != address:
         kept = address.rpartition("/studies/")[0]
-        raise ConfigurationError(f"resume={resume}: the study is in {address}. Say that it is yours: output_dir={kept}.")
+        raise ConfigurationError(
+            f"resume={resume}: the study is in {address}. Say that it is yours: output_dir={kept}."
+        )
     return copy
 
 
@@ -62,13 +68,21 @@ def named_folder(resume: str) -> Path | None:
 
 
 def past_speed(uri: str, output_dir: Path, timeout_s: float) -> Callable[[str, str, float], float | None] | None:
-    """Algorithm, env and the fewest env steps that count to the median env steps a second of earlier trials; None without a store."""
+    """Algorithm, env and the fewest env steps that count to the median env steps a second of earlier trials;
+    None without a store.
+    """
     return None if _missing_database(uri) is not None else Store(uri, output_dir / "mlartifacts", timeout_s).past_speed
 
 
 def past_gradients(uri: str, output_dir: Path, timeout_s: float) -> Callable[[str, str], list[dict[str, float]]]:
-    """Algorithm and env to the estimates of |G|^2 and S of their earlier trials, by name; none if there is no store yet."""
-    return (lambda *names: []) if _missing_database(uri) is not None else Store(uri, output_dir / "mlartifacts", timeout_s).past_gradients
+    """Algorithm and env to the estimates of |G|^2 and S of their earlier trials, by name;
+    none if there is no store yet.
+    """
+    return (
+        (lambda *names: [])
+        if _missing_database(uri) is not None
+        else Store(uri, output_dir / "mlartifacts", timeout_s).past_gradients
+    )
 
 
 def _missing_database(uri: str) -> Path | None:

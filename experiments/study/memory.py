@@ -44,7 +44,11 @@ def what_to_write(trial: TrialConfig) -> str:
     """What makes a trial smaller that has more than its machine's memory for itself, as an override."""
     if not replays(trial.algorithm):
         envs = trial.algorithm["env_runners"]["num_envs_per_env_runner"]
-        return f"Fewer environments take less: hardware.num_envs_per_env_runner={envs // 2}" if envs > 1 else "It takes a larger machine"
+        return (
+            f"Fewer environments take less: hardware.num_envs_per_env_runner={envs // 2}"
+            if envs > 1
+            else "It takes a larger machine"
+        )
     configured = trial.algorithm["training"].get("replay_buffer_config", {}).get("capacity")
     capacity = configured or config_class(trial.algorithm)().replay_buffer_config["capacity"]
     return f"A smaller replay buffer takes less: algorithm.training.replay_buffer_config.capacity={capacity // 2}"

@@ -1,4 +1,6 @@
-"""Makes sure that a study can run on every node of a cluster, and comes out the same on each: one task a node, before the start."""
+"""Makes sure that a study can run on every node of a cluster, and comes out the same on each:
+one task a node, before the start.
+"""
 
 import json
 import math
@@ -27,7 +29,9 @@ _MOST = 3
 
 
 def check_nodes(plan: Plan, folder: Path, setting: str = "output_dir") -> list[str]:
-    """Ask every node that can run a trial whether it has the study's folder, and what trials run with. Costs nothing on a single node.
+    """Ask every node that can run a trial whether it has the study's folder, and what trials run with.
+
+    Costs nothing on a single node.
 
     Args:
         plan: The study.
@@ -38,7 +42,8 @@ def check_nodes(plan: Plan, folder: Path, setting: str = "output_dir") -> list[s
         Lines for the terminal: in what nodes differ that may change the last bits of a result.
 
     Raises:
-        ConfigurationError: Some cannot run the study, or would come to other results; names each and the fix. Nothing is left behind.
+        ConfigurationError: Some cannot run the study, or would come to other results; names each and the fix.
+            Nothing is left behind.
     """
     alive = _alive()
     if len(alive) < 2:
@@ -50,7 +55,9 @@ def check_nodes(plan: Plan, folder: Path, setting: str = "output_dir") -> list[s
         reports, silent = question.answers()
         cluster = f"hardware.address={plan.suite.hardware.address}"
         if silent:
-            raise ConfigurationError(f"{cluster}: a node cannot be used ({_listed(silent)}). Mend it, or take it out of the cluster.")
+            raise ConfigurationError(
+                f"{cluster}: a node cannot be used ({_listed(silent)}). Mend it, or take it out of the cluster."
+            )
         if problems := {name: report.folder for name, report in reports.items() if report.folder}:
             raise ConfigurationError(mark.refusal(problems))
         if problem := unfit(_own_report(), reports):
@@ -74,7 +81,9 @@ class JoinCheck:
         self._own = replace(_own_report(), machine=node_report.own_machine())
 
     def ask(self, nodes: Mapping[str, str]) -> None:
-        """Ask nodes, by id, with their names and addresses. Each by itself: one that is slow keeps no other from being used.
+        """Ask nodes, by id, with their names and addresses.
+
+        Each by itself: one that is slow keeps no other from being used.
 
         Raises:
             ConfigurationError: The study's folder cannot be written here.
@@ -83,13 +92,21 @@ class JoinCheck:
         self._asked += [_Question(self._plan, {node: name}, mark) for node, name in nodes.items()]
 
     def answered(self) -> tuple[dict[str, str], list[str]]:
-        """What is known by now and was not said before. A node that takes long to answer is waited for as long as it is there.
+        """What is known by now and was not said before.
+
+        A node that takes long to answer is waited for as long as it is there.
 
         Returns:
-            Id of each node that has answered, or cannot, to why it cannot be used, "" if it can; and lines for the terminal.
+            Id of each node that has answered, or cannot, to why it cannot be used, "" if it can;
+            and lines for the terminal.
         """
         over = [question for question in self._asked if question.is_answered()]
-        late = [name for question in self._asked if question not in over and question.is_late() for name in question.names.values()]
+        late = [
+            name
+            for question in self._asked
+            if question not in over and question.is_late()
+            for name in question.names.values()
+        ]
         said = [f"node        {name} gives no answer within {_WAIT_S:g} s: not used until it does" for name in late]
         why: dict[str, str] = {}
         fit = {"the driver's node": self._own}
@@ -129,14 +146,16 @@ def unfit(here: NodeReport, reports: Mapping[str, NodeReport]) -> str:
     other = {node: words for node, report in reports.items() if (words := _other_versions(here, report))}
     if other:
         return (
-            f"not every node has the versions that the driver has, and results depend on them ({_listed(other)}). Install the same on all "
-            "nodes: pip install -r requirements.txt."
+            f"not every node has the versions that the driver has, and results depend on them ({_listed(other)}). "
+            "Install the same on all nodes: pip install -r requirements.txt."
         )
-    other = {node: f"{report.code}, and {here.code} here" for node, report in reports.items() if report.code != here.code}
+    other = {
+        node: f"{report.code}, and {here.code} here" for node, report in reports.items() if report.code != here.code
+    }
     if other:
         return (
-            f"some nodes import another version of the suite than the driver sends them ({_listed(other)}). Uninstall it there: pip "
-            "uninstall rl-scaling-suite."
+            f"some nodes import another version of the suite than the driver sends them ({_listed(other)}). "
+            "Uninstall it there: pip uninstall rl-scaling-suite."
         )
     return ""
 
@@ -155,7 +174,8 @@ def differences(reports: Mapping[str, NodeReport]) -> list[str]:
         if found := changes(_common(first, report.machine), _common(report.machine, first)):
             alike.setdefault(tuple(map(str, found)), []).append(node)
     return [
-        f"differs     {_some(found)} on {_some(nodes)}. Trials there may not be the same to the bit as on {next(iter(reports))}."
+        f"differs     {_some(found)} on {_some(nodes)}. Trials there may not be the same to the bit "
+        f"as on {next(iter(reports))}."
         for found, nodes in alike.items()
     ]
 
@@ -163,15 +183,22 @@ def differences(reports: Mapping[str, NodeReport]) -> list[str]:
 def _common(machine: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """A node's facts, without GPUs and packages that another has not: what trials need, both have."""
     return {
-        section: {name: fact for name, fact in facts.items() if section not in ("host", "packages") or name in other[section]}
+        section: {
+            name: fact for name, fact in facts.items() if section not in ("host", "packages") or name in other[section]
+        }
         for section, facts in machine.items()
     }
 
 
 def _other_versions(here: NodeReport, there: NodeReport) -> str:
-    """The versions that differ, in words. CPU and CUDA builds of one version (`2.13.0+cpu`) differ in libraries, which are said."""
+    """The versions that differ, in words.
+
+    CPU and CUDA builds of one version (`2.13.0+cpu`) differ in libraries, which are said.
+    """
     versions = [(name, here.versions.get(name, "none"), there.versions.get(name, "none")) for name in node_report.SAME]
-    return ", ".join(f"{name} {own}, and {driver} here" for name, driver, own in versions if _public(own) != _public(driver))
+    return ", ".join(
+        f"{name} {own}, and {driver} here" for name, driver, own in versions if _public(own) != _public(driver)
+    )
 
 
 def _public(version: str) -> str:
@@ -210,7 +237,9 @@ class _Question:
         # max_calls: Ray would give the process to a trial next, and environments were made in it.
         task = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(node_report.report)
         self._asked = {
-            task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(node, *words): node
+            task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
+                node, *words
+            ): node
             for node in self.names
         }
 
@@ -229,7 +258,10 @@ class _Question:
         return late
 
     def answers(self) -> tuple[dict[str, NodeReport], dict[str, str]]:
-        """What nodes answered, and why some did not, by name and address. One that is lost meanwhile is left out: it runs no trial."""
+        """What nodes answered, and why some did not, by name and address.
+
+        One that is lost meanwhile is left out: it runs no trial.
+        """
         reports: dict[str, NodeReport] = {}
         silent: dict[str, str] = {}
         alive = _alive()

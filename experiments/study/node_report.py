@@ -1,4 +1,7 @@
-"""What a node of a cluster says of itself. Runs there, where as little is imported as can be: what is missing is to be named."""
+"""What a node of a cluster says of itself.
+
+Runs there, where as little is imported as can be: what is missing is to be named.
+"""
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +26,8 @@ class NodeReport:
         versions: Python's and packages'; one that is not installed is left out.
         code: Digest of the suite's code.
         lacks: What a trial needs and cannot have there, and why; "" if it has everything.
-        machine: Its kind, as a provenance record has it: what makes the last bits of a result. Empty where something is lacking.
+        machine: Its kind, as a provenance record has it: what makes the last bits of a result.
+            Empty where something is lacking.
     """
 
     folder: str
@@ -34,13 +38,18 @@ class NodeReport:
 
 
 def report(
-    node: str, write_back: Callable[..., str], words: Sequence[str], environments: Sequence[Mapping[str, Any]], modules: Mapping[str, str]
+    node: str,
+    write_back: Callable[..., str],
+    words: Sequence[str],
+    environments: Sequence[Mapping[str, Any]],
+    modules: Mapping[str, str],
 ) -> NodeReport:
     """On a node: answer for it.
 
     Args:
         node: Its id, the name of its mark.
-        write_back: Leaves the node's mark in the study's folder; says what is wrong there. Its last argument is the mark's name.
+        write_back: Leaves the node's mark in the study's folder; says what is wrong there.
+            Its last argument is the mark's name.
         words: The ones before.
         environments: Those of the study, as mappings of `EnvSettings`.
         modules: A person's own, name to hash.

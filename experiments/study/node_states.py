@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from experiments.planning.machines import Node, plural
 
 CUT_OFF_S = 20.0
-"""A node that answers nothing for so long is taken for cut off: Ray itself waits for a minute or more, as the cluster's head is set."""
+"""A node that answers nothing for so long is taken for cut off: Ray itself waits for a minute or more,
+as the cluster's head is set."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class NodeStates:
         self._silent_since: dict[str, float] = {}
         self._cut_off: set[str] = set()
         self._refused: set[str] = set()
-        self._asked: set[str] = set()  # those that joined, and have not answered whether they can run the study's trials
+        # those that joined, and have not answered whether they can run the study's trials
+        self._asked: set[str] = set()
 
     def update(self, present: Iterable[Machine], silent: Set[str], now: float) -> Changes:
         """Take in what is seen.
@@ -81,7 +83,9 @@ class NodeStates:
         were_cut_off, self._cut_off = self._cut_off, cut_off
         return Changes(
             joined=tuple(machine for node, machine in self._present.items() if node not in before),
-            left=tuple(machine for node, machine in before.items() if node not in self._present and node not in were_cut_off),
+            left=tuple(
+                machine for node, machine in before.items() if node not in self._present and node not in were_cut_off
+            ),
             cut_off=tuple(self._present[node] for node in sorted(cut_off - were_cut_off)),
             back=tuple(self._present[node] for node in sorted(were_cut_off - cut_off) if node in self._present),
         )

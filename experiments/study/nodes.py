@@ -42,7 +42,8 @@ def machines() -> list[Machine]:
 
 
 class Reachability:
-    """Asks each node's manager for a connection, in a thread: an answer from the network does not wait for a node that is busy.
+    """Asks each node's manager for a connection, in a thread: an answer from the network does not wait
+    for a node that is busy.
 
     Attributes:
         silent: Ids of the nodes that gave none when they were last asked.
@@ -63,7 +64,9 @@ class Reachability:
             while not self._closed.wait(_ASK_EVERY_S):
                 asked = list(self.asked)
                 answers = pool.map(_answers, asked)
-                self.silent = frozenset(machine.id for machine, answered in zip(asked, answers, strict=True) if not answered)
+                self.silent = frozenset(
+                    machine.id for machine, answered in zip(asked, answers, strict=True) if not answered
+                )
 
 
 def _answers(machine: Machine) -> bool:
@@ -103,7 +106,14 @@ class NodeWatch(DriverCallback):
         """
         self.states = NodeStates(machines())
         self.gave_up = ""
-        self._check, self._wait_s, self._say, self._resize, self._more, self._stop = check, wait_s, say, resize, more, stop
+        self._check, self._wait_s, self._say, self._resize, self._more, self._stop = (
+            check,
+            wait_s,
+            say,
+            resize,
+            more,
+            stop,
+        )
         self._demand = Demand()
         self._own = ray.get_runtime_context().get_node_id()
         self._reachability = Reachability()
@@ -181,7 +191,8 @@ class NodeWatch(DriverCallback):
         for node, why in answers.items():
             if why:
                 self.refuse(node, why)
-                for trial in [trial for trial in trials if node in self._running_on(trial)]:  # that waited for room, and found it there
+                # that waited for room, and found it there
+                for trial in [trial for trial in trials if node in self._running_on(trial)]:
                     self._attempts.end(trial, Loss(NODE, f"{self.states.name(node)} is not used"))
             elif (machine := self.states.admit(node)) is not None:
                 self._say(f"node        {machine} joined: up to {self._resized()} trials at once")
@@ -195,7 +206,11 @@ class NodeWatch(DriverCallback):
         """While no node has room for any trial, wait for one, but not for ever."""
         waiting = [trial.placement_group_factory for trial in trials if trial.status == "PENDING"]
         cluster = Cluster(tuple(machine.node for machine in self.states.usable.values()))
-        if any(trial.status == "RUNNING" for trial in trials) or not waiting or any(trials_at_once(r, cluster, 1) for r in waiting):
+        if (
+            any(trial.status == "RUNNING" for trial in trials)
+            or not waiting
+            or any(trials_at_once(r, cluster, 1) for r in waiting)
+        ):
             self._waits_since = None
         elif self._waits_since is None:
             self._waits_since = now

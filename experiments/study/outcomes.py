@@ -72,5 +72,7 @@ class Outcomes:
 
     def of(self, trial: TrialConfig) -> TrialOutcome:
         """How a trial ended; interrupted, if nothing was heard of its end."""
-        new = TrialOutcome(trial.label, trial.seed, INTERRUPTED, repeat=trial.repeat, phase=trial.phase, exploratory=trial.exploratory)
+        new = TrialOutcome(
+            trial.label, trial.seed, INTERRUPTED, repeat=trial.repeat, phase=trial.phase, exploratory=trial.exploratory
+        )
         return self._of.get(trial.folder_name, new)

@@ -14,7 +14,10 @@ _ASK = signature(ask_ray)
 
 
 class StudyPlacement(PlacementGroupFactory):  # type: ignore[misc]  # Tune ships no type information
-    """A trial's request, met on the nodes that the study uses at that moment. Equal to the request itself, so that processes are shared."""
+    """A trial's request, met on the nodes that the study uses at that moment.
+
+    Equal to the request itself, so that processes are shared.
+    """
 
     def __init__(self, request: PlacementGroupFactory, unused: Callable[[], Set[str]]) -> None:
         """Meet a request elsewhere than on some nodes.

@@ -51,7 +51,10 @@ class _Row:
 
 
 class Progress:
-    """A live table on a terminal, a line now and then elsewhere, once it is entered. What it hears of before that happened earlier."""
+    """A live table on a terminal, a line now and then elsewhere, once it is entered.
+
+    What it hears of before that happened earlier.
+    """
 
     def __init__(self, plan: Plan, console: Console) -> None:
         """Show `plan` on `console`."""
@@ -62,7 +65,9 @@ class Progress:
         self._causes: Counter[str] = Counter()
         self._start = self._last_line = time.monotonic()
         self._what = "work" if plan.is_measured else "env steps"
-        self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
+        self._live = (
+            Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
+        )
 
     def __enter__(self) -> "Progress":
         self._is_live, self._before = True, sum(row.done for row in self._rows.values())
@@ -79,10 +84,14 @@ class Progress:
 
     @property
     def _total(self) -> int:
-        """The work of all trials, at most: without what those that ended left of theirs, of which nothing more will come."""
+        """The work of all trials, at most: without what those that ended left of theirs,
+        of which nothing more will come.
+        """
         if self._plan.is_measured:
             return self._plan.num_trials
-        return self._plan.env_steps_in_all(sum(row.work - row.done for row in self._rows.values() if row.status in _ENDS))
+        return self._plan.env_steps_in_all(
+            sum(row.work - row.done for row in self._rows.values() if row.status in _ENDS)
+        )
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
         """The newest of the trial's row."""
@@ -137,8 +146,8 @@ class Progress:
         trials = self._plan.num_trials
         failed = "".join(f", {counts[status]} {status}" for status in (PRUNED, FAILED) if counts[status])
         return (
-            f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / max(1, total):.0f}% of the {self._what}, "
-            f"{duration(time.monotonic() - self._start)} so far{self._left(done, total)}"
+            f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / max(1, total):.0f}% "
+            f"of the {self._what}, {duration(time.monotonic() - self._start)} so far{self._left(done, total)}"
         )
 
     def _left(self, done: int, total: int) -> str:
@@ -187,12 +196,15 @@ def console(quiet: bool = False) -> Console:
 def say(console: Console, line: str, style: str = "") -> None:
     """Print a line whose first columns say what it is about.
 
-    On a terminal it is wrapped at words. In a log file, and of a command or an address, a line stays one: it can be searched and copied.
+    On a terminal it is wrapped at words. In a log file, and of a command or an address, a line stays one: it can be
+    searched and copied.
     """
     text = line[LABEL_WIDTH:]
     if console.is_terminal and not text.startswith(_COPIED):
         indent = " " * LABEL_WIDTH
-        line = textwrap.fill(line, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        line = textwrap.fill(
+            line, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
     console.print(Text(line, style=style), highlight=False, soft_wrap=True)
 
 

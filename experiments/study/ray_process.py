@@ -1,4 +1,7 @@
-"""Starts Ray on this machine, or joins a cluster. Imported while the rest of a study's driver is not: no torch, no RLlib."""
+"""Starts Ray on this machine, or joins a cluster.
+
+Imported while the rest of a study's driver is not: no torch, no RLlib.
+"""
 
 import contextlib
 import importlib
@@ -35,7 +38,8 @@ START_S = "RAY_raylet_start_wait_time_s"
 PRELOADED = "RAY_preload_python_modules"
 """Ray's setting of the modules that its processes import at their start."""
 _MOST_READY = 16
-"""Processes, one a CPU, that import what a trial needs before they are given one: of more, some may never be, at 0.3 GiB each."""
+"""Processes, one a CPU, that import what a trial needs before they are given one: of more, some may never be,
+at 0.3 GiB each."""
 
 _ROOT, _PACKAGES = Path(__file__).resolve().parents[2], ("experiments", "analysis", "conf")
 """Where the suite's packages are."""
@@ -47,7 +51,8 @@ def start_ray(hardware: HardwareSettings) -> None:
     """Start Ray on this machine, or join the cluster at `hardware.address`.
 
     Raises:
-        ConfigurationError: No cluster answers there, or this machine has not the GPUs that were declared, or is too busy to start Ray.
+        ConfigurationError: No cluster answers there, or this machine has not the GPUs that were declared, or is too
+            busy to start Ray.
     """
     quiet()
     came: list[int] = []
@@ -83,8 +88,8 @@ def start_beside_imports(hardware: HardwareSettings, module: str) -> None:
 def ending() -> Iterator[None]:
     """End Ray in another thread, which mostly waits for Ray's processes, while this one does what is left to do.
 
-    But not before Ray has left this process: an `ObjectRef` that goes out of scope beside that ends the process with 1, often without
-    a word (`EnsureInitialized` in Ray's core_worker_process.cc, called for its `__dealloc__`).
+    But not before Ray has left this process: an `ObjectRef` that goes out of scope beside that ends the process with 1,
+    often without a word (`EnsureInitialized` in Ray's core_worker_process.cc, called for its `__dealloc__`).
     """
     thread = threading.Thread(target=ray.shutdown, name="end of Ray")
     thread.start()
@@ -102,7 +107,8 @@ def _import(module: str) -> None:
 
 
 def cluster_of(hardware: HardwareSettings) -> machines.Cluster:
-    """The machines that a profile is for: the cluster at its address, which is joined, or this machine, where Ray is not started yet.
+    """The machines that a profile is for: the cluster at its address, which is joined, or this machine,
+    where Ray is not started yet.
 
     Raises:
         ConfigurationError: No cluster answers there.
@@ -126,22 +132,26 @@ def _start_ray(hardware: HardwareSettings) -> None:
     path = worker_path(os.environ.get("PYTHONPATH"), sys.path)
     if path and (copies or path[0] == _ROOT):
         environment["PYTHONPATH"] = os.pathsep.join(map(str, path))
-    # Ray puts the working directory first on its workers' path. There they find the modules that were copied at the start.
+    # Ray puts the working directory first on its workers' path. There they find the modules
+    # that were copied at the start.
     where = contextlib.chdir(copies or (_ROOT if path[:1] == [_ROOT] else Path.cwd()))
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if hardware.address is None:
         if hardware.num_gpus and hardware.num_gpus > (there := machines.usable_gpus()):
             raise ConfigurationError(
-                f"hardware.num_gpus={hardware.num_gpus}: torch can use {machines.plural(there, 'GPU')} here. GPUs cannot be declared as "
-                f"logical CPUs can. Try hardware.num_gpus={there}."
+                f"hardware.num_gpus={hardware.num_gpus}: torch can use {machines.plural(there, 'GPU')} here. "
+                f"GPUs cannot be declared as logical CPUs can. Try hardware.num_gpus={there}."
             )
         machine = machines.local_machine(hardware)
         num_cpus = int(machine.num_cpus)
         if num_cpus > (psutil.cpu_count() or 1):
-            environment["RAY_prestart_worker_first_driver"] = "0"  # else a process for each CPU that was declared, at once
+            # else a process for each CPU that was declared, at once
+            environment["RAY_prestart_worker_first_driver"] = "0"
         elif num_cpus <= _MOST_READY:
-            environment[PRELOADED] = "experiments.trial.ready"  # in the processes that Ray starts, while the plan is made
-            environment["RAY_idle_worker_killing_time_threshold_ms"] = "60000"  # where trials wait for nothing but a process, there is one
+            # in the processes that Ray starts, while the plan is made
+            environment[PRELOADED] = "experiments.trial.ready"
+            # where trials wait for nothing but a process, there is one
+            environment["RAY_idle_worker_killing_time_threshold_ms"] = "60000"
         os.environ.pop(PRELOADED, None)
         os.environ.update(environment)  # inherited by Ray's processes
         try:
@@ -158,13 +168,14 @@ def _start_ray(hardware: HardwareSettings) -> None:
             if "timed out during startup" not in str(error):  # Ray has no class for it (ray/_private/node.py)
                 raise
             raise ConfigurationError(
-                f"Ray's processes did not start on this machine in {os.environ[START_S]} s ({START_S}): other programs keep it busy. "
-                "Give the command again when they are done."
+                f"Ray's processes did not start on this machine in {os.environ[START_S]} s ({START_S}): "
+                "other programs keep it busy. Give the command again when they are done."
             ) from None
         return
     _check_address(hardware.address)
     own_modules.check_sent()
-    # Clusters ask for a token by default, and `ray start` leaves it in ~/.ray; ray.init() looks for it only when it starts Ray itself.
+    # Clusters ask for a token by default, and `ray start` leaves it in ~/.ray; ray.init() looks for it only
+    # when it starts Ray itself.
     maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     try:
         # The cluster's other nodes need not have the suite installed, only Ray and what it trains with.
@@ -177,7 +188,8 @@ def _start_ray(hardware: HardwareSettings) -> None:
 
 
 def worker_path(pythonpath: str | None, own: Sequence[str]) -> list[Path]:
-    """PYTHONPATH of the processes of trials, entries as absolute paths, first the suite's folder where another has its packages' names.
+    """PYTHONPATH of the processes of trials, entries as absolute paths, first the suite's folder
+    where another has its packages' names.
 
     Args:
         pythonpath: The driver's; None without one. Relative entries are of the folder where the command was typed.
@@ -215,7 +227,8 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", module="gymnasium")
     for name in ("ray", "ray.rllib", "ray.tune", "ray.train", "gymnasium", "mujoco", "mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # failed trials are reported by the suite, with their cause
+    # failed trials are reported by the suite, with their cause
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     ray_logging.stdout_deduplicator.skip_re = _OF_LOSSES  # and so is this; the raylet's lines know no other switch
     os.environ.setdefault(START_S, "120")  # for its node process: 30 s are too short on a machine with much else to do
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks
@@ -223,5 +236,6 @@ def quiet() -> None:
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")
-    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")  # Tune's own snapshots, of all trials every time: a resume has their logs
+    # Tune's own snapshots, of all trials every time: a resume has their logs
+    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # Tune's tables; the old output is silent at verbosity 0

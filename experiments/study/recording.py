@@ -1,4 +1,6 @@
-"""Video of a trained policy, among the artifacts of its run and of its study's, where the report finds the animations."""
+"""Video of a trained policy, among the artifacts of its run and of its study's,
+where the report finds the animations.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,18 +33,23 @@ def record_and_attach(
         folder: For the files.
         archive: The store that has its run; None: there is no run.
         seed: What it is to its study, `best` or `median`, whose run gets the files as well; "": nothing.
-        env_seeds: Of the episodes of which the best, the median and the worst are drawn; None: the trial's held-out ones.
-        limit_s: Seconds that drawing may take, where a report alone is to be illustrated, by animations; None: as many as it takes.
+        env_seeds: Of the episodes of which the best, the median and the worst are drawn; None:
+            the trial's held-out ones.
+        limit_s: Seconds that drawing may take, where a report alone is to be illustrated, by animations; None:
+            as many as it takes.
 
     Returns:
         Lines that say where the files are, or why there are none.
     """
     try:
-        clips = record(policy, policy.held_out_seeds() if env_seeds is None else env_seeds, folder, limit_s, mp4=limit_s is None)
+        clips = record(
+            policy, policy.held_out_seeds() if env_seeds is None else env_seeds, folder, limit_s, mp4=limit_s is None
+        )
     except NoPicturesError as error:
         return [f"video       none: {error}"]
     lines = [
-        f"video       {clip.mp4 or clip.webp} ({clip.role}: return {clip.episode_return:.4g}, env seed {clip.env_seed})" for clip in clips
+        f"video       {clip.mp4 or clip.webp} ({clip.role}: return {clip.episode_return:.4g}, env seed {clip.env_seed})"
+        for clip in clips
     ]
     if archive is None or trained.run_id is None:
         return lines

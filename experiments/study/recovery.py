@@ -33,13 +33,16 @@ INTERRUPTED = Loss(STUDY, "the study was interrupted")
 def why_not_on(losses: Sequence[Loss], faults: FaultSettings) -> str:
     """Why a trial is not taken up again after its losses, the newest last; "" if it is.
 
-    A process that died may be the trial's own fault, a node that was lost seldom is: each has its own limit. A trial that ran out of memory
-    is tried once more, by itself: then what is beside it is no reason.
+    A process that died may be the trial's own fault, a node that was lost seldom is: each has its own limit. A trial
+    that ran out of memory is tried once more, by itself: then what is beside it is no reason.
     """
     processes, nodes = (sum(loss.cause == cause for loss in losses) for cause in (PROCESS, NODE))
     memory = [loss.reason for loss in losses if loss.cause == MEMORY]
     if len(memory) > 1:
         return f"{memory[0]}; run again: {memory[1].removeprefix(OUT_OF_MEMORY)}"
     if nodes > faults.max_node_losses:
-        return f"lost its node {plural(nodes, 'time')} (faults.max_node_losses={faults.max_node_losses}): {losses[-1].reason}"
+        return (
+            f"lost its node {plural(nodes, 'time')} (faults.max_node_losses={faults.max_node_losses}): "
+            f"{losses[-1].reason}"
+        )
     return losses[-1].reason if processes > faults.max_restarts else ""

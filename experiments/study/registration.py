@@ -50,7 +50,9 @@ class Registration:
     _traced: dict[str, Any] = field(default_factory=dict)
 
     def prepare(self, trial: TrialConfig) -> None:
-        """Export a policy for what the first one alone takes: imports, and the trace of networks that are alike in most studies."""
+        """Export a policy for what the first one alone takes: imports, and the trace of networks
+        that are alike in most studies.
+        """
         if self._wanted:
             with TemporaryDirectory() as scratch:
                 newest = checkpoint.read(self.folder.trial(trial).checkpoints()[-1], trial.name)
@@ -62,22 +64,34 @@ class Registration:
         return self.trials.plan.suite.registry.models != "none" and not self.trials.plan.is_measured
 
     def __call__(self, recommended: Sequence[str]) -> None:
-        """Export the policies that `registry.models` asks for, and put them. One that cannot be exported is said, and left out."""
+        """Export the policies that `registry.models` asks for, and put them.
+
+        One that cannot be exported is said, and left out.
+        """
         if not self._wanted:
             return
         models = self.trials.plan.suite.registry.models
         for trial in self.trials.trials:
             of_recommended = trial.label in recommended and not trial.exploratory
-            if self.outcomes.of(trial).status != FINISHED or trial.repeat or not (of_recommended or models != "recommended"):
+            if (
+                self.outcomes.of(trial).status != FINISHED
+                or trial.repeat
+                or not (of_recommended or models != "recommended")
+            ):
                 continue
             if self.interrupted():
                 return
             try:
                 self._put(trial, of_recommended, every_checkpoint=models == "checkpoints")
-            except Exception as error:  # noqa: BLE001  # a study that ran ends with its exit code, whatever becomes of its models
+            except Exception as error:  # noqa: BLE001
+                # a study that ran ends with its exit code, whatever becomes of its models
                 if self.interrupted():
                     return
-                what = str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {first_line(error)}"
+                what = (
+                    str(error)
+                    if isinstance(error, ConfigurationError)
+                    else f"{type(error).__name__}: {first_line(error)}"
+                )
                 logger.warning("%s is not in MLflow's registry: %s", trial.name, what)
         for label in recommended:
             self._put_champion(label)
@@ -120,7 +134,9 @@ class Registration:
 
     def _export(self, found: checkpoint.Checkpoint, trial: TrialConfig, place: Path) -> None:
         run, study_run = (self.writer.run_ids.get(key, "") for key in (trial.folder_name, STUDY_KEY))
-        origin = Origin(self.trials.plan.study, study_run, run, str(found.provenance.get("commit") or ""), found.env_steps)
+        origin = Origin(
+            self.trials.plan.study, study_run, run, str(found.provenance.get("commit") or ""), found.env_steps
+        )
         partial = place.with_name(f".{place.name}")
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(place, ignore_errors=True)

@@ -1,4 +1,6 @@
-"""What there is to remove of a study, on disk and in MLflow, and its removal, which can be interrupted and made again."""
+"""What there is to remove of a study, on disk and in MLflow, and its removal, which can be interrupted
+and made again.
+"""
 
 import os
 import shutil
@@ -81,19 +83,30 @@ class Removal:
     def size(self) -> int:
         """Bytes of all files."""
         folders = [self.folder] if self.folder else []
-        return sum(map(held_in, (*folders, *self.artifacts.values(), *(path for paths in self.paths.values() for path in paths))))
+        return sum(
+            map(
+                held_in,
+                (*folders, *self.artifacts.values(), *(path for paths in self.paths.values() for path in paths)),
+            )
+        )
 
     def lines(self) -> list[str]:
         """What is removed, by kind, with its size."""
         lines = []
         if self.folder:
             where = stored_at(self.folder) or self.folder
-            lines.append(f"folder      {where}: {mib(held_in(self.folder))}, {mib(_of_checkpoints(self.folder))} of it checkpoints")
+            lines.append(
+                f"folder      {where}: {mib(held_in(self.folder))}, "
+                f"{mib(_of_checkpoints(self.folder))} of it checkpoints"
+            )
         for word, paths in self.paths.items():
             where = str(paths[0]) if len(paths) == 1 else f"{len(paths)} folders in {os.path.commonpath(paths)}"
             lines.append(f"{word:<12}{where}: {mib(sum(map(held_in, paths)))}")
         if self.trials or self.study:
-            lines.append(f"runs        {plural(len(self.trials), 'trial')} in MLflow{', and that of the study' if self.study else ''}")
+            lines.append(
+                f"runs        {plural(len(self.trials), 'trial')} in "
+                f"MLflow{', and that of the study' if self.study else ''}"
+            )
         if self.models:
             lines.append(f"models      {some(map(str, self.models))}")
         if self.versions:
@@ -103,7 +116,9 @@ class Removal:
         return lines
 
 
-def holdings(folder: Path | None, output_dir: Path, stored: Stored, archive: StudyArchive, report: Path | None = None) -> Holdings:
+def holdings(
+    folder: Path | None, output_dir: Path, stored: Stored, archive: StudyArchive, report: Path | None = None
+) -> Holdings:
     """Where a study that MLflow knows has what it has.
 
     Args:
@@ -113,7 +128,9 @@ def holdings(folder: Path | None, output_dir: Path, stored: Stored, archive: Stu
         archive: The store.
         report: The file that its report is written to, if it was.
     """
-    owners = {run.run_id: run for run in (stored.study, *stored.trials)} | {model.model_id: model for model in stored.models}
+    owners = {run.run_id: run for run in (stored.study, *stored.trials)} | {
+        model.model_id: model for model in stored.models
+    }
     found = {own: place for own, owner in owners.items() if (place := archive.artifacts(owner)) is not None}
     others = tuple(place for owner in owners.values() if (place := archive.elsewhere(owner)) is not None)
     return Holdings(folder, output_dir, stored, report, found, others, not archive.embedded)
@@ -127,14 +144,16 @@ def everything(found: Holdings) -> Removal:
     paths = {"policies": _existing(found.output_dir / "policies" / run.run_id for run in stored.trials)}
     if found.report is not None:
         paths["report"] = _existing([found.report])
-    return Removal(stored.versions, stored.models, _with_any(paths), stored.trials, found.folder, stored.study, found.artifacts)
+    return Removal(
+        stored.versions, stored.models, _with_any(paths), stored.trials, found.folder, stored.study, found.artifacts
+    )
 
 
 def all_but(found: Holdings, kept: Collection[str]) -> Removal:
     """What weighs of a study, but for some of its trials: checkpoints, exported policies, videos and models.
 
-    All runs stay, with their parameters, metrics and artifacts, and so do the trials' events, the plan and the report: the analysis stays
-    whole. Versions with an alias stay, whichever trial they are of.
+    All runs stay, with their parameters, metrics and artifacts, and so do the trials' events, the plan and the report:
+    the analysis stays whole. Versions with an alias stay, whichever trial they are of.
 
     Args:
         found: Where the study has it; MLflow knows the study.
@@ -144,7 +163,9 @@ def all_but(found: Holdings, kept: Collection[str]) -> Removal:
     stay = {run.trial_id for run in found.stored.trials if run.run_id in kept}
     of_others = [run for run in found.stored.trials if run.run_id not in kept]
     by_alias = {version.model_id for version in found.stored.versions if version.aliases}
-    models = tuple(model for model in found.stored.models if model.run_id not in kept and model.model_id not in by_alias)
+    models = tuple(
+        model for model in found.stored.models if model.run_id not in kept and model.model_id not in by_alias
+    )
     paths = {"policies": _existing(found.output_dir / "policies" / run.run_id for run in of_others)}
     if found.folder is not None:
         trials = [path for path in _inside(found.folder / "trials") if path.name not in stay]
@@ -154,10 +175,14 @@ def all_but(found: Holdings, kept: Collection[str]) -> Removal:
             **paths,
         }
     return Removal(
-        versions=tuple(version for version in found.stored.versions if version.run_id not in kept and not version.aliases),
+        versions=tuple(
+            version for version in found.stored.versions if version.run_id not in kept and not version.aliases
+        ),
         models=models,
         paths=_with_any(paths),
-        artifacts={model.model_id: found.artifacts[model.model_id] for model in models if model.model_id in found.artifacts},
+        artifacts={
+            model.model_id: found.artifacts[model.model_id] for model in models if model.model_id in found.artifacts
+        },
     )
 
 
@@ -226,13 +251,15 @@ def locate(study: StoredRun, output_dir: Path) -> Path | None:
         if stored_at(here) == study.folder:
             return here if StudyFolder(here).is_begun else None
         kept = study.folder.rpartition("/studies/")[0]
-        raise ConfigurationError(f"study={study.run_id}: its folder is {study.folder}. If it is yours, name it: output_dir={kept}.")
+        raise ConfigurationError(
+            f"study={study.run_id}: its folder is {study.folder}. If it is yours, name it: output_dir={kept}."
+        )
     if (here / STATE_FILE).is_file():
         return here
     if (recorded / STATE_FILE).is_file():
         raise ConfigurationError(
-            f"study={study.run_id}: its folder {recorded} is outside of output_dir={output_dir}. If it is yours, name it: "
-            f"output_dir={recorded.parent.parent}."
+            f"study={study.run_id}: its folder {recorded} is outside of output_dir={output_dir}. If it is yours, "
+            f"name it: output_dir={recorded.parent.parent}."
         )
     return None
 
@@ -252,9 +279,9 @@ def kept_from_running(folder: Path | None, study: StoredRun | None) -> Iterator[
         if study is not None and study.status == "RUNNING":
             run_id = study.run_id
             raise ConfigurationError(
-                f"study={run_id}: is running, as MLflow has it. Its folder {study.folder}, which would say whether it is, is not on "
-                "this machine: delete it where it is. If the folder was moved: output_dir=/path, where studies/ is. If it is lost, end the "
-                f"run first: MlflowClient().set_terminated('{run_id}', 'KILLED')."
+                f"study={run_id}: is running, as MLflow has it. Its folder {study.folder}, which would say whether it "
+                "is, is not on this machine: delete it where it is. If the folder was moved: output_dir=/path, where "
+                f"studies/ is. If it is lost, end the run first: MlflowClient().set_terminated('{run_id}', 'KILLED')."
             )
         yield
         return
@@ -264,7 +291,9 @@ def kept_from_running(folder: Path | None, study: StoredRun | None) -> Iterator[
         for path in folder.glob("trials/*/lock"):
             with path.open("w") as file:
                 if not locked(file):
-                    raise ConfigurationError(f"{path.parent}: the trial is still running, in another process. Wait until that has ended.")
+                    raise ConfigurationError(
+                        f"{path.parent}: the trial is still running, in another process. Wait until that has ended."
+                    )
         yield
     finally:
         own.close()
@@ -290,11 +319,16 @@ def room(found: Holdings, database: Path | None) -> str:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder; of links only their own. What goes in the meantime is not counted."""
+    """Bytes of a file, or of all files in a folder; of links only their own.
+
+    What goes in the meantime is not counted.
+    """
     try:
         with os.scandir(path) as entries:
             return sum(
-                size_of(Path(entry)) if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size
+                size_of(Path(entry))
+                if entry.is_dir(follow_symlinks=False)
+                else entry.stat(follow_symlinks=False).st_size
                 for entry in entries
             )
     except NotADirectoryError:

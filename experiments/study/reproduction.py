@@ -25,18 +25,21 @@ def recorded_trial(first: LoggedTrial) -> TrialConfig:
     """The configuration that a trial's run recorded.
 
     Raises:
-        ConfigurationError: The run has not ended or logged nothing, or its record is not the one that it was started with.
+        ConfigurationError: The run has not ended or logged nothing, or its record is not the one that
+            it was started with.
     """
     run = f"run={first.run_id}"
     if first.status not in ("FINISHED", "FAILED", "KILLED"):
         raise ConfigurationError(f"{run} ({first.name}) has not ended: wait for it, or end it in MLflow.")
     if not first.last_env_steps:
-        raise ConfigurationError(f"{run} ({first.name}) logged no report, so there is nothing to compare with. Name another run.")
+        raise ConfigurationError(
+            f"{run} ({first.name}) logged no report, so there is nothing to compare with. Name another run."
+        )
     trial = trial_of(first)
     if trial.start is not None:
         raise ConfigurationError(
-            f"{run} ({first.name}) went on with the weights of {trial.start.trial}, and cannot be run by itself. Run its study again: a "
-            "population comes out the same."
+            f"{run} ({first.name}) went on with the weights of {trial.start.trial}, and cannot be run by itself. "
+            "Run its study again: a population comes out the same."
         )
     return trial
 
@@ -52,11 +55,13 @@ def trial_of(logged: LoggedTrial) -> TrialConfig:
         trial = TrialConfig.from_mapping({k: v for k, v in logged.config.items() if k != "provenance"})
         config_id = trial.config_id
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{run}: config.json cannot be understood ({first_line(error)}). {_other_version(logged)}") from None
+        raise ConfigurationError(
+            f"{run}: config.json cannot be understood ({first_line(error)}). {_other_version(logged)}"
+        ) from None
     if config_id != logged.tags.get("config_id"):
         raise ConfigurationError(
-            f"{run}: config.json has the id {config_id}, the tag config_id says {logged.tags.get('config_id')}. The record was altered, "
-            f"or: {_other_version(logged)}"
+            f"{run}: config.json has the id {config_id}, the tag config_id says {logged.tags.get('config_id')}. "
+            f"The record was altered, or: {_other_version(logged)}"
         )
     return trial
 
@@ -133,8 +138,9 @@ def plan_again(
 def cpus_to_declare(trial: TrialConfig, first: LoggedTrial, cluster: Cluster) -> int:
     """CPUs to declare to Ray, so that the trial's processes fit.
 
-    Where a machine has fewer CPUs than a trial has processes, they take turns: the result of a synchronous algorithm stays the same. An
-    asynchronous one would learn from older samples, so it must have the CPUs that it had when it was recorded.
+    Where a machine has fewer CPUs than a trial has processes, they take turns: the result of a synchronous
+    algorithm stays the same. An asynchronous one would learn from older samples, so it must have the CPUs that it
+    had when it was recorded.
 
     Raises:
         ConfigurationError: It would not be the same trial there.
@@ -142,13 +148,16 @@ def cpus_to_declare(trial: TrialConfig, first: LoggedTrial, cluster: Cluster) ->
     need = request_for(build_algorithm_config(trial)).required_resources
     cpus, gpus = math.ceil(need.get("CPU", 0)), need.get("GPU", 0)
     if gpus > cluster.num_gpus:
-        raise ConfigurationError(f"It learned on {gpus:g} GPU(s); {cluster}. A CPU rounds differently: use a machine that has them.")
+        raise ConfigurationError(
+            f"It learned on {gpus:g} GPU(s); {cluster}. A CPU rounds differently: use a machine that has them."
+        )
     record = first.provenance
     driver_cpus = record.get("host", {}).get("cpu_count") or cpus
     had = cpus if record.get("num_nodes", 1) > 1 else min(cpus, driver_cpus)
     if is_asynchronous(trial.algorithm) and cluster.num_cpus < had:
         raise ConfigurationError(
-            f"It needs {cpus} CPUs, and had {had}; {cluster}. {trial.algorithm['name']} learns differently where its processes take "
-            f"turns: use a machine with {had} CPUs or more, or a Ray cluster: hardware.address=host:port."
+            f"It needs {cpus} CPUs, and had {had}; {cluster}. {trial.algorithm['name']} learns differently "
+            f"where its processes take turns: use a machine with {had} CPUs or more, or a Ray cluster: "
+            "hardware.address=host:port."
         )
     return max(int(cpus), int(cluster.num_cpus))

@@ -30,7 +30,9 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         waits: Whether it asks for no trial now: one runs, or is to run, with no other under way.
     """
 
-    def __init__(self, trials: StudyTrials, design: SearchDesign, folder: StudyFolder, refused: Callable[[str], None]) -> None:
+    def __init__(
+        self, trials: StudyTrials, design: SearchDesign, folder: StudyFolder, refused: Callable[[str], None]
+    ) -> None:
         """Go on with a search, or begin it.
 
         Args:
@@ -46,9 +48,12 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         self._indices: dict[str, int] = {}  # folder name to where it is in `_trials`
         self._last: dict[str, dict[str, float]] = {}
         strategy, journal = design.strategy(folder.optuna_storage), folder.journal()
-        self.queue = TrialQueue(strategy, trials.plan.ahead, design.limits(), folder.note, journal, self._earlier_outcome)
+        self.queue = TrialQueue(
+            strategy, trials.plan.ahead, design.limits(), folder.note, journal, self._earlier_outcome
+        )
 
-    def __reduce__(self) -> tuple[Any, tuple[()]]:  # Tune saves it with the experiment; a resume has the queue's own journal
+    # Tune saves it with the experiment; a resume has the queue's own journal
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
         return Searcher, ()
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
@@ -85,7 +90,10 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         return self._trials[index]
 
     def _earlier_outcome(self, index: int, ask: Ask) -> Outcome | None:
-        """What a trial came to in an earlier execution. What failed is tried again, unless the search has gone on from there."""
+        """What a trial came to in an earlier execution.
+
+        What failed is tried again, unless the search has gone on from there.
+        """
         try:
             trial = self._trial(index, ask)
         except ConfigurationError as error:
@@ -110,7 +118,9 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             self._last.setdefault(trial.folder_name, {}).update(last)
 
     def _outcome(self, trial: TrialConfig, end: Ended) -> Outcome:
-        """What a trial came to, by every objective; a target that was never held counts with all that the trial was given."""
+        """What a trial came to, by every objective; a target that was never held counts
+        with all that the trial was given.
+        """
         last: Mapping[str, float] = self._last.get(trial.folder_name, {})
         values = {name.removeprefix("final/"): value for name, value in end.metrics.items()}
         target, reached = trial.env.target, TO_TARGET in values
@@ -121,7 +131,9 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             values = {"score": last["eval/return_mean"]}
         env_steps = max(0, end.env_steps - trial.first_env_steps)
         seconds = last.get("progress/wall_s", 0.0)
-        return Outcome(end.status, values, env_steps, seconds, end.reason, math.nan if target is None else target, reached)
+        return Outcome(
+            end.status, values, env_steps, seconds, end.reason, math.nan if target is None else target, reached
+        )
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Tune's note of a trial's end: the trial's own events have it with its reason."""

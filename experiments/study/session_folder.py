@@ -31,5 +31,6 @@ def session_folder(environment: Mapping[str, str] = os.environ) -> str | None:
     if variable == "TMPDIR" and os.access(_SHORT, os.W_OK | os.X_OK):
         return f"{_SHORT}/ray"
     raise ConfigurationError(
-        f"{variable}={chosen}: is too long for the sockets of Ray's processes. Name a folder of at most {longest} bytes: RAY_TMPDIR=/tmp."
+        f"{variable}={chosen}: is too long for the sockets of Ray's processes. "
+        f"Name a folder of at most {longest} bytes: RAY_TMPDIR=/tmp."
     )

@@ -30,7 +30,8 @@ def run_each(command: Sequence[str], jobs: Sequence[Sequence[str]]) -> int:
     with received_by(pass_on):
         for at, job in enumerate(jobs, start=1):
             print(f"study {at} of {len(jobs)}: {shlex.join(job)}", flush=True)
-            # In a group of its own: else it would hear twice what a terminal sends to all, and a second signal ends it without grace.
+            # In a group of its own: else it would hear twice what a terminal sends to all,
+            # and a second signal ends it without grace.
             running[:] = [subprocess.Popen([*command, *job], stdin=subprocess.DEVNULL, process_group=0)]
             for number in signals:  # that came meanwhile
                 running[0].send_signal(number)

@@ -13,12 +13,13 @@ from experiments.storage.objects import Objects
 
 _MARK = "driver"
 _SHARE = (
-    "A trial writes its checkpoints where it runs. Mount one file system at the same path on all nodes, and choose a folder on it: "
-    "output_dir=/path; or name an object store: output_dir=s3://bucket/folder. Or run on this machine alone: hardware.address=local."
+    "A trial writes its checkpoints where it runs. Mount one file system at the same path on all nodes, "
+    "and choose a folder on it: output_dir=/path; or name an object store: output_dir=s3://bucket/folder. "
+    "Or run on this machine alone: hardware.address=local."
 )
 _REACH = (
-    "Trials write there from where they run: the environment of `ray start` on each node needs the credentials, or its machine a role "
-    "that has them."
+    "Trials write there from where they run: the environment of `ray start` on each node needs the credentials, "
+    "or its machine a role that has them."
 )
 
 
@@ -52,7 +53,9 @@ class Mark:
 
 @contextmanager
 def marked(folder: Path, setting: str = "output_dir") -> Iterator[Mark]:
-    """A folder with the driver's mark in it, or the object store that it is a copy of. With an exception nothing is left behind.
+    """A folder with the driver's mark in it, or the object store that it is a copy of.
+
+    With an exception nothing is left behind.
 
     Args:
         folder: Absolute; made if need be.

@@ -48,7 +48,9 @@ class Starting:
         if folder.is_dir() or stored_at(folder):
             found = of_folder(folder, output_dir, trust=False, named=named, vouch=vouch)
         else:
-            found = of_run(Archive(uri, output_dir, timeout_s), given, output_dir, trust=False, named=named, vouch=vouch)
+            found = of_run(
+                Archive(uri, output_dir, timeout_s), given, output_dir, trust=False, named=named, vouch=vouch
+            )
         weights = starting_weights.of_checkpoint(found.checkpoint.path)
         return cls(named, _policy(found, weights), weights)
 

@@ -55,7 +55,10 @@ class StoredStudy:
             OSError: The store or the disk refuses.
         """
         if self.objects.exists(LOCK_FILE):
-            print(f"{self.objects.uri}: looking for a sign of life of the driver before, for {SILENT_S:g} s at most", file=sys.stderr)
+            print(
+                f"{self.objects.uri}: looking for a sign of life of the driver before, for {SILENT_S:g} s at most",
+                file=sys.stderr,
+            )
         lease = Lease(self.objects, LOCK_FILE, _interrupt)
         if said := lease.take(driver):
             return said
@@ -123,5 +126,8 @@ class StoredStudy:
 
 def _interrupt() -> None:
     """End this driver in order: another one has gone on with the study."""
-    print("another driver has taken the study up, since this one was not heard of for a while: it ends here", file=sys.stderr)
+    print(
+        "another driver has taken the study up, since this one was not heard of for a while: it ends here",
+        file=sys.stderr,
+    )
     _thread.interrupt_main(signal.SIGINT)

@@ -43,7 +43,9 @@ class Trained:
         return self.run_id or f"{found.trial.folder_name}-{found.env_steps}"
 
 
-def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool, named: str = "", vouch: str = "trust=true") -> Trained:
+def of_run(
+    archive: Archive, run_id: str, output_dir: Path, trust: bool, named: str = "", vouch: str = "trust=true"
+) -> Trained:
     """The newest checkpoint of a logged trial.
 
     Args:
@@ -55,7 +57,8 @@ def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool, named: 
         vouch: How a person says that they may, likewise.
 
     Raises:
-        ConfigurationError: There is no such trial, it failed or has no checkpoint here, or its checkpoint cannot be used.
+        ConfigurationError: There is no such trial, it failed or has no checkpoint here,
+            or its checkpoint cannot be used.
     """
     named, first = named or f"run={run_id}", archive.trial(run_id, named)
     if first.status == "FAILED":
@@ -66,14 +69,16 @@ def of_run(archive: Archive, run_id: str, output_dir: Path, trust: bool, named: 
     fetch(folder, f"{named} ({first.name})")
     if not folder.is_dir():
         raise ConfigurationError(
-            f"{named} ({first.name}): its folder {folder} is not on this machine. Name the folder of its study: output_dir=/path, where "
-            "studies/ is."
+            f"{named} ({first.name}): its folder {folder} is not on this machine. Name the folder of its study: "
+            "output_dir=/path, where studies/ is."
         )
     newest = checkpoint.newest(folder, named)
     checkpoint.check_origin(newest, output_dir, trust, named, vouch)
     found = checkpoint.read(newest, named)
     if (found.trial.config_id, found.trial.seed, found.trial.repeat) != (trial.config_id, trial.seed, trial.repeat):
-        raise ConfigurationError(f"{named} ({first.name}): {newest} is another trial's checkpoint. Restore the study's folder.")
+        raise ConfigurationError(
+            f"{named} ({first.name}): {newest} is another trial's checkpoint. Restore the study's folder."
+        )
     logged = first.curves.get(SCORE, {})
     score = logged[max(logged)] if logged and first.status == "FINISHED" and found.score is not None else None
     why = "" if score is not None else _why_no_score(first, found)
@@ -121,17 +126,21 @@ def fetch(folder: Path, named: str) -> None:
 
 
 def _study_folder(archive: Archive, first: LoggedTrial, output_dir: Path) -> Path:
-    """Where the study's files are: in the output folder, which may have been moved or copied, or where it wrote them."""
+    """Where the study's files are: in the output folder, which may have been moved or copied,
+    or where it wrote them.
+    """
     named = archive.tag_of(first.tags.get(Tag.STUDY_RUN, ""), Tag.STUDY_FOLDER)
     if named is None:
         raise ConfigurationError(
-            f"run={first.run_id} ({first.name}): the run of its study is gone, which says where its checkpoints are. Name the folder "
-            "itself: checkpoint=outputs/studies/<study>/trials/<trial>."
+            f"run={first.run_id} ({first.name}): the run of its study is gone, which says where its checkpoints are. "
+            "Name the folder itself: checkpoint=outputs/studies/<study>/trials/<trial>."
         )
     here = output_dir / "studies" / Path(named).name
     if "://" in named and stored_at(here) != named:
         kept = named.rpartition("/studies/")[0]
-        raise ConfigurationError(f"run={first.run_id} ({first.name}): its study is in {named}. Say that it is yours: output_dir={kept}.")
+        raise ConfigurationError(
+            f"run={first.run_id} ({first.name}): its study is in {named}. Say that it is yours: output_dir={kept}."
+        )
     return here if here.is_dir() or "://" in named else Path(named)
 
 
@@ -139,7 +148,12 @@ def _why_no_score(first: LoggedTrial, found: Checkpoint) -> str:
     if first.status == "RUNNING":
         return "the trial still runs"
     if first.status == "KILLED":
-        return f"the trial was interrupted, and this is its newest checkpoint, of {first.last_env_steps:,} env steps that it reported"
+        return (
+            f"the trial was interrupted, and this is its newest checkpoint, of {first.last_env_steps:,} "
+            "env steps that it reported"
+        )
     if SCORE not in first.curves:
         return "the trial was ended early, by the study's scheduler"
-    return f"the trial went on to {first.last_env_steps:,} env steps, and its last checkpoint was not written or is gone"
+    return (
+        f"the trial went on to {first.last_env_steps:,} env steps, and its last checkpoint was not written or is gone"
+    )

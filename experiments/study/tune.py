@@ -44,7 +44,10 @@ class NoProgressOfTunes(TrialProgressCallback):  # type: ignore[misc]  # Tune sh
 
 
 class StreamCallback(DriverCallback):
-    """Tells the stream what Tune notices. Whether a trial finished, its own events say: Tune calls one complete that a signal stopped."""
+    """Tells the stream what Tune notices.
+
+    Whether a trial finished, its own events say: Tune calls one complete that a signal stopped.
+    """
 
     def __init__(self, stream: EventStream, attempts: Attempts, scheduler: "StudyScheduler") -> None:
         self._stream, self._attempts, self._scheduler = stream, attempts, scheduler
@@ -53,7 +56,9 @@ class StreamCallback(DriverCallback):
         """Begin an attempt; Tune calls this before the trial's first step."""
         self._attempts.begin(trial)
 
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
         """Tell what the trial did."""
         self._stream.tell(config_of(trial), result[EVENTS])
 
@@ -67,8 +72,8 @@ class StreamCallback(DriverCallback):
 
 
 class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type information
-    """Tune's default order, with a rule that stops trials early, a limit to how often each is taken up, and its say in what becomes of its
-    process.
+    """Tune's default order, with a rule that stops trials early, a limit to how often each is taken up,
+    and its say in what becomes of its process.
     """
 
     def __init__(
@@ -96,7 +101,9 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         return FIFOScheduler, ()
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-        """Tune will start a trial, or start it again: unless it has ended, by itself or by `on_trial_error`, or must wait for others."""
+        """Tune will start a trial, or start it again: unless it has ended, by itself or by `on_trial_error`,
+        or must wait for others.
+        """
         if self._unused is not None and not isinstance(trial.placement_group_factory, StudyPlacement):
             trial.placement_group_factory = StudyPlacement(trial.placement_group_factory, self._unused)
         if self._attempts.has_ended(trial):
@@ -139,10 +146,11 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
     def take_up_again(self, trial: Any) -> None:
         """Put a trial that Tune has given up back into its queue, unless the trial has ended.
 
-        Whatever becomes of a process, Tune is to start the trial again (`max_failures=-1`). It does not where the process is lost as it is
-        handed on from one trial to the next (ray/tune/execution/tune_controller.py: `_schedule_trial_reset`): such a loss is told twice, to
-        `_actor_failed` and to `_trial_task_failure`, and the second time the trial is in the queue already, which counts as its end. It
-        would also get no other process, as one that waits for its reset.
+        Whatever becomes of a process, Tune is to start the trial again (`max_failures=-1`). It does not where the
+        process is lost as it is handed on from one trial to the next (ray/tune/execution/tune_controller.py:
+        `_schedule_trial_reset`): such a loss is told twice, to `_actor_failed` and to `_trial_task_failure`, and the
+        second time the trial is in the queue already, which counts as its end. It would also get no other process, as
+        one that waits for its reset.
         """
         if self._attempts.has_ended(trial):
             return
@@ -165,8 +173,8 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
         """Say whether the trial's process goes on to the next trial.
 
-        Tune (ray/tune/execution/tune_controller.py: `stop_trial`, `_maybe_cache_trial_actor`) asks the scheduler before it looks whether to
-        keep the process, and knows only always or never.
+        Tune (ray/tune/execution/tune_controller.py: `stop_trial`, `_maybe_cache_trial_actor`) asks the scheduler before
+        it looks whether to keep the process, and knows only always or never.
         """
         tune_controller._reuse_actors = not result.get(RECYCLE_PROCESS)
         super().on_trial_complete(tune_controller, trial, result)

@@ -1,4 +1,6 @@
-"""The search for the fastest setting of a machine: challengers against the fastest so far, then the winner against the start."""
+"""The search for the fastest setting of a machine: challengers against the fastest so far,
+then the winner against the start.
+"""
 
 import math
 import time
@@ -24,7 +26,8 @@ from experiments.study.hardware_profile import Tried, TuningOutcome
 BLOCK_S = 0.5
 MOST_ROUNDS = 8
 MOST_RETRIES = 2
-"""Of a challenger that seemed faster, but not significantly, each with twice the rounds, when nothing else is left to try."""
+"""Of a challenger that seemed faster, but not significantly, each with twice the rounds,
+when nothing else is left to try."""
 CONFIRMATION_ROUNDS = 24
 CONFIRMATION_SHARE = 0.3
 """Of the time, kept for the winner against the start."""
@@ -98,7 +101,9 @@ class Tuner:
         asynchronous = is_asynchronous(first.suite.algorithm)
         # Beyond the cores there is something to gain where environments wait.
         most = int(cluster.num_cpus) - 1 if first.suite.hardware.address else 4 * int(cluster.num_cpus)
-        self._bounds = Bounds(int(asynchronous), max(int(asynchronous), most), max(max_total_envs, self.start.total_envs), modes)
+        self._bounds = Bounds(
+            int(asynchronous), max(int(asynchronous), most), max(max_total_envs, self.start.total_envs), modes
+        )
         self._tried: list[Tried] = []
         self._speeds: dict[Setting, list[float]] = {}
 
@@ -120,10 +125,16 @@ class Tuner:
             "vectorize_mode": setting.vectorize_mode,
         }
         algorithm = dict(self._composed["algorithm"])
-        algorithm["env_runners"] = {**algorithm["env_runners"], "num_env_runners": None, "num_envs_per_env_runner": None}
+        algorithm["env_runners"] = {
+            **algorithm["env_runners"],
+            "num_env_runners": None,
+            "num_envs_per_env_runner": None,
+        }
         composed = {**self._composed, "hardware": hardware, "algorithm": algorithm}
         return plan_study(
-            parse(composed), lambda _: composed, Cluster((Node(10_000, self._cluster.num_gpus, self._cluster.accelerator_types),))
+            parse(composed),
+            lambda _: composed,
+            Cluster((Node(10_000, self._cluster.num_gpus, self._cluster.accelerator_types),)),
         ).configurations[0]
 
     def _contender(self, setting: Setting) -> _Contender:
@@ -147,7 +158,8 @@ class Tuner:
                 challenger, most_rounds = following
                 try:
                     contender = self._contender(challenger)
-                except Exception as error:  # noqa: BLE001  # whatever an environment or RLlib raises: this one cannot be used
+                except Exception as error:  # noqa: BLE001
+                    # whatever an environment or RLlib raises: this one cannot be used
                     self._add(Tried(challenger, best, None, reason_of(error)))
                     continue
                 found = contest(
@@ -161,7 +173,9 @@ class Tuner:
                     best, holder, contender = challenger, contender, holder
                 contender.stop()
         confirmation = self._confirm(best) if best != self.start else None
-        return TuningOutcome(self.start, best, confirmation, self._start_speed, tuple(self._tried), time.monotonic() - self._began)
+        return TuningOutcome(
+            self.start, best, confirmation, self._start_speed, tuple(self._tried), time.monotonic() - self._began
+        )
 
     def _confirm(self, best: Setting) -> Ratio:
         self._speeds.clear()
@@ -174,7 +188,11 @@ class Tuner:
 
             # However many rounds there is time for, and one look at their end.
             start, winner = speed_of(self.start), speed_of(best)
-            return ratio(rounds(start, winner, CONFIRMATION_ROUNDS, lambda: time.monotonic() < self._deadline, lambda logs: False))
+            return ratio(
+                rounds(
+                    start, winner, CONFIRMATION_ROUNDS, lambda: time.monotonic() < self._deadline, lambda logs: False
+                )
+            )
 
     @property
     def _start_speed(self) -> float:
@@ -187,7 +205,11 @@ class Tuner:
         for setting in neighbours(best, self._bounds):
             if setting != self.start and not times[setting]:
                 return setting, MOST_ROUNDS
-        undecided = {t.setting: t.ratio.estimate for t in self._tried if t.ratio is not None and t.ratio.low <= 1 < t.ratio.estimate}
+        undecided = {
+            t.setting: t.ratio.estimate
+            for t in self._tried
+            if t.ratio is not None and t.ratio.low <= 1 < t.ratio.estimate
+        }
         left = [s for s in undecided if s != best and times[s] <= MOST_RETRIES]
         if not left:
             return None
@@ -199,5 +221,7 @@ class Tuner:
         if tried.ratio is None:
             self._say(f"{tried.setting}: cannot be used: {tried.failure}")
             return
-        verdict = "faster" if tried.ratio.low > 1 else "slower" if tried.ratio.high < 1 else "not significantly different"
+        verdict = (
+            "faster" if tried.ratio.low > 1 else "slower" if tried.ratio.high < 1 else "not significantly different"
+        )
         self._say(f"{tried.setting}: {tried.ratio} {tried.against} ({tried.ratio.num_rounds} rounds): {verdict}")

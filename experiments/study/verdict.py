@@ -10,7 +10,13 @@ from experiments.metrics import Tag
 from experiments.tracking.archive import SCORE, LoggedTrial
 from experiments.tracking.provenance_changes import Change, changes
 
-EXIT_CODES = {Verdict.IDENTICAL: 0, Verdict.EQUIVALENT: 0, Verdict.DIFFERENT: 1, Verdict.UNDECIDED: 1, Verdict.FAILED: 1}
+EXIT_CODES = {
+    Verdict.IDENTICAL: 0,
+    Verdict.EQUIVALENT: 0,
+    Verdict.DIFFERENT: 1,
+    Verdict.UNDECIDED: 1,
+    Verdict.FAILED: 1,
+}
 MOST_TOLD = 8
 """Values and changes that are told in words; verdict.json has all."""
 
@@ -67,7 +73,10 @@ class Reproduction:
         found = [("verdict", f"{self.judgement.verdict}: {self.judgement.reason}")]
         if not self.as_promised:
             if (difference := self.curves.difference) is not None:
-                values = [f"{name} {_number(before)} -> {_number(after)}" for name, (before, after) in difference.values.items()]
+                values = [
+                    f"{name} {_number(before)} -> {_number(after)}"
+                    for name, (before, after) in difference.values.items()
+                ]
                 found.append(("difference", f"at {difference.env_steps} env steps: {_listed(values)}"))
             found.append(("changed", _listed([str(change) for change in self.changed]) or "nothing that was recorded"))
         return [*found, *(("remark", remark) for remark in self.remarks)]
@@ -83,7 +92,10 @@ class Reproduction:
             "second": _identity(self.second) if self.second is not None else None,
             "first_difference": None
             if difference is None
-            else {"env_steps": difference.env_steps, "values": {name: list(pair) for name, pair in difference.values.items()}},
+            else {
+                "env_steps": difference.env_steps,
+                "values": {name: list(pair) for name, pair in difference.values.items()},
+            },
             "compared": {"metrics": list(self.curves.metrics), "reports": self.curves.reports},
             "only_in_first": list(self.curves.missing),
             "only_in_second": list(self.curves.added),
@@ -107,8 +119,11 @@ def conclude(
         asynchronous: Whether the trial promises a distribution, not bits.
         other_scores: Of the other seeds in the first run's study.
     """
-    whole = first.status == "FINISHED" and Tag.STOPPED_AT not in first.tags  # the second has no scheduler that would stop it
-    curves = compare_curves(first.curves, second.curves if second is not None else {}, None if whole else first.last_env_steps)
+    # the second has no scheduler that would stop it
+    whole = first.status == "FINISHED" and Tag.STOPPED_AT not in first.tags
+    curves = compare_curves(
+        first.curves, second.curves if second is not None else {}, None if whole else first.last_env_steps
+    )
     weights = first.tags.get("weights"), second.tags.get("weights") if second is not None else None
     scores = _score(first), _score(second)
     judgement = judge(curves, weights, scores[1], other_scores, asynchronous)
@@ -141,12 +156,13 @@ def _remarks(first: LoggedTrial, second: LoggedTrial | None, curves: CurveCompar
             remarks.append(f"the {which} run was taken up again from a checkpoint, {tags['restarts']} time(s)")
         if tags.get("reproducible") == "false" and not asynchronous:
             remarks.append(
-                f"the {which} run met a fault that did not recur, or went on without the state that its code had kept in its process: "
-                "it depends on more than its seed"
+                f"the {which} run met a fault that did not recur, or went on without the state that its code had kept "
+                "in its process: it depends on more than its seed"
             )
     if asynchronous and first.tags.get("exclusive") == "false":
         remarks.append(
-            "the first run shared its machine with other trials, which an asynchronous algorithm may feel; the second had it alone"
+            "the first run shared its machine with other trials, which an asynchronous algorithm "
+            "may feel; the second had it alone"
         )
     for names, which in ((curves.missing, "first"), (curves.added, "second")):
         if names:

@@ -15,7 +15,9 @@ _LOOK_EVERY_S = 1.0
 Look = Callable[[], Cluster]
 
 
-def planned(make: Callable[[Cluster], Plan], cluster: Cluster, look: Look, wait_s: float, say: Callable[[str], None]) -> Plan:
+def planned(
+    make: Callable[[Cluster], Plan], cluster: Cluster, look: Look, wait_s: float, say: Callable[[str], None]
+) -> Plan:
     """A plan whose first trial has room on the nodes that are there, if need be when others have joined.
 
     Args:
@@ -26,7 +28,8 @@ def planned(make: Callable[[Cluster], Plan], cluster: Cluster, look: Look, wait_
         say: Takes a line for the terminal.
 
     Raises:
-        DoesNotFitError: There is no room, and none came in time; or there never will be, as the autoscaler's settings say.
+        DoesNotFitError: There is no room, and none came in time; or there never will be,
+            as the autoscaler's settings say.
         ConfigurationError: Anything else is wrong.
     """
     give_up = time.monotonic() + wait_s
@@ -42,7 +45,9 @@ def planned(make: Callable[[Cluster], Plan], cluster: Cluster, look: Look, wait_
             return plan
         if time.monotonic() >= give_up:
             said = str(problem) if problem else f"A trial needs {needs(request)}; {cluster}."
-            raise DoesNotFitError(f"{said} No such node joined within {wait_s:g} s (hardware.wait_for_nodes_s).", request)
+            raise DoesNotFitError(
+                f"{said} No such node joined within {wait_s:g} s (hardware.wait_for_nodes_s).", request
+            )
         say(f"waiting     for {needs(request)}, at most {wait_s:g} s in all (hardware.wait_for_nodes_s)")
         cluster = _changed(cluster, request, look, give_up)
 

@@ -31,11 +31,14 @@ class SignsOfLife:
 
         Args:
             attempt: Which.
-            ages: As `Heartbeats` gives them; an attempt that it does not know has given none since this was first asked.
+            ages: As `Heartbeats` gives them; an attempt that it does not know has given none
+                since this was first asked.
             now: On the monotonic clock.
         """
         seen = now - ages[attempt] if attempt in ages else now
-        last = self._last[attempt] = max(seen, self._last.get(attempt, seen)) if attempt in ages else self._last.get(attempt, seen)
+        last = self._last[attempt] = (
+            max(seen, self._last.get(attempt, seen)) if attempt in ages else self._last.get(attempt, seen)
+        )
         return now - last
 
 
@@ -50,11 +53,13 @@ def receiver() -> Any:
 class Watchdog(DriverCallback):
     """Ends trials that give no sign of life for `faults.stall_after_s`.
 
-    An environment that never returns from a step may hold every thread of its process: a trial sends its signs from between the steps, and
-    is asked for nothing. Neither a clock nor a disk of another machine matters.
+    An environment that never returns from a step may hold every thread of its process: a trial sends its signs from
+    between the steps, and is asked for nothing. Neither a clock nor a disk of another machine matters.
     """
 
-    def __init__(self, stream: EventStream, attempts: Attempts, heartbeats: Any, is_reached: Callable[[Sequence[str]], bool]) -> None:
+    def __init__(
+        self, stream: EventStream, attempts: Attempts, heartbeats: Any, is_reached: Callable[[Sequence[str]], bool]
+    ) -> None:
         """Watch trials.
 
         Args:
@@ -69,7 +74,9 @@ class Watchdog(DriverCallback):
         self._next_look = 0.0
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Look at the trials that run, whenever the signs that were asked for have come: without them nothing is known."""
+        """Look at the trials that run, whenever the signs that were asked for have come:
+        without them nothing is known.
+        """
         now = time.monotonic()
         if self._answer is None and now >= self._next_look:
             attempts = [self._attempts.key(trial) for trial in trials if trial.status == "RUNNING"]

@@ -72,12 +72,15 @@ class Archive(Store):
         self._shown, self._beside = without_passwords(uri), None
         if (path := database_of(uri)) is not None:
             if not path.is_file():
-                raise ConfigurationError(f"tracking_uri={uri}: there is no store. Run a study first (make study), or name its store.")
+                raise ConfigurationError(
+                    f"tracking_uri={uri}: there is no store. Run a study first (make study), or name its store."
+                )
             self._beside = path.parent
         try:
             check_store(uri, timeout_s)
         except ConfigurationError as error:
-            raise ConfigurationError(str(error).replace("tracking.uri", "tracking_uri")) from None  # as it is called here
+            # as it is called here
+            raise ConfigurationError(str(error).replace("tracking.uri", "tracking_uri")) from None
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # one small file is not worth a bar
         with self._readable_errors():
             super().__init__(uri, output_dir / "mlartifacts", timeout_s)
@@ -93,13 +96,15 @@ class Archive(Store):
             ConfigurationError: There is no such run, it is no trial's, or lacks its configuration.
         """
         named = named or f"run={run_id}"
-        with self._readable_errors(f"{named}: there is no such run in {self._shown}. The page of a run in MLflow's UI shows its id."):
+        with self._readable_errors(
+            f"{named}: there is no such run in {self._shown}. The page of a run in MLflow's UI shows its id."
+        ):
             run = self._client.get_run(run_id)
         tags = dict(run.data.tags)
         if tags.get(Tag.KIND) != "trial":
             raise ConfigurationError(
-                f"{named} is {'the run of a whole study' if tags.get('kind') == 'study' else 'no run of this suite'}, not of a trial. "
-                "Trials are the runs in the experiment <study>/<algorithm>-<env>; name one of them."
+                f"{named} is {'the run of a whole study' if tags.get('kind') == 'study' else 'no run of this suite'}, "
+                "not of a trial. Trials are the runs in the experiment <study>/<algorithm>-<env>; name one of them."
             )
         with self._readable_errors():
             experiment = self._client.get_experiment(run.info.experiment_id)
@@ -121,14 +126,20 @@ class Archive(Store):
             return [run.info.run_id for run in self._of_study(self.experiment(experiment), study_run)]
 
     def scores_of_other_seeds(self, trial: LoggedTrial) -> dict[int, float]:
-        """Seed to score, of the finished trials of the same configuration in the same study, without the trial's own seed."""
+        """Seed to score, of the finished trials of the same configuration in the same study,
+        without the trial's own seed.
+        """
         own = {Tag.CONFIG_ID: trial.tags.get(Tag.CONFIG_ID), Tag.REPEAT: "0"}
         with self._readable_errors():
             runs = self._of_study(trial.experiment_id, trial.tags.get(Tag.STUDY_RUN, ""))
         scores = {}
         for run in runs:
             tags = {Tag.REPEAT: "0", **run.data.tags}
-            if run.info.status == "FINISHED" and SCORE in run.data.metrics and all(tags.get(k) == v for k, v in own.items()):
+            if (
+                run.info.status == "FINISHED"
+                and SCORE in run.data.metrics
+                and all(tags.get(k) == v for k, v in own.items())
+            ):
                 scores[int(tags[Tag.SEED])] = float(run.data.metrics[SCORE])
         scores.pop(int(trial.tags[Tag.SEED]), None)
         return scores
@@ -143,7 +154,8 @@ class Archive(Store):
         text = self._text(run_id)
         if text is None:
             raise ConfigurationError(
-                f"run={run_id} has no {CONFIG}, which holds what to run again: restore the artifacts of {self._shown}, or name another run."
+                f"run={run_id} has no {CONFIG}, which holds what to run again: restore the artifacts "
+                f"of {self._shown}, or name another run."
             )
         try:
             config = json.loads(text)

@@ -97,8 +97,8 @@ class Analyst(Protocol):
 class TrackingListener:
     """The events of a study's trials to MLflow runs.
 
-    Everything it puts can be put again: runs are known by their tags, reports by the moment they were made. A resume puts what an
-    earlier execution may not have delivered.
+    Everything it puts can be put again: runs are known by their tags, reports by the moment they were made. A resume
+    puts what an earlier execution may not have delivered.
 
     Attributes:
         trials: The study's, as they become known.
@@ -119,7 +119,8 @@ class TrackingListener:
     _configs: dict[str, TrialConfig] = field(default_factory=dict)
     _last_steps: dict[str, int] = field(default_factory=dict)
     _tagged: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    _curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)  # of the trials that are running
+    # of the trials that are running
+    _curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
     _occupancy: Occupancy = field(default_factory=Occupancy)
     _exclusive: dict[str, bool] = field(default_factory=dict)  # as the tag says
     _replayed: bool = False
@@ -139,7 +140,10 @@ class TrackingListener:
         self._set_views()
         params = study_params(plan)
         # Tags, since a resume may find another machine, and parameters never change.
-        here = {Tag.EXCLUSIVE: _word(plan.exclusive), **{name: str(params.pop(name)) for name in ("concurrency", "cluster")}}
+        here = {
+            Tag.EXCLUSIVE: _word(plan.exclusive),
+            **{name: str(params.pop(name)) for name in ("concurrency", "cluster")},
+        }
         tags = {
             Tag.KIND: "study",
             Tag.STUDY: plan.study,
@@ -152,12 +156,16 @@ class TrackingListener:
             Tag.QUESTION: plan.question,
             **_source_tags(plan),
         }
-        self.writer.put("open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (Tag.STUDY_FOLDER,), not self.resumed)
+        self.writer.put(
+            "open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (Tag.STUDY_FOLDER,), not self.resumed
+        )
         self.writer.put("log_params", STUDY_KEY, params)
         if self.resumed:
             self.writer.put("set_tags", STUDY_KEY, here)
         texts = {
-            "config.yaml": provenance.without_passwords(yaml.dump(plan.composed, Dumper=yaml.CSafeDumper, sort_keys=False)),
+            "config.yaml": provenance.without_passwords(
+                yaml.dump(plan.composed, Dumper=yaml.CSafeDumper, sort_keys=False)
+            ),
             "plan.json": json.dumps(plan_record(self.trials), indent=1),
             "provenance.json": json.dumps(self.folder.began_with(provenance_of(plan)), indent=1),
             **provenance.files(),
@@ -217,7 +225,8 @@ class TrackingListener:
         self._tag(key, self._tagged[key][0], end.reproducible)
         if end.status == FINISHED:
             self._log(key, end.metrics, end.env_steps, end.at_ms)
-            failed_before = {Tag.FAILURE: ""} if end.attempt > 1 else {}  # perhaps: then it is not what it failed of any more
+            # perhaps: then it is not what it failed of any more
+            failed_before = {Tag.FAILURE: ""} if end.attempt > 1 else {}
             self.writer.put("set_tags", key, {Tag.WEIGHTS: end.weights, **failed_before})
         elif end.status == PRUNED:
             self.writer.put("set_tags", key, {Tag.STOPPED_AT: str(end.env_steps)})
@@ -298,7 +307,11 @@ class TrackingListener:
         self.writer.put("set_tags", key, found)
 
     def end(
-        self, status: str, outcomes: Sequence[Any], limit: str = "", register: Callable[[Sequence[str]], None] = lambda recommended: None
+        self,
+        status: str,
+        outcomes: Sequence[Any],
+        limit: str = "",
+        register: Callable[[Sequence[str]], None] = lambda recommended: None,
     ) -> dict[str, Any]:
         """End every run that is still open, and the study's own with its summary.
 
@@ -320,7 +333,8 @@ class TrackingListener:
             self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(record, indent=1)})
         try:
             register(self._conclude(record, [asdict(outcome) for outcome in outcomes]))
-        except Exception as error:  # noqa: BLE001  # what the trials logged is safe, whatever becomes of the conclusions
+        except Exception as error:  # noqa: BLE001
+            # what the trials logged is safe, whatever becomes of the conclusions
             logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
         self.writer.put("finish", STUDY_KEY, status, now_ms())
         return record
@@ -335,7 +349,11 @@ class TrackingListener:
         if found is None:
             return ()
         note = f"**Question.** {self.plan.question}\n\n{found.note}"
-        self.writer.put("set_tags", STUDY_KEY, {Tag.NOTE: note, Tag.ANSWERS: json.dumps(list(found.answers)), Tag.BEST: found.chosen})
+        self.writer.put(
+            "set_tags",
+            STUDY_KEY,
+            {Tag.NOTE: note, Tag.ANSWERS: json.dumps(list(found.answers)), Tag.BEST: found.chosen},
+        )
         self.writer.put("log_table", STUDY_KEY, found.table, "configurations.json")
         if found.best:
             self.writer.put("log_metrics", STUDY_KEY, found.best, 0, now_ms())

@@ -36,7 +36,8 @@ VARIABLES = (
     "CUBLAS_WORKSPACE_CONFIG",
     "NVIDIA_TF32_OVERRIDE",
 )
-"""Environment variables that decide threads, instruction sets or the order of sums, and so the last bits of a result."""
+"""Environment variables that decide threads, instruction sets or the order of sums,
+and so the last bits of a result."""
 
 UNTRACKED = ("conf", "experiments")
 """Folders whose untracked files belong to the code of a trial; elsewhere they may be anything."""
@@ -60,8 +61,14 @@ def git_state(root: Path = ROOT) -> GitState:
     if commit is None:
         return GitState(None, "")
     untracked = _git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", *UNTRACKED) or ""
-    new = [_git(root, "diff", "--no-index", "--binary", "--", os.devnull, name, fine=(0, 1)) for name in untracked.split("\0") if name]
-    return GitState(commit.strip(), "".join([_git(root, "diff", "--binary", "HEAD") or "", *(diff or "" for diff in new)]))
+    new = [
+        _git(root, "diff", "--no-index", "--binary", "--", os.devnull, name, fine=(0, 1))
+        for name in untracked.split("\0")
+        if name
+    ]
+    return GitState(
+        commit.strip(), "".join([_git(root, "diff", "--binary", "HEAD") or "", *(diff or "" for diff in new)])
+    )
 
 
 def _git(root: Path, *arguments: str, fine: Sequence[int] = (0,)) -> str | None:
@@ -121,12 +128,18 @@ def _gpus() -> list[str]:
 
 @cache
 def arithmetic() -> dict[str, str]:
-    """What rounds the numbers: instruction sets and math libraries of torch and NumPy. The same packages differ in it between machines."""
+    """What rounds the numbers: instruction sets and math libraries of torch and NumPy.
+
+    The same packages differ in it between machines.
+    """
     import numpy as np
     import torch  # seconds of imports, which whoever asks for versions alone need not wait for
 
-    libraries = re.findall(r"- (.*(?:Math Kernel Library|MKL-DNN|OpenBLAS|CUDA Runtime|CuDNN|Magma).*)", torch.__config__.show())
-    numpy_build: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment]  # NumPy's hint forgets the mode
+    libraries = re.findall(
+        r"- (.*(?:Math Kernel Library|MKL-DNN|OpenBLAS|CUDA Runtime|CuDNN|Magma).*)", torch.__config__.show()
+    )
+    # NumPy's hint forgets the mode
+    numpy_build: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment]
     blas = numpy_build["Build Dependencies"]["blas"]
     instructions = numpy_build["SIMD Extensions"]
     return {
@@ -143,7 +156,9 @@ def environment() -> dict[str, str]:
 
 
 def record(command: str = "") -> dict[str, Any]:
-    """All of it, as JSON takes it. Of this process, at this moment: ask once the threads are set and before the work begins.
+    """All of it, as JSON takes it.
+
+    Of this process, at this moment: ask once the threads are set and before the work begins.
 
     Args:
         command: The command line that does this work; "": the one that started this process.

@@ -39,16 +39,23 @@ _WORDS = {
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """What differs between two provenance records (`experiments.tracking.provenance.record`), the likeliest cause first."""
+    """What differs between two provenance records (`experiments.tracking.provenance.record`),
+    the likeliest cause first.
+    """
     old, new = _facts(before), _facts(after)
     return [
-        Change(what, old.get(what, _NONE), new.get(what, _NONE)) for what in {**old, **new} if old.get(what, _NONE) != new.get(what, _NONE)
+        Change(what, old.get(what, _NONE), new.get(what, _NONE))
+        for what in {**old, **new}
+        if old.get(what, _NONE) != new.get(what, _NONE)
     ]
 
 
 def _facts(record: Mapping[str, Any]) -> dict[str, str]:
     """A provenance record, flat and in words. The command is left out: it always differs."""
-    facts = {what: _text(record.get(key)) for what, key in (("commit", "commit"), ("uncommitted changes", "diff"), ("nodes", "num_nodes"))}
+    facts = {
+        what: _text(record.get(key))
+        for what, key in (("commit", "commit"), ("uncommitted changes", "diff"), ("nodes", "num_nodes"))
+    }
     for section in ("versions", "environment", "arithmetic", "host", "packages"):
         for key, value in (record.get(section) or {}).items():
             facts.setdefault(_WORDS.get(f"{section}.{key}", key), _text(value))

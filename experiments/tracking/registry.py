@@ -1,4 +1,6 @@
-"""MLflow's models: a policy as a logged model of its trial's run, as a version of a registered model, and as its champion."""
+"""MLflow's models: a policy as a logged model of its trial's run, as a version of a registered model,
+and as its champion.
+"""
 
 import json
 import shutil
@@ -16,9 +18,12 @@ from analysis.stats.moderated import moderated_intervals
 CHAMPION = "champion"
 """The alias of the version to use."""
 SCORES, TASK = "confirmed_scores", "task"
-"""Tags of a version: the scores of all seeds of its configuration that confirmed it, and what they are scores of. A version without them,
-which a person chose, stays champion until a person chooses another."""
-ABOUT = f"Trained policies, from observation to action. `{CHAMPION}` is the best of a confirmed recommendation, or what a person chose."
+"""Tags of a version: the scores of all seeds of its configuration that confirmed it, and what they are scores of.
+A version without them, which a person chose, stays champion until a person chooses another."""
+ABOUT = (
+    f"Trained policies, from observation to action. `{CHAMPION}` is the best of a confirmed "
+    "recommendation, or what a person chose."
+)
 """Description of a registered model."""
 MODEL_ID = "model_id"
 """Tag of a version: its logged model. MLflow's own field of this name is not kept by a database."""
@@ -73,18 +78,30 @@ def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> str | Non
     logged = _logged(client, run, model.name)
     if logged is None:
         params = dict(run.data.params)
-        logged = client.create_logged_model(run.info.experiment_id, model.name, run_id, tags, params, model_type="policy")
+        logged = client.create_logged_model(
+            run.info.experiment_id, model.name, run_id, tags, params, model_type="policy"
+        )
     if logged.status != LoggedModelStatus.READY:
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copytree(model.folder, Path(folder) / "model")
             described = Model.load(str(copy))
-            described.run_id, described.model_id, described.artifact_path = run_id, logged.model_id, logged.artifact_location
+            described.run_id, described.model_id, described.artifact_path = (
+                run_id,
+                logged.model_id,
+                logged.artifact_location,
+            )
             described.save(str(copy / "MLmodel"))
             client.log_model_artifacts(logged.model_id, str(copy))
         last = [
-            points[-1] for name in run.data.metrics if name.startswith("final/") and (points := client.get_metric_history(run_id, name))
+            points[-1]
+            for name in run.data.metrics
+            if name.startswith("final/") and (points := client.get_metric_history(run_id, name))
         ]
-        of_model = [Metric(m.key, m.value, m.timestamp, m.step, logged.model_id, run_id=run_id) for m in last if m.model_id is None]
+        of_model = [
+            Metric(m.key, m.value, m.timestamp, m.step, logged.model_id, run_id=run_id)
+            for m in last
+            if m.model_id is None
+        ]
         client.log_batch(run_id, metrics=[m for m in of_model if m.step == model.env_steps])
         outputs = client.get_run(run_id).outputs
         if logged.model_id not in {output.model_id for output in (outputs.model_outputs if outputs else ())}:
@@ -96,14 +113,17 @@ def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> str | Non
         _make_version(client, model, run_id, logged, on_server)
         version = _version(client, name, logged.model_id)
     if version is None:
-        raise LookupError(f"the registry has no version of {name} for {model.name} of the run {run_id}, although it accepted it")
+        raise LookupError(
+            f"the registry has no version of {name} for {model.name} of the run {run_id}, although it accepted it"
+        )
     found = json.dumps([{"name": name, "version": str(version.version)}])
     client.set_logged_model_tags(logged.model_id, {MLFLOW_MODEL_VERSIONS: found})  # where MLflow's UI looks for it
     return str(version.version)
 
 
 def make_champion(client: Any, run: Any, model: PolicyModel) -> None:
-    """Give a registered policy the alias `champion`, if there is none yet, or if it is significantly better than that one.
+    """Give a registered policy the alias `champion`, if there is none yet, or if it is significantly better
+    than that one.
 
     Args:
         client: MLflow's.
@@ -140,7 +160,8 @@ def supersedes(new: Mapping[str, str], champion: Mapping[str, str]) -> bool:
 
 
 def significantly_better(new: Sequence[float], old: Sequence[float]) -> bool:
-    """Whether the mean of some scores is above that of others: the 95% interval of the difference is above 0 (Welch's t, moderated).
+    """Whether the mean of some scores is above that of others: the 95% interval of the difference is above 0
+    (Welch's t, moderated).
 
     Args:
         new: Of each seed.
@@ -152,7 +173,9 @@ def significantly_better(new: Sequence[float], old: Sequence[float]) -> bool:
 
 
 def _logged(client: Any, run: Any, name: str) -> Any:
-    found = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}' AND name = '{name}'")
+    found = client.search_logged_models(
+        [run.info.experiment_id], f"source_run_id = '{run.info.run_id}' AND name = '{name}'"
+    )
     return found[0] if found else None
 
 
@@ -173,5 +196,11 @@ def _make_version(client: Any, model: PolicyModel, run_id: str, logged: Any, on_
     source = f"models:/{logged.model_id}" if on_server else logged.artifact_location
     known = {**model.tags, MODEL_ID: logged.model_id}
     client.create_model_version(
-        model.registered, source, run_id, known, description=model.description, await_creation_for=0, model_id=logged.model_id
+        model.registered,
+        source,
+        run_id,
+        known,
+        description=model.description,
+        await_creation_for=0,
+        model_id=logged.model_id,
     )

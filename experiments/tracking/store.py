@@ -24,10 +24,12 @@ from experiments.tracking.provenance import without_passwords
 FILES = frozenset({"log_texts", "log_table", "log_files", "log_model", "make_champion"})
 """The methods of a `Store` that write files, not rows."""
 SERVER_THREADS = 16
-"""Writes under way at the same time, to a server. A slow one is slow by its distance or its queue, not by what one study asks."""
+"""Writes under way at the same time, to a server. A slow one is slow by its distance or its queue,
+not by what one study asks."""
 
 _PERMANENT = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"})
-"""MLflow's codes for a write that it will refuse next time as well: a changed parameter, a run that a person deleted."""
+"""MLflow's codes for a write that it will refuse next time as well: a changed parameter,
+a run that a person deleted."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -46,7 +48,9 @@ class StoreError(OSError):
 
 
 def num_writers(uri: str) -> int:
-    """How many threads should write to a store: several hide a server's delay, and would only wait for each other in a database file."""
+    """How many threads should write to a store: several hide a server's delay, and would only wait
+    for each other in a database file.
+    """
     return SERVER_THREADS if uri.startswith("http") else 1
 
 
@@ -68,7 +72,9 @@ def _writes(method: Callable[Concatenate["Store", _P], _T]) -> Callable[Concaten
         except Exception as error:  # MLflow raises whatever its parts raise
             from mlflow.exceptions import MlflowException
 
-            permanent = error.error_code in _PERMANENT if isinstance(error, MlflowException) else isinstance(error, TypeError)
+            permanent = (
+                error.error_code in _PERMANENT if isinstance(error, MlflowException) else isinstance(error, TypeError)
+            )
             place = store.place
             if isinstance(error, OSError) and not store.on_server and args:
                 place = store.folder_of(str(args[0])) or place
@@ -110,7 +116,8 @@ class Store:
             StoreError: The embedded store cannot be made.
         """
         os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(math.ceil(timeout_s))
-        # MLflow's 7 would block for minutes, and repeat requests that were carried out: whoever writes tries again, and looks first.
+        # MLflow's 7 would block for minutes, and repeat requests that were carried out: whoever writes tries again,
+        # and looks first.
         os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
         os.environ["MLFLOW_HTTP_POOL_MAXSIZE"] = str(SERVER_THREADS)
         os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it costs a request as well
@@ -130,7 +137,8 @@ class Store:
             uri = postgresql.with_timeouts(uri, timeout_s)
             with _in(self.place), postgresql.one_at_a_time(uri):
                 _make_tables(uri, artifact_root)
-        self._client = MlflowClient(tracking_uri=uri, registry_uri=uri)  # by default it asks the process for the second, and its shell
+        # by default it asks the process for the second, and its shell
+        self._client = MlflowClient(tracking_uri=uri, registry_uri=uri)
 
     @_writes
     def experiment(self, name: str) -> str:
@@ -162,8 +170,12 @@ class Store:
         return str(run.info.run_id)
 
     @_writes
-    def open_run(self, experiment: str, name: str, start_ms: int, tags: Mapping[str, str], identity: Sequence[str]) -> str:
-        """The id of a run that is running: the experiment's run with the same values of the tags `identity`, else a new one."""
+    def open_run(
+        self, experiment: str, name: str, start_ms: int, tags: Mapping[str, str], identity: Sequence[str]
+    ) -> str:
+        """The id of a run that is running: the experiment's run with the same values of the tags `identity`,
+        else a new one.
+        """
         found = self._find(experiment, tags, identity)
         if not found:
             return self.create_run(experiment, name, start_ms, tags)
@@ -185,7 +197,11 @@ class Store:
 
     @_writes
     def log_rows(
-        self, run_id: str, params: Sequence[tuple[str, Any]] = (), tags: Mapping[str, str] | None = None, reports: Sequence[Report] = ()
+        self,
+        run_id: str,
+        params: Sequence[tuple[str, Any]] = (),
+        tags: Mapping[str, str] | None = None,
+        reports: Sequence[Report] = (),
     ) -> None:
         """Log parameters, tags and reports in one call, `MAX_VALUES` at most: all reports or none."""
         from mlflow.entities import Metric, Param, RunTag
@@ -214,11 +230,15 @@ class Store:
 
     @_writes
     def log_table(self, run_id: str, columns: Mapping[str, Sequence[Any]], name: str) -> None:
-        """Attach a table that the UI shows: as MLflow's `log_table`, which would append to the table of an earlier call."""
+        """Attach a table that the UI shows: as MLflow's `log_table`, which would append to the table
+        of an earlier call.
+        """
         import pandas as pd
         from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
-        self.log_texts(run_id, {name: pd.DataFrame(dict(columns)).to_json(orient="split", index=False, date_format="iso")})
+        self.log_texts(
+            run_id, {name: pd.DataFrame(dict(columns)).to_json(orient="split", index=False, date_format="iso")}
+        )
         self.log_rows(run_id, tags={MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
 
     @_writes
@@ -287,25 +307,36 @@ class Store:
         return ""
 
     def past_speed(self, algorithm: str, env: str, least_env_steps: float) -> float | None:
-        """Median env steps per second of the finished trials of an algorithm on an env with at least so many env steps; None without."""
+        """Median env steps per second of the finished trials of an algorithm on an env with at least
+        so many env steps; None without.
+        """
         metrics = [m for m in self._finished(algorithm, env) if m.get("progress/env_steps", 0) >= least_env_steps]
         speeds = sorted(m["progress/env_steps"] / m["final/wall_s"] for m in metrics if m.get("final/wall_s"))
         return speeds[len(speeds) // 2] if speeds else None
 
     def past_gradients(self, algorithm: str, env: str) -> list[dict[str, float]]:
-        """The metrics `final/gradient_*`, without `final/`, of the finished trials of an algorithm on an env that measured them."""
+        """The metrics `final/gradient_*`, without `final/`, of the finished trials of an algorithm on an env
+        that measured them.
+        """
         measured = self._finished(algorithm, env, " and metrics.`final/gradient_square` < 1e300")
-        return [{k.removeprefix("final/"): v for k, v in of.items() if k.startswith("final/gradient_")} for of in measured]
+        return [
+            {k.removeprefix("final/"): v for k, v in of.items() if k.startswith("final/gradient_")} for of in measured
+        ]
 
     def _finished(self, algorithm: str, env: str, also: str = "") -> list[dict[str, float]]:
         """The last metrics of finished trials, of the 200 newest."""
         experiments = [e.experiment_id for e in self._client.search_experiments()]
-        wanted = f"tags.kind = 'trial' and tags.algorithm = '{algorithm}' and tags.env = '{env}' and attributes.status = 'FINISHED'{also}"
+        wanted = (
+            f"tags.kind = 'trial' and tags.algorithm = '{algorithm}' and tags.env = '{env}' "
+            f"and attributes.status = 'FINISHED'{also}"
+        )
         return [run.data.metrics for run in self._client.search_runs(experiments, wanted, max_results=200)]
 
 
 def _is_like(value: str) -> str:
-    """What MLflow's filters say of a tag with a value, and maybe of others: they have no way to write every character of a text."""
+    """What MLflow's filters say of a tag with a value, and maybe of others: they have no way to write
+    every character of a text.
+    """
     writable = re.sub(r"""['"\\]|[^\S ]""", "_", value)
     return f"= '{value}'" if writable == value else f"LIKE '{writable}'"
 
@@ -313,7 +344,8 @@ def _is_like(value: str) -> str:
 def _make_tables(uri: str, artifact_root: Path) -> None:
     """Make MLflow's tables, if they are not there.
 
-    Not by a client, which puts the name of the working directory into its SQL as it is: a quote in it, or `:d`, makes that fail.
+    Not by a client, which puts the name of the working directory into its SQL as it is: a quote in it,
+    or `:d`, makes that fail.
     """
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
@@ -321,7 +353,9 @@ def _make_tables(uri: str, artifact_root: Path) -> None:
 
 
 def _create_database(path: Path, artifact_root: Path) -> None:
-    """Make MLflow's tables, if the file is not there: complete or not at all, also when studies start at the same moment."""
+    """Make MLflow's tables, if the file is not there: complete or not at all, also when studies
+    start at the same moment.
+    """
     with _in(path):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

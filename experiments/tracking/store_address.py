@@ -58,7 +58,8 @@ def where_logged(uri: str | None, output_dir: str | None) -> tuple[str, Path]:
     """Where trials were logged, from what a person said of it.
 
     Args:
-        uri: Of the store: `sqlite:///path`, which may be relative, or another that MLflow takes; None: mlflow.db in the output folder.
+        uri: Of the store: `sqlite:///path`, which may be relative, or another that MLflow takes; None:
+            mlflow.db in the output folder.
         output_dir: None: the folder of an embedded store, else `outputs`.
 
     Returns:
@@ -87,20 +88,24 @@ def check_store(uri: str, timeout_s: float) -> None:
             raise ConfigurationError(str(error)) from None
         problem = _problem_of_server(uri, min(timeout_s, CHECK_S))
         if problem:
-            raise ConfigurationError(f"tracking.uri={without_passwords(uri)}: the tracking server {problem}, or use tracking=sqlite.")
+            raise ConfigurationError(
+                f"tracking.uri={without_passwords(uri)}: the tracking server {problem}, or use tracking=sqlite."
+            )
     elif (path := database_of(uri, "tracking.uri")) is not None:
         _check_sqlite(path)
     elif postgresql.is_postgresql(uri):
         postgresql.check(uri, min(timeout_s, CHECK_S))
     else:
         raise ConfigurationError(
-            f"tracking.uri={without_passwords(uri)}: must be http://host:port, https://..., postgresql://host/database or "
-            "sqlite:////absolute/path.db. For another database, start a server on it, mlflow server --backend-store-uri ..., and name that."
+            f"tracking.uri={without_passwords(uri)}: must be http://host:port, https://..., "
+            "postgresql://host/database or sqlite:////absolute/path.db. For another database, start a server on it, "
+            "mlflow server --backend-store-uri ..., and name that."
         )
 
 
 def check_local(uri: str, setting: str = "tracking.uri") -> None:
-    """Make sure that a study may write to the store, if it is a file: SQLite's locks do not hold on network file systems.
+    """Make sure that a study may write to the store, if it is a file: SQLite's locks do not hold
+    on network file systems.
 
     Args:
         uri: Of the store.
@@ -113,9 +118,10 @@ def check_local(uri: str, setting: str = "tracking.uri") -> None:
         return
     if (kind := network_type(path, mounts())) is not None:
         raise ConfigurationError(
-            f"tracking store {path}: is on a network file system ({kind}), where SQLite's locks do not hold and its file can be damaged. "
-            "Start a tracking server, mlflow server --backend-store-uri sqlite:////local/path.db, and name it: "
-            f"{setting}=http://host:port. Or keep the database on a disk of this machine: {setting}=sqlite:////local/path.db."
+            f"tracking store {path}: is on a network file system ({kind}), where SQLite's locks do not hold and its "
+            "file can be damaged. Start a tracking server, mlflow server --backend-store-uri sqlite:////local/path.db, "
+            f"and name it: {setting}=http://host:port. Or keep the database on a disk of this machine: "
+            f"{setting}=sqlite:////local/path.db."
         )
 
 
@@ -123,11 +129,14 @@ def _problem_of_server(uri: str, timeout_s: float) -> str:
     """Why a study could not write to a server; empty if it could."""
     parsed = urlparse(uri)
     try:  # first without MLflow, whose import takes seconds
-        socket.create_connection((parsed.hostname or "", parsed.port or (443 if parsed.scheme == "https" else 80)), timeout_s / 2).close()
+        socket.create_connection(
+            (parsed.hostname or "", parsed.port or (443 if parsed.scheme == "https" else 80)), timeout_s / 2
+        ).close()
     except OSError as error:
         return f"does not answer ({error}). Start it"
 
-    from mlflow.tracking._tracking_service.utils import get_default_host_creds  # with the user's credentials and certificates
+    # with the user's credentials and certificates
+    from mlflow.tracking._tracking_service.utils import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
 
     try:
@@ -138,7 +147,10 @@ def _problem_of_server(uri: str, timeout_s: float) -> str:
     reason = f"{answer.status_code} {answer.text[:200]}".strip()
     if not answer.ok and "Invalid Host header" in reason:
         name = parsed.netloc.rpartition("@")[2]
-        return f"does not know itself by this name ({reason}). Start it with --allowed-hosts={name}, beside the names that it has"
+        return (
+            f"does not know itself by this name ({reason}). Start it with --allowed-hosts={name}, "
+            "beside the names that it has"
+        )
     if (workspace := os.environ.get("MLFLOW_WORKSPACE")) and not _has_workspaces(credentials):
         found = f"has no workspaces, and MLFLOW_WORKSPACE={workspace} is in the environment"
         return f"{found}. Unset it, start the server with --enable-workspaces"
@@ -157,7 +169,9 @@ def _has_workspaces(credentials: Any) -> bool:
 
 def _check_sqlite(path: Path) -> None:
     if not path.is_absolute():
-        raise ConfigurationError(f"tracking.uri=sqlite:///{path}: the path must be absolute. Try {sqlite_uri(path.absolute())}.")
+        raise ConfigurationError(
+            f"tracking.uri=sqlite:///{path}: the path must be absolute. Try {sqlite_uri(path.absolute())}."
+        )
     if not path.exists():
         check_writable(path.parent, f"tracking.uri={sqlite_uri(path)}", "tracking.uri=sqlite:////path.db")
         return
@@ -166,6 +180,8 @@ def _check_sqlite(path: Path) -> None:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
             by_server = "experiments" in tables and connection.execute(postgresql.FILES_BY_SERVER).fetchone()
     except sqlite3.Error as error:
-        raise ConfigurationError(f"tracking store {path}: {error}. Move it away, or choose another output_dir.") from None
+        raise ConfigurationError(
+            f"tracking store {path}: {error}. Move it away, or choose another output_dir."
+        ) from None
     if by_server:
         raise ConfigurationError(f"tracking store {path}: {postgresql.BY_SERVER}.")

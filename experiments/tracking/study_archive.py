@@ -113,16 +113,22 @@ class Stored:
 class StudyArchive(Archive):
     """A store with the calls that find what it holds of a study, and delete it.
 
-    A database is written by this process, and what is deleted is gone, as after `mlflow gc`. A server deletes artifacts and versions, and
-    marks runs and models as deleted: `mlflow gc`, run beside it, removes them.
+    A database is written by this process, and what is deleted is gone, as after `mlflow gc`. A server deletes artifacts
+    and versions, and marks runs and models as deleted: `mlflow gc`, run beside it, removes them.
     """
 
     def study_of_folder(self, name: str) -> str | None:
-        """The id of the run of the study whose folder has a name; None if there is none. The output folder may have been moved."""
+        """The id of the run of the study whose folder has a name; None if there is none.
+
+        The output folder may have been moved.
+        """
         with self._readable_errors():
             found = self._client.get_experiment_by_name(INDEX_EXPERIMENT)
             runs = [] if found is None else self._runs([found.experiment_id], f"tags.{Tag.KIND} = 'study'")
-        return next((run.info.run_id for run in runs if PurePosixPath(run.data.tags.get(Tag.STUDY_FOLDER, "")).name == name), None)
+        return next(
+            (run.info.run_id for run in runs if PurePosixPath(run.data.tags.get(Tag.STUDY_FOLDER, "")).name == name),
+            None,
+        )
 
     def study(self, study_run: str) -> StoredRun:
         """The run of a study.
@@ -133,7 +139,9 @@ class StudyArchive(Archive):
         Raises:
             ConfigurationError: There is no such run, it is no study's, or the store cannot be read.
         """
-        missing = f"study={study_run}: there is no such run in {self._shown}. python experiments/list.py lists the studies."
+        missing = (
+            f"study={study_run}: there is no such run in {self._shown}. python experiments/list.py lists the studies."
+        )
         with self._readable_errors(missing):
             run = self._client.get_run(study_run)
         if run.data.tags.get(Tag.KIND) != "study":
@@ -152,7 +160,10 @@ class StudyArchive(Archive):
             ConfigurationError: The store cannot be read.
         """
         with self._readable_errors():
-            experiments = [experiment.experiment_id for experiment in self._pages(self._client.search_experiments, view_type=self._view)]
+            experiments = [
+                experiment.experiment_id
+                for experiment in self._pages(self._client.search_experiments, view_type=self._view)
+            ]
             trials = [_stored_run(run) for run in self._runs(experiments, f"tags.{Tag.STUDY_RUN} = '{study.run_id}'")]
             trials.sort(key=lambda run: run.name)
             return Stored(study, tuple(trials), tuple(self._models(trials)), tuple(self._versions(trials)))
@@ -167,26 +178,37 @@ class StudyArchive(Archive):
         return self._pages(self._client.search_runs, experiments, search, self._view) if experiments else []
 
     def _models(self, trials: Sequence[StoredRun]) -> list[StoredModel]:
-        found, experiments, names = [], sorted({run.experiment_id for run in trials}), {run.run_id: run.name for run in trials}
+        found, experiments, names = (
+            [],
+            sorted({run.experiment_id for run in trials}),
+            {run.run_id: run.name for run in trials},
+        )
         for some in _parts(trials):
             found += self._pages(self._client.search_logged_models, experiments, f"source_run_id IN ({some})")
         if self.embedded:
             marked = [
-                self._database.get_logged_model(model_id, allow_deleted=True) for model_id in self._database._get_deleted_logged_models()
+                self._database.get_logged_model(model_id, allow_deleted=True)
+                for model_id in self._database._get_deleted_logged_models()
             ]
             found += [model for model in marked if model.source_run_id in names]
-        models = [StoredModel(m.model_id, m.name, m.source_run_id, names[m.source_run_id], m.artifact_location) for m in found]
+        models = [
+            StoredModel(m.model_id, m.name, m.source_run_id, names[m.source_run_id], m.artifact_location) for m in found
+        ]
         return sorted(models, key=str)
 
     def _versions(self, trials: Sequence[StoredRun]) -> list[StoredVersion]:
         found: list[Any] = []
         for some in _parts(trials):
             found += self._pages(self._client.search_model_versions, f"run_id IN ({some})")
-        aliases = {name: self._client.get_registered_model(name).aliases for name in {version.name for version in found}}
+        aliases = {
+            name: self._client.get_registered_model(name).aliases for name in {version.name for version in found}
+        }
         versions = []
         for version in sorted(found, key=lambda version: (version.name, int(version.version))):
             by_name = tuple(alias for alias, of in aliases[version.name].items() if str(of) == str(version.version))
-            versions.append(StoredVersion(version.name, str(version.version), version.run_id, _model_of(version), by_name))
+            versions.append(
+                StoredVersion(version.name, str(version.version), version.run_id, _model_of(version), by_name)
+            )
         return versions
 
     @staticmethod
@@ -202,7 +224,8 @@ class StudyArchive(Archive):
     def artifacts(self, of: StoredRun | StoredModel) -> Path | None:
         """The local folder of the artifacts of a run or a model of an embedded store; None if there is none.
 
-        In the output folder or beside the store, and nowhere else: where both were copied or moved, the store still names the first place.
+        In the output folder or beside the store, and nowhere else: where both were copied or moved, the store still
+        names the first place.
         """
         if self._beside is None or not _is_own(of):
             return None
@@ -212,7 +235,8 @@ class StudyArchive(Archive):
         return next((place for place in places if ".." not in given.parts and place.is_dir()), None)
 
     def elsewhere(self, of: StoredRun | StoredModel) -> Path | None:
-        """Where the artifacts of a run or a model of an embedded store are, if that is neither in the output folder nor beside the store.
+        """Where the artifacts of a run or a model of an embedded store are, if that is neither in the output folder
+        nor beside the store.
 
         They stay: of an output folder that was copied, they are the original's.
         """
@@ -277,13 +301,17 @@ class StudyArchive(Archive):
         self._database._hard_delete_experiment(*own)
 
     def reclaim(self) -> str:
-        """Give the free pages of an embedded store's file back to the disk, if they are many; what is to be said of it, "" if nothing."""
+        """Give the free pages of an embedded store's file back to the disk, if they are many;
+        what is to be said of it, "" if nothing.
+        """
         if not self.embedded:
             return ""
         before = Path(self.place).stat().st_size
         try:
             with contextlib.closing(sqlite3.connect(self.place, timeout=WAIT_S, isolation_level=None)) as connection:
-                ((free,), (pages,)) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count"))
+                ((free,), (pages,)) = (
+                    connection.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count")
+                )
                 if free < RECLAIM_SHARE * pages:
                     return ""
                 connection.execute("VACUUM")
@@ -307,13 +335,24 @@ class StudyArchive(Archive):
 
 def _stored_run(run: Any) -> StoredRun:
     tags, info = run.data.tags, run.info
-    own = (tags.get(Tag.TRIAL_ID, ""), info.status, info.experiment_id, info.artifact_uri or "", tags.get(Tag.STUDY_FOLDER, ""))
+    own = (
+        tags.get(Tag.TRIAL_ID, ""),
+        info.status,
+        info.experiment_id,
+        info.artifact_uri or "",
+        tags.get(Tag.STUDY_FOLDER, ""),
+    )
     return StoredRun(info.run_id, info.run_name or "", *own)
 
 
 def _is_own(of: StoredRun | StoredModel) -> bool:
-    """Whether artifacts are in a folder with the id of the run or the model, as MLflow names it. A store may name any; no other goes."""
-    return PurePosixPath(urlparse(of.artifact_uri).path).parent.name == (of.run_id if isinstance(of, StoredRun) else of.model_id)
+    """Whether artifacts are in a folder with the id of the run or the model, as MLflow names it.
+
+    A store may name any; no other goes.
+    """
+    return PurePosixPath(urlparse(of.artifact_uri).path).parent.name == (
+        of.run_id if isinstance(of, StoredRun) else of.model_id
+    )
 
 
 def _model_of(version: Any) -> str:

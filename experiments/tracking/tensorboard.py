@@ -14,7 +14,8 @@ from experiments.trial.events import Ended, Event, Reported
 class TensorBoardListener:
     """A folder of TensorBoard's for each trial that reports in this execution of the study; over env steps.
 
-    Written at once, without tensorboardX's thread: where a disk takes no more, that thread ends, and whoever writes waits for it for ever.
+    Written at once, without tensorboardX's thread: where a disk takes no more, that thread ends, and whoever writes
+    waits for it for ever.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,7 +45,9 @@ class TensorBoardListener:
             self._writers[name] = EventsWriter(str(self._folder / name / "events"), f".{time.monotonic_ns()}")
         values = [summary_pb2.Summary.Value(tag=metric, simple_value=value) for metric, value in event.metrics.items()]
         summary = summary_pb2.Summary(value=values)
-        self._writers[name].write_event(event_pb2.Event(wall_time=event.at_ms / 1000, step=event.env_steps, summary=summary))
+        self._writers[name].write_event(
+            event_pb2.Event(wall_time=event.at_ms / 1000, step=event.env_steps, summary=summary)
+        )
         self._writers[name].flush()
 
     def _close(self, name: str) -> None:

@@ -46,12 +46,27 @@ _CURVES: Mapping[str, Sequence[str]] = {
     ),
 }
 # Over time, only what every report holds: a seed that lacks a point moves its group's mean time back and forth.
-_TIME_CURVES: Mapping[str, Sequence[str]] = {"Evaluation": ("eval/return_mean",), "Throughput": ("throughput/env_steps_per_s",)}
+_TIME_CURVES: Mapping[str, Sequence[str]] = {
+    "Evaluation": ("eval/return_mean",),
+    "Throughput": ("throughput/env_steps_per_s",),
+}
 # The UI adds a chart for every other metric, in the section named by the metric's prefix. They stay closed, at the end.
-_CLOSED_SECTIONS = ("eval", "train", "throughput", "time", "learner", "progress", "final", "Model metrics", "System metrics")
+_CLOSED_SECTIONS = (
+    "eval",
+    "train",
+    "throughput",
+    "time",
+    "learner",
+    "progress",
+    "final",
+    "Model metrics",
+    "System metrics",
+)
 
 
-def shared_views(searched_params: Sequence[str], configs: Sequence[str] = (), exploratory: bool = False) -> dict[str, str]:
+def shared_views(
+    searched_params: Sequence[str], configs: Sequence[str] = (), exploratory: bool = False
+) -> dict[str, str]:
     """Builds the views of a study's experiment.
 
     The UI draws the runs it has loaded, the first 100; "Load more" below the run list adds 100.

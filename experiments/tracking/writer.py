@@ -1,7 +1,8 @@
 """Delivers operations to a store from threads of its own: in order for each run, side by side for different runs.
 
-A store that fails never stops a study: operations wait and are tried again. What a store does not take before the end is counted, and can
-be put again later, by whoever has it in a file: no operation does anything when it is delivered a second time.
+A store that fails never stops a study: operations wait and are tried again. What a store does not take before the
+end is counted, and can be put again later, by whoever has it in a file: no operation does anything when it is
+delivered a second time.
 """
 
 import logging
@@ -46,14 +47,16 @@ class Operation:
 
 @dataclass(eq=False)
 class _Lane:
-    """Operations that are delivered one after the other: a run's rows, or its files, so that neither waits for the other's disk.
+    """Operations that are delivered one after the other: a run's rows, or its files, so that neither waits
+    for the other's disk.
 
     Attributes:
         pending: In order; those under way are still in it.
         busy: Whether some are under way.
         failing: Whether the last attempt failed.
         retry_at: When to try again (monotonic).
-        at_most: How many to deliver in one call: fewer after a failure, for one of them may be bad, or all be too many for a slow store.
+        at_most: How many to deliver in one call: fewer after a failure, for one of them may be bad, or all be too many
+            for a slow store.
     """
 
     pending: deque[Operation] = field(default_factory=deque)
@@ -111,9 +114,9 @@ class Writer:
     def put(self, method: str, key: str, *args: Any) -> None:
         """Queue a call of `Store.method` on the run of `key`; returns at once.
 
-        Two names are the writer's own. `open_run` takes (experiment, name, start_ms, tags, identity, new=False): the run of `key` is the
-        experiment's run with the same values of the tags `identity`, or is made; `new` leaves out the first look for it. `log_metrics`
-        takes one report (metrics, step, at_ms).
+        Two names are the writer's own. `open_run` takes (experiment, name, start_ms, tags, identity, new=False): the
+        run of `key` is the experiment's run with the same values of the tags `identity`, or is made; `new` leaves out
+        the first look for it. `log_metrics` takes one report (metrics, step, at_ms).
         """
         with self._changed:
             self._lanes.setdefault((key, method in FILES), _Lane()).pending.append(Operation(method, key, args))
@@ -129,9 +132,10 @@ class Writer:
         """Deliver what is queued, and end the threads.
 
         Args:
-            wait_s: How long at most; by default `FINAL_WAIT_S`, or `FINAL_WAIT_SHARE` of the time since the writer was made.
-            patient: Whether that begins anew with every call that the store takes, since one that is behind is not away; until the wait is
-                as long as all the time before it.
+            wait_s: How long at most; by default `FINAL_WAIT_S`, or `FINAL_WAIT_SHARE` of the time
+                since the writer was made.
+            patient: Whether that begins anew with every call that the store takes, since one that is behind is not
+                away; until the wait is as long as all the time before it.
         """
         age_s = time.monotonic() - self._started_at
         if wait_s is None:
@@ -238,7 +242,12 @@ class Writer:
             self._lost.add(operation.key)
         if operation.key not in self._warned:
             self._warned.add(operation.key)
-            logger.warning("MLflow refuses a write (%s of %s: %s); it is left out.", operation.method, operation.key, first_line(error))
+            logger.warning(
+                "MLflow refuses a write (%s of %s: %s); it is left out.",
+                operation.method,
+                operation.key,
+                first_line(error),
+            )
 
     def _deliver(self, operation: Operation, *more: Operation) -> None:
         with self._connecting:
@@ -254,7 +263,9 @@ class Writer:
         elif key in self._lost:
             raise StoreError("its run could not be opened", permanent=True)
         elif operation.method in ROWS:
-            args_of: dict[str, list[Any]] = {method: [o.args for o in (operation, *more) if o.method == method] for method in ROWS}
+            args_of: dict[str, list[Any]] = {
+                method: [o.args for o in (operation, *more) if o.method == method] for method in ROWS
+            }
             params = [item for (params,) in args_of["log_params"] for item in params.items()]
             tags = {k: v for (tags,) in args_of["set_tags"] for k, v in tags.items()}
             store.log_rows(self.run_ids[key], params, tags, args_of["log_metrics"])

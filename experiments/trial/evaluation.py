@@ -78,18 +78,20 @@ def evaluate(
 ) -> Evaluation:
     """Run one episode of the policy per env seed.
 
-    RLlib's own evaluation takes the first episodes that finish among parallel environments, which favours short ones; here each
-    environment contributes exactly one.
+    RLlib's own evaluation takes the first episodes that finish among parallel environments, which favours short ones;
+    here each environment contributes exactly one.
 
     Args:
         module: The trained module, not in training mode.
         env: The environment.
-        env_seeds: A seed per episode. An environment with a vector entry point has one generator: it takes the first of each turn.
+        env_seeds: A seed per episode. An environment with a vector entry point has one generator:
+            it takes the first of each turn.
         normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
         clip_actions: RLlib's setting: the module's actions are clipped to the Box.
         alive: Called before every step.
         max_env_steps: Where an episode is cut that has not ended by itself.
-        pipelines: RLlib's connectors from environments to module and back; None: the default ones, whose work is done here.
+        pipelines: RLlib's connectors from environments to module and back; None: the default ones,
+            whose work is done here.
         explore_at: Env steps sampled by which the module explores as in training; None: its deterministic policy.
         watch: Sees the episodes.
         on_actions: Sees what the policy is given, and what it does.
@@ -131,18 +133,23 @@ def environments(env: EnvSettings, count: int) -> Any:
     """Environments side by side, in this process: others would cost more than they bring for a single pass."""
     mode = "sync" if env.vectorize_mode == "async" else env.vectorize_mode
     around = [checked.Checked] if mode == "sync" else None
-    return DictInfoToList(gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, wrappers=around, **env.make_arguments))
+    return DictInfoToList(
+        gym.make_vec(env.id, num_envs=count, vectorization_mode=mode, wrappers=around, **env.make_arguments)
+    )
 
 
 class KeptEnvironments:
-    """Environments side by side that stay from one evaluation to the next, where a reset leaves nothing of what was before."""
+    """Environments side by side that stay from one evaluation to the next, where a reset leaves
+    nothing of what was before.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, int], Any] = {}
 
     @contextmanager
     def side_by_side(self, env: EnvSettings, count: int, turn: int) -> Iterator[Any]:
-        """Environments for one turn of an evaluation; the next evaluation's same turn finds them again, unless something failed.
+        """Environments for one turn of an evaluation; the next evaluation's same turn finds them again,
+        unless something failed.
 
         Args:
             env: The same at each call.
@@ -204,7 +211,9 @@ def _run(
     module.eval()
     known = known_actions(envs, module) if own is None and chooses_by_number(module) else nullcontext()
     try:
-        observations, _ = envs.reset(seed=env_seeds[0] if env.vectorize_mode == "vector_entry_point" else list(env_seeds))
+        observations, _ = envs.reset(
+            seed=env_seeds[0] if env.vectorize_mode == "vector_entry_point" else list(env_seeds)
+        )
         with known:
             while np.count_nonzero(running) and steps < most:
                 if watch is not None:
@@ -226,12 +235,17 @@ def _run(
 
 
 def acting(
-    module: RLModule, action_space: gym.Space[Any], normalize_actions: bool, clip_actions: bool, envs: int, explore_at: int | None = None
+    module: RLModule,
+    action_space: gym.Space[Any],
+    normalize_actions: bool,
+    clip_actions: bool,
+    envs: int,
+    explore_at: int | None = None,
 ) -> Act:
     """A module's policy of environments side by side, one episode of each from its first observation.
 
-    What a recurrent module remembers goes from call to call, as RLlib's connectors pass it on: states (envs, ...), and a dimension of time
-    in all else.
+    What a recurrent module remembers goes from call to call, as RLlib's connectors pass it on: states (envs, ...), and
+    a dimension of time in all else.
 
     Args:
         module: The trained module, not in training mode.
@@ -246,9 +260,12 @@ def acting(
     state = _first_state(module, envs) if recurrent else {}
     explores = explore_at is not None
     entry = "forward_exploration" if explores else "forward_inference"
-    # The hook behind forward_inference(), which walks the whole module twice a step to switch modes: two thirds of the time.
+    # The hook behind forward_inference(), which walks the whole module twice a step to switch modes:
+    # two thirds of the time.
     own = isinstance(module, TorchRLModule) and is_overridden(module, TorchRLModule, entry)
-    forward = getattr(module, entry if own else f"_{entry}") if own or explores or recurrent else inference_function(module)
+    forward = (
+        getattr(module, entry if own else f"_{entry}") if own or explores or recurrent else inference_function(module)
+    )
     options = {"t": explore_at} if explores else {}
     of_action = "get_exploration_action_dist_cls" if explores else "get_inference_action_dist_cls"
     distribution = functools.cache(lambda: getattr(module, of_action)())  # a module that puts out actions may have none
@@ -258,7 +275,9 @@ def acting(
     def act(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
         nonlocal state
         # CartPole's vector environment returns float64 outside its float32 space.
-        batch = torch.as_tensor(observations, dtype=torch.float32 if observations.dtype.kind == "f" else None, device=device)
+        batch = torch.as_tensor(
+            observations, dtype=torch.float32 if observations.dtype.kind == "f" else None, device=device
+        )
         if recurrent:
             out = forward({Columns.OBS: batch.unsqueeze(1), Columns.STATE_IN: state}, **options)
             state = out.pop(Columns.STATE_OUT)
@@ -273,8 +292,13 @@ def acting(
             if not math.isfinite(scores.sum()) and not np.isfinite(scores).all():
                 raise NonFiniteError("non-finite outputs of the policy in an evaluation")
             if not explores and distribution() is TorchCategorical:
-                return np.asarray(scores.argmax(axis=-1))  # as `deterministic_actions`; of so few numbers NumPy's is faster
-            actions = distribution().from_logits(inputs).sample() if explores else deterministic_actions(distribution(), inputs)
+                # as `deterministic_actions`; of so few numbers NumPy's is faster
+                return np.asarray(scores.argmax(axis=-1))
+            actions = (
+                distribution().from_logits(inputs).sample()
+                if explores
+                else deterministic_actions(distribution(), inputs)
+            )
         actions = actions.detach().cpu().numpy()
         if continuous and normalize_actions:
             return np.asarray(unsquash_action(actions, action_space))
@@ -289,5 +313,6 @@ def _first_state(module: RLModule, envs: int) -> Any:
     """A recurrent module's state before an episode's first observation, (envs, ...) each."""
     device = next(module.parameters()).device
     return tree.map_structure(
-        lambda state: torch.as_tensor(state, device=device).expand(envs, *state.shape).contiguous(), module.get_initial_state()
+        lambda state: torch.as_tensor(state, device=device).expand(envs, *state.shape).contiguous(),
+        module.get_initial_state(),
     )

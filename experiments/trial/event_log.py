@@ -1,7 +1,7 @@
 """The log of a trial's events: each is in it before anybody hears of it. Standard library only.
 
-Whoever comes later, a new process of the trial or a new driver, finds all that was said. The log is kept by a `Storage`, of which an object
-store needs no more than "write this object unless it exists" and "list the objects".
+Whoever comes later, a new process of the trial or a new driver, finds all that was said. The log is kept by a
+`Storage`, of which an object store needs no more than "write this object unless it exists" and "list the objects".
 """
 
 import errno
@@ -92,7 +92,8 @@ class EventLog:
     Attributes:
         count: How many there are, as far as was read.
         attempt: The newest.
-        end: How the trial ended; None while it has not. A trial that failed has not ended any more when it is started again.
+        end: How the trial ended; None while it has not. A trial that failed has not ended any more when
+            it is started again.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -163,7 +164,10 @@ class EventLog:
             raise self._over(attempt, newest)
 
     def start_again(self) -> bool:
-        """Begin another attempt at a trial that failed; whether it had. A disk that takes no more leaves it for later."""
+        """Begin another attempt at a trial that failed; whether it had.
+
+        A disk that takes no more leaves it for later.
+        """
         self.new()
         failed = self.end is not None and self.end.status == FAILED
         if failed:

@@ -80,8 +80,8 @@ class Restarted(Event):
     Attributes:
         env_steps: The last report before it.
         reason: In words.
-        cause: `fault` (something raised), `process` (a process died), `memory` (one was killed for want of memory), `node` (a node was
-            lost) or `study` (the study was interrupted and resumed).
+        cause: `fault` (something raised), `process` (a process died), `memory` (one was killed for want of memory),
+            `node` (a node was lost) or `study` (the study was interrupted and resumed).
         count: Restarts so far, with this one.
         reproducible: As in `Reported`.
     """

@@ -16,7 +16,8 @@ _PIPE_ENDED = ("EOFError", "BrokenPipeError", "ConnectionResetError")
 
 
 def is_out_of_memory(error: Exception, reason: str, kills: int | None) -> bool:
-    """Whether an error came of a process that was killed for want of memory: by Ray, which says so, or by the kernel, which counts.
+    """Whether an error came of a process that was killed for want of memory: by Ray, which says so,
+    or by the kernel, which counts.
 
     Args:
         error: Of the trial's process, or of another that it has.

@@ -1,7 +1,7 @@
 """A trial's own folder: what survives its process. Standard library only.
 
-`events.jsonl` is the log of its events, `checkpoints/<env steps>/` has its checkpoints. Each is written whole or not at all, so that
-whoever comes after a kill finds nothing half done.
+`events.jsonl` is the log of its events, `checkpoints/<env steps>/` has its checkpoints. Each is written whole or not at
+all, so that whoever comes after a kill finds nothing half done.
 """
 
 import fcntl
@@ -41,7 +41,8 @@ class TrialFolder:
     def open(self) -> None:
         """Make the folder, and keep it from being deleted.
 
-        Nobody waits for a process of an earlier attempt that lives on, perhaps on a node that is cut off: what it writes is refused.
+        Nobody waits for a process of an earlier attempt that lives on, perhaps on a node that is cut off: what it
+        writes is refused.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = (self.path / "lock").open("a+")
@@ -70,8 +71,8 @@ class TrialFolder:
         """
         if missing := set(expected) - {report.env_steps for report in reports(events)}:
             raise DamagedFileError(
-                f"{self.path / LOG_FILE}: lacks the report at {min(missing)} env steps, and the trial has a checkpoint beyond. "
-                f"Remove the folder {self.path} to run its trial again."
+                f"{self.path / LOG_FILE}: lacks the report at {min(missing)} env steps, and the trial has a checkpoint "
+                f"beyond. Remove the folder {self.path} to run its trial again."
             )
 
     def began_with(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -113,7 +114,9 @@ class TrialFolder:
         """The complete checkpoints on this machine, the oldest first."""
         return sorted(p for p in self.path.glob("checkpoints/*") if p.name.isdigit())
 
-    def add_checkpoint(self, env_steps: int, attempt: int, write: Callable[[Path], None], keep: int, keep_best: bool) -> Path:
+    def add_checkpoint(
+        self, env_steps: int, attempt: int, write: Callable[[Path], None], keep: int, keep_best: bool
+    ) -> Path:
         """Write a checkpoint, and then remove what the policy does not keep.
 
         Args:
@@ -176,7 +179,9 @@ def check_checkpoint(path: Path) -> None:
         DamagedFileError: It is not.
     """
     if damage := damage_of(path):
-        raise DamagedFileError(f"{damage}. Remove the folder {path} to go on from the checkpoint before it, or from the start.")
+        raise DamagedFileError(
+            f"{damage}. Remove the folder {path} to go on from the checkpoint before it, or from the start."
+        )
 
 
 def damage_of(checkpoint: Path) -> str:

@@ -9,7 +9,8 @@ import torch
 class GpuUse:
     """The mean use of the GPUs that this process sees, from samples that a thread takes.
 
-    A GPU says how busy it was in the last second or less. Asked at a report, it would tell of the evaluation before it, when it idles.
+    A GPU says how busy it was in the last second or less. Asked at a report, it would tell of the evaluation before it,
+    when it idles.
     """
 
     def __init__(self, every_s: float = 0.5) -> None:
@@ -19,7 +20,8 @@ class GpuUse:
             threading.Thread(target=self._sample, args=(every_s,), name="GpuUse", daemon=True).start()
 
     def _sample(self, every_s: float) -> None:
-        with suppress(Exception):  # no nvidia-ml-py, or a GPU that does not say it, as a slice of one (MIG): NVML has errors of its own
+        # no nvidia-ml-py, or a GPU that does not say it, as a slice of one (MIG): NVML has errors of its own
+        with suppress(Exception):
             while not self._closed.wait(every_s):
                 gpus = range(torch.cuda.device_count())
                 self._samples.append(sum(torch.cuda.utilization(gpu) for gpu in gpus) / len(gpus))

@@ -1,4 +1,7 @@
-"""The machine that a process runs on: its name and its kind. The standard library only, until a process with Ray asks."""
+"""The machine that a process runs on: its name and its kind.
+
+The standard library only, until a process with Ray asks.
+"""
 
 import functools
 import platform
@@ -37,7 +40,9 @@ def this_machine() -> Machine:
     if ray is None or torch is None or not ray.is_initialized():
         return Machine(socket.gethostname(), cpu_model())
     # Where Ray has given none, torch may see them all the same.
-    gpus = tuple(torch.cuda.get_device_name(gpu) for gpu in range(torch.cuda.device_count())) if ray.get_gpu_ids() else ()
+    gpus = (
+        tuple(torch.cuda.get_device_name(gpu) for gpu in range(torch.cuda.device_count())) if ray.get_gpu_ids() else ()
+    )
     node_type = ray.get_runtime_context().get_node_labels().get(NODE_GROUP, "")
     return Machine(socket.gethostname(), cpu_model(), gpus, str(node_type))
 
@@ -49,7 +54,9 @@ def cpu_model() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 def placed_on(machines: Sequence[Machine]) -> Placed:

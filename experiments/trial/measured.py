@@ -15,7 +15,8 @@ _LEAST_WARM_ITERATIONS = 2
 class MeasuredTrial(Trial):
     """One (configuration, seed), measured in place of trained to a budget.
 
-    It reports each block at the env steps sampled by then, and neither evaluates nor saves itself: whoever takes it up again measures anew.
+    It reports each block at the env steps sampled by then, and neither evaluates nor saves itself: whoever takes it up
+    again measures anew.
     """
 
     def _start(self) -> None:
@@ -33,7 +34,9 @@ class MeasuredTrial(Trial):
         return self._ready.pop(0)
 
     def _measure(self) -> None:
-        """All blocks in a row: while a report is on its way, asynchronous runners would sample on, and that time be nobody's."""
+        """All blocks in a row: while a report is on its way, asynchronous runners would sample on,
+        and that time be nobody's.
+        """
         assert self._training is not None
         training, measurement = self._training, Measurement(self._settings)
         now = training.counters
@@ -43,7 +46,9 @@ class MeasuredTrial(Trial):
             metrics["progress/wall_s"] = training.wall_s()
             metrics.update(training.use_of_time())
             other = metrics.get("system/other_cpu_percent", math.nan)
-            measurement.blocks.append(Block(now.env_steps - start_env_steps, now.trained - start_trained, now.train_s - start_s, other))
+            measurement.blocks.append(
+                Block(now.env_steps - start_env_steps, now.trained - start_trained, now.train_s - start_s, other)
+            )
             self._ready.append([Reported(env_steps=self._earlier + now.env_steps, metrics=metrics)])
         final = {**measurement.metrics(), "final/train_s": now.train_s, "final/wall_s": training.wall_s()}
         self._ready[-1].append(Ended(status=FINISHED, env_steps=self._earlier + now.env_steps, metrics=final))
@@ -60,8 +65,9 @@ class MeasuredTrial(Trial):
                 break
             if at > deadline:
                 raise MeasurementError(
-                    f"no throughput in {at - start:.0f} s: {now.iterations} training batches and {now.updates} updates by then. Try a "
-                    "larger measurement.max_seconds, a smaller train_batch_size_per_learner, or fewer steps before learning starts"
+                    f"no throughput in {at - start:.0f} s: {now.iterations} training batches and {now.updates} "
+                    "updates by then. Try a larger measurement.max_seconds, a smaller train_batch_size_per_learner, "
+                    "or fewer steps before learning starts"
                 )
         self._training.use_of_time()
 

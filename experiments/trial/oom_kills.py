@@ -9,7 +9,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def count_of(text: str) -> int | None:
-    """What a file says that has a line `oom_kill N`, as memory.events, memory.oom_control and /proc/vmstat do; None if it has none."""
+    """What a file says that has a line `oom_kill N`, as memory.events, memory.oom_control and /proc/vmstat do;
+    None if it has none.
+    """
     found = [line.split()[1] for line in text.splitlines() if line.startswith("oom_kill ")]
     return int(found[0]) if found else None
 
@@ -35,7 +37,9 @@ def counters(cgroup: str, root: Path = _CGROUPS) -> list[Path]:
 
 
 def oom_kills() -> int | None:
-    """Processes that the kernel killed so far for want of memory: of this process' cgroup, else of the machine; None if nobody knows."""
+    """Processes that the kernel killed so far for want of memory: of this process' cgroup, else of the machine;
+    None if nobody knows.
+    """
     try:
         files = counters(Path("/proc/self/cgroup").read_text())
     except OSError:  # not Linux

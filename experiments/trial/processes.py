@@ -35,7 +35,9 @@ class Processes:
         for role, actors in self._actors().items():
             if actors:
                 roles[role] = _asked(actors, _address)
-                elsewhere[role] = [a for a, (host, _) in zip(actors, roles[role], strict=True) if host != this_process()[0]]
+                elsewhere[role] = [
+                    a for a, (host, _) in zip(actors, roles[role], strict=True) if host != this_process()[0]
+                ]
         return ProcessMonitor(roles, driver, elsewhere)
 
     def here(self) -> list[psutil.Process]:

@@ -1,4 +1,6 @@
-"""Imported by each process that Ray starts on the study's machine: what a trial needs, before the process is given one."""
+"""Imported by each process that Ray starts on the study's machine: what a trial needs,
+before the process is given one.
+"""
 
 import os
 

@@ -34,12 +34,16 @@ class _Counts:
 class ProcessMonitor:
     """Measures a trial's processes, and the host of its own one, between one call and the next.
 
-    Ray's actors are children of its node manager, not of the trial, so a trial's process tree is the list of its actors' processes
-    and their children. What the study uses is the tree of its driver, or of Ray's node manager where the driver is on another host.
+    Ray's actors are children of its node manager, not of the trial, so a trial's process tree is the list of its
+    actors' processes and their children. What the study uses is the tree of its driver, or of Ray's node manager where
+    the driver is on another host.
     """
 
     def __init__(
-        self, roles: Mapping[str, Iterable[Address]], driver: Address | None = None, elsewhere: Mapping[str, Sequence[Any]] | None = None
+        self,
+        roles: Mapping[str, Iterable[Address]],
+        driver: Address | None = None,
+        elsewhere: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         """Start measuring.
 
@@ -49,7 +53,9 @@ class ProcessMonitor:
             elsewhere: What the processes on other hosts do to their handles.
         """
         self._roles = {role: processes_at(addresses) for role, addresses in roles.items()}
-        self._root = psutil.Process(driver[1] if driver is not None and driver[0] == socket.gethostname() else os.getppid())
+        self._root = psutil.Process(
+            driver[1] if driver is not None and driver[0] == socket.gethostname() else os.getppid()
+        )
         self._gpus, self._elsewhere = GpuUse(), RemoteUse(elsewhere or {})
         self._last = self._count()
 
@@ -97,7 +103,9 @@ class ProcessMonitor:
         idle = machine.idle + getattr(machine, "iowait", 0.0)
         study = {}
         with suppress(psutil.Error):
-            study = {process.pid: _cpu_seconds(process) for process in [self._root, *self._root.children(recursive=True)]}
+            study = {
+                process.pid: _cpu_seconds(process) for process in [self._root, *self._root.children(recursive=True)]
+            }
         roles = {role: sum(map(_cpu_seconds, processes)) for role, processes in self._roles.items()}
         return _Counts(perf_counter(), roles, study, total - idle, total)
 

@@ -20,8 +20,8 @@ _BLOCK = 16
 class EventObjects:
     """Records as objects of a store, of which nobody can write the same number twice.
 
-    Each is an object of its own, so that it can be added to a log that nothing can be added to. Every `_BLOCK`-th has the ones since the
-    last such one as well, a line each: who reads a log reads these, and the few after them.
+    Each is an object of its own, so that it can be added to a log that nothing can be added to. Every `_BLOCK`-th has
+    the ones since the last such one as well, a line each: who reads a log reads these, and the few after them.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -50,8 +50,9 @@ class EventObjects:
 class StoredTrialFolder(TrialFolder):
     """A trial's own folder in an object store.
 
-    Events are objects of their own. A checkpoint is one object, a tar, which is there whole or not at all, and before the event of its
-    report: whatever becomes of a process, the store holds a beginning of the trial, from which another one goes on.
+    Events are objects of their own. A checkpoint is one object, a tar, which is there whole or not at all, and before
+    the event of its report: whatever becomes of a process, the store holds a beginning of the trial, from which
+    another one goes on.
     """
 
     def __init__(self, study: Objects, name: str, copy: Path, temporary: bool = False) -> None:
@@ -68,7 +69,10 @@ class StoredTrialFolder(TrialFolder):
         self.log = EventLog(EventObjects(self._objects.below("events")))
 
     def open(self) -> None:
-        """Bring what there is to this machine. A process of an earlier attempt may live elsewhere: what it adds to the log is refused."""
+        """Bring what there is to this machine.
+
+        A process of an earlier attempt may live elsewhere: what it adds to the log is refused.
+        """
         self.fetch()
 
     def close(self, logs: Path | None = None) -> None:
@@ -123,7 +127,9 @@ class StoredTrialFolder(TrialFolder):
         self._objects.read_folder(_object(env_steps), into)
         return into
 
-    def add_checkpoint(self, env_steps: int, attempt: int, write: Callable[[Path], None], keep: int, keep_best: bool) -> Path:
+    def add_checkpoint(
+        self, env_steps: int, attempt: int, write: Callable[[Path], None], keep: int, keep_best: bool
+    ) -> Path:
         """As in a local folder; what the policy does not keep is removed when the store has the new one.
 
         Raises:
@@ -146,7 +152,9 @@ def folder_at(place: str) -> TrialFolder:
     if "://" not in place:
         return TrialFolder(Path(place))
     study, _, name = place.rpartition("/trials/")
-    return StoredTrialFolder(Objects(study), name, Path(tempfile.mkdtemp(prefix="rl-study-")) / "trials" / name, temporary=True)
+    return StoredTrialFolder(
+        Objects(study), name, Path(tempfile.mkdtemp(prefix="rl-study-")) / "trials" / name, temporary=True
+    )
 
 
 def _event(number: int) -> str:

@@ -40,9 +40,10 @@ def area_under_curve(points: list[tuple[float, float]], budget: float) -> float:
     """Area under an evaluation curve over env steps up to the budget, divided by it: a mean return.
 
     Args:
-        points: (env steps, return), in order, up to the budget at most. The first value holds back to 0, for nothing is evaluated before:
-            a return of 0 there, which some environments never give, would be made up. The last one holds up to the budget, where the
-            trial stopped early: its policy is what the rest of the budget would have been used with.
+        points: (env steps, return), in order, up to the budget at most. The first value holds back to 0, for nothing
+            is evaluated before: a return of 0 there, which some environments never give, would be made up. The last
+            one holds up to the budget, where the trial stopped early: its policy is what the rest of the budget would
+            have been used with.
         budget: Env steps of the trial.
 
     Returns:

@@ -11,12 +11,13 @@ from experiments.rllib.results import RunnerSeconds
 class TimeUse:
     """Where the wall-clock between two reports goes.
 
-    A trial with a synchronous algorithm does one thing at a time. With remote runners, its sampling seconds are split in four: what they
-    did on average (`env_step`, `inference`, `connectors`), what the slowest did beyond the average (`waiting`), and the rest, in which
-    samples were on their way (`transfer`).
+    A trial with a synchronous algorithm does one thing at a time. With remote runners, its sampling seconds are split
+    in four: what they did on average (`env_step`, `inference`, `connectors`), what the slowest did beyond the average
+    (`waiting`), and the rest, in which samples were on their way (`transfer`).
 
-    With an asynchronous algorithm, runners sample while the learner learns. Its time is the learner's: `learn` while it updates. While it
-    waits for data, the time is split as the runners spend theirs, where `transfer` is what they do not spend in `sample()`.
+    With an asynchronous algorithm, runners sample while the learner learns. Its time is the learner's: `learn` while it
+    updates. While it waits for data, the time is split as the runners spend theirs, where `transfer` is what they do
+    not spend in `sample()`.
 
     Attributes:
         asynchronous: Whether runners sample while the learner learns.
@@ -55,7 +56,11 @@ class TimeUse:
             left = max(0.0, wall_s - self.evaluation_s - self.logging_s)
             seconds["learn"] = min(self.learner_s, left)
             whole = max(left, self._mean("sample"))
-            acting = {"env_step": self._mean("env_step"), "inference": self._mean("inference"), "connectors": self._connectors_s()}
+            acting = {
+                "env_step": self._mean("env_step"),
+                "inference": self._mean("inference"),
+                "connectors": self._connectors_s(),
+            }
             acting["transfer"] = whole - sum(acting.values())
             waiting_s = left - seconds["learn"]
             seconds |= {part: spent / whole * waiting_s for part, spent in acting.items() if whole and self.runners}
@@ -71,12 +76,17 @@ class TimeUse:
             return {}
         env_step, inference = self._mean("env_step"), self._mean("inference")
         if "0" in self.runners:  # in the trial's own process: what is not spent there is spent on the way in and out
-            parts = {"env_step": env_step, "inference": inference, "connectors": max(0.0, sample_s - env_step - inference)}
+            parts = {
+                "env_step": env_step,
+                "inference": inference,
+                "connectors": max(0.0, sample_s - env_step - inference),
+            }
         else:
             slowest = max(r.sample for r in self.runners.values())
             parts = {"env_step": env_step, "inference": inference, "connectors": self._connectors_s()}
             parts |= {"waiting": slowest - self._mean("sample"), "transfer": max(0.0, sample_s - slowest)}
-        scale = min(1.0, sample_s / max(sum(parts.values()), 1e-9))  # an iteration's end may cut a runner's seconds from the trial's
+        # an iteration's end may cut a runner's seconds from the trial's
+        scale = min(1.0, sample_s / max(sum(parts.values()), 1e-9))
         return {part: scale * spent for part, spent in parts.items()}
 
     def _connectors_s(self) -> float:

@@ -47,7 +47,8 @@ RECYCLE_PROCESS = "recycle_process"
 TRIAL = "trial"
 """Key of Tune's config: the TrialConfig as a mapping."""
 FOLDER = "folder"
-"""Key beside the TrialConfig's own in that mapping: the trial's own folder, by its path or its address in an object store."""
+"""Key beside the TrialConfig's own in that mapping: the trial's own folder, by its path
+or its address in an object store."""
 REQUEST = "request"
 """Likewise: the `bundles` that the trial reserves, and the `strategy` by which Ray places them."""
 MEASURE_SYSTEM = "measure_system"
@@ -56,7 +57,8 @@ DRIVER = "driver"
 """Key of Tune's config: host and process of the study's driver."""
 
 _MOST_GROWTH = 512 * 2**20
-"""Bytes by which a process may grow from its first trial's start: a trial leaves 3 to 4 MB behind, and more after large replay buffers."""
+"""Bytes by which a process may grow from its first trial's start: a trial leaves 3 to 4 MB behind,
+and more after large replay buffers."""
 
 _SHARED_WITHIN_S = 10.0
 """Until what the driver wrote must be seen on every node: a network file system may take seconds."""
@@ -67,11 +69,12 @@ logger = logging.getLogger(__name__)
 class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     """One (configuration, seed): a pure function of `config["trial"]`.
 
-    Each `step()` trains to the next point of the report grid, so that every configuration reports at the same env steps. RLlib's
-    batches seldom end on a grid point: the iteration that ends nearest to it counts as the point.
+    Each `step()` trains to the next point of the report grid, so that every configuration reports at the same env
+    steps. RLlib's batches seldom end on a grid point: the iteration that ends nearest to it counts as the point.
 
-    A trial goes on from the newest checkpoint in its folder, whoever wrote it: this process before a fault, one that was killed, or one
-    of a study that was interrupted. Reports of a stretch that is trained again are made once, and a trial whose log holds its end is over.
+    A trial goes on from the newest checkpoint in its folder, whoever wrote it: this process before a fault, one that
+    was killed, or one of a study that was interrupted. Reports of a stretch that is trained again are made once, and a
+    trial whose log holds its end is over.
     """
 
     @classmethod
@@ -83,8 +86,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def setup(self, config: Mapping[str, Any]) -> None:
         """Note what to do: the first `step()` does it.
 
-        Tune may set a trial up in a process that is starting, and then give it to one that has become free: the other one's `step()` is
-        never called, and it must leave no trace.
+        Tune may set a trial up in a process that is starting, and then give it to one that has become free: the other
+        one's `step()` is never called, and it must leave no trace.
         """
         self._trial = TrialConfig.from_mapping(config[TRIAL])
         # These two are the process': a trial that it takes on later finds them.
@@ -150,7 +153,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._add_restart(self._attempt.reason, self._attempt.cause)
 
     def _enter_folder(self) -> None:
-        """Make sure that the trial's folder is the driver's, who has begun the attempt in its log: a node that joined later was not asked.
+        """Make sure that the trial's folder is the driver's, who has begun the attempt in its log:
+        a node that joined later was not asked.
 
         Raises:
             UnfitNodeError: It is not, or it cannot be written.
@@ -172,8 +176,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def step(self) -> dict[str, Any]:
         """Train to the next grid point and report.
 
-        An exception or a runner or learner that died brings the trial back to its last checkpoint, `faults.max_restarts` times at most,
-        unless it would only happen again.
+        An exception or a runner or learner that died brings the trial back to its last checkpoint,
+        `faults.max_restarts` times at most, unless it would only happen again.
 
         Returns:
             `events`, and whether the trial is `done`.
@@ -211,7 +215,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
                 if node := lost_node(error):  # the driver finds room elsewhere for all of the trial's processes
                     raise LostNodeError(f"its node has died. Node Id: {node}") from None
                 reason = reason_for(error)
-                if is_out_of_memory(error, reason, kills):  # the driver sees that nothing runs beside the trial when it goes on
+                # the driver sees that nothing runs beside the trial when it goes on
+                if is_out_of_memory(error, reason, kills):
                     raise OutOfMemoryError(reason) from None
                 with suppress(OSError), (self._folder.path / ERROR_FILE).open("a") as file:
                     file.write(traceback.format_exc() + "\n")
@@ -247,7 +252,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         else:  # after a fault
             self._go_on_without(self._state.changed())
         self._memory = self._memory or MemoryUse(self._leave_memory)
-        self._training = training = Training(self._trial, self._heartbeat, self._state, self._storage, self._measure_system, self._driver)
+        self._training = training = Training(
+            self._trial, self._heartbeat, self._state, self._storage, self._measure_system, self._driver
+        )
         self._state.changed()  # notes what was imported with the environment
         self._memory.add(training.processes())
         if (machines := training.machines()) != self._machines:
@@ -276,7 +283,11 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """Promise no bits where the process is not as it was when the trial came to where it goes on."""
         if kept_in_process:
             self._reproducible = False
-            logger.warning("%s: goes on without the state that code kept in its process: %s", self._trial.name, ", ".join(kept_in_process))
+            logger.warning(
+                "%s: goes on without the state that code kept in its process: %s",
+                self._trial.name,
+                ", ".join(kept_in_process),
+            )
 
     def _report(self) -> bool:
         """Train to the next grid point, evaluate, save; whether the trial is over."""
@@ -307,7 +318,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         events: list[Event] = [report]
         if last:
             digest = training.weights_digest()
-            events.append(Ended(status=FINISHED, env_steps=now.grid_env_steps, metrics=final, weights=digest, at_ms=report.at_ms))
+            events.append(
+                Ended(status=FINISHED, env_steps=now.grid_env_steps, metrics=final, weights=digest, at_ms=report.at_ms)
+            )
         goes_on = not last and now.grid_env_steps % training.checkpoint_every == 0
         if goes_on:
             training.end_segment()
@@ -322,16 +335,23 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         training, policy = self._training, self._trial.checkpoint
         assert training is not None
         at, attempt = training.counters.grid_env_steps, self._attempt.number
-        self._folder.add_checkpoint(at, attempt, lambda folder: training.save(folder, events), policy.keep, policy.keep_best)
+        self._folder.add_checkpoint(
+            at, attempt, lambda folder: training.save(folder, events), policy.keep, policy.keep_best
+        )
 
     def _tell(self, event: Event) -> None:
-        """Add an event to the log, and then to the next result. Of a stretch that is trained again the first reports stand."""
+        """Add an event to the log, and then to the next result.
+
+        Of a stretch that is trained again the first reports stand.
+        """
         if isinstance(event, Reported):
             first = self._reported.setdefault(event.env_steps, event)
             if first is not event:
                 if self._reproducible and _learned(first) != _learned(event):
                     self._reproducible = False
-                    logger.warning("%s: not the same when trained again, at %d env steps", self._trial.name, event.env_steps)
+                    logger.warning(
+                        "%s: not the same when trained again, at %d env steps", self._trial.name, event.env_steps
+                    )
                 return
             event = replace(event, unsaved=self._take_unsaved())
         if isinstance(event, Reported | Restarted | Ended):
@@ -356,7 +376,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if self._unsaved and newest is not None:  # since that report was made
             report = said[newest]
             assert isinstance(report, Reported)
-            said[newest] = replace(report, unsaved="; ".join(part for part in (report.unsaved, self._take_unsaved()) if part))
+            said[newest] = replace(
+                report, unsaved="; ".join(part for part in (report.unsaved, self._take_unsaved()) if part)
+            )
         keeps = self._state is not None and bool(self._state.packages)
         recycle = keeps or bool(self._faults) or own_memory_bytes() - self._first_bytes > _MOST_GROWTH
         return {EVENTS: said, RECYCLE_PROCESS: recycle, "done": done}
@@ -374,7 +396,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._training.restore(Path(checkpoint_dir).absolute())
 
     def _keep(self, write: Callable[[], None]) -> None:
-        """Write to the trial's folder; a disk that takes no more is said and costs no more than what was to be written."""
+        """Write to the trial's folder; a disk that takes no more is said and costs no more than
+        what was to be written.
+        """
         start = perf_counter()
         try:
             write()

@@ -71,8 +71,8 @@ class Counters:
         reached: Likewise.
         noise: Of `NoiseSums`.
         episode_len: Mean env steps of the episodes that ended last; None before any has.
-        kept_in_process: What code that is not the suite's had changed in the trial's processes by the last checkpoint (`ProcessState`);
-            None if that was not looked at.
+        kept_in_process: What code that is not the suite's had changed in the trial's processes by the last checkpoint
+            (`ProcessState`); None if that was not looked at.
     """
 
     grid_env_steps: int = 0
@@ -199,7 +199,9 @@ class Training:
                 check_finite({k: v for k, v in learner.items() if k in _MUST_BE_FINITE}, now.env_steps)
             collected = now.env_steps - before
             if collected <= 0:
-                raise RuntimeError(f"no env steps were sampled in an iteration of {perf_counter() - start:.0f} s: the runners are gone")
+                raise RuntimeError(
+                    f"no env steps were sampled in an iteration of {perf_counter() - start:.0f} s: the runners are gone"
+                )
             if is_enough(collected):
                 break
         seconds, sampled = now.train_s - start_s, now.env_steps - start_env_steps
@@ -381,7 +383,11 @@ class Training:
         if self._state.packages:
             changed = sorted({*self._state.changed(), *self._processes.changed_state()})
             if changed and not self.counters.kept_in_process:
-                logger.warning("%s: its code keeps state in the process, not in checkpoints: %s", self._trial.name, ", ".join(changed))
+                logger.warning(
+                    "%s: its code keeps state in the process, not in checkpoints: %s",
+                    self._trial.name,
+                    ", ".join(changed),
+                )
             self.counters.kept_in_process = changed
 
     def begin_segment(self) -> None:

@@ -22,13 +22,17 @@ from tests.support.suite import ROOT, RunSuite
 GLOBAL = "# @package _global_\n"
 FILES = {
     "algorithm/clipped.yaml": "defaults: [ppo]\nname: clipped\ntraining: {clip_param: 0.3}\n",
-    "env/mine.yaml": "defaults: [cartpole]\nname: mine\nbudget_env_steps: 4096\nreport_every_env_steps: 2048\ntarget: 100.0\n",
+    "env/mine.yaml": (
+        "defaults: [cartpole]\nname: mine\nbudget_env_steps: 4096\nreport_every_env_steps: 2048\ntarget: 100.0\n"
+    ),
     "hardware/desk.yaml": "defaults: [laptop]\nname: desk\nnum_cpus: 4\n",
     "measurement/longer.yaml": f"{GLOBAL}defaults: [throughput]\nmeasurement: {{seconds: 3.0}}\n",
     "preprocessing/wide.yaml": "defaults: [normalize]\nname: wide\nclip_observations: 20.0\n",
     "scheduler/halving.yaml": "defaults: [asha]\nreduction_factor: 2\n",
     "search/few.yaml": "defaults: [optuna]\nnum_samples: 7\n",
-    "study/ours.yaml": f"{GLOBAL}study: {{name: ours, question: Q, space: {{algorithm.training.lr: [0.001, 0.003]}}}}\nseeds: [0, 1]\n",
+    "study/ours.yaml": (
+        f"{GLOBAL}study: {{name: ours, question: Q, space: {{algorithm.training.lr: [0.001, 0.003]}}}}\nseeds: [0, 1]\n"
+    ),
     "tracking/lab.yaml": "defaults: [sqlite]\nname: lab\ntensorboard: false\n",
     "tuned/clipped-mine.yaml": f"{GLOBAL}algorithm: {{training: {{train_batch_size_per_learner: 1024}}}}\n",
 }
@@ -71,7 +75,12 @@ def test_they_compose_without_a_command_line_too(own: Path) -> None:
 
 def test_an_axis_of_groups_reaches_them(own: Path, suite_here: RunSuite) -> None:
     planned = suite_here(
-        "--config-dir", str(own), "study=ours", "study.space={env:[mine,cartpole]}", "budget_env_steps=8000", "dry_run=true"
+        "--config-dir",
+        str(own),
+        "study=ours",
+        "study.space={env:[mine,cartpole]}",
+        "budget_env_steps=8000",
+        "dry_run=true",
     )
     assert planned.returncode == 0, planned.stderr
     assert "cartpole" in planned.stdout
@@ -123,25 +132,47 @@ def test_a_choice_that_neither_has_is_refused_with_those_there_are(own: Path) ->
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("env/cartpole.yaml", "name: cartpole\n", r"has the name of conf/env/cartpole.yaml, which is read in its place"),
+        (
+            "env/cartpole.yaml",
+            "name: cartpole\n",
+            r"has the name of conf/env/cartpole.yaml, which is read in its place",
+        ),
         ("base.yaml", "seeds: [0]\n", r"has the name of conf/base.yaml"),
         ("envs/mine.yaml", "name: mine\n", r"conf/ has no such group. Did you mean .*/env\?"),
         ("env/mine.yml", "name: mine\n", r"only files that end in .yaml are read. Rename it to mine.yaml"),
         ("env/copy.yaml", "name: cartpole\n", r"name: cartpole is not what its file is called.*Write name: copy"),
         ("env/copy.yaml", "defaults: [cartpole]\ntarget: 1.0\n", r"name is missing.*Write name: copy"),
         ("study/ours.yaml", "study: {name: ours}\n", r"its first line must be '# @package _global_'"),
-        ("study/ours.yaml", f"# Ours.\n{GLOBAL}study: {{name: ours}}\n", r"its first line must be '# @package _global_'"),
+        (
+            "study/ours.yaml",
+            f"# Ours.\n{GLOBAL}study: {{name: ours}}\n",
+            r"its first line must be '# @package _global_'",
+        ),
         ("study/ours.yaml", f"{GLOBAL}study: {{name: lr_batch}}\n", r"Write study.name: ours"),
         ("env/mine.yaml", f"{GLOBAL}name: mine\n", r"has a line '# @package'.*Take it out"),
         ("env/mine.yaml", "name: [\n", r"is no YAML"),
         ("env/mine.yaml", "- name\n", r"must hold settings, as conf/env/"),
         ("env/mine.yaml", "name: mine\nenv_config: {x: [{_target_: os.system}]}\n", r"has a key _target_"),
-        ("study/ours.yaml", f"{GLOBAL}hydra: {{callbacks: {{}}}}\nstudy: {{name: ours}}\n", r"sets what is Hydra's own"),
-        ("study/ours.yaml", f"{GLOBAL}defaults: [override /hydra/launcher: x]\nstudy: {{name: ours}}\n", r"sets what is Hydra's own"),
-        ("study/ours.yaml", f"{GLOBAL}defaults: [/env@hydra.callbacks: x]\nstudy: {{name: ours}}\n", r"sets what is Hydra's own"),
+        (
+            "study/ours.yaml",
+            f"{GLOBAL}hydra: {{callbacks: {{}}}}\nstudy: {{name: ours}}\n",
+            r"sets what is Hydra's own",
+        ),
+        (
+            "study/ours.yaml",
+            f"{GLOBAL}defaults: [override /hydra/launcher: x]\nstudy: {{name: ours}}\n",
+            r"sets what is Hydra's own",
+        ),
+        (
+            "study/ours.yaml",
+            f"{GLOBAL}defaults: [/env@hydra.callbacks: x]\nstudy: {{name: ours}}\n",
+            r"sets what is Hydra's own",
+        ),
     ],
 )
-def test_a_file_that_would_not_be_read_as_it_is_meant_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_a_file_that_would_not_be_read_as_it_is_meant_is_refused(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
     write(tmp_path, {name: text})
     with pytest.raises(ConfigurationError, match=message) as refused:
         own_folder(["--config-dir", str(tmp_path), "env=acrobot"])
@@ -162,7 +193,9 @@ def test_folders_that_hold_no_settings_are_let_be(own: Path) -> None:
         (["--config-dir", "conf", "--config-d=/nowhere"], "is given 2 times"),
     ],
 )
-def test_a_folder_that_is_none_is_refused_before_anything_starts(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_none_is_refused_before_anything_starts(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
     for script in ("experiments/run.py", "experiments/autotune.py"):
         refused = run_here(script, *arguments, f"output_dir={tmp_path / 'out'}")
         assert refused.returncode == 2
@@ -174,7 +207,9 @@ def test_what_a_file_names_is_never_called(tmp_path: Path) -> None:
     marker = tmp_path / "called"
     text = f"{GLOBAL}hydra: {{callbacks: {{x: {{_target_: os.mkdir, path: {marker}}}}}}}\nstudy: {{name: ours}}\n"
     own = write(tmp_path / "own", {"study/ours.yaml": text})
-    refused = run_here("experiments/run.py", "--config-dir", str(own), "study=ours", "dry_run=true", f"output_dir={tmp_path}")
+    refused = run_here(
+        "experiments/run.py", "--config-dir", str(own), "study=ours", "dry_run=true", f"output_dir={tmp_path}"
+    )
     assert refused.returncode == 2
     assert "_target_" in refused.stderr
     assert not marker.exists()
@@ -191,18 +226,24 @@ def test_an_environment_without_a_file_is_pointed_to_gymnasiums_of_that_name() -
 
 
 def test_a_command_chooses_an_environment_by_its_file_or_by_its_id(own: Path) -> None:
-    file, mine = (EnvSettings(name, "CartPole-v1", {}, "sync", 100, 10, None, (None, None)) for name in ("cartpole", "mine"))
+    file, mine = (
+        EnvSettings(name, "CartPole-v1", {}, "sync", 100, 10, None, (None, None)) for name in ("cartpole", "mine")
+    )
     general = EnvSettings(name_of("Walker2d-v5"), "Walker2d-v5", {}, "sync", 100, 10, None, (None, None))
     assert env_choice(file) == "env=cartpole"
     assert env_choice(mine, own) == "env=mine"
     assert env_choice(general) == "env=gym env.id=Walker2d-v5"
 
 
-def test_what_a_file_reads_of_the_environment_it_reads_with_other_choices_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_file_reads_of_the_environment_it_reads_with_other_choices_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
         words = ["tracking.uri=${oc.env:MLFLOW_TRACKING_URI}"]
         composed = composer(hydra.compose("config", overrides=words), words)
         monkeypatch.delenv("MLFLOW_TRACKING_URI")  # as a command does with those of MLflow's that it does not honour
-        assert [composed(choices)["tracking"]["uri"] for choices in ({}, {"hardware": "laptop"})] == ["http://127.0.0.1:5000"] * 2
+        assert [composed(choices)["tracking"]["uri"] for choices in ({}, {"hardware": "laptop"})] == [
+            "http://127.0.0.1:5000"
+        ] * 2
         assert "MLFLOW_TRACKING_URI" not in os.environ

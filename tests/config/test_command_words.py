@@ -13,7 +13,10 @@ from tests.support.commands import run_here
 @pytest.mark.parametrize(
     ("word", "fix"),
     [
-        ("algorithm=ppo,dqn", "-m algorithm=ppo,dqn. To compare them in one study: 'study.space={algorithm:[ppo,dqn]}'."),
+        (
+            "algorithm=ppo,dqn",
+            "-m algorithm=ppo,dqn. To compare them in one study: 'study.space={algorithm:[ppo,dqn]}'.",
+        ),
         ("algorithm.training.lr=1e-3,1e-4", "'study.space={algorithm.training.lr:[1e-3,1e-4]}'"),
         ("seeds=0,1,2", "A list is written in brackets: seeds=[0,1,2]."),
         ("tracking=sqlite,server", "-m tracking=sqlite,server."),
@@ -34,7 +37,9 @@ def test_several_studies_are_all_combinations_in_the_words_that_were_typed() -> 
         for algorithm in ("ppo", "dqn")
         for seeds in ("[0]", "[0,1]")
     ]
-    assert jobs(["algorithm=glob(*)"], None) == [[f"algorithm={name}"] for name in files_of("algorithm") if name != "base"]
+    assert jobs(["algorithm=glob(*)"], None) == [
+        [f"algorithm={name}"] for name in files_of("algorithm") if name != "base"
+    ]
     assert jobs(["repeats=range(1,3)"], None) == [["repeats=1"], ["repeats=2"]]
 
 
@@ -58,7 +63,9 @@ def test_several_studies_are_all_combinations_in_the_words_that_were_typed() -> 
         (["hydra.verbose=true"], "leave it out"),
     ],
 )
-def test_what_is_hydras_and_does_nothing_for_a_study_is_refused_with_what_there_is_instead(words: list[str], message: str | None) -> None:
+def test_what_is_hydras_and_does_nothing_for_a_study_is_refused_with_what_there_is_instead(
+    words: list[str], message: str | None
+) -> None:
     if message is None:
         assert read(words).is_several
         return
@@ -69,13 +76,24 @@ def test_what_is_hydras_and_does_nothing_for_a_study_is_refused_with_what_there_
 
 def test_what_hydra_shows_has_the_space_that_was_given() -> None:
     shown = run_here(
-        "experiments/run.py", "study.space={algorithm.training.lr:[1e-4]}", "--cfg", "job", "--package", "study.space", "env=acrobot"
+        "experiments/run.py",
+        "study.space={algorithm.training.lr:[1e-4]}",
+        "--cfg",
+        "job",
+        "--package",
+        "study.space",
+        "env=acrobot",
     )
-    assert (shown.returncode, shown.stdout.split()) == (0, ["#", "@package", "study.space", "algorithm.training.lr:", "-", "0.0001"])
+    assert (shown.returncode, shown.stdout.split()) == (
+        0,
+        ["#", "@package", "study.space", "algorithm.training.lr:", "-", "0.0001"],
+    )
     assert as_shown(["env=acrobot"]) == ["env=acrobot"]
 
 
-@pytest.mark.parametrize("words", [["--cfg", "all"], ["--cfg", "job", "--resolve"], ["--info", "searchpath"], ["-sc", "install=bash"]])
+@pytest.mark.parametrize(
+    "words", [["--cfg", "all"], ["--cfg", "job", "--resolve"], ["--info", "searchpath"], ["-sc", "install=bash"]]
+)
 def test_hydra_shows_what_it_is_asked_for(words: list[str]) -> None:
     shown = run_here("experiments/run.py", *words)
     assert shown.returncode == 0
@@ -110,7 +128,9 @@ def test_all_studies_of_a_multirun_are_checked_before_the_first_begins() -> None
     ],
 )
 def test_an_empty_value_is_refused_with_what_to_write(word: str, fix: str, tmp_path: Path) -> None:
-    refused = run_here("experiments/run.py", word, *([] if word.startswith("output_dir") else [f"output_dir={tmp_path}"]))
+    refused = run_here(
+        "experiments/run.py", word, *([] if word.startswith("output_dir") else [f"output_dir={tmp_path}"])
+    )
     assert refused.returncode == 2
     assert fix in refused.stderr
 

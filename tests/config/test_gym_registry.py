@@ -37,7 +37,9 @@ def test_an_environment_without_a_reward_threshold_has_no_target() -> None:
     assert with_registry({**GENERAL, "id": "Pendulum-v1"})["target"] is None
 
 
-@pytest.mark.parametrize("env", [{"name": "mine", "id": "Acrobot-v1", "target": 3.0}, {"name": "mine", "id": "No-v1", "target": None}])
+@pytest.mark.parametrize(
+    "env", [{"name": "mine", "id": "Acrobot-v1", "target": 3.0}, {"name": "mine", "id": "No-v1", "target": None}]
+)
 def test_what_a_file_says_stays(env: dict[str, Any]) -> None:
     assert with_registry(env) == env
 
@@ -48,7 +50,12 @@ def test_a_file_of_ones_own_may_leave_the_target_to_the_registry() -> None:
 
 @pytest.mark.parametrize(
     ("gym_id", "near"),
-    [("CartPoll-v1", "CartPole-v1"), ("cartpole-v1", "CartPole-v1"), ("CartPole", "CartPole-v"), ("zzzzzz", "pprint_registry")],
+    [
+        ("CartPoll-v1", "CartPole-v1"),
+        ("cartpole-v1", "CartPole-v1"),
+        ("CartPole", "CartPole-v"),
+        ("zzzzzz", "pprint_registry"),
+    ],
 )
 def test_an_unknown_id_is_refused_with_the_nearest(gym_id: str, near: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"env.id={gym_id}: Gymnasium knows no such id.*{near}"):
@@ -61,9 +68,13 @@ def test_an_unknown_id_of_any_file_is_refused_with_the_nearest(plan_of: PlanOf) 
 
 
 @pytest.mark.parametrize(
-    "file", [("env=gym",), ("env=cartpole", "env.vectorize_mode=sync", "env.name=tiny-endless-v0")], ids=["any id", "a file of its own"]
+    "file",
+    [("env=gym",), ("env=cartpole", "env.vectorize_mode=sync", "env.name=tiny-endless-v0")],
+    ids=["any id", "a file of its own"],
 )
-def test_an_environment_whose_episodes_need_not_end_is_refused_until_it_gets_a_limit(plan_of: PlanOf, file: tuple[str, ...]) -> None:
+def test_an_environment_whose_episodes_need_not_end_is_refused_until_it_gets_a_limit(
+    plan_of: PlanOf, file: tuple[str, ...]
+) -> None:
     given = (*file, "env.id=tiny_envs:tiny/Endless-v0", SINGLE)
     with pytest.raises(ConfigurationError, match=r"without a time limit.*env.max_episode_steps=1000"):
         plan_of(*given)
@@ -95,11 +106,15 @@ def test_name_target_and_arguments_can_be_given(plan_of: PlanOf) -> None:
 def test_a_missing_id_exits_with_2_and_an_example(suite_here: RunSuite) -> None:
     refused = suite_here("env=gym", "dry_run=true")
     assert refused.returncode == 2
-    assert "env.id is missing: which of Gymnasium's environments, for example env=gym env.id=Walker2d-v5" in refused.stderr
+    assert (
+        "env.id is missing: which of Gymnasium's environments, for example env=gym env.id=Walker2d-v5" in refused.stderr
+    )
 
 
 def test_a_time_limit_of_ones_own_holds_and_changes_the_configuration(plan_of: PlanOf) -> None:
-    with_limit, without = (plan_of("env=pendulum", SINGLE, *more).trials[0] for more in (["env.max_episode_steps=7"], []))
+    with_limit, without = (
+        plan_of("env=pendulum", SINGLE, *more).trials[0] for more in (["env.max_episode_steps=7"], [])
+    )
     assert with_limit.config_id != without.config_id
     made: Any = gym.make(with_limit.env.id, **with_limit.env.make_arguments)
     made.reset(seed=0)
@@ -109,7 +124,14 @@ def test_a_time_limit_of_ones_own_holds_and_changes_the_configuration(plan_of: P
 
 def test_a_limit_that_is_not_given_leaves_ids_as_they_were_before_there_was_one() -> None:
     trial = TrialConfig(
-        algorithm={"name": "a", "config_class": "b.C", "training": {}, "env_runners": {}, "learners": {}, "rl_module": {}},
+        algorithm={
+            "name": "a",
+            "config_class": "b.C",
+            "training": {},
+            "env_runners": {},
+            "learners": {},
+            "rl_module": {},
+        },
         env=EnvSettings("pendulum", "Pendulum-v1", {}, "sync", 100, 10, None, (None, None)),
         seed=0,
         budget_env_steps=100,

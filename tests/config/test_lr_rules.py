@@ -37,7 +37,9 @@ def test_the_batch_is_that_of_all_learners_but_for_minibatches() -> None:
     assert training["lr"] == pytest.approx(1e-3 * math.sqrt(8))
     assert training["minibatch_size"] == 400
     assert names_of(given, rules) == {"lr": "sqrt", "minibatch_size": "linear"}
-    assert names_of(algorithm(lr={**SQRT, "base_batch": 4000}), rules_of(algorithm(lr={**SQRT, "base_batch": 4000}))) == {"lr": "base"}
+    assert names_of(
+        algorithm(lr={**SQRT, "base_batch": 4000}), rules_of(algorithm(lr={**SQRT, "base_batch": 4000}))
+    ) == {"lr": "base"}
 
 
 def test_the_number_of_environments_may_follow_the_batch() -> None:
@@ -46,7 +48,10 @@ def test_the_number_of_environments_may_follow_the_batch() -> None:
     ruled = with_rules(given, rules_of(given))
     assert ruled["env_runners"] == {"num_env_runners": 0, "num_envs_per_env_runner": 64}
     assert ruled["training"]["lr"] == 1e-3
-    with pytest.raises(ConfigurationError, match=r"algorithm.env_runners.num_env_runners: has no rule, only num_envs_per_env_runner may"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"algorithm.env_runners.num_env_runners: has no rule, only num_envs_per_env_runner may",
+    ):
         rules_of({**given, "env_runners": {"num_env_runners": {"rule": "linear"}}})
 
 
@@ -65,7 +70,10 @@ def test_other_mappings_are_left_alone() -> None:
             "base_minibatch_size=1.5: must be a whole number",
         ),
         ({"lr": {"rule": "sqrt"}}, "needs base_lr and base_batch"),
-        ({"lr": {**SQRT, "rule": "cubic"}}, r"training\.lr\.rule='cubic': input should be 'constant', 'sqrt' or 'linear'"),
+        (
+            {"lr": {**SQRT, "rule": "cubic"}},
+            r"training\.lr\.rule='cubic': input should be 'constant', 'sqrt' or 'linear'",
+        ),
         ({"lr": {**SQRT, "base_lr": -1}}, r"training\.lr\.base_lr=-1: "),
         ({"lr": {**SQRT, "base_lr": "1e-3"}}, r"base_lr='1e-3'"),
         ({"lr": {**SQRT, "base_batch": 0.5}}, r"base_batch=0\.5"),

@@ -24,8 +24,11 @@ def training_of(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def test_a_name_that_moves_one_setting_stands_for_it() -> None:
-    found = settings_of({"learning_rate": 0.1, "batch_size": 0.3}, composed(AXES, lr=3e-3, train_batch_size_per_learner=2048))
-    assert found.by_path == found.shown == {LR: 3e-4, BATCH: 614}  # no 0.00030000000000000003, and a whole number stays one
+    found = settings_of(
+        {"learning_rate": 0.1, "batch_size": 0.3}, composed(AXES, lr=3e-3, train_batch_size_per_learner=2048)
+    )
+    # no 0.00030000000000000003, and a whole number stays one
+    assert found.by_path == found.shown == {LR: 3e-4, BATCH: 614}
     assert not found.multiples
 
 
@@ -44,8 +47,16 @@ def test_of_a_schedule_all_values_are_multiplied() -> None:
 @pytest.mark.parametrize(
     ("point", "training", "message"),
     [
-        ({"update_to_data": 2}, {"lr": 1e-3}, "algorithm=any has no such axis. Those of its file are: learning_rate, batch_size"),
-        ({"learning_rate": 2}, {"lr": None}, r"multiplies algorithm\.training\.lr, which is None\. Give it a base value above 0"),
+        (
+            {"update_to_data": 2},
+            {"lr": 1e-3},
+            "algorithm=any has no such axis. Those of its file are: learning_rate, batch_size",
+        ),
+        (
+            {"learning_rate": 2},
+            {"lr": None},
+            r"multiplies algorithm\.training\.lr, which is None\. Give it a base value above 0",
+        ),
         ({"learning_rate": 2}, {}, r"which is None"),
         ({"learning_rate": 2}, {"lr": {"rule": "sqrt"}}, r"which is \{'rule'"),
     ],
@@ -83,7 +94,12 @@ def test_the_main_study_asks_about_all_learning_rates_of_sac_together(plan_of: P
     assert {low[name] for name in ("actor_lr", "critic_lr", "alpha_lr")} == {1e-4}
     assert [axis.name for axis in plan.axes] == ["lr_multiple", "train_batch_size_total"]
     params = trial_params(plan, plan.configurations[0].trial(0))
-    assert (params["lr_multiple"], params["actor_lr"], params["critic_lr"], params["alpha_lr"]) == (0.1, 1e-4, 1e-4, 1e-4)
+    assert (params["lr_multiple"], params["actor_lr"], params["critic_lr"], params["alpha_lr"]) == (
+        0.1,
+        1e-4,
+        1e-4,
+        1e-4,
+    )
 
 
 def test_by_a_rule_all_learning_rates_of_sac_follow_the_batch(plan_of: PlanOf) -> None:
@@ -92,7 +108,9 @@ def test_by_a_rule_all_learning_rates_of_sac_follow_the_batch(plan_of: PlanOf) -
     assert (grown["actor_lr"], grown["alpha_lr"]) == (2e-3, 2e-3)
     record = plan_record(StudyTrials(plan))
     assert list(record["axes"]) == ["lr_rule", "train_batch_size_total"]
-    assert next(c["params"]["lr_rule"] for c in record["configurations"] if c["config"] == "lr=linear b=128") == "linear"
+    assert (
+        next(c["params"]["lr_rule"] for c in record["configurations"] if c["config"] == "lr=linear b=128") == "linear"
+    )
 
 
 def test_a_larger_batch_of_replayed_rows_is_not_updated_with_less_often(plan_of: PlanOf) -> None:
@@ -104,12 +122,20 @@ def test_a_larger_batch_of_replayed_rows_is_not_updated_with_less_often(plan_of:
 
 def test_updates_per_env_step_are_an_axis_of_their_own(plan_of: PlanOf) -> None:
     plan = plan_of("algorithm=dqn", "study.space={update_to_data:{distribution:multiples,factors:[1,4]}}", "seeds=[0]")
-    assert {label: t["training_intensity"] for label, t in training_of(plan).items()} == {"utd=0.5": 32.0, "utd=2": 128.0}
+    assert {label: t["training_intensity"] for label, t in training_of(plan).items()} == {
+        "utd=0.5": 32.0,
+        "utd=2": 128.0,
+    }
 
 
 def test_a_multiple_is_of_each_algorithm_s_own_settings(plan_of: PlanOf) -> None:
-    plan = plan_of("study.space={algorithm:[ppo,dqn],learning_rate:{distribution:multiples,factors:[0.5]}}", "seeds=[0]")
-    assert {c.suite.algorithm["name"]: c.suite.algorithm["training"]["lr"] for c in plan.configurations} == {"ppo": 1.5e-3, "dqn": 1.15e-3}
+    plan = plan_of(
+        "study.space={algorithm:[ppo,dqn],learning_rate:{distribution:multiples,factors:[0.5]}}", "seeds=[0]"
+    )
+    assert {c.suite.algorithm["name"]: c.suite.algorithm["training"]["lr"] for c in plan.configurations} == {
+        "ppo": 1.5e-3,
+        "dqn": 1.15e-3,
+    }
 
 
 def test_a_named_configuration_is_the_one_that_its_settings_make(plan_of: PlanOf) -> None:

@@ -13,7 +13,9 @@ from experiments.config.output_dir import absolute, check_kept, check_writable, 
 from experiments.storage.objects import Objects
 
 
-def test_an_address_has_a_copy_on_this_machine_whose_paths_lead_back_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_has_a_copy_on_this_machine_whose_paths_lead_back_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     copy = absolute("S3://Bucket/of mine/")
     assert copy == tmp_path / "outputs/copy-of/s3/Bucket/of mine"
@@ -71,9 +73,15 @@ def test_credentials_in_an_address_are_refused_and_not_repeated() -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_a_store_that_does_not_answer_is_refused_with_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_is_refused_with_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output_dir, "_PATIENCE_S", 0.1)
-    for name, value in {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}.items():
+    for name, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError, match=r"output_dir=s3://bucket/a: cannot be written .*AWS_ACCESS_KEY_ID"):
@@ -82,11 +90,15 @@ def test_a_store_that_does_not_answer_is_refused_with_what_it_needs(tmp_path: Pa
 
 
 @pytest.mark.parametrize("ignored", ["none", "create", "update"])
-def test_a_store_that_writes_over_what_is_to_be_left_is_refused(ignored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_writes_over_what_is_to_be_left_is_refused(
+    ignored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, put = MemoryStore(), obstore.put
 
     def careless(store: MemoryStore, name: str, content: bytes, mode: Any) -> Any:
-        return put(store, name, content, mode="overwrite" if ignored == ("create" if mode == "create" else "update") else mode)
+        return put(
+            store, name, content, mode="overwrite" if ignored == ("create" if mode == "create" else "update") else mode
+        )
 
     monkeypatch.setattr(obstore, "put", careless)
     monkeypatch.setattr(output_dir, "Objects", lambda uri, patience_s: Objects(uri, store=store))
@@ -94,6 +106,8 @@ def test_a_store_that_writes_over_what_is_to_be_left_is_refused(ignored: str, tm
     if ignored == "none":
         check_kept(absolute("s3://bucket/a"))
     else:
-        with pytest.raises(ConfigurationError, match=r"output_dir=s3://bucket/a: this store writes over .*output_dir=/path"):
+        with pytest.raises(
+            ConfigurationError, match=r"output_dir=s3://bucket/a: this store writes over .*output_dir=/path"
+        ):
             check_kept(absolute("s3://bucket/a"))
     assert Objects("s3://bucket/a", store=store).names() == []

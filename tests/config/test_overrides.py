@@ -1,4 +1,6 @@
-"""Every knob in `conf/` against generated values: a wrong one is refused with its key before Ray starts, an accepted one builds."""
+"""Every knob in `conf/` against generated values: a wrong one is refused with its key before Ray starts,
+an accepted one builds.
+"""
 
 import functools
 import math
@@ -37,7 +39,7 @@ Values = st.SearchStrategy[Any]
 FEW_OR_MANY = pytest.mark.parametrize("examples", [1, pytest.param(3, marks=pytest.mark.nightly)])
 """Per knob."""
 
-# ------------------------------------------------------------------------------------------------------------------- values
+# --------------------------------------------------------------------------------------------------------------- values
 
 _LETTERS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
 _WORDS = st.one_of(_LETTERS, st.sampled_from(["", "12", "1e-3", "true", "null", "nan", "1 000", "-"]))
@@ -100,7 +102,9 @@ def schedule(value: Kind) -> Kind:
 
 def word(*options: str, null: bool = False) -> Kind:
     wrong = _WORDS.filter(lambda w: w not in options) | _NUMBERS | _FLAGS | _LISTS | _MAPPINGS
-    return Kind(st.sampled_from(options) | _NONE if null else st.sampled_from(options), wrong if null else wrong | _NONE)
+    return Kind(
+        st.sampled_from(options) | _NONE if null else st.sampled_from(options), wrong if null else wrong | _NONE
+    )
 
 
 def text(*bad: str, null: bool = False, right: Values | None = None) -> Kind:
@@ -175,14 +179,16 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("clip_param", "initial_alpha"), _POSITIVE),
     **dict.fromkeys(("vf_loss_coeff", "kl_coeff", "alpha", "beta"), _AT_LEAST_0),
     "grad_clip": real(0, above=True, null=True, tried=(0.1, 100.0)),
-    "update_to_data": Kind(st.none(), real(0, above=True, null=True).wrong),  # a number where samples are replayed alone
+    # a number where samples are replayed alone
+    "update_to_data": Kind(st.none(), real(0, above=True, null=True).wrong),
     "training_intensity": real(0, above=True, null=True, tried=(1.0, 100.0)),
     "vf_clip_param": real(0, above=True, infinite=True, tried=(0.1, 100.0)),
     "entropy_coeff": schedule(_AT_LEAST_0),
     "epsilon": schedule(_FRACTION),
     "grad_clip_by": word("value", "norm", "global_norm"),
     "rollout_fragment_length": Kind(
-        st.integers(8, 64) | st.just("auto"), _WORDS | _FLAGS | _LISTS | _MAPPINGS | _FRACTIONS | st.integers(-99, 0) | _NONE
+        st.integers(8, 64) | st.just("auto"),
+        _WORDS | _FLAGS | _LISTS | _MAPPINGS | _FRACTIONS | st.integers(-99, 0) | _NONE,
     ),
     "replay_buffer_config.type": word(*_BUFFERS),
     # Networks.
@@ -199,10 +205,28 @@ KINDS: Mapping[str, Kind] = {
     "num_gpus": whole(0, 4, null=True),
     "num_gpus_per_learner": Kind(
         st.sampled_from([None, 0, 0.25, 1, 2]),
-        _WORDS | _FLAGS | _LISTS | _MAPPINGS | _NAN | _INFINITE | st.floats(-100, 0, exclude_max=True) | st.sampled_from([1.5, 2.25]),
+        _WORDS
+        | _FLAGS
+        | _LISTS
+        | _MAPPINGS
+        | _NAN
+        | _INFINITE
+        | st.floats(-100, 0, exclude_max=True)
+        | st.sampled_from([1.5, 2.25]),
     ),
     **dict.fromkeys(("total_envs", "threads_per_process"), whole(1, 32)),
-    "address": text("", "nowhere", "ray://host:10001", "host:", ":6379", "host:port", "host:70000", "host:0", "two words:6379", null=True),
+    "address": text(
+        "",
+        "nowhere",
+        "ray://host:10001",
+        "host:",
+        ":6379",
+        "host:port",
+        "host:70000",
+        "host:0",
+        "two words:6379",
+        null=True,
+    ),
     "oversubscribe": whole(1, 8),
     "hardware.vectorize_mode": word("sync", "async", "vector_entry_point", null=True),
     # How throughput is measured.
@@ -215,10 +239,15 @@ KINDS: Mapping[str, Kind] = {
     # The study's own.
     "name": _NAME,
     "env.name": replace(_NAME, wrong=text("a/b", "two words", null=True).wrong),  # null: after the id
-    "algorithm.config_class": text("", "os", "os.system", "no.such.Class", ".PPOConfig", "..", "ray.rllib.algorithms.ppo.PPO"),
+    "algorithm.config_class": text(
+        "", "os", "os.system", "no.such.Class", ".PPOConfig", "..", "ray.rllib.algorithms.ppo.PPO"
+    ),
     "env.id": text("", "NoSuchEnv-v0", "CartPole-v99", "no_such_module:Env-v0", "a:b:c", ":", "CartPole-v1:x"),
     "env.extra": text(null=True),
-    "modules": Kind(st.just([]), _WORDS | _NUMBERS | _FLAGS | _MAPPINGS | _NONE | st.lists(_LETTERS | st.integers(-9, 9), min_size=1)),
+    "modules": Kind(
+        st.just([]),
+        _WORDS | _NUMBERS | _FLAGS | _MAPPINGS | _NONE | st.lists(_LETTERS | st.integers(-9, 9), min_size=1),
+    ),
     "module_class": text("", "os", "no.such.Class", "..", "torch.nn.Linear", null=True),
     "model_config": Kind(None, _WORDS | _NUMBERS | _FLAGS | st.lists(_LETTERS, min_size=1)),
     "max_episode_steps": whole(1, 1000, null=True),
@@ -237,7 +266,10 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("episodes", "final_episodes", "keep", "repeats"), whole(1, 10)),
     "budget_env_steps": Kind(st.sampled_from([60_000, 120_000, 100_000]), whole(1).wrong),
     "env.report_every_env_steps": Kind(st.sampled_from([4_000, 10_000, 20_000]), whole(1).wrong),
-    **dict.fromkeys(("report_every_env_steps", "every_env_steps"), Kind(st.sampled_from([None, 4_000, 20_000]), whole(1, null=True).wrong)),
+    **dict.fromkeys(
+        ("report_every_env_steps", "every_env_steps"),
+        Kind(st.sampled_from([None, 4_000, 20_000]), whole(1, null=True).wrong),
+    ),
     # Searches.
     "num_samples": whole(1, 5, null=True),
     **dict.fromkeys(("search.seed", "scheduler.seed"), whole(0, 10)),
@@ -247,7 +279,12 @@ KINDS: Mapping[str, Kind] = {
     "proposals": word("grid", "random", "optuna"),
     "objective": Kind(
         st.sampled_from([["score"], ["auc"], ["env_steps_to_target"]]),
-        _WORDS | _NUMBERS | _FLAGS | _MAPPINGS | _NONE | st.sampled_from([[], ["score", "score"], ["score", "loss"], ["score"] * 3]),
+        _WORDS
+        | _NUMBERS
+        | _FLAGS
+        | _MAPPINGS
+        | _NONE
+        | st.sampled_from([[], ["score", "score"], ["score", "loss"], ["score"] * 3]),
     ),
     "max_seeds": whole(2, 10),
     **dict.fromkeys(("seeds_per_look", "looks"), whole(1, 10)),
@@ -267,7 +304,14 @@ KINDS: Mapping[str, Kind] = {
     "wait_for_nodes_s": real(0, tried=(0.0, 60.0)),
     "stall_after_s": real(0, above=True, null=True, tried=(60.0, 600.0)),
     "tracking.uri": text(
-        "", "outputs", "ftp://host", "http://127.0.0.1:port", "http://127.0.0.1:70000", "http://", "sqlite:///relative.db", null=True
+        "",
+        "outputs",
+        "ftp://host",
+        "http://127.0.0.1:port",
+        "http://127.0.0.1:70000",
+        "http://",
+        "sqlite:///relative.db",
+        null=True,
     ),
     "timeout_s": real(0, above=True),
     "output_dir": text("", "/proc/none"),
@@ -312,7 +356,7 @@ def in_hydras_words(value: Any) -> str:
     return repr(value)
 
 
-# -------------------------------------------------------------------------------------------------------------------- knobs
+# ---------------------------------------------------------------------------------------------------------------- knobs
 
 
 @dataclass(frozen=True)
@@ -347,7 +391,9 @@ def knobs() -> list[Knob]:
         plain = OmegaConf.to_container(content)
         assert isinstance(plain, dict)
         plain.pop("defaults", None)
-        found += [Knob(choices, key, value) for key, value in settings_of(plain, package) if not key.startswith("study.space")]
+        found += [
+            Knob(choices, key, value) for key, value in settings_of(plain, package) if not key.startswith("study.space")
+        ]
     return found
 
 
@@ -383,7 +429,7 @@ def choices_of(file: Path) -> tuple[str, ...]:
     return (f"{group}={file.stem}",)
 
 
-# -------------------------------------------------------------------------------------------------------------- the command
+# ---------------------------------------------------------------------------------------------------------- the command
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -436,7 +482,9 @@ def check_refused(key: str, *overrides: str) -> str:
 def each(values: Values, check: Callable[[Any], None], examples: int) -> None:
     """Check generated values, always the same ones; the smallest that fails is shown."""
 
-    @settings(max_examples=examples, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=examples, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(values)
     def example(value: Any) -> None:
         check(value)
@@ -444,13 +492,15 @@ def each(values: Values, check: Callable[[Any], None], examples: int) -> None:
     example()
 
 
-# -------------------------------------------------------------------------------------------------------------------- tests
+# ---------------------------------------------------------------------------------------------------------------- tests
 
 
 @FEW_OR_MANY
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_every_wrong_value_of_every_knob_is_refused_with_its_key_before_ray_starts(subtests: pytest.Subtests, examples: int) -> None:
+def test_every_wrong_value_of_every_knob_is_refused_with_its_key_before_ray_starts(
+    subtests: pytest.Subtests, examples: int
+) -> None:
     tried: set[tuple[str, ...]] = set()
     every = [knob for knob in (knobs() if examples > 1 else of_each_algorithm(knobs())) if not knob.is_group]
     for knob in every:
@@ -494,13 +544,17 @@ def test_leaving_out_the_study_is_refused_also_beside_a_space() -> None:
 
 
 @pytest.mark.parametrize("score_range", ["[5e6,6e6]", "[-6e6,-5e6]"])
-@pytest.mark.parametrize("env", [file.stem for file in sorted(CONF.glob("env/*.yaml")) if isinstance(OmegaConf.load(file).target, float)])
+@pytest.mark.parametrize(
+    "env", [file.stem for file in sorted(CONF.glob("env/*.yaml")) if isinstance(OmegaConf.load(file).target, float)]
+)
 def test_a_score_range_without_the_target_is_refused(env: str, score_range: str) -> None:
     check_refused("env.score_range", f"env={env}", f"env.score_range={score_range}")
 
 
 @pytest.mark.slow
-def test_a_knob_that_is_left_out_is_refused_by_name_or_has_a_default(subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_knob_that_is_left_out_is_refused_by_name_or_has_a_default(
+    subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Whatever the machine: what does not fit one is no matter of a knob's name.
     monkeypatch.setattr(machines, "local_machine", lambda _: Cluster((Node(128, 8),)))
     starts = functools.cache(lambda *choices: refusal(*choices) is None)
@@ -534,7 +588,9 @@ _WRONG_DISTRIBUTIONS = st.one_of(
     _LOW_HIGH,
     st.tuples(_LETTERS, _LOW_HIGH).map(lambda d: {"distribution": f"no_{d[0]}", **d[1]}),
     st.sampled_from(["low", "high"]).map(lambda bound: {"distribution": "uniform", bound: 0.01}),
-    st.tuples(st.sampled_from(["low", "high"]), _WRONG_BOUND, _LOW_HIGH).map(lambda d: {"distribution": "uniform", **d[2], d[0]: d[1]}),
+    st.tuples(st.sampled_from(["low", "high"]), _WRONG_BOUND, _LOW_HIGH).map(
+        lambda d: {"distribution": "uniform", **d[2], d[0]: d[1]}
+    ),
     st.tuples(_WORDS | _NUMBERS | _NONE, _LOW_HIGH).map(lambda d: {"distribution": "uniform", **d[1], "integer": d[0]}),
     st.tuples(st.sampled_from(["low", "high", "step"]), _WRONG_BOUND | _FRACTIONS).map(
         lambda d: {"distribution": "integers", "low": 1, "high": 9, d[0]: d[1]}
@@ -542,7 +598,9 @@ _WRONG_DISTRIBUTIONS = st.one_of(
     st.sampled_from([{"low": 9, "high": 1}, {"low": 1, "high": 9, "step": 0}, {"low": 1, "high": 10**400}]).map(
         lambda d: {"distribution": "integers", **d}
     ),
-    st.sampled_from([[], [0.1, 0.1], [math.nan], 0.1, "fast", None, {"a": 1}]).map(lambda v: {"distribution": "choice", "values": v}),
+    st.sampled_from([[], [0.1, 0.1], [math.nan], 0.1, "fast", None, {"a": 1}]).map(
+        lambda v: {"distribution": "choice", "values": v}
+    ),
     st.sampled_from([{}, 0.1, "fast", None, True, [], [0.1, 0.1], [math.nan]]),
 )
 
@@ -570,7 +628,14 @@ def test_a_distribution_that_leaves_the_range_of_its_knob_is_refused(path: str, 
 
 @pytest.mark.parametrize(
     "override",
-    ["algorithm.training.lr", "=1", "algorithm.training.lr=[1", "algorithm.training.lr=${nowhere}", "study.space={a", "algorithm=ppo,dqn"],
+    [
+        "algorithm.training.lr",
+        "=1",
+        "algorithm.training.lr=[1",
+        "algorithm.training.lr=${nowhere}",
+        "study.space={a",
+        "algorithm=ppo,dqn",
+    ],
 )
 def test_what_hydra_cannot_read_is_refused(override: str) -> None:
     assert refusal(override) is not None
@@ -588,7 +653,9 @@ def test_what_hydra_cannot_read_is_refused(override: str) -> None:
         ("study.space={algorithm.training.lr:[fast]}", "algorithm.training.lr"),
     ],
 )
-def test_the_command_exits_with_2_and_one_message(suite_here: RunSuite, tmp_path: Path, override: str, key: str) -> None:
+def test_the_command_exits_with_2_and_one_message(
+    suite_here: RunSuite, tmp_path: Path, override: str, key: str
+) -> None:
     done = suite_here("study=smoke", override)
     assert done.returncode == 2
     assert key in done.stderr
@@ -596,25 +663,40 @@ def test_the_command_exits_with_2_and_one_message(suite_here: RunSuite, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-# ------------------------------------------------------------------------------------------------------ accepted means builds
+# ------------------------------------------------------------------------------------------------ accepted means builds
 
 
 @st.composite
 def right_overrides(draw: st.DrawFn) -> list[str]:
-    """A choice of algorithm, env and hardware, and some of the settings that it then has, each with a value that it may take."""
-    groups = {group: sorted(file.stem for file in CONF.glob(f"{group}/*.yaml")) for group in ("algorithm", "env", "hardware")}
+    """A choice of algorithm, env and hardware, and some of the settings that it then has,
+    each with a value that it may take.
+    """
+    groups = {
+        group: sorted(file.stem for file in CONF.glob(f"{group}/*.yaml")) for group in ("algorithm", "env", "hardware")
+    }
     # gym asks for an id.
     choices = [
-        f"{group}={draw(st.sampled_from([name for name in names if name not in ('base', 'gym')]))}" for group, names in groups.items()
+        f"{group}={draw(st.sampled_from([name for name in names if name not in ('base', 'gym')]))}"
+        for group, names in groups.items()
     ]
     plain = OmegaConf.to_container(chosen(tuple(choices)))
     assert isinstance(plain, dict)
-    kinds = {key: kind_of(key, value).right for key, value in settings_of(plain) if not key.startswith(("study", "search"))}
-    drawn = draw(st.lists(st.sampled_from(sorted(key for key, right in kinds.items() if right is not None)), max_size=4, unique=True))
+    kinds = {
+        key: kind_of(key, value).right for key, value in settings_of(plain) if not key.startswith(("study", "search"))
+    }
+    drawn = draw(
+        st.lists(
+            st.sampled_from(sorted(key for key, right in kinds.items() if right is not None)), max_size=4, unique=True
+        )
+    )
     values = {key: in_hydras_words(draw(kinds[key])) for key in drawn}
     axes = {key: value for key, value in values.items() if key.count(".") > 1 and draw(st.booleans())}
     space = ",".join(f"{key}:[{value}]" for key, value in axes.items())
-    return [*choices, *(f"{key}={value}" for key, value in values.items() if key not in axes), f"study.space={{{space}}}"]
+    return [
+        *choices,
+        *(f"{key}={value}" for key, value in values.items() if key not in axes),
+        f"study.space={{{space}}}",
+    ]
 
 
 def build(trial: TrialConfig) -> None:
@@ -653,6 +735,14 @@ def test_whatever_is_accepted_builds(monkeypatch: pytest.MonkeyPatch, examples: 
     assert len(accepted) > len(refused)
     for overrides, message in refused.items():
         axes = re.findall(r"([\w.]+):\[", overrides[-1])
-        keys = [*(override.partition("=")[0] for override in overrides), *axes, "budget_env_steps", "report_every_env_steps"]
+        keys = [
+            *(override.partition("=")[0] for override in overrides),
+            *axes,
+            "budget_env_steps",
+            "report_every_env_steps",
+        ]
         # By its last part too: a count of the hardware profile is refused where the algorithm has it.
-        assert any(f"{key.rpartition('.')[2]}=" in message or ("." in key and key in message) for key in keys), (overrides, message)
+        assert any(f"{key.rpartition('.')[2]}=" in message or ("." in key and key in message) for key in keys), (
+            overrides,
+            message,
+        )

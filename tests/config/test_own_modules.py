@@ -35,13 +35,17 @@ def test_an_environment_of_a_file_is_planned_with_what_the_file_registers(plan_o
     assert plan.composed["modules"] == trial.modules
 
 
-def test_a_configuration_is_another_one_where_the_file_is_and_the_same_without_any(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_a_configuration_is_another_one_where_the_file_is_and_the_same_without_any(
+    plan_of: PlanOf, tmp_path: Path
+) -> None:
     without = plan_of("env=pendulum", SINGLE).trials[0]
     one, other = (
-        plan_of("env=pendulum", f"modules=[{written(tmp_path / f'{n}.py', f'x = {n!r}')}]", SINGLE).trials[0] for n in ("m1", "m2")
+        plan_of("env=pendulum", f"modules=[{written(tmp_path / f'{n}.py', f'x = {n!r}')}]", SINGLE).trials[0]
+        for n in ("m1", "m2")
     )
     assert len({without.config_id, one.config_id, other.config_id}) == 3
-    recorded = {name: value for name, value in without.to_mapping().items() if name != "modules"}  # as of a time before there were any
+    # as of a time before there were any
+    recorded = {name: value for name, value in without.to_mapping().items() if name != "modules"}
     assert TrialConfig.from_mapping(recorded).config_id == without.config_id
 
 
@@ -78,9 +82,15 @@ def test_modules_find_each_other_and_a_package_its_files(tmp_path: Path) -> None
 
 
 def test_files_that_a_module_names_go_with_it_and_are_a_part_of_it(tmp_path: Path) -> None:
-    source = "import pathlib\nHERE = pathlib.Path(__file__).parent\nx = [(HERE / n).read_text() for n in ('a b.csv', 'data/b.csv')]\n"
+    source = (
+        "import pathlib\nHERE = pathlib.Path(__file__).parent\nx = [(HERE / n).read_text() "
+        "for n in ('a b.csv', 'data/b.csv')]\n"
+    )
     path = Path(
-        written(tmp_path / "reads_beside.py", source + "others = '.hidden', 'other.py', '../up.csv', 'nothing.csv', 'data', 'x' * 9999\n")
+        written(
+            tmp_path / "reads_beside.py",
+            source + "others = '.hidden', 'other.py', '../up.csv', 'nothing.csv', 'data', 'x' * 9999\n",
+        )
     )
     for name, text in (
         ("a b.csv", "1"),
@@ -99,10 +109,17 @@ def test_files_that_a_module_names_go_with_it_and_are_a_part_of_it(tmp_path: Pat
     assert own_modules.digest(tmp_path / "kept/reads_beside.py") == taken["reads_beside"]  # what a resume goes by
     written(tmp_path / "data/b.csv", "another")
     assert own_modules.digest(path) != taken["reads_beside"]
-    with pytest.raises(ConfigurationError, match=r"a b.csv, data/b.csv would not be beside it on the cluster's nodes. Make them a package"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"a b.csv, data/b.csv would not be beside it on the cluster's nodes. Make them a package",
+    ):
         own_modules.check_sent()
-    with pytest.raises(ConfigurationError, match=r"a b.csv is copied with it, and another file of that name with .*reads_beside.py"):
-        own_modules.take([written(tmp_path / "elsewhere/reads_another.py", source), written(tmp_path / "elsewhere/a b.csv", "x")][:1])
+    with pytest.raises(
+        ConfigurationError, match=r"a b.csv is copied with it, and another file of that name with .*reads_beside.py"
+    ):
+        own_modules.take(
+            [written(tmp_path / "elsewhere/reads_another.py", source), written(tmp_path / "elsewhere/a b.csv", "x")][:1]
+        )
 
 
 def test_files_that_go_with_a_module_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,9 +133,14 @@ def test_files_that_go_with_a_module_have_a_limit(tmp_path: Path, monkeypatch: p
 def test_a_file_beside_a_module_that_was_not_copied_is_named_with_the_fix(plan_of: PlanOf, tmp_path: Path) -> None:
     given = own_file(tmp_path, "misses_a_file")
     file = tmp_path / "misses_a_file.py"
-    file.write_text(file.read_text().replace("size=3):", "size=3):\n        np.loadtxt(__file__[:-16] + 'data' + '/prices.csv')"))
+    file.write_text(
+        file.read_text().replace("size=3):", "size=3):\n        np.loadtxt(__file__[:-16] + 'data' + '/prices.csv')")
+    )
     written(tmp_path / "data/prices.csv", "1")
-    expected = r"/data/prices.csv is not copied with misses_a_file.py. Write 'data/prices.csv' as one string in it, or make a package"
+    expected = (
+        r"/data/prices.csv is not copied with misses_a_file.py. Write 'data/prices.csv' "
+        r"as one string in it, or make a package"
+    )
     with pytest.raises(ConfigurationError, match=expected):
         plan_of("env=gym", *given, SINGLE)
 
@@ -137,7 +159,13 @@ def test_files_that_settings_of_an_environment_name_are_found_from_any_folder(
     whole = ["a.csv", "with space.csv", "data", {"deep": str(tmp_path / "data/b")}, "home/c.csv"]
     axis = "study.space={env.env_config.file: [a.csv, word]}"
     plan = plan_of("env=gym", *given, f"env.env_config={{files: {files}, file: word}}", axis)
-    expected = [*(str(tmp_path / name) if isinstance(name, str) else name for name in whole), "word", "none.csv", "/a.csv", 3]
+    expected = [
+        *(str(tmp_path / name) if isinstance(name, str) else name for name in whole),
+        "word",
+        "none.csv",
+        "/a.csv",
+        3,
+    ]
     assert [c.suite.env.env_config["files"] for c in plan.configurations] == [expected] * 2
     assert [c.suite.env.env_config["file"] for c in plan.configurations] == [str(tmp_path / "a.csv"), "word"]
 
@@ -145,7 +173,11 @@ def test_files_that_settings_of_an_environment_name_are_found_from_any_folder(
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("broken_a.py", "x = 1\ny = nosuch\n", r"line 2 of broken_a.py raises NameError: name 'nosuch' is not defined when it is imported"),
+        (
+            "broken_a.py",
+            "x = 1\ny = nosuch\n",
+            r"line 2 of broken_a.py raises NameError: name 'nosuch' is not defined when it is imported",
+        ),
         ("broken_b.py", "x = 1\n\ndef f(:\n", r"line 3 of broken_b.py raises SyntaxError"),
         ("broken_c.py", "raise SystemExit(3)\n", r"line 1 of broken_c.py raises SystemExit: 3"),
         (
@@ -161,10 +193,14 @@ def test_files_that_settings_of_an_environment_name_are_found_from_any_folder(
         ("folder/x.py", "", None),
     ],
 )
-def test_what_cannot_be_imported_is_refused_with_the_line_or_the_fix(tmp_path: Path, name: str, text: str, message: str | None) -> None:
+def test_what_cannot_be_imported_is_refused_with_the_line_or_the_fix(
+    tmp_path: Path, name: str, text: str, message: str | None
+) -> None:
     written(tmp_path / "lies_beside.py")
     path = Path(written(tmp_path / name, text))
-    given, expected = (path, message) if message else (path.parent, r"is a folder without __init__.py, and so no package")
+    given, expected = (
+        (path, message) if message else (path.parent, r"is a folder without __init__.py, and so no package")
+    )
     with pytest.raises(ConfigurationError, match=expected) as refused:
         own_modules.take([str(given)])
     assert f"modules=[{given}]" in str(refused.value)
@@ -184,10 +220,15 @@ def test_two_of_one_name_are_refused(tmp_path: Path) -> None:
     [
         ("modules=my_env.py", r"modules='my_env.py': must be a list of paths: modules=\[my_env.py\]"),
         ("modules=[3]", r"must be a list of paths"),
-        ("modules=[no_such_file.py]", r"no_such_file.py\]: there is no such file. Paths are relative to where the command is typed"),
+        (
+            "modules=[no_such_file.py]",
+            r"no_such_file.py\]: there is no such file. Paths are relative to where the command is typed",
+        ),
     ],
 )
-def test_bad_input_exits_with_2_before_ray_starts(suite_here: RunSuite, tmp_path: Path, given: str, message: str) -> None:
+def test_bad_input_exits_with_2_before_ray_starts(
+    suite_here: RunSuite, tmp_path: Path, given: str, message: str
+) -> None:
     refused = suite_here(given, "dry_run=true")
     assert refused.returncode == 2
     assert re.search(message, refused.stderr)
@@ -197,7 +238,8 @@ def test_bad_input_exits_with_2_before_ray_starts(suite_here: RunSuite, tmp_path
 def test_an_environment_that_a_module_registers_anew_is_the_modules_everywhere(plan_of: PlanOf, tmp_path: Path) -> None:
     own_file(tmp_path, "registers_anew")
     path = written(
-        tmp_path / "registers_anew.py", (tmp_path / "registers_anew.py").read_text().replace("registers_anew-v0", "tiny/Anew-v0")
+        tmp_path / "registers_anew.py",
+        (tmp_path / "registers_anew.py").read_text().replace("registers_anew-v0", "tiny/Anew-v0"),
     )
     plan = plan_of("env=cartpole", "env.vectorize_mode=sync", "env.id=tiny/Anew-v0", f"modules=[{path}]", SINGLE)
     assert plan.trials[0].env.id == "registers_anew:tiny/Anew-v0"  # of which Gymnasium imports the module first

@@ -23,7 +23,9 @@ def project(tmp_path: Path) -> Path:
 
 def python(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": "."}
-    return subprocess.run([sys.executable, *words], cwd=project, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        [sys.executable, *words], cwd=project, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
 
 
 def test_a_command_has_the_packages_of_its_own_clone(project: Path) -> None:
@@ -40,6 +42,8 @@ def test_a_notebook_beside_such_a_folder_is_told_which_and_what_to_do(project: P
         (project / package / "__init__.py").unlink()
         (project / package).rmdir()
         refused = python(project, "-c", f"{reach}import {package}")
-        assert refused.stderr.splitlines()[-1].startswith(f"ImportError: {project / other} is imported as {other}, in place of the suite's")
+        assert refused.stderr.splitlines()[-1].startswith(
+            f"ImportError: {project / other} is imported as {other}, in place of the suite's"
+        )
         (project / package).mkdir()
         (project / package / "__init__.py").write_text(MINE)

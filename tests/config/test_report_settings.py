@@ -23,7 +23,9 @@ def test_a_report_is_written_with_video_or_without_or_not_at_all(
     assert plan_of(*TINY, *words).suite.report == expected
 
 
-@pytest.mark.parametrize("word", ["report=5", "report.video=2", "+report.vidoe=true", "report.failure_below=low", "report.delta=0"])
+@pytest.mark.parametrize(
+    "word", ["report=5", "report.video=2", "+report.vidoe=true", "report.failure_below=low", "report.delta=0"]
+)
 def test_what_is_no_setting_of_it_is_refused(plan_of: PlanOf, word: str) -> None:
     with pytest.raises(ConfigurationError, match=r"report"):
         plan_of(*TINY, word)

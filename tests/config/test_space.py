@@ -29,7 +29,10 @@ def test_an_empty_space_is_one_configuration() -> None:
 
 
 def test_random_points_come_out_the_same_for_the_same_seed_and_within_range() -> None:
-    space = {LR: {"distribution": "loguniform", "low": 1e-5, "high": 1e-2}, "n": {"distribution": "integers", "low": 2, "high": 4}}
+    space = {
+        LR: {"distribution": "loguniform", "low": 1e-5, "high": 1e-2},
+        "n": {"distribution": "integers", "low": 2, "high": 4},
+    }
     found = points(space, RANDOM)
     assert found == points(space, RANDOM)
     assert found != points(space, RandomSearch("random", num_samples=20, seed=2))
@@ -53,11 +56,25 @@ RANGE = {"distribution": "loguniform", "low": 1e-5, "high": 1e-2}
         ({LR: RANGE, "b": [1, 2, 3]}, float("inf")),
         ({"n": {"distribution": "integers", "low": 2, "high": 9, "step": 3}, "b": [1, 2]}, 6),
         ({"n": {"distribution": "uniform", "low": 2, "high": 9, "integer": True}}, 8),
-        ({"algorithm": ["ppo", "dqn"], "n": {"distribution": "integers", "low": 1, "high": 5, "when": {"algorithm": "ppo"}}}, 5 + 1),
-        ({"algorithm": ["ppo", "dqn"], "b": {"distribution": "choice", "values": [1, 2], "when": {"algorithm": "ppo"}}}, 2 + 1),
+        (
+            {
+                "algorithm": ["ppo", "dqn"],
+                "n": {"distribution": "integers", "low": 1, "high": 5, "when": {"algorithm": "ppo"}},
+            },
+            5 + 1,
+        ),
+        (
+            {
+                "algorithm": ["ppo", "dqn"],
+                "b": {"distribution": "choice", "values": [1, 2], "when": {"algorithm": "ppo"}},
+            },
+            2 + 1,
+        ),
     ],
 )
-def test_a_space_has_as_many_configurations_as_its_axes_and_conditions_leave(space: dict[str, object], num: float) -> None:
+def test_a_space_has_as_many_configurations_as_its_axes_and_conditions_leave(
+    space: dict[str, object], num: float
+) -> None:
     assert size(parse_space(space)) == num
 
 
@@ -128,7 +145,10 @@ def test_an_axis_with_a_condition_is_there_only_where_it_holds() -> None:
 
 @pytest.mark.parametrize(
     ("when", "says"),
-    [({"env": "cartpole"}, "env is no list of values that comes before"), ({"algorithm": "sac"}, "algorithm is never 'sac'")],
+    [
+        ({"env": "cartpole"}, "env is no list of values that comes before"),
+        ({"algorithm": "sac"}, "algorithm is never 'sac'"),
+    ],
 )
 def test_a_condition_that_can_never_hold_is_refused(when: dict[str, str], says: str) -> None:
     space = {"algorithm": ["ppo", "dqn"], LR: {"distribution": "choice", "values": [1e-3], "when": when}}

@@ -17,9 +17,15 @@ FILES = [ROOT / "docs/cluster.md", *(path for path in sorted((ROOT / "deploy").r
 # A line that ends in a backslash goes on in the next one, also in a comment.
 TEXT = re.sub(r"\\\n[\s#]*", "", "\n".join(path.read_text() for path in FILES))
 STUDIES = sorted(
-    {words.strip() for words in re.findall(r"(?:experiments/run\.py|slurm/study\.sh)((?: [\w.]+=[^\s`]+)+)", TEXT) if "..." not in words}
+    {
+        words.strip()
+        for words in re.findall(r"(?:experiments/run\.py|slurm/study\.sh)((?: [\w.]+=[^\s`]+)+)", TEXT)
+        if "..." not in words
+    }
 )
-RAY = sorted({words.strip() for words in re.findall(r"(?:[#$/-]|^)\s*ray ([a-z-]+(?: [^`\n#]*)?)$", TEXT, re.MULTILINE)})
+RAY = sorted(
+    {words.strip() for words in re.findall(r"(?:[#$/-]|^)\s*ray ([a-z-]+(?: [^`\n#]*)?)$", TEXT, re.MULTILINE)}
+)
 
 
 @pytest.mark.parametrize("words", STUDIES)

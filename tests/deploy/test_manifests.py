@@ -142,9 +142,15 @@ def test_the_servers_pools_neither_wait_for_themselves_nor_ask_for_more_than_the
     (server,) = values_of(manifests["Deployment", "mlflow"], "containers")
     (database,) = values_of(manifests["StatefulSet", "mlflow-database"], "containers")
     environment = {variable["name"]: variable.get("value") for variable in server[0]["env"]}
-    pool = int(environment["MLFLOW_SQLALCHEMYSTORE_POOL_SIZE"]) + int(environment["MLFLOW_SQLALCHEMYSTORE_MAX_OVERFLOW"])
+    pool = int(environment["MLFLOW_SQLALCHEMYSTORE_POOL_SIZE"]) + int(
+        environment["MLFLOW_SQLALCHEMYSTORE_MAX_OVERFLOW"]
+    )
     (workers,) = (int(word.removeprefix("--workers=")) for word in server[0]["args"] if word.startswith("--workers="))
-    (most,) = (int(word.removeprefix("max_connections=")) for word in database[0]["args"] if word.startswith("max_connections="))
+    (most,) = (
+        int(word.removeprefix("max_connections="))
+        for word in database[0]["args"]
+        if word.startswith("max_connections=")
+    )
     assert pool > anyio.run(threads_of_a_worker)
     kept_for_the_superuser = 3
     assert workers * 2 * pool <= most - kept_for_the_superuser

@@ -28,7 +28,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment that has the wheel. Its dependencies are these tests' own, whose .pth files it does not read."""
+    """The interpreter of an environment that has the wheel.
+
+    Its dependencies are these tests' own, whose .pth files it does not read.
+    """
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"  # setuptools builds beside the sources, and would take up what lies there
     source.mkdir()
@@ -37,18 +40,25 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source], check=True)
+    subprocess.run(
+        [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source], check=True
+    )
     venv.create(folder / "venv", symlinks=True)
     own = folder / "venv/bin/python"
     (wheel,) = folder.glob("*.whl")
-    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # there pip would find the suite installed
-    subprocess.run([*pip, "--python", own, "install", "--quiet", "--no-deps", "--no-index", wheel], env=alone, check=True)
+    # there pip would find the suite installed
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(
+        [*pip, "--python", own, "install", "--quiet", "--no-deps", "--no-index", wheel], env=alone, check=True
+    )
     return own
 
 
 def run(python: Path, folder: Path, *words: str) -> str:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(site.getsitepackages())}
-    done = subprocess.run([python, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        [python, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -56,7 +66,9 @@ def run(python: Path, folder: Path, *words: str) -> str:
 def test_every_module_is_in_the_wheel_and_imports(python: Path, tmp_path: Path) -> None:
     imported = run(python, tmp_path, "-c", EVERYTHING.format(prefix=str(python.parents[1]))).splitlines()
     modules = (path for name in ("analysis", "experiments") for path in (ROOT / name).rglob("*.py"))
-    assert set(imported) == {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in modules} - {
+    assert set(imported) == {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in modules
+    } - {
         "analysis",
         "experiments",
     }
@@ -66,5 +78,13 @@ def test_a_plan_and_a_report_are_made_in_an_empty_folder(python: Path, tmp_path:
     assert "4 trials" in run(python, tmp_path, "-m", "experiments.run", "study=smoke", "dry_run=true")
     write_studies(Written(tmp_path / "store"))
     page = tmp_path / "report.html"
-    run(python, tmp_path, "-m", "analysis.report", "study=lr", f"tracking_uri={uri_of(tmp_path / 'store')}", f"out={page}")
+    run(
+        python,
+        tmp_path,
+        "-m",
+        "analysis.report",
+        "study=lr",
+        f"tracking_uri={uri_of(tmp_path / 'store')}",
+        f"out={page}",
+    )
     assert PLAN["question"] in page.read_text()

@@ -17,9 +17,9 @@ def test_a_clear_winner_is_told_apart_from_all_others() -> None:
     assert "the target of 475 is held at some time by 5 of 5 seeds, at the end by 5" in answer.because
     # Beta(0.5, 5.5) has 97.5% below 0.379.
     assert (
-        "(interquartile mean of 5 seeds, the worst 479.0); a seed ends below 475 or crashes with a probability of 0% [0%, 38%];"
-        in answer.because
-    )
+        "(interquartile mean of 5 seeds, the worst 479.0); a seed ends below 475 or crashes "
+        "with a probability of 0% [0%, 38%];"
+    ) in answer.because
     assert answer.certainty.startswith("Next best: `b`, score 100.0 [")
 
 
@@ -34,7 +34,9 @@ def test_saturated_scores_say_that_env_steps_decided() -> None:
     (answer,) = answers(make_runs({"a": [500.0] * 3, "b": [500.0] * 3}, env_steps_to_target=steps))
     assert answer.headline == "Use `a`: significantly sooner at the target than the other one that solves it."
     assert "that takes 21,000 [" in answer.because
-    assert answer.because.endswith("2 configurations end at the target with scores that tie: env steps to target decide.")
+    assert answer.because.endswith(
+        "2 configurations end at the target with scores that tie: env steps to target decide."
+    )
 
 
 def test_ties_are_named_in_one_line_and_why_this_one_in_the_next() -> None:
@@ -46,7 +48,9 @@ def test_ties_are_named_in_one_line_and_why_this_one_in_the_next() -> None:
 
 
 def test_a_target_that_was_held_and_lost_again_is_told_from_one_that_is_held_to_the_end() -> None:
-    (answer,) = answers(make_runs({"a": [500.0, 231.0, 240.0]}, env_steps_to_target={"a": [20_000.0, 21_000.0, np.nan]}))
+    (answer,) = answers(
+        make_runs({"a": [500.0, 231.0, 240.0]}, env_steps_to_target={"a": [20_000.0, 21_000.0, np.nan]})
+    )
     assert "held at some time by 2 of 3 seeds, at the end by 1" in answer.because
     assert "that takes at least " in answer.because
 
@@ -67,7 +71,9 @@ def test_one_configuration_is_not_called_a_choice() -> None:
 
 
 def test_several_environments_have_an_answer_each() -> None:
-    runs = together(make_runs({"a": [1.0, 2.0], "b": [3.0, 4.0]}), make_runs({"c": [1.0, 2.0], "d": [0.0, 1.0]}, env="acrobot"))
+    runs = together(
+        make_runs({"a": [1.0, 2.0], "b": [3.0, 4.0]}), make_runs({"c": [1.0, 2.0], "d": [0.0, 1.0]}, env="acrobot")
+    )
     assert [a.headline.split(":")[0] for a in answers(runs)] == ["On cartpole", "On acrobot"]
     assert closing_table(runs, [])["config"].tolist() == ["b", "a", "c", "d"]
 
@@ -96,7 +102,9 @@ def test_a_caveat_says_how_many_trials_ended_before_their_budget() -> None:
     runs = make_runs({"a": [500.0, 490.0, 480.0]})
     assert not said("before their budget", sentences=caveats(runs, decide(runs), []))
     runs.loc[:1, "end_env_steps"] = 30_000
-    assert said("2 of 3 finished trials ended at the target, before their budget", sentences=caveats(runs, decide(runs), []))
+    assert said(
+        "2 of 3 finished trials ended at the target, before their budget", sentences=caveats(runs, decide(runs), [])
+    )
 
 
 def test_caveats_name_few_seeds_censored_runs_shared_machines_and_edges() -> None:
@@ -115,7 +123,8 @@ def test_caveats_are_silent_where_there_is_nothing_to_say() -> None:
 
 def test_seeds_that_all_end_alike_are_no_certainty() -> None:
     runs = make_runs({"a": [500.0] * 5})
-    assert said("cannot be estimated", "at least 57%", sentences=caveats(runs, decide(runs), []))  # Wilson: 5 / (5 + 1.96^2)
+    # Wilson: 5 / (5 + 1.96^2)
+    assert said("cannot be estimated", "at least 57%", sentences=caveats(runs, decide(runs), []))
 
 
 def test_non_finite_scores_are_left_out_and_said() -> None:

@@ -20,7 +20,9 @@ def test_the_published_claim_comes_first_and_then_what_else_was_compared() -> No
     found = invariance(part_of(of_invariance.runs_of(noise=3.0), of_invariance.AXES))
     first, published, *others = found.sentences
     assert first.startswith("PPO-EWMA, smaller batches, settings adjusted, by score: **holds**. ")
-    assert published.startswith("Published, of PPG-EWMA on Procgen: ") and "within 5% of the range of returns" in published
+    assert (
+        published.startswith("Published, of PPG-EWMA on Procgen: ") and "within 5% of the range of returns" in published
+    )
     assert len(others) == 5
     assert sum("settings as they are, by score: **does not hold**. -" in sentence for sentence in others) == 1
 

@@ -13,9 +13,17 @@ from experiments.planning.trials import StudyTrials
 from tests.support.study_frames import Values, make_runs
 from tests.support.suite import PlanOf
 
-COMMAND = "python experiments/run.py hardware=laptop study.space={} seeds=[0,1,2] algorithm.training.lr=1 dry_run=true study.key=night"
+COMMAND = (
+    "python experiments/run.py hardware=laptop study.space={} seeds=[0,1,2] algorithm.training.lr=1 "
+    "dry_run=true study.key=night"
+)
 LR, BATCH = "algorithm.training.lr", "algorithm.training.train_batch_size_per_learner"
-POINTS = {"a": {LR: 1e-3, BATCH: 512}, "b": {LR: 1e-2, BATCH: 512}, "c": {LR: 1e-3, BATCH: 2000}, "d": {LR: 1e-2, BATCH: 2000}}
+POINTS = {
+    "a": {LR: 1e-3, BATCH: 512},
+    "b": {LR: 1e-2, BATCH: 512},
+    "c": {LR: 1e-3, BATCH: 2000},
+    "d": {LR: 1e-2, BATCH: 2000},
+}
 ORIGIN = Origin("lr_batch", COMMAND, POINTS, [0, 1, 2], at_once=2)
 
 
@@ -39,16 +47,17 @@ def test_ties_that_a_few_seeds_can_tell_apart_run_again_on_fresh_seeds_and_nothi
     words = shlex.split(step.command)
     (seeds,) = [len(w.split(",")) for w in words if w.startswith("seeds=[3,4,5")]
     assert 5 <= seeds <= 20
-    assert (
-        step.sentence
-        == f"To find significant differences: 2 configurations on {seeds} fresh seeds, about {2 * seeds * 110 / 2 / 60:.0f} min."
+    assert step.sentence == (
+        f"To find significant differences: 2 configurations on {seeds} fresh seeds, "
+        f"about {2 * seeds * 110 / 2 / 60:.0f} min."
     )
     assert f"study.space={{{LR}:[0.001,0.01]}}" in [w.replace("0.01,0.001", "0.001,0.01") for w in words]
     assert f"{BATCH}=512" in words
 
 
 def test_leaders_that_are_no_grid_are_run_as_the_part_of_it_that_holds_them() -> None:
-    step = step_of({"a": [300.0], "b": [301.0], "c": [299.0], "d": [1.0]}, replace(ORIGIN, seeds=[0]))  # one seed has no spread
+    # one seed has no spread
+    step = step_of({"a": [300.0], "b": [301.0], "c": [299.0], "d": [1.0]}, replace(ORIGIN, seeds=[0]))
     assert step.sentence.startswith("To find significant differences: 4 configurations on 5 fresh seeds")
     step = step_of({"b": [300.0], "c": [301.0]}, replace(ORIGIN, seeds=[0]))
     assert step.sentence.startswith(
@@ -94,8 +103,12 @@ STUDIES = (
 
 @pytest.mark.parametrize("study", STUDIES, ids=" ".join)
 @pytest.mark.parametrize("num_cpus", [2, 16, 64])
-def test_the_command_runs_the_same_configuration_on_any_machine(plan_of: PlanOf, study: tuple[str, ...], num_cpus: int) -> None:
-    """The id is a hash of everything that can change a result: the command gives the very configuration that was studied."""
+def test_the_command_runs_the_same_configuration_on_any_machine(
+    plan_of: PlanOf, study: tuple[str, ...], num_cpus: int
+) -> None:
+    """The id is a hash of everything that can change a result: the command gives the very configuration
+    that was studied.
+    """
     plan = plan_of(*study, cluster=Cluster((Node(num_cpus, 0),)))
     for recorded in plan_record(StudyTrials(plan))["configurations"][::4]:
         origin = Origin(plan.study, shlex.join(["python", "experiments/run.py", *study]), {}, plan.seeds)
@@ -105,7 +118,10 @@ def test_the_command_runs_the_same_configuration_on_any_machine(plan_of: PlanOf,
 
 
 def test_equal_numbers_are_one_configuration(plan_of: PlanOf) -> None:
-    ids = {plan_of("study.space={}", f"hardware.num_gpus_per_learner={zero}").configurations[0].config_id for zero in ("0", "0.0")}
+    ids = {
+        plan_of("study.space={}", f"hardware.num_gpus_per_learner={zero}").configurations[0].config_id
+        for zero in ("0", "0.0")
+    }
     ids |= {plan_of("study.space={}", *said).configurations[0].config_id for said in ((), ("hardware.num_gpus=0",))}
     assert len(ids) == 1
 

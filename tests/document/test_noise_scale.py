@@ -18,7 +18,9 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_environment_has_its_noise_scale_and_all_are_summed_up() -> None:
-    falling = make_runs({"c": [-80.0 + seed for seed in range(5)]}, env="acrobot", target=-100.0, score_range=(-500.0, 0.0))
+    falling = make_runs(
+        {"c": [-80.0 + seed for seed in range(5)]}, env="acrobot", target=-100.0, score_range=(-500.0, 0.0)
+    )
     runs = together(make_runs({"a": SEEDS}), falling)
     of_each = [curves_of(runs[runs["env"] == env], growth) for env, growth in (("cartpole", 20.0), ("acrobot", 0.1))]
     report = build(study_of(runs, pd.concat([learning(runs), *of_each], ignore_index=True)))
@@ -30,7 +32,9 @@ def test_each_environment_has_its_noise_scale_and_all_are_summed_up() -> None:
         "the published rise does not hold in this range",
     ):
         assert words in page.text, words
-    assert {"noise-scale-all-weights.svg", "cartpole-noise-scale.svg", "acrobot-noise-scale.svg"} <= set(report.pictures)
+    assert {"noise-scale-all-weights.svg", "cartpole-noise-scale.svg", "acrobot-noise-scale.svg"} <= set(
+        report.pictures
+    )
 
 
 def test_a_study_that_did_not_measure_it_says_nothing_of_it() -> None:

@@ -16,22 +16,34 @@ from tests.support.study_frames import make_curves, make_runs
 Speeds = Callable[[int], float]
 
 
-def study(speed: Speeds, counts: tuple[int, ...] = (1, 2, 4, 8), envs: int = 4, cores: int = 64, serial: float = 0.2, machine: float = 50.0,
+def study(speed: Speeds, counts: tuple[int, ...] = (1, 2, 4, 8), envs: int = 4, cores: int = 64,
+          serial: float = 0.2, machine: float = 50.0,
           seeds: int = 3) -> tuple[pd.DataFrame, pd.DataFrame, Mapping[str, Mapping[str, Any]]]:  # fmt: skip
     """A study of throughput of PPO, in which `serial` of one runner's time is the learner's."""
     rng = np.random.default_rng(0)
     names = {n: f"runners={n}" for n in counts}
     values = {names[n]: [speed(n) * math.exp(rng.normal(0, 0.01)) for _ in range(seeds)] for n in counts}
-    params = {"num_env_runners": {names[n]: n for n in counts}, "num_envs_per_env_runner": dict.fromkeys(names.values(), envs)}
-    runs = make_runs({name: [math.nan] * seeds for name in values}, params=params, env_steps_per_s=values, trained_steps_per_s=values)
+    params = {
+        "num_env_runners": {names[n]: n for n in counts},
+        "num_envs_per_env_runner": dict.fromkeys(names.values(), envs),
+    }
+    runs = make_runs(
+        {name: [math.nan] * seeds for name in values}, params=params, env_steps_per_s=values, trained_steps_per_s=values
+    )
     runs["phase"] = "throughput"
     curves = {}
     for n in counts:
         learn = serial / (serial + (1 - serial) / max(1, n))
-        shares = {"time/learn_share": learn, "time/env_step_share": (1 - learn) * 0.75, "time/inference_share": (1 - learn) * 0.25}
+        shares = {
+            "time/learn_share": learn,
+            "time/env_step_share": (1 - learn) * 0.75,
+            "time/inference_share": (1 - learn) * 0.25,
+        }
         metrics = {**shares, "system/machine_cpu_percent": machine}
         for seed in range(seeds):
-            curves[names[n], seed] = {name: [(step, step / 1000, value) for step in (1000, 2000, 3000)] for name, value in metrics.items()}
+            curves[names[n], seed] = {
+                name: [(step, step / 1000, value) for step in (1000, 2000, 3000)] for name, value in metrics.items()
+            }
     return runs, make_curves(runs, curves), {name: {"num_cpus": cores} for name in values}
 
 
@@ -90,7 +102,11 @@ def test_learners_that_were_not_measured_are_said() -> None:
     assert found.env_steps_per_s.high == pytest.approx(1000 / (0.8 / 4), rel=0.1)  # the learner's 0.2 of a step gone
     told = "\n".join(lines_of(found, Target(1e6, 4, gpu=True), None, ""))
     assert "any number of runners" not in told  # beside the learner all of it is what runners share
-    (limit,) = [line for line in lines_of(predict(runs, curves, Target(1e6, 4), facts), Target(1e6, 4), None, "") if "limit" in line]
+    (limit,) = [
+        line
+        for line in lines_of(predict(runs, curves, Target(1e6, 4), facts), Target(1e6, 4), None, "")
+        if "limit" in line
+    ]
     assert "; with any number of runners at most 5," in limit or "; with any number of runners at most 4," in limit
 
 
@@ -145,10 +161,16 @@ def test_the_command_line_wins_over_the_profile() -> None:
         (["env_steps=-1", "num_env_runners=1"], "env_steps=-1: must be a number above 0"),
         (["env_steps=1e6"], "how many env runners? no hardware= was given"),
         (["env_steps=1e6", "num_env_runners=-1"], "num_env_runners=-1: must be a whole number, 0 or more"),
-        (["env_steps=1e6", "hardware=auto", "num_envs_per_env_runner=0"], "num_envs_per_env_runner=0: must be a whole number, 1 or more"),
+        (
+            ["env_steps=1e6", "hardware=auto", "num_envs_per_env_runner=0"],
+            "num_envs_per_env_runner=0: must be a whole number, 1 or more",
+        ),
         (
             ["env_steps=1e6", "hardware=auto", "algorithm=sac", "env=pendulum", "tracking_uri=sqlite:////nowhere.db"],
-            "Run first: python experiments/run.py study=runner_scaling algorithm=sac env=pendulum tracking.uri=sqlite:////nowhere.db",
+            (
+                "Run first: python experiments/run.py study=runner_scaling algorithm=sac env=pendulum "
+                "tracking.uri=sqlite:////nowhere.db"
+            ),
         ),
         (["steps=1"], "'steps=1' is not understood. Usage: python analysis/plan.py env_steps="),
     ],
@@ -182,7 +204,10 @@ def trained(num_reports: int = 15, aside_s: float = 3.0) -> tuple[pd.DataFrame, 
     runs = make_runs({"a": [480.0, 490.0, 500.0]}, budget_env_steps=60_000)
     runs["wall_s"] = runs["train_s"] + [0.95 * aside_s, aside_s, 1.05 * aside_s]
     every = 60_000 // num_reports
-    points = {("a", s): {"progress/env_steps": [(every * i, float(i), every * i) for i in range(1, num_reports + 1)]} for s in range(3)}
+    points = {
+        ("a", s): {"progress/env_steps": [(every * i, float(i), every * i) for i in range(1, num_reports + 1)]}
+        for s in range(3)
+    }
     return runs, make_curves(runs, points)
 
 
@@ -202,7 +227,9 @@ def test_hours_include_evaluations_and_reports_where_trials_say_what_they_take()
     whole, training = 40_000 / speed.env_steps_per_s.estimate + 2, 40_000 / speed.env_steps_per_s.estimate
     assert f"time        {whole:.0f} s [" in line
     assert f"training {training:.0f} s [" in line
-    assert "evaluations and 10 reports 2 s [2 s, 3 s], as long each as those of 3 trials of lr_batch/ppo-cartpole" in line
+    assert (
+        "evaluations and 10 reports 2 s [2 s, 3 s], as long each as those of 3 trials of lr_batch/ppo-cartpole" in line
+    )
 
 
 def test_trials_that_measured_throughput_or_failed_say_nothing_of_evaluations() -> None:
@@ -229,4 +256,7 @@ def test_the_command_names_an_environment_without_a_file_as_the_measured_study_d
     assert command_of("single", {}, runs, ran) == (
         "python experiments/run.py study=single algorithm=ppo env=gym env.id=Walker2d-v5 'modules=[my_env.py]'"
     )
-    assert command_of("single", {"env": "hopper"}, runs) == "python experiments/run.py study=single algorithm=ppo env=hopper"
+    assert (
+        command_of("single", {"env": "hopper"}, runs)
+        == "python experiments/run.py study=single algorithm=ppo env=hopper"
+    )

@@ -22,7 +22,12 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_stands_alone_and_says_it_all() -> None:
-    scores = {"x": [300.0, 310.0, 305.0], "y": [400.0, 410.0, 405.0], "z": [480.0, 490.0, 485.0], "w": [100.0, 90.0, 95.0]}
+    scores = {
+        "x": [300.0, 310.0, 305.0],
+        "y": [400.0, 410.0, 405.0],
+        "z": [480.0, 490.0, 485.0],
+        "w": [100.0, 90.0, 95.0],
+    }
     runs = with_status(make_runs(scores, params=GRID, exclusive=False), "w", [2], "failed")
     report = build(study_of(runs, learning(runs), ("lr", "train_batch_size_total")))
     page = Page(report.html)
@@ -75,7 +80,8 @@ def test_one_seed_one_configuration_no_curves_and_no_target() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_two_environments_have_sections_of_their_own() -> None:
     runs = together(
-        make_runs({"a": [480.0, 481.0]}), make_runs({"c": [-80.0, -81.0]}, env="acrobot", target=-100.0, score_range=(-500.0, 0.0))
+        make_runs({"a": [480.0, 481.0]}),
+        make_runs({"c": [-80.0, -81.0]}, env="acrobot", target=-100.0, score_range=(-500.0, 0.0)),
     )
     page = Page(build(study_of(runs, learning(runs))).html)
     assert "Learning curves: cartpole" in page.text
@@ -90,7 +96,8 @@ def test_a_study_with_repeats_says_whether_it_came_out_the_same() -> None:
     report = build(study_of(runs, curves))
     page = Page(report.html)
     same = (
-        "10 of 10 repeats are the same to the bit as the first run of their seed (ppo-cartpole, 10 seeds x 2 repeats; 40 logged values and"
+        "10 of 10 repeats are the same to the bit as the first run of their seed (ppo-cartpole, "
+        "10 seeds x 2 repeats; 40 logged values and"
     )
     assert same in page.text.split("Read with care")[0]
     section = page.text.split("Will it come out the same?")[1].split("Learning curves")[0]
@@ -129,7 +136,9 @@ def test_repeats_of_which_none_could_be_compared_are_counted(failed: int) -> Non
         (["tracking_uri=sqlite:////nowhere/mlflow.db"], "/nowhere/mlflow.db"),
     ],
 )
-def test_wrong_arguments_are_refused_in_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused_in_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -157,7 +166,10 @@ def test_a_study_of_runners_shows_the_trials_own_process_beside_them() -> None:
     grid = {f"runners={n} envs={e}": (n, e) for n in speeds for e in (4, 16)}
     runs = make_runs(
         dict.fromkeys(grid, [float("nan")] * 3),
-        params={"num_env_runners": {c: n for c, (n, _) in grid.items()}, "num_envs_per_env_runner": {c: e for c, (_, e) in grid.items()}},
+        params={
+            "num_env_runners": {c: n for c, (n, _) in grid.items()},
+            "num_envs_per_env_runner": {c: e for c, (_, e) in grid.items()},
+        },
         env_steps_per_s={c: [speeds[n] * e / 16 * noise[(s + n) % 3] for s in range(3)] for c, (n, e) in grid.items()},
     ).assign(phase="throughput")
     page = build(study_of(runs, axes=("num_env_runners", "num_envs_per_env_runner")))
@@ -172,7 +184,9 @@ def test_a_study_of_runners_shows_the_trials_own_process_beside_them() -> None:
 def test_the_trials_own_process_is_told_of_where_counts_are_too_few_for_a_fit(undrawn: None) -> None:
     speeds = {"learners=0": [240.0, 245.0, 250.0], "learners=1": [90.0, 92.0, 91.0], "learners=2": [94.0, 95.0, 93.0]}
     runs = make_runs(
-        dict.fromkeys(speeds, [float("nan")] * 3), params={"num_learners": {c: int(c[-1]) for c in speeds}}, env_steps_per_s=speeds
+        dict.fromkeys(speeds, [float("nan")] * 3),
+        params={"num_learners": {c: int(c[-1]) for c in speeds}},
+        env_steps_per_s=speeds,
     ).assign(phase="throughput")
     said = Page(build(study_of(runs, axes=("num_learners",))).html).text
     assert "Without learners, in the trial's own process, it is 245 [" in said

@@ -21,7 +21,9 @@ def runs_of(envs: tuple[str, ...] = ("cartpole", "acrobot")) -> pd.DataFrame:
     parts = []
     for env in envs:
         means = (450, 330, 100) if env == "cartpole" else (100, 250, 460)
-        scores = {f"lr={lr:g} {env}": [mean + 4.0 * (s - 2) for s in range(5)] for lr, mean in zip(LRS, means, strict=True)}
+        scores = {
+            f"lr={lr:g} {env}": [mean + 4.0 * (s - 2) for s in range(5)] for lr, mean in zip(LRS, means, strict=True)
+        }
         parts.append(make_runs(scores, env=env, params={"lr": {f"lr={lr:g} {env}": lr for lr in LRS}}))
     return together(*parts)
 
@@ -35,7 +37,9 @@ def csv(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_table_of_somebody_gives_a_page_and_its_short_form(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_somebody_gives_a_page_and_its_short_form(
+    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Percentiles of 100, 330, 450: 123 and 438; of 100, 250, 460: 115 and 439."""
     out = tmp_path / "new" / "page.html"
     assert main([f"table={csv}", f"out={out}"]) == 0
@@ -87,7 +91,9 @@ def test_studies_that_searched_something_else_are_refused() -> None:
         (["studies=[a]", "tracking_uri=sqlite:////nowhere/mlflow.db"], "/nowhere/mlflow.db"),
     ],
 )
-def test_wrong_arguments_are_refused_in_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused_in_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     said = capsys.readouterr()
     assert said.out == ""

@@ -28,16 +28,22 @@ RECORD = {
 def study(name: str, scores: dict[str, list[float]], **changed: Any) -> tuple[Study, dict[str, Any]]:
     runs = make_runs(scores, params=LRS)
     runs["config_id"] = f"{name}-" + runs["config_id"]
-    found = replace(study_of(runs, learning(runs), ("lr",)), name=name, experiment=f"{name}/ppo-cartpole", run_id=f"{name}00000000")
+    found = replace(
+        study_of(runs, learning(runs), ("lr",)), name=name, experiment=f"{name}/ppo-cartpole", run_id=f"{name}00000000"
+    )
     training = {"num_epochs": changed.pop("num_epochs", 6)}
     record = {
-        config: {**RECORD, **changed, "algorithm": {"name": "ppo", "training": {"lr": LRS["lr"][config], **training}}} for config in scores
+        config: {**RECORD, **changed, "algorithm": {"name": "ppo", "training": {"lr": LRS["lr"][config], **training}}}
+        for config in scores
     }
     return found, record
 
 
 def compared(*studies: tuple[Study, dict[str, Any]]) -> Any:
-    sides = [side_of(chr(65 + i), of, record, {"search": {"name": "grid"}, "output_dir": "x"}) for i, (of, record) in enumerate(studies)]
+    sides = [
+        side_of(chr(65 + i), of, record, {"search": {"name": "grid"}, "output_dir": "x"})
+        for i, (of, record) in enumerate(studies)
+    ]
     return build([of for of, _ in studies], sides)
 
 
@@ -71,7 +77,9 @@ def test_the_short_form_fits_a_terminal_of_80_columns(studies: tuple[tuple[Study
 
 
 def test_what_is_not_compared_is_said_once_with_its_reason() -> None:
-    other, record = study("two", {"lr=1e-3": [380.0, 390.0, 386.0], "lr=1e-2": [200.0, 220.0, 215.0]}, budget_env_steps=5)
+    other, record = study(
+        "two", {"lr=1e-3": [380.0, 390.0, 386.0], "lr=1e-2": [200.0, 220.0, 215.0]}, budget_env_steps=5
+    )
     packed = replace(other, runs=other.runs.assign(exclusive=False), provenance={**other.provenance, "commit": "def"})
     found = compared(ONE, (packed, record))
     text = " ".join(" ".join(found.lines).split())
@@ -84,7 +92,9 @@ def test_what_is_not_compared_is_said_once_with_its_reason() -> None:
 
 
 def test_studies_that_share_nothing_say_what_can_still_be_shown() -> None:
-    other, record = study("two", {"lr=1e-3": [-90.0, -95.0]}, env={**RECORD["env"], "name": "acrobot", "id": "Acrobot-v1"})
+    other, record = study(
+        "two", {"lr=1e-3": [-90.0, -95.0]}, env={**RECORD["env"], "name": "acrobot", "id": "Acrobot-v1"}
+    )
     other = replace(other, runs=other.runs.assign(env="acrobot", target=-100.0))
     text = " ".join(" ".join(compared(ONE, (other, record)).lines).split())
     assert "they share no environment (A cartpole; B acrobot)" in text
@@ -95,13 +105,17 @@ def test_studies_that_share_nothing_say_what_can_still_be_shown() -> None:
 def test_one_configuration_that_came_out_the_same_is_no_difference_with_an_interval() -> None:
     again = replace(ONE[0], name="again", experiment="again/ppo-cartpole", run_id="again000")
     text = " ".join(" ".join(compared(ONE, (again, ONE[1])).lines).split())
-    assert "Score: the same in A and B seed for seed, 3 common seeds; it is one configuration to the last setting." in text
+    assert (
+        "Score: the same in A and B seed for seed, 3 common seeds; it is one configuration to the last setting." in text
+    )
     assert "A minus B" not in text
 
 
 def test_what_failed_and_other_seeds_are_said() -> None:
     failed = with_status(ONE[0].runs, "lr=1e-3", [2], "failed")
-    other = replace(ONE[0], runs=failed.assign(seed=failed["seed"] + 10), status="running", curves=learning(failed).iloc[:0])
+    other = replace(
+        ONE[0], runs=failed.assign(seed=failed["seed"] + 10), status="running", curves=learning(failed).iloc[:0]
+    )
     text = " ".join(" ".join(compared((other, ONE[1]), TWO).lines).split())
     assert "missing A: 1 of 6 trials failed (out of memory): lr=1e-3 s=12." in text
     assert "A has 10, 11, 12 and B has 0, 1, 2" in text

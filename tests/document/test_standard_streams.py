@@ -54,7 +54,9 @@ def test_a_command_whose_output_nobody_takes_ends_as_it_would_have(line: str, sa
 def test_what_a_terminal_cannot_show_is_replaced(variables: dict[str, str], shown: str) -> None:
     """Two bytes of UTF-8 are a letter of a command line in any locale."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    done = subprocess.run([sys.executable, "-c", WRITE, "ö"], env=environment, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", WRITE, "ö"], env=environment, capture_output=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stderr) == (7, b"also here\n")
     assert done.stdout.decode("utf-8", "replace").splitlines()[0] == shown
 
@@ -69,5 +71,7 @@ print("here", file=sys.{name})
 os._exit(0)
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert getattr(done, name) == "here\n"

@@ -1,7 +1,13 @@
 import numpy as np
 
 from analysis.document.answer import closing_table
-from analysis.document.wording import bottleneck_sentences, health_sentences, limits_sentence, tolerance_sentence, within
+from analysis.document.wording import (
+    bottleneck_sentences,
+    health_sentences,
+    limits_sentence,
+    tolerance_sentence,
+    within,
+)
 from analysis.questions.diagnosis import of_study
 from tests.support.diagnosed import diagnosed_study
 from tests.support.study_frames import make_runs, with_status
@@ -9,7 +15,10 @@ from tests.support.study_frames import make_runs, with_status
 
 def test_a_part_of_a_study_is_named_by_its_settings() -> None:
     assert within({}) == ""
-    assert within({"train_batch_size_total": 4000, "lr": 3e-4}) == "With train batch 4000 transitions, learning rate 3e-4: "
+    assert (
+        within({"train_batch_size_total": 4000, "lr": 3e-4})
+        == "With train batch 4000 transitions, learning rate 3e-4: "
+    )
 
 
 def test_a_count_that_grows_is_told_by_what_holds_it_up() -> None:
@@ -36,6 +45,6 @@ def test_what_most_seeds_reach_is_said_from_29_seeds_on() -> None:
     runs = make_runs({"a": list(np.arange(451.0, 481.0)), "b": [400.0] * 30})
     many = tolerance_sentence(closing_table(with_status(runs, "b", [4], "failed"), []))
     assert many == (
-        "With 95% confidence 90% of seeds reach at least 451.0 with `a` (30 seeds) and nothing with `b`, whose seeds crash too often "
-        "(30 seeds): distribution-free lower tolerance bounds."
+        "With 95% confidence 90% of seeds reach at least 451.0 with `a` (30 seeds) and nothing with `b`, "
+        "whose seeds crash too often (30 seeds): distribution-free lower tolerance bounds."
     )

@@ -20,7 +20,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def pool(gym_id: str, num_envs: int = 4, **arguments: Any) -> Any:
     made = gym.make_vec(
-        f"{ours.__name__}:{ours.ID}", num_envs=num_envs, vectorization_mode="vector_entry_point", gym_id=gym_id, **arguments
+        f"{ours.__name__}:{ours.ID}",
+        num_envs=num_envs,
+        vectorization_mode="vector_entry_point",
+        gym_id=gym_id,
+        **arguments,
     )
     made.action_space.seed(0)
     return made
@@ -38,7 +42,10 @@ def rolled(env: Any, seeds: Any, steps: int = 300) -> list[np.ndarray]:
 def test_its_spaces_types_and_episodes_are_gymnasiums(gym_id: str) -> None:
     env, theirs = pool(gym_id), gym.make_vec(gym_id, num_envs=4, vectorization_mode="sync")
     assert (env.observation_space, env.action_space) == (theirs.observation_space, theirs.action_space)
-    assert (env.single_observation_space, env.single_action_space) == (theirs.single_observation_space, theirs.single_action_space)
+    assert (env.single_observation_space, env.single_action_space) == (
+        theirs.single_observation_space,
+        theirs.single_action_space,
+    )
     for one, other in zip(rolled(env, 3, 5), rolled(theirs, 3, 5), strict=True):
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
     limit = gym.spec(gym_id).max_episode_steps
@@ -74,7 +81,9 @@ def pendulum(state: np.ndarray, action: Any) -> tuple[np.ndarray, float]:
 
 
 @pytest.mark.parametrize(("gym_id", "step"), [("CartPole-v1", cartpole), ("Pendulum-v1", pendulum)])
-def test_a_step_is_gymnasiums_within_rounding(gym_id: str, step: Callable[[np.ndarray, Any], tuple[np.ndarray, float]]) -> None:
+def test_a_step_is_gymnasiums_within_rounding(
+    gym_id: str, step: Callable[[np.ndarray, Any], tuple[np.ndarray, float]]
+) -> None:
     env = pool(gym_id)
     before, _ = env.reset(seed=5)
     ended = np.zeros(4, bool)
@@ -148,7 +157,10 @@ def test_a_trial_trains_on_it_and_promises_no_bits(plan_of: PlanOf, tmp_path: An
             ("env.id=tiny_envs:tiny/Count-v0", "env.vectorize_mode=sync"),
             "EnvPool has no tiny_envs:tiny/Count-v0. Try env.backend=gymnasium",
         ),
-        (("study=reproducibility",), "asks whether a trial comes out the same to the bit, which EnvPool does not promise"),
+        (
+            ("study=reproducibility",),
+            "asks whether a trial comes out the same to the bit, which EnvPool does not promise",
+        ),
         (("repeats=2",), "Try env.backend=gymnasium"),
     ],
 )
@@ -160,6 +172,7 @@ def test_where_it_cannot_be_used_the_study_is_refused(plan_of: PlanOf, settings:
 def test_without_it_the_study_is_refused(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "envpool", None)
     with pytest.raises(
-        ConfigurationError, match=r"env.backend=envpool: EnvPool is not installed. Install it: pip install -e '.\[envpool\]'"
+        ConfigurationError,
+        match=r"env.backend=envpool: EnvPool is not installed. Install it: pip install -e '.\[envpool\]'",
     ):
         plan_of("env.backend=envpool")

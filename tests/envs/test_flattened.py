@@ -47,7 +47,9 @@ def test_choices_parts_and_integers_are_flattened_and_pictures_are_not(space: gy
 
 @pytest.mark.parametrize(("gym_id", "size", "ones"), [("FrozenLake-v1", 16, 1), ("Blackjack-v1", 32 + 11 + 2, 3)])
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
-def test_any_registered_id_is_planned_as_vectors_and_said_to_be(plan_of: PlanOf, gym_id: str, size: int, ones: int, algorithm: str) -> None:
+def test_any_registered_id_is_planned_as_vectors_and_said_to_be(
+    plan_of: PlanOf, gym_id: str, size: int, ones: int, algorithm: str
+) -> None:
     plan = plan_of("study=single", f"algorithm={algorithm}", "env=gym", f"env.id={gym_id}", "env.max_episode_steps=50")
     trial = plan.trials[0]
     build_algorithm_config(trial)
@@ -74,7 +76,10 @@ def test_the_plan_says_what_becomes_of_observations_and_actions(plan_of: PlanOf)
     shifted, half = spaces.MultiDiscrete([3, 4], start=[1, 2]), spaces.Box(0, np.inf, (1,), np.float32)
     assert said_of(plan_with(plan_of, shifted, spaces.Box(-1, 1, (3,), np.float16))) == [
         "observations Box(-1.0, 1.0, (3,), float16) become 3 floats",
-        "actions MultiDiscrete([3 4], start=[1 2]) are chosen as MultiDiscrete([3 4]), and converted to the environment's own",
+        (
+            "actions MultiDiscrete([3 4], start=[1 2]) are chosen as MultiDiscrete([3 4]), "
+            "and converted to the environment's own"
+        ),
     ]
     (cut,) = said_of(plan_with(plan_of, half, VECTOR))
     assert cut.startswith("actions Box(0.0, inf, (1,), float32) are clipped to their bounds")
@@ -89,7 +94,9 @@ def test_a_mask_of_actions_that_is_not_applied_is_said_before_and_recorded_for_a
     plan = plan_with(plan_of, spaces.Discrete(2), masked)
     assert [said for said in said_of(plan) if said.startswith("its action_mask is not applied")]
     assert plan_record(StudyTrials(plan))["unmasked"] == ["mine"]
-    assert "unmasked" not in plan_record(StudyTrials(plan_with(plan_of, spaces.Discrete(2), spaces.Dict({key: VECTOR}))))
+    assert "unmasked" not in plan_record(
+        StudyTrials(plan_with(plan_of, spaces.Discrete(2), spaces.Dict({key: VECTOR})))
+    )
 
 
 def test_actions_are_not_numbered_anew_around_a_vector_implementation(plan_of: PlanOf) -> None:

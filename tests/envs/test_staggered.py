@@ -52,7 +52,14 @@ def test_first_episodes_end_evenly_over_all_runners() -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_environments_that_are_vectorised_end_apart_for_ever(mode: str) -> None:
-    env = gym.make_vec(MADE, num_envs=3, vectorization_mode=mode, gym_id="Pendulum-v1", env_config={"max_episode_steps": 6}, time_limit=6)
+    env = gym.make_vec(
+        MADE,
+        num_envs=3,
+        vectorization_mode=mode,
+        gym_id="Pendulum-v1",
+        env_config={"max_episode_steps": 6},
+        time_limit=6,
+    )
     try:
         env.unwrapped.set_attr(FIRST_SHARE, [1 / 3, 2 / 3, 1.0])
         env.reset(seed=[0, 1, 2])

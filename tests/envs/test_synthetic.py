@@ -1,4 +1,7 @@
-"""The environment whose load one can dial. Times are compared with CPU clocks and lower bounds, which a loaded machine cannot break."""
+"""The environment whose load one can dial.
+
+Times are compared with CPU clocks and lower bounds, which a loaded machine cannot break.
+"""
 
 import time
 from collections.abc import Callable
@@ -129,7 +132,10 @@ def test_sync_environments_add_their_costs_and_async_ones_wait_side_by_side() ->
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"step_cost_ms": 0}, "step_cost_ms=0: must be above 0; for an environment that costs next to nothing take env=cartpole"),
+        (
+            {"step_cost_ms": 0},
+            "step_cost_ms=0: must be above 0; for an environment that costs next to nothing take env=cartpole",
+        ),
         ({"step_cost_ms": -1.5}, "step_cost_ms=-1.5: must be above 0"),
         ({"step_cost_ms": float("nan")}, "step_cost_ms=nan: must be above 0"),
         ({"step_cost_ms": float("inf")}, "step_cost_ms=inf: must be above 0"),
@@ -175,4 +181,7 @@ def test_a_step_cost_of_0_ends_the_command_with_one_line(suite_here: RunSuite) -
     done = suite_here("dry_run=true", "env=synthetic", "env.env_config.step_cost_ms=0")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert "step_cost_ms=0: must be above 0; for an environment that costs next to nothing take env=cartpole" in done.stderr
+    assert (
+        "step_cost_ms=0: must be above 0; for an environment that costs next to nothing take env=cartpole"
+        in done.stderr
+    )

@@ -37,7 +37,12 @@ class OwnLogp(Linear):
 class OwnForEnv(Linear):
     def _forward(self, batch: dict[str, Any], **how: Any) -> dict[str, Any]:
         found = super()._forward(batch, **how)
-        return {**found, Columns.ACTIONS_FOR_ENV: torch.full((len(batch[Columns.OBS]), *self.action_space.shape), 1, dtype=torch.int64)}
+        return {
+            **found,
+            Columns.ACTIONS_FOR_ENV: torch.full(
+                (len(batch[Columns.OBS]), *self.action_space.shape), 1, dtype=torch.int64
+            ),
+        }
 
 
 class OwnActions(Linear):
@@ -110,7 +115,10 @@ class Anything(Spaces):
     """Takes what is not in its action space."""
 
     def step(self, action: Any) -> Any:
-        space, self.action_space = self.action_space, gym.spaces.Box(-np.inf, np.inf, np.shape(action), np.asarray(action).dtype)
+        space, self.action_space = (
+            self.action_space,
+            gym.spaces.Box(-np.inf, np.inf, np.shape(action), np.asarray(action).dtype),
+        )
         action = np.asarray(action)
         observation, reward, *rest = super().step(action)
         self.action_space = space

@@ -54,7 +54,9 @@ def test_episodes_are_those_of_rllib_for_every_kind_of_action(name: str, normali
 
 @pytest.mark.parametrize("horizon", [0, 1, 4])
 def test_chunks_look_back_as_far_as_those_of_rllib(horizon: int) -> None:
-    assert_same_samples(config_of(env=lambda context: Spaces(DISCRETE), episode_lookback_horizon=horizon), (20, 2, 4, 4, 1, 30))
+    assert_same_samples(
+        config_of(env=lambda context: Spaces(DISCRETE), episode_lookback_horizon=horizon), (20, 2, 4, 4, 1, 30)
+    )
 
 
 def test_actions_without_exploration_are_those_of_rllib() -> None:
@@ -62,7 +64,9 @@ def test_actions_without_exploration_are_those_of_rllib() -> None:
     assert_same_samples(config_of(env="Pendulum-v1"), ODD, explore=False)
 
 
-@pytest.mark.parametrize(("algorithm", "env"), [(DQNConfig, "CartPole-v1"), (SACConfig, "Pendulum-v1"), (IMPALAConfig, "CartPole-v1")])
+@pytest.mark.parametrize(
+    ("algorithm", "env"), [(DQNConfig, "CartPole-v1"), (SACConfig, "Pendulum-v1"), (IMPALAConfig, "CartPole-v1")]
+)
 def test_modules_of_other_algorithms_act_as_in_rllib(algorithm: type[AlgorithmConfig], env: str) -> None:
     fast = assert_same_samples(config_of(algorithm, env=env, envs=2), (1, 1, 1, 30, 2, 500))
     assert fast.why_stock(explore=True, random_actions=False) is None
@@ -111,7 +115,9 @@ def test_a_state_goes_from_rllib_to_fast_and_back() -> None:
     fast.set_state(stock.get_state())
     back = runner_of(SingleAgentEnvRunner, config_of())
     back.set_state(fast.get_state())
-    assert all(torch.equal(one, other) for one, other in zip(stock.module.parameters(), back.module.parameters(), strict=True))
+    assert all(
+        torch.equal(one, other) for one, other in zip(stock.module.parameters(), back.module.parameters(), strict=True)
+    )
 
 
 def test_episodes_are_told_of_once_they_ended(caplog: pytest.LogCaptureFixture) -> None:
@@ -149,7 +155,9 @@ def test_a_callback_that_has_to_come_at_once_is_left_to_rllib(name: str, caplog:
         fast = assert_same_samples(config, ODD)
     assert fast.why_stock(explore=True, random_actions=False) == f"an {name} callback"
     assert calls["FastEnvRunner"] == calls["SingleAgentEnvRunner"] > 0
-    assert [r.getMessage() for r in caplog.records].count(f"FastEnvRunner: sampled as RLlib does, since there is an {name} callback.") == 1
+    assert [r.getMessage() for r in caplog.records].count(
+        f"FastEnvRunner: sampled as RLlib does, since there is an {name} callback."
+    ) == 1
 
 
 def test_a_connector_of_ones_own_is_left_to_rllib() -> None:
@@ -181,7 +189,9 @@ def test_the_error_of_an_environment_is_that_of_rllib() -> None:
     for runner in both(config):
         with pytest.raises(RuntimeError) as caught:
             sample(runner, (100,))
-        errors.append((type(caught.value), str(caught.value), type(caught.value.__cause__), str(caught.value.__cause__)))
+        errors.append(
+            (type(caught.value), str(caught.value), type(caught.value.__cause__), str(caught.value.__cause__))
+        )
     assert errors[0] == errors[1]
     assert "the simulator crashed" in str(errors[0])
 
@@ -214,7 +224,9 @@ def test_metrics_of_episodes_are_those_of_rllib(window: int) -> None:
         names = [name for name in results if "episode" in name and not ("duration" in name or "sum" in name)]
         found.append({name: tree.map_structure(lambda stats: stats.peek(), results[name]) for name in names})
         assert not runner._done_episodes_for_metrics
-        assert all(not episode.is_done for chunks in runner._ongoing_episodes_for_metrics.values() for episode in chunks)
+        assert all(
+            not episode.is_done for chunks in runner._ongoing_episodes_for_metrics.values() for episode in chunks
+        )
     assert found[0] == found[1]
     assert found[0]["episode_len_max"] > found[0]["episode_len_min"]
 

@@ -37,7 +37,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @matrix(env=["CartPole-v1", "Pendulum-v1", MultiDiscrete], shared=[True, False], kl=[True, False])
 def test_weights_are_those_of_rllib_for_every_kind_of_action(env: Any, shared: bool, kl: bool) -> None:
-    config = config_of(env, {"vf_share_layers": shared}, use_kl_loss=kl, entropy_coeff=0.01, vf_loss_coeff=0.7, vf_clip_param=0.5)
+    config = config_of(
+        env, {"vf_share_layers": shared}, use_kl_loss=kl, entropy_coeff=0.01, vf_loss_coeff=0.7, vf_clip_param=0.5
+    )
     assert_same_updates(config)
 
 
@@ -65,7 +67,8 @@ def test_a_state_goes_from_rllib_to_fast_and_back() -> None:
     for number, (learner, episodes) in enumerate(zip(turns, batches, strict=True)):
         if number and learner is not turns[number - 1]:
             learner.set_state(copy.deepcopy(turns[number - 1].get_state()))
-            for module_id, coeff in turns[number - 1].curr_kl_coeffs_per_module.items():  # RLlib does not keep it in the state
+            # RLlib does not keep it in the state
+            for module_id, coeff in turns[number - 1].curr_kl_coeffs_per_module.items():
                 learner.curr_kl_coeffs_per_module[module_id] = coeff
         update(learner, episodes, number)
         update(only_stock, episodes, number)
@@ -154,7 +157,12 @@ def test_training_is_the_same_as_with_rllibs_runner_and_learner(env: str) -> Non
             if not any(word in path for word in TIMED):
                 assert mine[path] == pytest.approx(its[path], rel=1e-5, abs=1e-6, nan_ok=True), path
         # But for the length of episodes: RLlib's learner appends a step to chunks that a local runner still counts.
-        for name in ("episode_return_mean", "episode_return_min", "num_episodes_lifetime", "num_env_steps_sampled_lifetime"):
+        for name in (
+            "episode_return_mean",
+            "episode_return_min",
+            "num_episodes_lifetime",
+            "num_env_steps_sampled_lifetime",
+        ):
             assert our["env_runners"].get(name) == pytest.approx(their["env_runners"].get(name), nan_ok=True), name
 
 

@@ -53,7 +53,9 @@ def own_optimizer(base: Any) -> Any:
         def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
             parameters = self.get_parameters(self._module[module_id])
             optimizer = torch.optim.SGD(parameters)
-            self.register_optimizer(module_id=module_id, optimizer=optimizer, params=parameters, lr_or_lr_schedule=config.lr)
+            self.register_optimizer(
+                module_id=module_id, optimizer=optimizer, params=parameters, lr_or_lr_schedule=config.lr
+            )
 
     return Own
 
@@ -97,7 +99,9 @@ def test_what_a_subclass_does_its_own_way_is_left_to_rllib(name: str, caplog: py
     assert [record.getMessage() for record in caplog.records].count(said) == 1
 
 
-def assert_left_to_rllib(config: PPOConfig, reason: str, change: Callable[[Any], None] = lambda learner: None, batches: Any = None) -> None:
+def assert_left_to_rllib(
+    config: PPOConfig, reason: str, change: Callable[[Any], None] = lambda learner: None, batches: Any = None
+) -> None:
     stock, fast = both(config)
     for learner in (stock, fast):
         change(learner)
@@ -126,7 +130,9 @@ def test_a_learner_connector_of_ones_own_is_left_to_rllib() -> None:
 
 def test_schedulers_of_torch_are_left_to_rllib() -> None:
     config = config_of()
-    config.experimental(_torch_lr_scheduler_classes=[lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)])
+    config.experimental(
+        _torch_lr_scheduler_classes=[lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)]
+    )
     assert_left_to_rllib(config, "scheduler")
 
 

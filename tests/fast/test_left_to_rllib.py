@@ -55,7 +55,9 @@ def whole(change: Change) -> Callable[[], str | None]:
     return lambda: switch.why_stock(change(PPOConfig()))
 
 
-def fragment(config: Change = lambda config: config, runner: Change = lambda runner: None, **how: bool) -> Callable[[], str | None]:
+def fragment(
+    config: Change = lambda config: config, runner: Change = lambda runner: None, **how: bool
+) -> Callable[[], str | None]:
     def reason() -> str | None:
         made = runner_of(FastEnvRunner, config(make_fast(ppo())))
         found = runner(made)
@@ -115,7 +117,9 @@ def nested_outputs() -> str | None:
     return learner_of(make_fast(ppo()).learner_class, ppo()).why_stock(episodes)
 
 
-def steps(config: Change = lambda config: config, learner: Change = lambda learner: None, buffer: bool = True) -> Callable[[], str | None]:
+def steps(
+    config: Change = lambda config: config, learner: Change = lambda learner: None, buffer: bool = True
+) -> Callable[[], str | None]:
     """Of `FastDQN.why_stock`, without all of the algorithm."""
 
     def reason() -> str | None:
@@ -146,7 +150,9 @@ def connector(runner: Any) -> None:
 
 
 HOOK = {"compute_gradients": lambda self, loss, **kwargs: super(type(self), self).compute_gradients(loss, **kwargs)}
-PUBLIC = {name: lambda self, batch, **kwargs: {} for name in ("forward_exploration", "forward_inference", "forward_train")}
+PUBLIC = {
+    name: lambda self, batch, **kwargs: {} for name in ("forward_exploration", "forward_inference", "forward_train")
+}
 STATEFUL = {"is_stateful": lambda self: True}
 WHOLE, FRAGMENT, UPDATE = "A whole configuration:", "A fragment of the env runner:", "An update of PPO:"
 STEPS, ENV_STEPS = "Training steps of DQN and SAC:", "The env steps of DQN and SAC alone:"
@@ -158,7 +164,10 @@ CASES: dict[str, tuple[Callable[[], str | None], str]] = {
         whole(lambda config: config.multi_agent(policies={"a", "b"}, policy_mapping_fn=lambda *args, **kwargs: "a")),
         "more than one agent",
     ),
-    f"{WHOLE} recording of samples (`output`)": (whole(lambda config: config.offline_data(output="/tmp/samples")), "an output"),
+    f"{WHOLE} recording of samples (`output`)": (
+        whole(lambda config: config.offline_data(output="/tmp/samples")),
+        "an output",
+    ),
     f"{FRAGMENT} whole episodes instead of a number of env steps": (whole_episodes, "whole episodes"),
     f"{FRAGMENT} random actions": (fragment(random_actions=True), "random actions"),
     f"{FRAGMENT} a module that is stateful": (fragment(runner=subclass("module", **STATEFUL)), "stateful"),
@@ -171,7 +180,9 @@ CASES: dict[str, tuple[Callable[[], str | None], str]] = {
         "a forward_inference of the module's own",
     ),
     f"{FRAGMENT} env-to-module connectors of one's own": (
-        fragment(lambda config: config.env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())),
+        fragment(
+            lambda config: config.env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())
+        ),
         "env-to-module",
     ),
     f"{FRAGMENT} module-to-env connectors of one's own": (fragment(runner=connector), "module-to-env"),
@@ -196,11 +207,21 @@ CASES: dict[str, tuple[Callable[[], str | None], str]] = {
         update(learner=subclass("self", **HOOK)),
         "a compute_gradients of its own",
     ),
-    f"{UPDATE} a device other than the CPU, where the bits were not compared": (update(learner=put("_device", GPU)), "type cuda"),
+    f"{UPDATE} a device other than the CPU, where the bits were not compared": (
+        update(learner=put("_device", GPU)),
+        "type cuda",
+    ),
     f"{UPDATE} several learners": (update(learner=put("config.num_learners", 2)), "more than one learner"),
-    f"{UPDATE} a choice of which modules to train (`policies_to_train`)": (update(learner=put("config.policies_to_train", [])), "a choice"),
+    f"{UPDATE} a choice of which modules to train (`policies_to_train`)": (
+        update(learner=put("config.policies_to_train", [])),
+        "a choice",
+    ),
     f"{UPDATE} a MultiRLModule of one's own": (
-        update(learner=subclass("module", _forward_train=lambda self, batch, **kwargs: MultiRLModule._forward_train(self, batch))),
+        update(
+            learner=subclass(
+                "module", _forward_train=lambda self, batch, **kwargs: MultiRLModule._forward_train(self, batch)
+            )
+        ),
         "a MultiRLModule of its own",
     ),
     f"{UPDATE} a module that is stateful": (update(learner=subclass("module.default", **STATEFUL)), "stateful"),
@@ -220,14 +241,20 @@ CASES: dict[str, tuple[Callable[[], str | None], str]] = {
     f"{UPDATE} compiled modules": (update(learner=put("_torch_compile_forward_train", True)), "compiled"),
     f"{UPDATE} gradient scalers": (update(learner=put("_grad_scalers", {})), "scaler"),
     f"{UPDATE} torch's learning rate schedulers": (update(learner=put("_lr_scheduler_classes", [])), "scheduler"),
-    f"{UPDATE} learner connectors of one's own": (update(lambda config: config.training(**LEARNER_CONNECTOR)), "pipeline"),
+    f"{UPDATE} learner connectors of one's own": (
+        update(lambda config: config.training(**LEARNER_CONNECTOR)),
+        "pipeline",
+    ),
     f"{UPDATE} an optimizer other than a plain Adam": (
         update(learner=lambda learner: learner.get_optimizer().param_groups[0].update(weight_decay=0.1)),
         "Adam",
     ),
     f"{UPDATE} episodes with nested outputs of the module": (nested_outputs, "nested"),
     f"{STEPS} a replay buffer of another class than RLlib's two for episodes": (steps(buffer=False), "a replay buffer"),
-    f"{STEPS} sequences to burn in (`burn_in_len`)": (steps(lambda config: config.training(burn_in_len=2)), "a burn-in"),
+    f"{STEPS} sequences to burn in (`burn_in_len`)": (
+        steps(lambda config: config.training(burn_in_len=2)),
+        "a burn-in",
+    ),
     f"{STEPS} steps counted by agent (`count_steps_by`)": (
         steps(lambda config: config.multi_agent(count_steps_by="agent_steps")),
         "counted by agent",
@@ -237,20 +264,32 @@ CASES: dict[str, tuple[Callable[[], str | None], str]] = {
         steps(lambda config: config.learners(learner_class=DQNConfig().get_default_learner_class())),
         "not a fast one",
     ),
-    f"{STEPS} a device other than the CPU, where the bits were not compared": (steps(learner=put("_device", GPU)), "type cuda"),
-    f"{STEPS} a learner with hooks of its own": (steps(learner=subclass("self", **HOOK)), "a compute_gradients of its own"),
+    f"{STEPS} a device other than the CPU, where the bits were not compared": (
+        steps(learner=put("_device", GPU)),
+        "type cuda",
+    ),
+    f"{STEPS} a learner with hooks of its own": (
+        steps(learner=subclass("self", **HOOK)),
+        "a compute_gradients of its own",
+    ),
     f"{STEPS} a module that is stateful": (steps(learner=subclass("module.default", **STATEFUL)), "stateful"),
     f"{STEPS} a public `forward_train` of the module's own": (
         steps(learner=subclass("module.default", **PUBLIC)),
         "a forward_train of the module's own",
     ),
-    f"{STEPS} learner connectors of one's own": (steps(lambda config: config.training(**LEARNER_CONNECTOR)), "a learner connector"),
+    f"{STEPS} learner connectors of one's own": (
+        steps(lambda config: config.training(**LEARNER_CONNECTOR)),
+        "a learner connector",
+    ),
     f"{STEPS} updates that skip NaN gradients (`torch_skip_nan_gradients`)": (
         steps(learner=put("config.torch_skip_nan_gradients", True)),
         "torch_skip_nan_gradients",
     ),
     f"{STEPS} a compiled learner": (steps(learner=put("config.torch_compile_learner", True)), "a compiled learner"),
-    f"{ENV_STEPS} another class of env runner": (env_steps(lambda config: config, SingleAgentEnvRunner), "not a FastEnvRunner"),
+    f"{ENV_STEPS} another class of env runner": (
+        env_steps(lambda config: config, SingleAgentEnvRunner),
+        "not a FastEnvRunner",
+    ),
     f"{ENV_STEPS} an `on_sample_end` callback": (
         env_steps(lambda config: config.callbacks(on_sample_end=lambda **kwargs: None)),
         "an on_sample_end callback",
@@ -274,7 +313,14 @@ def test_what_is_listed_is_left_to_rllib_for_the_reason_that_is_said(line: str) 
 
 
 def test_what_is_not_listed_is_not_left_to_rllib() -> None:
-    for reason in (whole(lambda config: config), fragment(), fragment(explore=False), update(), steps(), env_steps(lambda config: config)):
+    for reason in (
+        whole(lambda config: config),
+        fragment(),
+        fragment(explore=False),
+        update(),
+        steps(),
+        env_steps(lambda config: config),
+    ):
         assert reason() is None
 
 
@@ -285,7 +331,9 @@ def test_a_configuration_that_is_left_to_rllib_stays_as_it_is(caplog: pytest.Log
             with caplog.at_level(logging.INFO):
                 assert make_fast(config) is config
             assert config.to_dict() == stock.to_dict()
-    assert "make_fast: left to RLlib, since there is an output that records samples." in [record.getMessage() for record in caplog.records]
+    assert "make_fast: left to RLlib, since there is an output that records samples." in [
+        record.getMessage() for record in caplog.records
+    ]
 
 
 @pytest.mark.ray
@@ -301,7 +349,9 @@ def test_samples_are_recorded_as_in_rllib() -> None:
 def test_a_burn_in_without_a_recurrent_network_trains_as_in_rllib() -> None:
     found = []
     for fast in (False, True):
-        algorithm, _ = train(dqn(fast, burn_in_len=2, replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 150}), 2)
+        algorithm, _ = train(
+            dqn(fast, burn_in_len=2, replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 150}), 2
+        )
         found.append(weights(algorithm))
         algorithm.stop()
     same(found[1], found[0])

@@ -1,4 +1,6 @@
-"""Environments that use what they get and give in their own way: the same episodes as RLlib's, and the same refusals."""
+"""Environments that use what they get and give in their own way: the same episodes as RLlib's,
+and the same refusals.
+"""
 
 import tracemalloc
 from typing import Any, ClassVar
@@ -36,11 +38,16 @@ CHANGED = {
 }
 
 
-@matrix(strength=1, space=list(CHANGED), how=[{}, {"normalize_actions": False, "clip_actions": True}, {"normalize_actions": False}])
+@matrix(
+    strength=1,
+    space=list(CHANGED),
+    how=[{}, {"normalize_actions": False, "clip_actions": True}, {"normalize_actions": False}],
+)
 def test_an_environment_may_change_its_action(space: str, how: dict[str, bool]) -> None:
     class Env(Changing):
         def step(self, action: Any) -> Any:
-            self.action_space = gym.spaces.Box(-np.inf, np.inf, action.shape, action.dtype)  # whatever is neither scaled nor clipped
+            # whatever is neither scaled nor clipped
+            self.action_space = gym.spaces.Box(-np.inf, np.inf, action.shape, action.dtype)
             return super().step(action)
 
     assert_same_samples(config_of(env=lambda context: Env(CHANGED[space]), envs=2, **how), SIZES)
@@ -83,7 +90,12 @@ class Batched(gym.vector.VectorEnv):
 
 def batched(gives: str, algorithm: Any = None) -> Any:
     kinds = {} if algorithm is None else {"algorithm": algorithm}
-    return config_of(**kinds, env=lambda context: Batched(context["num_envs"], gives), envs=3, gym_env_vectorize_mode="vector_entry_point")
+    return config_of(
+        **kinds,
+        env=lambda context: Batched(context["num_envs"], gives),
+        envs=3,
+        gym_env_vectorize_mode="vector_entry_point",
+    )
 
 
 GIVEN = ["the same buffers", "lists", "flags as numbers"]

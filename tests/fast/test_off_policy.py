@@ -60,7 +60,11 @@ def test_a_checkpoint_goes_from_rllib_to_fast_and_back(make: Any, tmp_path: Path
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_what_needs_rllibs_way_is_trained_as_rllib_does(caplog: pytest.LogCaptureFixture) -> None:
-    own = type("Own", (FastDQNTorchLearner,), {"compute_gradients": lambda self, loss, **kwargs: super(own, self).compute_gradients(loss)})
+    own = type(
+        "Own",
+        (FastDQNTorchLearner,),
+        {"compute_gradients": lambda self, loss, **kwargs: super(own, self).compute_gradients(loss)},
+    )
     with caplog.at_level(logging.INFO):
         config = dqn(True).learners(learner_class=own).reporting(min_sample_timesteps_per_iteration=30)
         algorithm, results = train(config, 2)
@@ -86,7 +90,9 @@ def test_a_runner_in_another_process_serves_as_well() -> None:
         assert results[-1]["learners"][DEFAULT_MODULE_ID]["num_module_steps_trained_lifetime"] == 32 * updates
         # An update for each fragment of 2 env steps, or 3 if an environment was reset in it.
         assert (results[-1][STEPS] - 60) / 3 < updates < results[-1][STEPS] / 2
-        (number,) = algorithm.env_runner_group.foreach_env_runner(lambda runner: runner._weights_seq_no, local_env_runner=False)
+        (number,) = algorithm.env_runner_group.foreach_env_runner(
+            lambda runner: runner._weights_seq_no, local_env_runner=False
+        )
         assert updates - 5 < number <= updates  # the last ones may still be on their way
     finally:
         algorithm.stop()
@@ -148,7 +154,9 @@ def test_timers_are_what_rllib_would_have_logged() -> None:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_it_learns() -> None:
-    config = dqn(True, {"fcnet_hiddens": [64, 64]}, lr=1e-3, num_steps_sampled_before_learning_starts=500).debugging(seed=1)
+    config = dqn(True, {"fcnet_hiddens": [64, 64]}, lr=1e-3, num_steps_sampled_before_learning_starts=500).debugging(
+        seed=1
+    )
     algorithm, results = train(config, 90)
     try:
         # A random policy balances for about 20 steps.

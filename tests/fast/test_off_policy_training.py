@@ -26,11 +26,15 @@ SEVERAL_UPDATES = {
 }
 ALGORITHMS: dict[str, Callable[[bool], Any]] = {
     "dqn": dqn,
-    "dqn, n steps, 5 environments": lambda fast: dqn(fast, envs=5, n_step=3, training_intensity=8.0).env_runners(rollout_fragment_length=4),
+    "dqn, n steps, 5 environments": lambda fast: dqn(fast, envs=5, n_step=3, training_intensity=8.0).env_runners(
+        rollout_fragment_length=4
+    ),
     "dqn, uniform, several updates a step": lambda fast: dqn(fast, **SEVERAL_UPDATES),
     "dqn, distribution of returns": lambda fast: dqn(fast, num_atoms=3),
     "sac": sac,
-    "sac, 2 environments": lambda fast: sac(fast, envs=2, n_step=2, grad_clip=1.0).env_runners(rollout_fragment_length=2),
+    "sac, 2 environments": lambda fast: sac(fast, envs=2, n_step=2, grad_clip=1.0).env_runners(
+        rollout_fragment_length=2
+    ),
 }
 """Of these, one iteration has 110 env steps, of which the first 60 are not learned from."""
 NIGHTLY = pytest.mark.nightly
@@ -73,7 +77,9 @@ def on_the_clock(path: tuple[str, ...]) -> bool:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 @pytest.mark.parametrize(("name", "iterations"), TRAINED)
-def test_training_is_that_of_rllib_with_all_its_results(name: str, iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_that_of_rllib_with_all_its_results(
+    name: str, iterations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if iterations > 2:  # the others are without a step of RLlib's own once they learn
         monkeypatch.setattr(off_policy, "STOCK_EVERY", 100)
     expected, learner_weights, runner_weights, generator_state = trained_by_rllib(name, iterations)

@@ -1,4 +1,6 @@
-"""Pairs of trainings, RLlib's and the fast one, that give the same bits: each setting with every other, and settings that are drawn."""
+"""Pairs of trainings, RLlib's and the fast one, that give the same bits: each setting with every other,
+and settings that are drawn.
+"""
 
 import math
 from collections.abc import Callable
@@ -89,7 +91,9 @@ UPDATE = {"num_epochs": 2, "minibatch_size": 16, "shuffle_batch_per_epoch": True
 
 
 @matrix(**{axis: list(values) for axis, values in PPO_AXES.items()})
-def test_ppo_trains_as_with_rllib(network: str, space: str, clip: str, schedule: str, connector: str, callback: str, runner: str) -> None:
+def test_ppo_trains_as_with_rllib(
+    network: str, space: str, clip: str, schedule: str, connector: str, callback: str, runner: str
+) -> None:
     images = {"conv_filters": [[4, 4, 2], [8, 4, 2]], "head_fcnet_hiddens": [16]} if space == "images" else {}
     model = {**NETWORKS[network], "fcnet_hiddens": [16, 16], **images}
     config = config_of(lambda context: SPACES[space](), model, **CLIPS[clip], **SCHEDULES[schedule])
@@ -114,7 +118,10 @@ BUFFERS: dict[str, dict[str, Any]] = {
     "uniform": {"type": "EpisodeReplayBuffer", "capacity": 1000},
     "prioritised": {"type": "PrioritizedEpisodeReplayBuffer", "capacity": 1000, "alpha": 0.6, "beta": 0.4},
 }
-RATES = {"DQN": {"lr": [[0, 1e-2], [30, 1e-4]], "epsilon": [[0, 1.0], [30, 0.1]]}, "SAC": {"actor_lr": [[0, 1e-2], [30, 1e-4]]}}
+RATES = {
+    "DQN": {"lr": [[0, 1e-2], [30, 1e-4]], "epsilon": [[0, 1.0], [30, 0.1]]},
+    "SAC": {"actor_lr": [[0, 1e-2], [30, 1e-4]]},
+}
 REPLAY_AXES: dict[str, Any] = {
     "algorithm": list(REPLAYING),
     "clip": ["none", "global norm"],
@@ -126,10 +133,18 @@ REPLAY_AXES: dict[str, Any] = {
 
 
 @matrix(**REPLAY_AXES)
-def test_dqn_and_sac_train_as_with_rllib(algorithm: str, clip: str, buffer: str, schedule: str, n_step: int, envs: int) -> None:
+def test_dqn_and_sac_train_as_with_rllib(
+    algorithm: str, clip: str, buffer: str, schedule: str, n_step: int, envs: int
+) -> None:
     rates = RATES[algorithm[:3]] if schedule == "falling" else {}
     clips = {"grad_clip": None, **CLIPS[clip]}
-    training = {**clips, **rates, "n_step": n_step, "replay_buffer_config": BUFFERS[buffer], "train_batch_size_per_learner": 16}
+    training = {
+        **clips,
+        **rates,
+        "n_step": n_step,
+        "replay_buffer_config": BUFFERS[buffer],
+        "train_batch_size_per_learner": 16,
+    }
     assert_same_off_policy(REPLAYING[algorithm](envs=envs, tau=0.3, target_network_update_freq=7, **training))
 
 
@@ -162,7 +177,9 @@ def examples(few: int, many: int) -> Callable[[Any], Any]:
 def drawn(number: int, arguments: dict[str, Any]) -> Callable[[Callable[..., None]], Callable[[], None]]:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
     # Without shrinking: a failure says its settings, and each try costs a training.
-    how = settings(max_examples=number, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=slow)
+    how = settings(
+        max_examples=number, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=slow
+    )
     return lambda test: how(given(**arguments)(test))
 
 
@@ -187,7 +204,8 @@ def test_ppo_of_any_settings_trains_as_with_rllib(number: int) -> None:
         "vf_clip_param": st.floats(0.01, 100.0),
     }
     model = {
-        "fcnet_hiddens": WIDTHS.filter(lambda widths: widths[0] > 8),  # fewer, or fewer rows: rounded by where they lie, see docs/fast.md
+        # fewer, or fewer rows: rounded by where they lie, see docs/fast.md
+        "fcnet_hiddens": WIDTHS.filter(lambda widths: widths[0] > 8),
         "fcnet_activation": ACTIVATIONS,
         "vf_share_layers": st.booleans(),
         "free_log_std": st.booleans(),  # of a Box alone
@@ -214,7 +232,15 @@ def test_ppo_of_any_settings_trains_as_with_rllib(number: int) -> None:
         },
     )
     def trains(
-        runner: Any, training: Any, model: Any, update: Any, how: Any, actions: Any, shape: tuple[int], dtype: Any, sizes: list[int]
+        runner: Any,
+        training: Any,
+        model: Any,
+        update: Any,
+        how: Any,
+        actions: Any,
+        shape: tuple[int],
+        dtype: Any,
+        sizes: list[int],
     ) -> None:
         assume(runner["explore"] or isinstance(actions, gym.spaces.Discrete))  # RLlib's own learner fails on these
         model["free_log_std"] &= isinstance(actions, gym.spaces.Box)
@@ -237,7 +263,11 @@ def test_dqn_and_sac_of_any_settings_train_as_with_rllib(number: int) -> None:
         "train_batch_size_per_learner": st.integers(1, 40),
         "replay_buffer_config": st.sampled_from(list(BUFFERS.values())),
     }
-    model = {"fcnet_hiddens": WIDTHS, "fcnet_activation": ACTIVATIONS, "head_fcnet_hiddens": st.one_of(st.just([]), WIDTHS)}
+    model = {
+        "fcnet_hiddens": WIDTHS,
+        "fcnet_activation": ACTIVATIONS,
+        "head_fcnet_hiddens": st.one_of(st.just([]), WIDTHS),
+    }
 
     @drawn(
         number,

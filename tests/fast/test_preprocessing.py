@@ -27,7 +27,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("network", NETWORKS)
 def test_ppo_trains_as_with_rllib(settings: str, network: str) -> None:
     config = with_preprocessing(config_of(model=NETWORKS[network], grad_clip=0.5), SETTINGS[settings])
-    runner, learner = assert_same_on_policy(config, prepare=begin if settings == "normalize" else scale_rewards, **UPDATE)
+    runner, learner = assert_same_on_policy(
+        config, prepare=begin if settings == "normalize" else scale_rewards, **UPDATE
+    )
     assert runner.why_stock(True, False) is None
     assert not learner._logged_reasons
     assert plain_policy(runner.module) is not None

@@ -58,7 +58,9 @@ def columns(learner: Any, rng: np.random.Generator, rows: int = 24) -> dict[str,
 def update(learner: Any, batch: dict[str, Any], t: int, seed: int) -> Any:
     """RLlib's way."""
     torch.manual_seed(seed)
-    rows = MultiAgentBatch({DEFAULT_MODULE_ID: SampleBatch(convert_to_torch_tensor(batch))}, env_steps=len(batch["rewards"]))
+    rows = MultiAgentBatch(
+        {DEFAULT_MODULE_ID: SampleBatch(convert_to_torch_tensor(batch))}, env_steps=len(batch["rewards"])
+    )
     return learner.update(batch=rows, timesteps={STEPS: t})
 
 
@@ -115,9 +117,15 @@ CLIPS: dict[str, dict[str, Any]] = {
 }
 
 
-@matrix(model=[{}, MIXED, UNKNOWN], double=[True, False], dueling=[True, False], loss=["huber", "mse"], clip=list(CLIPS))
-def test_lean_updates_of_dqn_are_those_of_rllib(model: dict[str, Any], double: bool, dueling: bool, loss: str, clip: str) -> None:
-    fast, stock = learners(lambda fast: dqn(fast, model, double_q=double, dueling=dueling, td_error_loss_fn=loss, **CLIPS[clip]))
+@matrix(
+    model=[{}, MIXED, UNKNOWN], double=[True, False], dueling=[True, False], loss=["huber", "mse"], clip=list(CLIPS)
+)
+def test_lean_updates_of_dqn_are_those_of_rllib(
+    model: dict[str, Any], double: bool, dueling: bool, loss: str, clip: str
+) -> None:
+    fast, stock = learners(
+        lambda fast: dqn(fast, model, double_q=double, dueling=dueling, td_error_loss_fn=loss, **CLIPS[clip])
+    )
     assert_same_updates(fast, stock)
     assert (fast._networks is None) == (model is UNKNOWN)  # the others' gradients are without autograd
 
@@ -161,7 +169,9 @@ def test_an_optimizer_that_is_no_plain_adam_steps_as_in_rllib(clip: float | None
         def configure_optimizers_for_module(self: Any, module_id: str, config: Any = None) -> None:
             parameters = self.get_parameters(self._module[module_id])
             optimizer = torch.optim.SGD(parameters, momentum=0.9)
-            self.register_optimizer(module_id=module_id, optimizer=optimizer, params=parameters, lr_or_lr_schedule=config.lr)
+            self.register_optimizer(
+                module_id=module_id, optimizer=optimizer, params=parameters, lr_or_lr_schedule=config.lr
+            )
 
         own = {"configure_optimizers_for_module": configure_optimizers_for_module}
         return dqn(fast, grad_clip=clip).learners(learner_class=type("Own", (base,), own))
@@ -256,9 +266,15 @@ def test_a_loss_of_ones_own_is_called_with_what_it_needs() -> None:
     assert_same_learners(fast, stock)
 
 
-@pytest.mark.parametrize("hook", ["postprocess_gradients", "compute_gradients", "after_gradient_based_update", "_uncompiled_update"])
+@pytest.mark.parametrize(
+    "hook", ["postprocess_gradients", "compute_gradients", "after_gradient_based_update", "_uncompiled_update"]
+)
 def test_a_learner_with_hooks_of_its_own_is_left_to_rllib(hook: str) -> None:
-    own = type("Own", (FastDQNTorchLearner,), {hook: lambda self, *args, **kwargs: getattr(super(own, self), hook)(*args, **kwargs)})
+    own = type(
+        "Own",
+        (FastDQNTorchLearner,),
+        {hook: lambda self, *args, **kwargs: getattr(super(own, self), hook)(*args, **kwargs)},
+    )
     learner = dqn(True).learners(learner_class=own).build_learner(env=gym.make("CartPole-v1"))
     assert learner.why_stock() == f"a {hook} of its own"
 

@@ -30,7 +30,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @matrix(n_step=[1, 2, 3, 5, (1, 4)], envs=[1, 3], which=list(PAIRS))
-def test_samples_are_those_of_rllib_through_adding_sampling_evicting_and_new_priorities(which: str, envs: int, n_step: Any) -> None:
+def test_samples_are_those_of_rllib_through_adding_sampling_evicting_and_new_priorities(
+    which: str, envs: int, n_step: Any
+) -> None:
     fast, stock = reversed(both(which, capacity=100))
     exercise(fast, stock, Runner(envs=envs), 84, n_step)
     assert fast.get_num_episodes_evicted() > 10
@@ -181,19 +183,29 @@ def test_returns_of_n_steps_are_discounted_sums_up_to_the_end_of_an_episode() ->
         found = {
             (int(obs[0]), float(reward), int(after[0]), bool(ended))
             for obs, reward, after, ended in zip(
-                sample[Columns.OBS], sample[Columns.REWARDS], sample[Columns.NEXT_OBS], sample[Columns.TERMINATEDS], strict=True
+                sample[Columns.OBS],
+                sample[Columns.REWARDS],
+                sample[Columns.NEXT_OBS],
+                sample[Columns.TERMINATEDS],
+                strict=True,
             )
         }
         whole = {(0, 6.0, 2, False), (1, 60.0, 3, True)}
         # RLlib's uniform buffer takes what there is of the last step, and forgets that the episode ended with it.
-        assert found == (whole if isinstance(buffer, FastPrioritizedEpisodeReplayBuffer) else whole | {(2, 100.0, 3, False)})
+        assert found == (
+            whole if isinstance(buffer, FastPrioritizedEpisodeReplayBuffer) else whole | {(2, 100.0, 3, False)}
+        )
 
 
 def refusals() -> Iterator[tuple[Any, dict[str, Any], str]]:
     sequences = "Sequences, as stateful modules need them, are left to RLlib"
     for buffer_class in (FastEpisodeReplayBuffer, FastPrioritizedEpisodeReplayBuffer):
         for how in ({"include_infos": True}, {"include_extra_model_outputs": True}):
-            yield buffer_class, {"n_step": 1, "sample_episodes": True, **how}, "Infos and extra model outputs are left to RLlib"
+            yield (
+                buffer_class,
+                {"n_step": 1, "sample_episodes": True, **how},
+                "Infos and extra model outputs are left to RLlib",
+            )
         yield buffer_class, {"n_step": 1, "sample_episodes": True, "lookback": 1}, sequences
     yield FastEpisodeReplayBuffer, {"n_step": 1, "sample_episodes": True, "batch_length_T": 20}, sequences
     yield FastEpisodeReplayBuffer, {"n_step": 1}, "without sample_episodes=True, are left to RLlib"

@@ -48,7 +48,9 @@ def test_env_steps_are_those_of_rllibs_runner(make: Any, size: int, envs: int) -
             scramble(fast, number)
             found = sampler.sample(size * envs)
             assert torch.equal(state, torch.get_rng_state())
-            assert by_number([chunk.id_ for chunk in found], ours) == by_number([episode.id_ for episode in expected], theirs)
+            assert by_number([chunk.id_ for chunk in found], ours) == by_number(
+                [episode.id_ for episode in expected], theirs
+            )
             for chunk, episode in zip(found, expected, strict=True):
                 assert (chunk.t_started, len(chunk.rewards)) == (episode.t_started, len(episode))
                 same(np.asarray(chunk.observations[0]), episode.get_observations())
@@ -67,14 +69,23 @@ def test_env_steps_are_those_of_rllibs_runner(make: Any, size: int, envs: int) -
         for our, their in zip(found, expected, strict=True):
             for name in ("observations", "actions", "rewards"):
                 same(getattr(our, f"get_{name}")(), getattr(their, f"get_{name}")())
-            same(dict(our.extra_model_outputs["weights_seq_no"].get_state()), dict(their.extra_model_outputs["weights_seq_no"].get_state()))
+            same(
+                dict(our.extra_model_outputs["weights_seq_no"].get_state()),
+                dict(their.extra_model_outputs["weights_seq_no"].get_state()),
+            )
             our.validate()
 
 
 def assert_same_metrics(ours: Any, theirs: Any) -> None:
     ours, theirs = leaves(ours), leaves(theirs)
     assert set(ours) >= {path for path in theirs if "connector" not in str(path)}
-    for path in ("episode_return_mean", "episode_len_mean", "episode_return_max", "num_env_steps_sampled", "num_episodes"):
+    for path in (
+        "episode_return_mean",
+        "episode_len_mean",
+        "episode_return_max",
+        "num_env_steps_sampled",
+        "num_episodes",
+    ):
         if (path,) in theirs:  # some come with the first episode that ends
             assert ours[(path,)].peek() == pytest.approx(theirs[(path,)].peek(), nan_ok=True), path
 
@@ -86,7 +97,10 @@ def test_callbacks_get_episodes_that_end_with_all_that_rllib_has_in_them() -> No
         @deferrable
         def on_episode_end(*, episode: Any, prev_episode_chunks: Any, **kwargs: Any) -> None:
             chunks = [*prev_episode_chunks, episode]
-            outputs = {k: np.concatenate([np.asarray(c.get_extra_model_outputs(k)) for c in chunks]) for k in episode.extra_model_outputs}
+            outputs = {
+                k: np.concatenate([np.asarray(c.get_extra_model_outputs(k)) for c in chunks])
+                for k in episode.extra_model_outputs
+            }
             whole = sum(chunk.get_return() for chunk in chunks)
             seen.setdefault(name, []).append((whole, episode.t, episode.is_terminated, episode.is_truncated, outputs))
 

@@ -9,7 +9,9 @@ from mlflow.environment_variables import _EnvironmentVariable
 
 from experiments.metrics.mlflow_environment import HONOURED, OWN, check_honoured, keep_out
 
-DEFINED = {variable.name for variable in vars(environment_variables).values() if isinstance(variable, _EnvironmentVariable)}
+DEFINED = {
+    variable.name for variable in vars(environment_variables).values() if isinstance(variable, _EnvironmentVariable)
+}
 READ_BY_MLFLOW = {*(name for name in DEFINED if "MLFLOW_" in name), "MLFLOW_EXPERIMENTAL_S3_SIGNATURE_VERSION"}
 """The second is read without a definition."""
 
@@ -17,19 +19,31 @@ READ_BY_MLFLOW = {*(name for name in DEFINED if "MLFLOW_" in name), "MLFLOW_EXPE
 def test_of_all_variables_that_mlflow_reads_only_those_that_are_honoured_stay() -> None:
     assert len(READ_BY_MLFLOW) > 250
     assert {*HONOURED} <= {*READ_BY_MLFLOW}
-    environment = {"PATH": "/bin", "AWS_REGION": "x", **dict.fromkeys(READ_BY_MLFLOW, "x"), "MLFLOW_OF_A_LATER_VERSION": "x"}
+    environment = {
+        "PATH": "/bin",
+        "AWS_REGION": "x",
+        **dict.fromkeys(READ_BY_MLFLOW, "x"),
+        "MLFLOW_OF_A_LATER_VERSION": "x",
+    }
     said = keep_out(environment)
     assert {*environment} == {"PATH", "AWS_REGION", *HONOURED}
-    assert sorted(name for line in said for name in line.partition(" are not")[0].partition(" is not")[0].split(", ")) == sorted(
+    assert sorted(
+        name for line in said for name in line.partition(" are not")[0].partition(" is not")[0].split(", ")
+    ) == sorted(
         name for name in {*READ_BY_MLFLOW, "MLFLOW_OF_A_LATER_VERSION"} - {*HONOURED, *OWN} if not name.startswith("_")
     )
 
 
 def test_what_is_kept_out_is_said_with_the_reason() -> None:
-    environment = {"MLFLOW_TRACKING_URI": "http://h", "MLFLOW_REGISTRY_URI": "http://h", "MLFLOW_RUN_ID": "1", "MLFLOW_TRACKING_TOKEN": "t"}
+    environment = {
+        "MLFLOW_TRACKING_URI": "http://h",
+        "MLFLOW_REGISTRY_URI": "http://h",
+        "MLFLOW_RUN_ID": "1",
+        "MLFLOW_TRACKING_TOKEN": "t",
+    }
     assert keep_out(environment) == [
-        "MLFLOW_REGISTRY_URI, MLFLOW_TRACKING_URI are not read: where results go is set by tracking.uri= of run.py and tracking_uri= "
-        "of the other commands alone.",
+        "MLFLOW_REGISTRY_URI, MLFLOW_TRACKING_URI are not read: where results go is set by tracking.uri= of run.py "
+        "and tracking_uri= of the other commands alone.",
         "MLFLOW_RUN_ID is not read: a study makes its own runs.",
     ]
     assert environment == {"MLFLOW_TRACKING_TOKEN": "t"}
@@ -51,7 +65,9 @@ def test_what_is_kept_out_is_said_with_the_reason() -> None:
     ],
 )
 def test_a_value_that_cannot_work_is_refused_with_the_name_of_the_variable(name: str, value: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{name}={re.escape(value)} in the environment: .*\. Correct it, or unset it\.$"):
+    with pytest.raises(
+        ValueError, match=rf"^{name}={re.escape(value)} in the environment: .*\. Correct it, or unset it\.$"
+    ):
         check_honoured({name: value})
 
 
@@ -59,4 +75,6 @@ def test_certificates_that_are_not_looked_at_are_refused(tmp_path: Path) -> None
     both = {"MLFLOW_TRACKING_INSECURE_TLS": "true", "MLFLOW_TRACKING_SERVER_CERT_PATH": str(tmp_path)}
     with pytest.raises(ValueError, match="MLFLOW_TRACKING_INSECURE_TLS and MLFLOW_TRACKING_SERVER_CERT_PATH are both"):
         check_honoured(both)
-    check_honoured({**both, "MLFLOW_TRACKING_INSECURE_TLS": "false", "MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_S3_IGNORE_TLS": "1"})
+    check_honoured(
+        {**both, "MLFLOW_TRACKING_INSECURE_TLS": "false", "MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_S3_IGNORE_TLS": "1"}
+    )

@@ -39,7 +39,9 @@ def test_an_address_that_a_person_wrote_is_read_as_sqlalchemy_reads_it(uri: str,
     assert sqlite_path(uri) == path
 
 
-@pytest.mark.parametrize("uri", ["sqlite:////data/qu?estion/m.db", "sqlite:////data/m.db?timeout=5", "sqlite:////data/per%cent/m.db"])
+@pytest.mark.parametrize(
+    "uri", ["sqlite:////data/qu?estion/m.db", "sqlite:////data/m.db?timeout=5", "sqlite:////data/per%cent/m.db"]
+)
 def test_an_address_that_would_be_read_as_another_file_is_refused_with_how_it_is_written(uri: str) -> None:
     with pytest.raises(ValueError, match=r"write % as %25 and [?] as %3F"):
         sqlite_path(uri)

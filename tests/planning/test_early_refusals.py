@@ -26,7 +26,9 @@ CHEAP = {
     "algorithm.training.train_batch_size_per_learner=-5": "algorithm.training.train_batch_size_per_learner",
     "study.space={algorithm.training.lr:[1e-3,-1e-3]}": "algorithm.training.lr=-0.001: must be above 0 and finite.",
     "hardware.num_cpus=-1": "hardware.num_cpus=-1",
-    "hardware=workstation hardware.num_cpus=2 hardware.num_gpus=null": "hardware=workstation needs 9 CPUs and 1 GPU per trial, or more",
+    ("hardware=workstation hardware.num_cpus=2 hardware.num_gpus=null"): (
+        "hardware=workstation needs 9 CPUs and 1 GPU per trial, or more"
+    ),
 }
 """Words to what is said of them."""
 
@@ -47,7 +49,12 @@ for words, message in eval(sys.argv.pop(1)).items():
 
 
 def test_what_can_be_known_without_rllib_is_refused_without_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", REFUSE, repr({f"{words} output_dir={tmp_path}": said for words, said in CHEAP.items()})]
+    command = [
+        sys.executable,
+        "-c",
+        REFUSE,
+        repr({f"{words} output_dir={tmp_path}": said for words, said in CHEAP.items()}),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -75,7 +82,9 @@ def test_what_only_rllib_knows_is_asked_before_ray_is_started(
 
 
 def test_only_settings_that_rllib_may_not_have_or_that_are_no_numbers_are_doubtful() -> None:
-    assert not is_doubtful(["algorithm=sac", "algorithm.training.lr=1e-3", "seeds=[0]", "study.space={algorithm.training.lr:[1]}"], None)
+    assert not is_doubtful(
+        ["algorithm=sac", "algorithm.training.lr=1e-3", "seeds=[0]", "study.space={algorithm.training.lr:[1]}"], None
+    )
     assert is_doubtful(["+algorithm.training.x=1"], None)
     assert is_doubtful(["algorithm.training.use_kl_loss=true"], None)
     assert is_doubtful([], Path("mine"))
@@ -91,7 +100,14 @@ def test_what_is_refused_for_want_of_room_early_rllib_would_refuse(hardware: str
     """On machines from one CPU to more than any profile asks for; where a trial fits, both let it pass."""
     early, late = [*MACHINES], [*MACHINES]  # those that refuse
     with composed(
-        [f"hardware={hardware}", f"algorithm={algorithm}", "study=single", "budget_env_steps=96000", "report_every_env_steps=48000"], None
+        [
+            f"hardware={hardware}",
+            f"algorithm={algorithm}",
+            "study=single",
+            "budget_env_steps=96000",
+            "report_every_env_steps=48000",
+        ],
+        None,
     ) as compose:
         suite = parse(compose({}))
         for cpus, gpus in MACHINES:

@@ -1,4 +1,6 @@
-"""How long a study takes before anything has run: known answers where the speed of environment and networks is given."""
+"""How long a study takes before anything has run: known answers where the speed of environment
+and networks is given.
+"""
 
 import itertools
 import math
@@ -54,7 +56,8 @@ SMALL = NetworkSpeed(act_s=0.8e-6, learn_s=2.5e-6)
           "algorithm.training.num_epochs=10"), 21_336),
         (("algorithm.training.train_batch_size_per_learner=4000", "algorithm.training.minibatch_size=128",
           "algorithm.training.num_epochs=10", "fast=false"), 3_404),
-        (("algorithm=impala", "algorithm.training.train_batch_size_per_learner=1600"), 29_337),  # study=throughput_algorithms, one runner
+        # study=throughput_algorithms, one runner
+        (("algorithm=impala", "algorithm.training.train_batch_size_per_learner=1600"), 29_337),
         (("algorithm=appo",), 26_297),
         (("algorithm=dqn", "algorithm.update_to_data=1", "hardware.total_envs=1"), 863),  # an update of 32 an env step
     ],
@@ -63,7 +66,9 @@ def test_what_was_measured_is_estimated_within_a_factor_of_two(
     plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None], overrides: tuple[str, ...], measured: float
 ) -> None:
     quiet(SMALL)
-    plan = plan_of(SINGLE, "hardware.num_envs_per_env_runner=" + ("1" if "hardware.total_envs=1" in overrides else "16"), *overrides,
+    plan = plan_of(SINGLE,
+                   "hardware.num_envs_per_env_runner=" + ("1" if "hardware.total_envs=1" in overrides else "16"),
+                   *overrides,
                    cluster=Cluster((Node(8, 0),)))  # fmt: skip
     found = 1 / TrialEstimate(plan.configurations[0]).env_step_s
     assert max(found / measured, measured / found) < estimate.WITHIN, found
@@ -73,11 +78,14 @@ def test_nothing_is_learned_before_learning_starts(plan_of: PlanOf, quiet: Calla
     quiet(SMALL)
     at_once, late = (
         TrialEstimate(
-            plan_of(SINGLE, "algorithm=dqn", f"algorithm.training.num_steps_sampled_before_learning_starts={n}").configurations[0]
+            plan_of(
+                SINGLE, "algorithm=dqn", f"algorithm.training.num_steps_sampled_before_learning_starts={n}"
+            ).configurations[0]
         )
         for n in (1, 10_001)
     )
-    assert at_once.seconds - late.seconds == pytest.approx(10_000 * 32 * (2.5e-6 + 1.2e-3 / 64))  # of 32 rows an env step
+    # of 32 rows an env step
+    assert at_once.seconds - late.seconds == pytest.approx(10_000 * 32 * (2.5e-6 + 1.2e-3 / 64))
 
 
 def test_the_default_study_takes_as_long_as_it_did(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
@@ -101,7 +109,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("clock")
 def test_environments_that_take_turns_take_longer_than_side_by_side(plan_of: PlanOf) -> None:
     _step_s.cache_clear()
-    slow = plan_of(SINGLE, "env=synthetic", "env.env_config.step_cost_ms=4", "env.env_config.mode=wait").configurations[0]
+    slow = plan_of(SINGLE, "env=synthetic", "env.env_config.step_cost_ms=4", "env.env_config.mode=wait").configurations[
+        0
+    ]
     assert env_step_s(slow.suite.env, 16) == pytest.approx(16 * 4e-3, rel=0.01)
     side_by_side = replace(slow.suite.env, vectorize_mode="async")
     assert env_step_s(side_by_side, 16) == pytest.approx(4e-3, rel=0.01)
@@ -117,7 +127,8 @@ def test_networks_with_more_multiplications_take_longer(plan_of: PlanOf, monkeyp
     wide = plan_of(SINGLE, "++algorithm.rl_module.fcnet_hiddens=[1024,1024]").trials[0]
     small, large = (network_speed(trial) for trial in (plan_of(SINGLE).trials[0], wide))
     for width, speed in ((64, small), (1024, large)):
-        both = 2 * (4 * width + width * width) + width * 2  # RLlib's policy runs the value's encoder as well, without its last layer
+        # RLlib's policy runs the value's encoder as well, without its last layer
+        both = 2 * (4 * width + width * width) + width * 2
         assert (speed.act_s, speed.learn_s) == (both, pytest.approx(3 * (both + width)))
 
 
@@ -127,7 +138,9 @@ def test_learning_counts_what_does_not_act(plan_of: PlanOf) -> None:
     assert sac.learn_s / sac.act_s == pytest.approx(3 * (policy + 2 * critic) / policy)
 
 
-def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
+def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(
+    plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]
+) -> None:
     quiet(SMALL)
     plan = plan_of("study=algorithms", "env=cartpole")
     assert "an estimate" in time_line(plan, None)
@@ -142,14 +155,17 @@ def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(plan_of:
     assert "No trial of dqn on cartpole of about this length has run" in told
     assert asked == [(name, "cartpole", 125_000) for name in ("ppo", "dqn", "appo", "impala")]  # a quarter of 500,000
     known = time_line(plan_of(), past)
-    assert known == "time        about 2 min 15 s, at the median speed of earlier trials in this store"  # 2.7M env steps, two at once
+    # 2.7M env steps, two at once
+    assert known == "time        about 2 min 15 s, at the median speed of earlier trials in this store"
     early = plan_of("stop_at_target=true")
     assert time_line(early, past).startswith("time        at most about 2 min 15 s")
     assert "45 trials, at most 2,700,000 env steps" in summary(early)
 
 
 @pytest.mark.parametrize(("env_steps_s", "hours"), [(189.0, False), (187.0, True)])
-def test_a_study_of_hours_is_warned_of_with_what_makes_it_shorter(env_steps_s: float, hours: bool, plan_of: PlanOf) -> None:
+def test_a_study_of_hours_is_warned_of_with_what_makes_it_shorter(
+    env_steps_s: float, hours: bool, plan_of: PlanOf
+) -> None:
     said = time_line(plan_of(), lambda *_: env_steps_s)  # 2.7M env steps, two at once
     assert ("These are hours" in said) is hours
     assert ("resume=" in said and said.endswith("max_minutes=60 or max_env_steps=675000")) is hours
@@ -187,14 +203,18 @@ def test_a_profile_that_leaves_the_machine_idle_names_the_faster_way_and_what_it
     assert "hardware=auto runs 16 trials at once in place of 1, by an estimate " in said
     times = float(said.partition(" times as fast")[0].rpartition(" ")[2])
     assert 4 < times < 40
-    assert "has 16 envs in place of 32 (of 512 env steps a batch 32 of each, in place of 16) and learns on the CPU" in said
+    assert (
+        "has 16 envs in place of 32 (of 512 env steps a batch 32 of each, in place of 16) and learns on the CPU" in said
+    )
     assert own.hardware == "workstation"
     assert faster_line(*both("hardware=workstation", "seeds=[0]", SINGLE)) is None  # one trial has nothing beside it
     assert faster_line(*both()) is None
     assert faster_line(*both("hardware=workstation", "+measurement=throughput")) is None
 
 
-def test_logical_cpus_make_nothing_faster(quiet: Callable[[NetworkSpeed], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logical_cpus_make_nothing_faster(
+    quiet: Callable[[NetworkSpeed], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     quiet(SMALL)
     one = replace(both()[0].configurations[0])
     alone, crowd = (TrialEstimate(one, n).seconds for n in (1, 16))

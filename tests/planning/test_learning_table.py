@@ -58,7 +58,9 @@ def test_a_pair_of_which_nothing_is_published_is_held_to_the_target(
 ) -> None:
     monkeypatch.setattr(scores, "trial_of", lambda *asked: SimpleNamespace(config_id="abc"))
     ended_at = (500.0, 500.0, worst, 500.0, 500.0)
-    report = scores._report(pd.concat([rows(seed, score) for seed, score in enumerate(ended_at)]).assign(algorithm="impala"))
+    report = scores._report(
+        pd.concat([rows(seed, score) for seed, score in enumerate(ended_at)]).assign(algorithm="impala")
+    )
     (found,) = (row for row in report.tables[0].rows if row[0] == "impala on cartpole")
     assert found[-1] == words
     assert report.verdict.startswith(f"1 of {len(pairs())} pairs are measured. Worse than published: none; ")
@@ -75,7 +77,9 @@ def test_a_pair_whose_seeds_are_not_all_measured_is_shown_and_not_judged(monkeyp
 
 def test_a_pair_that_ends_as_far_as_two_cores_get_is_named_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scores, "trial_of", lambda *asked: SimpleNamespace(config_id="abc"))
-    report = scores._report(pd.concat([rows(seed, -100.0 + seed) for seed in range(5)]).assign(algorithm="sac", env="hopper"))
+    report = scores._report(
+        pd.concat([rows(seed, -100.0 + seed) for seed in range(5)]).assign(algorithm="sac", env="hopper")
+    )
     (found,) = (row for row in report.tables[0].rows if row[0] == "sac on hopper")
     assert found[-1] == "ended early: not judged"
     assert report.verdict.endswith("as far as two cores get, and not judged: sac on hopper.")
@@ -83,14 +87,28 @@ def test_a_pair_that_ends_as_far_as_two_cores_get_is_named_and_not_judged(monkey
 
 @pytest.mark.parametrize(
     ("ours", "words"),
-    [([100.0, 101.0, 99.0], "not significantly different"), ([50.0, 51.0, 49.0], "worse than"), ([150.0, 151.0, 149.0], "better than")],
+    [
+        ([100.0, 101.0, 99.0], "not significantly different"),
+        ([50.0, 51.0, 49.0], "worse than"),
+        ([150.0, 151.0, 149.0], "better than"),
+    ],
 )
 def test_where_sb3_was_run_at_the_same_settings_it_is_the_judge(ours: list[float], words: str) -> None:
     assert against_sb3(np.array(ours), np.array([98.0, 100.0, 102.0])).startswith(words)
 
 
 def test_the_readme_takes_the_rows_that_have_all_seeds_and_the_present_settings() -> None:
-    columns = ("", "env steps", "seeds", "score [95%]", "worst seed", "env steps to target", "training", "published", "verdict")
+    columns = (
+        "",
+        "env steps",
+        "seeds",
+        "score [95%]",
+        "worst seed",
+        "env steps to target",
+        "training",
+        "published",
+        "verdict",
+    )
     cells = ("1,000", "5", "200.0 [1.0, 2.0]", "100.0", "0 of 5", "1 s", "240 (zoo)", "worse")
     few, earlier = (("1,000", "4", *cells[2:-1], without) for without in (FEW, EARLIER))
     table = Table("Scores", columns, (("a", *cells), ("b", *few), ("c", *earlier)))
@@ -130,5 +148,8 @@ def test_the_settings_of_a_pair_say_what_was_measured(pair: Pair, table: Table) 
     if page.endswith(tuple(f"| {without} |" for without in OPEN)):
         assert "Not measured here yet" in file.read_text()
     else:
-        said = f"{found['score [95%]']}, worst seed {found['worst seed']}, after {found['env steps']} env steps, {found['seeds']} seeds"
+        said = (
+            f"{found['score [95%]']}, worst seed {found['worst seed']}, after {found['env steps']} env "
+            f"steps, {found['seeds']} seeds"
+        )
         assert f"# Measured: {said}" in file.read_text()

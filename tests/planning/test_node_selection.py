@@ -30,13 +30,18 @@ def test_one_node_that_was_asked_for_is_kept_and_the_refusal_names_the_way_out(p
     small = Cluster((Node(2, 0), Node(2, 0)))
     with pytest.raises(ConfigurationError, match=r"hardware\.placement=PACK"):
         plan_of(SINGLE, TWO_RUNNERS, "hardware.placement=STRICT_PACK", cluster=small)
-    assert plan_of(SINGLE, TWO_RUNNERS, "hardware.placement=SPREAD", cluster=small).configurations[0].request.strategy == "SPREAD"
+    assert (
+        plan_of(SINGLE, TWO_RUNNERS, "hardware.placement=SPREAD", cluster=small).configurations[0].request.strategy
+        == "SPREAD"
+    )
     with pytest.raises(ConfigurationError, match=r"hardware\.placement"):
         plan_of(SINGLE, "hardware.placement=ANYWHERE", cluster=small)
 
 
 def test_trials_run_beside_the_accelerator_that_was_asked_for(plan_of: PlanOf) -> None:
-    plan = plan_of(SINGLE, "seeds=[0,1,2,3,4]", "hardware.num_gpus_per_learner=1", "hardware.accelerator_type=A100", cluster=MIXED)
+    plan = plan_of(
+        SINGLE, "seeds=[0,1,2,3,4]", "hardware.num_gpus_per_learner=1", "hardware.accelerator_type=A100", cluster=MIXED
+    )
     request = plan.configurations[0].request
     assert request.bundles[0]["accelerator_type:A100"] == pytest.approx(0.001)
     assert plan.concurrency == 2  # the two of that node; any GPU would have allowed four
@@ -58,11 +63,16 @@ def test_a_mistyped_accelerator_is_refused_with_the_nearest() -> None:
 
 
 def test_one_that_is_not_there_is_refused_with_those_that_are(plan_of: PlanOf) -> None:
-    with pytest.raises(DoesNotFitError, match=r"H100: no node has one; this cluster has A100, T4\. Choose one of those") as refused:
+    with pytest.raises(
+        DoesNotFitError, match=r"H100: no node has one; this cluster has A100, T4\. Choose one of those"
+    ) as refused:
         plan_of(SINGLE, "hardware.num_gpus_per_learner=1", "hardware.accelerator_type=H100", cluster=MIXED)
     assert needs(refused.value.request) == "1 CPU and 1 GPU (H100)"
 
 
 def test_what_nodes_a_trial_goes_to_changes_no_configuration(plan_of: PlanOf) -> None:
-    ids = {plan_of(SINGLE, f"hardware.placement={placement}").configurations[0].config_id for placement in ("null", "PACK", "SPREAD")}
+    ids = {
+        plan_of(SINGLE, f"hardware.placement={placement}").configurations[0].config_id
+        for placement in ("null", "PACK", "SPREAD")
+    }
     assert len(ids) == 1

@@ -23,7 +23,13 @@ def known(scale: float, trials: int = 6, network: str = "") -> list[dict[str, fl
 @pytest.mark.parametrize(
     ("scale", "words"),
     [
-        (1000.0, "all of the grid, 32 to 128 rows of a gradient step, is below the gradient noise scale of 6 earlier trials, 1,000 ["),
+        (
+            1000.0,
+            (
+                "all of the grid, 32 to 128 rows of a gradient step, is below the gradient noise scale "
+                "of 6 earlier trials, 1,000 ["
+            ),
+        ),
         (10.0, "is above the gradient noise scale of 6 earlier trials, 10 ["),
         (64.0, ""),
     ],
@@ -37,12 +43,17 @@ def test_a_grid_on_one_side_of_a_known_noise_scale_is_said_to_be(plan_of: PlanOf
 def test_nothing_is_said_where_nothing_is_known_or_no_gradient_steps_batch_varies(plan_of: PlanOf) -> None:
     assert noise_scale_lines(plan_of("algorithm=dqn", BATCHES), lambda algorithm, env: []) == []
     outer = "study.space={algorithm.training.train_batch_size_per_learner:[512,1024]}"
-    assert noise_scale_lines(plan_of(outer), lambda algorithm, env: known(1e6)) == [], "its minibatches are all the same"
+    assert noise_scale_lines(plan_of(outer), lambda algorithm, env: known(1e6)) == [], (
+        "its minibatches are all the same"
+    )
 
 
 def test_few_trials_count_by_their_estimate_and_a_hidden_gradient_has_no_end(plan_of: PlanOf) -> None:
     plan = plan_of(MINIBATCHES)
-    assert "2 earlier trials, 1,000: a larger batch may still pay" in noise_scale_lines(plan, lambda *names: [of(1.0, 1000.0)] * 2)[0]
+    assert (
+        "2 earlier trials, 1,000: a larger batch may still pay"
+        in noise_scale_lines(plan, lambda *names: [of(1.0, 1000.0)] * 2)[0]
+    )
     hidden = noise_scale_lines(plan, lambda *names: [of(-1.0, 1000.0)] * 3 + [of(1.0, 1000.0)] * 3)
     assert "6 earlier trials, no end [1,000, no end]: a larger" in hidden[0]
 
@@ -57,7 +68,9 @@ def test_a_grid_has_to_be_on_the_same_side_of_each_network(plan_of: PlanOf) -> N
 
     assert lines(5000.0) == []
     (line,) = lines(10.0)
-    assert "is above" in line and "of the policy and 5 [" in line and "of the value: a smaller one may do as well" in line
+    assert (
+        "is above" in line and "of the policy and 5 [" in line and "of the value: a smaller one may do as well" in line
+    )
 
 
 def test_rows_of_a_gradient_step_are_a_minibatchs_or_the_whole_batchs(plan_of: PlanOf) -> None:
@@ -68,15 +81,23 @@ def test_rows_of_a_gradient_step_are_a_minibatchs_or_the_whole_batchs(plan_of: P
 
 
 def test_measuring_takes_no_part_in_what_a_configuration_is(plan_of: PlanOf) -> None:
-    off, on = (plan_of("study.space={}", f"noise_scale.measure={measure}").configurations[0] for measure in ("false", "true"))
+    off, on = (
+        plan_of("study.space={}", f"noise_scale.measure={measure}").configurations[0] for measure in ("false", "true")
+    )
     assert off.config_id == on.config_id and on.trial(0).noise_scale.measure
 
 
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (("++algorithm.rl_module.use_lstm=true",), "noise_scale.measure=true: rows of a recurrent policy are not independent"),
-        (("study=runner_scaling",), "noise_scale.measure=true takes some of the time in which a throughput is measured"),
+        (
+            ("++algorithm.rl_module.use_lstm=true",),
+            "noise_scale.measure=true: rows of a recurrent policy are not independent",
+        ),
+        (
+            ("study=runner_scaling",),
+            "noise_scale.measure=true takes some of the time in which a throughput is measured",
+        ),
         (("noise_scale.every_updates=0",), "noise_scale.every_updates"),
     ],
 )

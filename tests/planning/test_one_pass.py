@@ -33,7 +33,10 @@ def count_calls(of: Any, calls: Counter[str], monkeypatch: pytest.MonkeyPatch) -
     [
         (["study.space={}"], 1),
         ([f"study.space={{{LR}:[1e-4,1e-3],{EPOCHS}:[2,4]}}"], 4),
-        (["search=optuna", f"study.space={{{LR}:{{distribution:loguniform,low:1e-5,high:1e-2}},{EPOCHS}:[2,4]}}"], 4 + 1),  # and the base
+        (
+            ["search=optuna", f"study.space={{{LR}:{{distribution:loguniform,low:1e-5,high:1e-2}},{EPOCHS}:[2,4]}}"],
+            4 + 1,
+        ),  # and the base
     ],
 )
 def test_each_configuration_is_parsed_once_and_built_once(

@@ -32,7 +32,9 @@ SINGLE = "study.space={}"
 
 
 def suits(algorithm: str, action_space: gym.Space[Any]) -> bool:
-    return {"dqn": isinstance(action_space, gym.spaces.Discrete), "sac": isinstance(action_space, gym.spaces.Box)}.get(algorithm, True)
+    return {"dqn": isinstance(action_space, gym.spaces.Discrete), "sac": isinstance(action_space, gym.spaces.Box)}.get(
+        algorithm, True
+    )
 
 
 @pytest.mark.parametrize("study", ["smoke", "lr_batch"])
@@ -56,7 +58,11 @@ def _commands() -> Iterator[tuple[str, ...]]:
     """What the comments of `conf/study` tell a person to run: commands, and what is given after the file's first."""
     for file in sorted(CONF.glob("study/*.yaml")):
         first: tuple[str, ...] = ()
-        for words in (shlex.split(line[1:]) for line in file.read_text().replace("\\\n#", "").splitlines() if line.startswith("#   ")):
+        for words in (
+            shlex.split(line[1:])
+            for line in file.read_text().replace("\\\n#", "").splitlines()
+            if line.startswith("#   ")
+        ):
             if words[:2] == ["python", "experiments/run.py"]:
                 yield (*words[2:],)
                 first = first or (*words[2:],)
@@ -71,20 +77,28 @@ def test_what_a_file_of_a_study_tells_to_run_is_planned(plan_of: PlanOf, words: 
 
 def test_a_study_cuts_settings_to_its_size_unless_the_command_line_gives_them(plan_of: PlanOf) -> None:
     batch = "algorithm.training.train_batch_size_per_learner"
-    cut, given = (plan_of("study=smoke", "env=lunarlander", *more).configurations[0].batch_env_steps for more in ((), (f"{batch}=2048",)))
+    cut, given = (
+        plan_of("study=smoke", "env=lunarlander", *more).configurations[0].batch_env_steps
+        for more in ((), (f"{batch}=2048",))
+    )
     assert (cut, given) == (1024, 2048)
-    replay = plan_of("study=smoke", "algorithm=dqn").configurations[0].suite.algorithm["training"]["replay_buffer_config"]
+    replay = (
+        plan_of("study=smoke", "algorithm=dqn").configurations[0].suite.algorithm["training"]["replay_buffer_config"]
+    )
     assert replay["capacity"] == 4096
 
 
-@pytest.mark.parametrize(("algorithm", "env", "fix"), [("dqn", "pendulum", "algorithm=sac"), ("sac", "cartpole", "algorithm=dqn")])
+@pytest.mark.parametrize(
+    ("algorithm", "env", "fix"), [("dqn", "pendulum", "algorithm=sac"), ("sac", "cartpole", "algorithm=dqn")]
+)
 def test_a_wrong_pair_is_refused_with_the_fix(plan_of: PlanOf, algorithm: str, env: str, fix: str) -> None:
     with pytest.raises(ConfigurationError, match=fix):
         plan_of(f"algorithm={algorithm}", f"env={env}", SINGLE)
 
 
 @pytest.mark.parametrize(
-    ("env", "algorithm"), [("lunarlander", "ppo"), ("pong", "ppo"), ("halfcheetah", "sac"), ("inverted_pendulum", "sac")]
+    ("env", "algorithm"),
+    [("lunarlander", "ppo"), ("pong", "ppo"), ("halfcheetah", "sac"), ("inverted_pendulum", "sac")],
 )
 def test_environments_of_the_extras_compose_and_step(plan_of: PlanOf, env: str, algorithm: str) -> None:
     plan = plan_of(f"algorithm={algorithm}", f"env={env}", SINGLE)
@@ -144,7 +158,10 @@ def test_checkpoints_come_every_quarter_but_leave_room_for_two_episodes(plan_of:
     assert every() == 16_000  # a quarter would be 15,000, two episodes of 500 in 16 environments are 16,000
     assert every("study=smoke") == 4096  # the whole budget: no environment is reset on the way
     assert every("checkpoint.every_env_steps=4000") == 4000
-    assert plan_of("study.space={}").trials[0].config_id != plan_of("study.space={}", "checkpoint.every_env_steps=4000").trials[0].config_id
+    assert (
+        plan_of("study.space={}").trials[0].config_id
+        != plan_of("study.space={}", "checkpoint.every_env_steps=4000").trials[0].config_id
+    )
 
 
 def test_repeats_are_trials_of_one_configuration_and_seed(plan_of: PlanOf) -> None:
@@ -165,7 +182,9 @@ def test_auto_lays_out_a_trial_alike_on_any_machine_and_in_any_study(plan_of: Pl
     assert big.concurrency == 32
 
 
-@pytest.mark.parametrize(("num_cpus", "expected", "at_once"), [(2, (1, 16, 0), 1), (8, (2, 8, 1), 2), (64, (2, 8, 1), 16)])
+@pytest.mark.parametrize(
+    ("num_cpus", "expected", "at_once"), [(2, (1, 16, 0), 1), (8, (2, 8, 1), 2), (64, (2, 8, 1), 16)]
+)
 def test_auto_gives_asynchronous_algorithms_a_runner_and_room_permitting_a_learner(
     plan_of: PlanOf, num_cpus: int, expected: tuple[int, int, int], at_once: int
 ) -> None:
@@ -184,7 +203,8 @@ FRAGMENTS_OF_100 = ("algorithm=impala", "++algorithm.env_runners.rollout_fragmen
 
 
 @pytest.mark.parametrize(
-    ("asked", "envs", "batch"), [(400, 4, 400), (1600, 16, 1600), (3200, 16, 3200), (2000, 10, 2000), (1024, 11, 1100), (50, 1, 50)]
+    ("asked", "envs", "batch"),
+    [(400, 4, 400), (1600, 16, 1600), (3200, 16, 3200), (2000, 10, 2000), (1024, 11, 1100), (50, 1, 50)],
 )
 def test_an_asynchronous_batch_is_whole_samples_of_as_many_environments_as_make_it_up(
     plan_of: PlanOf, asked: int, envs: int, batch: int
@@ -197,9 +217,13 @@ def test_an_asynchronous_batch_is_whole_samples_of_as_many_environments_as_make_
     assert following.layout.num_envs_per_env_runner == 16
 
 
-def test_environments_whose_samples_are_longer_than_the_batch_are_refused_unless_throughput_is_measured(plan_of: PlanOf) -> None:
+def test_environments_whose_samples_are_longer_than_the_batch_are_refused_unless_throughput_is_measured(
+    plan_of: PlanOf,
+) -> None:
     words = (*FRAGMENTS_OF_100, f"{BATCH}=400")
-    with pytest.raises(ConfigurationError, match=r"so that a batch of 400 would be one of 1,600\. Try .*=null, or .*per_learner=1600"):
+    with pytest.raises(
+        ConfigurationError, match=r"so that a batch of 400 would be one of 1,600\. Try .*=null, or .*per_learner=1600"
+    ):
         plan_of(*words, f"{ENVS}=16")
     assert plan_of(*words, f"{ENVS}=2").configurations[0].batch_env_steps == 400
     measured = plan_of(*words, "+measurement=throughput", "hardware.num_envs_per_env_runner=16").configurations[0]
@@ -215,16 +239,21 @@ LARGE = "++algorithm.rl_module.fcnet_hiddens=[2048,2048]"
 
 
 @pytest.mark.parametrize(
-    ("gpus", "cpus", "share"), [(1, 1, 1), (1, 3, 0.33), (2, 2, 1), (2, 3, 0.5), (2, 5, 0.33), (3, 4, 0.5), (1, 64, 0.25), (0, 4, 0)]
+    ("gpus", "cpus", "share"),
+    [(1, 1, 1), (1, 3, 0.33), (2, 2, 1), (2, 3, 0.5), (2, 5, 0.33), (3, 4, 0.5), (1, 64, 0.25), (0, 4, 0)],
 )
 def test_gpus_are_shared_by_as_many_large_trials_as_there_are_cpus_for_but_no_more_than_four(
     plan_of: PlanOf, gpus: int, cpus: int, share: float
 ) -> None:
     machine = Cluster((Node(cpus, gpus),))
     assert plan_of(SINGLE, LARGE, cluster=machine).configurations[0].layout.num_gpus_per_learner == share
-    assert plan_of(SINGLE, cluster=machine).configurations[0].layout.num_gpus_per_learner == 0  # small: the CPU is faster
+    # small: the CPU is faster
+    assert plan_of(SINGLE, cluster=machine).configurations[0].layout.num_gpus_per_learner == 0
     if gpus:
-        assert plan_of(SINGLE, f"hardware.num_gpus={gpus}", cluster=machine).configurations[0].layout.num_gpus_per_learner == share
+        assert (
+            plan_of(SINGLE, f"hardware.num_gpus={gpus}", cluster=machine).configurations[0].layout.num_gpus_per_learner
+            == share
+        )
 
 
 def test_pictures_are_learned_from_on_a_gpu(plan_of: PlanOf) -> None:
@@ -243,13 +272,17 @@ def test_learners_side_by_side_get_a_gpu_each_or_none(plan_of: PlanOf) -> None:
 
 def test_learners_are_scaled_on_cpus_unless_gpus_are_declared(plan_of: PlanOf) -> None:
     machine = Cluster((Node(32, 4),))
-    assert {c.layout.num_gpus_per_learner for c in plan_of("study=learner_scaling", cluster=machine).configurations} == {0}
+    assert {
+        c.layout.num_gpus_per_learner for c in plan_of("study=learner_scaling", cluster=machine).configurations
+    } == {0}
     space = "study.space={algorithm.learners.num_learners:[1,2,4]}"
     declared = plan_of("study=learner_scaling", "hardware.num_gpus=4", space, cluster=machine)
     assert {c.layout.num_gpus_per_learner for c in declared.configurations} == {1}
 
 
-@pytest.mark.parametrize(("hidden", "expected"), [(None, 4), ("2", 1), ("0,3", 2), ("", 0), ("NoDevFiles", 0), ("0,1,2,3,4,5", 4)])
+@pytest.mark.parametrize(
+    ("hidden", "expected"), [(None, 4), ("2", 1), ("0,3", 2), ("", 0), ("NoDevFiles", 0), ("0,1,2,3,4,5", 4)]
+)
 def test_gpus_that_are_hidden_do_not_count(monkeypatch: pytest.MonkeyPatch, hidden: str | None, expected: int) -> None:
     monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 4)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -261,12 +294,16 @@ def test_gpus_that_are_hidden_do_not_count(monkeypatch: pytest.MonkeyPatch, hidd
     assert local_machine(HardwareSettings("auto", num_gpus=3)).num_gpus == 3
 
 
-def test_gpus_that_torch_cannot_use_do_not_count_and_are_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_gpus_that_torch_cannot_use_do_not_count_and_are_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 7)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert [local_machine(HardwareSettings("auto")).num_gpus for _ in range(2)] == [0, 0]
-    assert [r.getMessage().partition(" cannot ")[2] for r in caplog.records] == ["use the 7 GPUs of this machine: everything runs on CPUs."]
+    assert [r.getMessage().partition(" cannot ")[2] for r in caplog.records] == [
+        "use the 7 GPUs of this machine: everything runs on CPUs."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -278,10 +315,21 @@ def test_gpus_that_torch_cannot_use_do_not_count_and_are_told_of(monkeypatch: py
         ("large_cluster", Node(128, 8), 100, 4, 8, 1),
     ],
 )
-def test_profiles(plan_of: PlanOf, profile: str, node: Node, runners: int, envs: int, learners: int, gpus: float) -> None:
+def test_profiles(
+    plan_of: PlanOf, profile: str, node: Node, runners: int, envs: int, learners: int, gpus: float
+) -> None:
     algorithm = "impala" if profile == "large_cluster" else "ppo"
-    layout = plan_of(SINGLE, f"hardware={profile}", f"algorithm={algorithm}", cluster=Cluster((node,))).configurations[0].layout
-    assert (layout.num_env_runners, layout.num_envs_per_env_runner, layout.num_learners, layout.num_gpus_per_learner) == (
+    layout = (
+        plan_of(SINGLE, f"hardware={profile}", f"algorithm={algorithm}", cluster=Cluster((node,)))
+        .configurations[0]
+        .layout
+    )
+    assert (
+        layout.num_env_runners,
+        layout.num_envs_per_env_runner,
+        layout.num_learners,
+        layout.num_gpus_per_learner,
+    ) == (
         runners,
         envs,
         learners,
@@ -292,12 +340,16 @@ def test_profiles(plan_of: PlanOf, profile: str, node: Node, runners: int, envs:
 def test_a_profile_that_cannot_fit_says_what_it_needs_what_there_is_and_what_to_try(plan_of: PlanOf) -> None:
     with pytest.raises(ConfigurationError) as refused:
         plan_of("hardware=workstation")
-    assert "needs 9 CPUs and 1 GPU per trial; this machine has 2 CPUs and 0 GPUs. Try hardware=auto." in str(refused.value)
+    assert "needs 9 CPUs and 1 GPU per trial; this machine has 2 CPUs and 0 GPUs. Try hardware=auto." in str(
+        refused.value
+    )
     assert "hardware.num_cpus=9 hardware.num_gpus=0" in str(refused.value)
 
 
 def test_declared_logical_cpus_make_a_profile_fit(plan_of: PlanOf) -> None:
-    plan = plan_of("hardware=workstation", "hardware.num_cpus=16", "hardware.num_gpus=0", cluster=Cluster((Node(16, 0),)))
+    plan = plan_of(
+        "hardware=workstation", "hardware.num_cpus=16", "hardware.num_gpus=0", cluster=Cluster((Node(16, 0),))
+    )
     assert plan.configurations[0].layout.num_gpus_per_learner == 0
 
 
@@ -319,8 +371,12 @@ def test_an_algorithm_axis_composes_each_with_its_own_settings(plan_of: PlanOf) 
     assert plan.left_out == ("algorithm=sac needs continuous actions, but env=cartpole has Discrete(2)",)
 
 
-def test_algorithms_side_by_side_have_the_budget_of_the_slowest_and_a_budget_of_ones_own_is_kept(plan_of: PlanOf) -> None:
-    own = [plan_of("study=single", f"algorithm={name}", "env=pendulum").suite.budget_env_steps for name in ("ppo", "sac")]
+def test_algorithms_side_by_side_have_the_budget_of_the_slowest_and_a_budget_of_ones_own_is_kept(
+    plan_of: PlanOf,
+) -> None:
+    own = [
+        plan_of("study=single", f"algorithm={name}", "env=pendulum").suite.budget_env_steps for name in ("ppo", "sac")
+    ]
     assert min(own) < max(own)
     plan = plan_of("study=algorithms", "env=pendulum")
     assert {c.suite.budget_env_steps for c in plan.configurations} == {max(own)}
@@ -332,9 +388,15 @@ def test_algorithms_side_by_side_have_the_budget_of_the_slowest_and_a_budget_of_
 def test_a_learning_rate_that_goes_to_zero_does_so_at_the_end_of_whatever_budget(plan_of: PlanOf) -> None:
     def ends(*given: str) -> set[int]:
         trials = plan_of("env=lunarlander_continuous", *given).trials
-        return {t.algorithm["training"]["actor_lr"][-1][0] - t.budget_env_steps for t in trials if t.algorithm["name"] == "sac"}
+        return {
+            t.algorithm["training"]["actor_lr"][-1][0] - t.budget_env_steps
+            for t in trials
+            if t.algorithm["name"] == "sac"
+        }
 
-    assert ends("study=single", "algorithm=sac") == ends("study=single", "algorithm=sac", "budget_env_steps=100000") == {0}
+    assert (
+        ends("study=single", "algorithm=sac") == ends("study=single", "algorithm=sac", "budget_env_steps=100000") == {0}
+    )
     common = plan_of("study=algorithms", "env=lunarlander_continuous").trials
     assert {t.budget_env_steps for t in common} == {1_000_000}
     assert ends("study=algorithms") == {0}
@@ -346,14 +408,19 @@ def test_a_space_on_the_command_line_replaces_the_studys(plan_of: PlanOf) -> Non
 
 
 def test_labels_are_short_and_put_what_differs_first() -> None:
-    point: dict[str, Any] = {"algorithm.env_runners.num_env_runners": 2, "algorithm.training.lr": 3e-4, "algorithm": "ppo"}
+    point: dict[str, Any] = {
+        "algorithm.env_runners.num_env_runners": 2,
+        "algorithm.training.lr": 3e-4,
+        "algorithm": "ppo",
+    }
     assert label_of(point, "x") == "ppo lr=3e-4 runners=2"
     assert label_of({}, "ppo-cartpole") == "ppo-cartpole"
 
 
 def test_axes_that_end_in_the_same_word_are_told_apart() -> None:
     names = distinct_names(
-        ("algorithm.training.lr", "env.env_config.lr", "env.env_config.a.g", "env.env_config.b.g"), lambda path: path[-2:].strip(".")
+        ("algorithm.training.lr", "env.env_config.lr", "env.env_config.a.g", "env.env_config.b.g"),
+        lambda path: path[-2:].strip("."),
     )
     assert list(names.values()) == ["lr", "env_config.lr", "a.g", "b.g"]
     axes = ("env.env_config.a.g", "env.env_config.b.g")
@@ -369,7 +436,9 @@ def own_settings() -> Iterator[str]:
     del gym.registry["OwnSettings-v0"]
 
 
-def test_a_setting_of_the_environment_is_not_taken_for_one_of_the_suite_that_has_its_name(plan_of: PlanOf, own_settings: str) -> None:
+def test_a_setting_of_the_environment_is_not_taken_for_one_of_the_suite_that_has_its_name(
+    plan_of: PlanOf, own_settings: str
+) -> None:
     values = {"seed": [7], "gamma": [3, 2], "score": [4], "log10_mass": [6], "g": [10.0], "num_env_runners": [5]}
     env = {f"env.env_config.{name}": of for name, of in values.items()}
     space = {**env, "algorithm.training.gamma": [0.9, 0.99], "env.env_config.reward": [{"rule": "sparse"}]}
@@ -390,7 +459,8 @@ def test_a_setting_of_the_environment_is_not_taken_for_one_of_the_suite_that_has
     assert [params[name] for name in names.values()] == [of[-1] for of in values.values()]
     assert (params["seed"], params["gamma"], params["num_env_runners"]) == (0, 0.99, 0)
     assert "gamma=0.99 " in trial.label and "env_config.gamma=2" in trial.label
-    assert record["configurations"][-1]["planned"]["hardware.num_env_runners"] == 0  # chosen by the plan, whatever the environment calls so
+    # chosen by the plan, whatever the environment calls so
+    assert record["configurations"][-1]["planned"]["hardware.num_env_runners"] == 0
 
 
 def test_every_parameter_and_column_that_is_not_searched_is_known_as_taken(plan_of: PlanOf) -> None:
@@ -418,17 +488,29 @@ def test_resources_follow_the_runner_count_of_each_configuration(plan_of: PlanOf
     [
         (["algorithm.training.lr=nan", SINGLE], "algorithm.training.lr=nan: is not a number"),
         (["algorithm.training.lr=-1", SINGLE], "algorithm.training.lr=-1: must be above 0"),
-        (["study.space={algorithm.training.lr:[1e-3,1e-2]}", "algorithm.training.lr=1e-3"], "has no effect, since the study varies"),
+        (
+            ["study.space={algorithm.training.lr:[1e-3,1e-2]}", "algorithm.training.lr=1e-3"],
+            "has no effect, since the study varies",
+        ),
         (["algorithm.training.lr=fast", SINGLE], "must be a number"),
         (["algorithm.training.gamma=1.5", SINGLE], "between 0 and 1"),
         (["algorithm.training.minibatch_size=9999", SINGLE], "minibatch_size"),
-        (["algorithm.training.train_batch_size_per_learner=5000", "report_every_env_steps=4000", SINGLE], "finer than one training batch"),
+        (
+            ["algorithm.training.train_batch_size_per_learner=5000", "report_every_env_steps=4000", SINGLE],
+            "finer than one training batch",
+        ),
         (["algorithm.training.train_batch_size_per_learner=70000", SINGLE], "less than one report of 70000"),
         (["algorithm.env_runners.num_env_runners=-1", SINGLE], "num_env_runners=-1: must be 0 or more"),
         (["hardware.num_env_runners=-1", SINGLE], "hardware.num_env_runners"),
         (["algorithm=impala", "algorithm.env_runners.num_env_runners=0", SINGLE], "needs a runner actor"),
-        (["+algorithm.training.tau=1", SINGLE], r"algorithm.training.tau: algorithm=ppo has no such setting. There are: .*num_epochs"),
-        (["+algorithm.training.num_epoch=1", SINGLE], "num_epoch: algorithm=ppo has no such setting. Did you mean num_epochs"),
+        (
+            ["+algorithm.training.tau=1", SINGLE],
+            r"algorithm.training.tau: algorithm=ppo has no such setting. There are: .*num_epochs",
+        ),
+        (
+            ["+algorithm.training.num_epoch=1", SINGLE],
+            "num_epoch: algorithm=ppo has no such setting. Did you mean num_epochs",
+        ),
         (["+algorithm.rl_module.bogus=1", SINGLE], r"algorithm.rl_module.bogus.*fcnet_hiddens"),
         (["+algorithm.bogus={}", SINGLE], "algorithm.bogus: there is no such section"),
         (["+bogus=1"], "bogus: there is no such setting"),
@@ -466,9 +548,11 @@ def test_bad_input_is_refused_with_its_key(plan_of: PlanOf, overrides: list[str]
 
 def test_what_rllib_writes_into_its_settings_stays_out_of_the_trials(plan_of: PlanOf) -> None:
     uniform = (
-        "algorithm.training.replay_buffer_config={type: EpisodeReplayBuffer, capacity: 1000}"  # another type: RLlib keeps the very object
+        # another type: RLlib keeps the very object
+        "algorithm.training.replay_buffer_config={type: EpisodeReplayBuffer, capacity: 1000}"
     )
     trial = plan_of("algorithm=dqn", f"++{uniform}", "study.space={}").trials[0]
     planned = copy.deepcopy(trial.algorithm)
-    build_algorithm_config(trial).replay_buffer_config["metrics_num_episodes_for_smoothing"] = 100  # as RLlib's DQN does
+    # as RLlib's DQN does
+    build_algorithm_config(trial).replay_buffer_config["metrics_num_episodes_for_smoothing"] = 100
     assert trial.algorithm == planned

@@ -17,7 +17,10 @@ from experiments.study.folder import StudyFolder
 from tests.support.search_runs import run
 from tests.support.suite import ROOT, PlanOf
 
-ENDLESS = "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-5,high:1e-2},algorithm.training.num_epochs:[5,10]}"
+ENDLESS = (
+    "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-5,high:1e-2},"
+    "algorithm.training.num_epochs:[5,10]}"
+)
 
 
 GRID = {
@@ -66,14 +69,17 @@ def test_a_comparison_runs_its_own_configurations_and_says_what_it_may_cost(plan
     assert len(plan.configurations) == 2  # no base beside them
     assert (plan.num_trials, plan.total_env_steps) == (50, 50 * 60_000)
     assert summary(plan).startswith(
-        "search=compare: 2 configurations x up to 25 seeds, 5 before each of 5 looks, those of decided pairs left out; alpha=0.05 over all "
-        "pairs and looks: at most 50 trials, 3,000,000 env steps"
+        "search=compare: 2 configurations x up to 25 seeds, 5 before each of 5 looks, those of decided pairs left out; "
+        "alpha=0.05 over all pairs and looks: at most 50 trials, 3,000,000 env steps"
     )
     record = plan_record(study)
     assert record["comparison"] == {"seeds_per_look": 5, "looks": 5, "alpha": 0.05}
     assert record["phase"] == "fixed" and "base" not in record
     queue = queue_of(plan)
-    asked = run(queue, lambda ask: Outcome(FINISHED, {"score": 100.0 if ask.point["algorithm.training.lr"] == 1e-3 else 1.0}, 60_000))
+    asked = run(
+        queue,
+        lambda ask: Outcome(FINISHED, {"score": 100.0 if ask.point["algorithm.training.lr"] == 1e-3 else 1.0}, 60_000),
+    )
     assert [ask.seed for ask in asked if ask.point["algorithm.training.lr"] == 1e-3] == [5, 7, 8, 9, 10]
     assert not study.take(asked[0]).exploratory
     assert "comparison" not in plan_record(searching(plan_of("search=racing"))[1])
@@ -83,7 +89,10 @@ def test_a_comparison_runs_its_own_configurations_and_says_what_it_may_cost(plan
     ("overrides", "error"),
     [
         (("study.space={}",), "two configurations or more, and study.space has one"),
-        (("study.space={algorithm.training.lr:[1e-4,2e-4,3e-4],algorithm.training.num_epochs:[1,2,3,4,5,6,7]}",), "20 .* has 21.*racing"),
+        (
+            ("study.space={algorithm.training.lr:[1e-4,2e-4,3e-4],algorithm.training.num_epochs:[1,2,3,4,5,6,7]}",),
+            "20 .* has 21.*racing",
+        ),
         (("search.seeds_per_look=1",), r"shows no difference at search.alpha=0.05. Try search.seeds_per_look=5"),
         (("seeds=[0,1,2]", "search.looks=1", "search.seeds_per_look=2"), "seeds has 3 seeds, .* at most .* = 2"),
         (("scheduler=asha",), "Try scheduler=fifo"),
@@ -114,7 +123,9 @@ COSTS = {
         "at most 233% of the grid at this seed (15 configurations, 900,000 env steps). "
         "Try search=grid scheduler=fifo: from 3 seeds on the search takes less"
     ),
-    ("scheduler=asha",): f"at most 144% {OF_THE_GRID}, if little stops early. Try max_env_steps=2700000, or search=grid scheduler=fifo",
+    ("scheduler=asha",): (
+        f"at most 144% {OF_THE_GRID}, if little stops early. Try max_env_steps=2700000, or search=grid scheduler=fifo"
+    ),
     ("scheduler=asha", "max_env_steps=1350000"): f"at most 50% {OF_THE_GRID}",
     ("scheduler=pbt",): f"at most 62% {OF_THE_GRID}",
     ("search=random", "scheduler=asha", "search.num_samples=5"): f"at most 78% {OF_THE_GRID}",
@@ -125,7 +136,9 @@ COSTS = {
 
 
 @pytest.mark.parametrize("overrides", COSTS, ids=" ".join)
-def test_a_search_says_what_share_of_the_grid_it_takes_and_what_to_do_if_that_is_more(overrides: tuple[str, ...], plan_of: PlanOf) -> None:
+def test_a_search_says_what_share_of_the_grid_it_takes_and_what_to_do_if_that_is_more(
+    overrides: tuple[str, ...], plan_of: PlanOf
+) -> None:
     assert f"cost        {COSTS[overrides]}" in plan_lines(plan_of(*overrides))
 
 
@@ -139,11 +152,15 @@ def test_the_number_of_seeds_from_which_a_search_pays_is_where_its_plan_says_so(
 
 
 def test_what_searches_nothing_has_no_share(plan_of: PlanOf) -> None:
-    assert not any(line.startswith("cost") for choice in ("search=grid", "search=random") for line in plan_lines(plan_of(choice)))
+    assert not any(
+        line.startswith("cost") for choice in ("search=grid", "search=random") for line in plan_lines(plan_of(choice))
+    )
 
 
 def test_what_is_asked_for_becomes_trials_of_the_plan(plan_of: PlanOf) -> None:
-    plan, study = searching(plan_of("search=optuna", "search.num_samples=5", ENDLESS, "confirmation.top=1", "confirmation.seeds=[50]"))
+    plan, study = searching(
+        plan_of("search=optuna", "search.num_samples=5", ENDLESS, "confirmation.top=1", "confirmation.seeds=[50]")
+    )
     queue = queue_of(plan)
 
     def outcome(ask: Ask) -> Outcome:
@@ -203,12 +220,26 @@ def test_a_generation_goes_on_from_its_parent_and_is_another_configuration(plan_
     assert [t.start.copied for t in trials[2:6] if t.start] == [True, False, True, False]
     assert {t.checkpoint.every_env_steps for t in trials[:6]} == {20_000}
     assert len({t.folder_name for t in trials}) == len(trials)
-    assert [trial.get("generation") for trial in plan_record(study)["trials"]] == [0, 0, 1, 1, 2, 2, *[None] * (len(trials) - 6)]
-    assert all(t.start is None and t.budget_env_steps == 60_000 for t, ask in zip(trials, asked, strict=True) if ask.phase == CONFIRM)
+    assert [trial.get("generation") for trial in plan_record(study)["trials"]] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        *[None] * (len(trials) - 6),
+    ]
+    assert all(
+        t.start is None and t.budget_env_steps == 60_000
+        for t, ask in zip(trials, asked, strict=True)
+        if ask.phase == CONFIRM
+    )
     assert type(trials[2]).from_mapping(trials[2].to_mapping()) == trials[2]
 
 
-def test_a_search_comes_back_from_its_folder_with_the_configurations_that_came_up(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_a_search_comes_back_from_its_folder_with_the_configurations_that_came_up(
+    plan_of: PlanOf, tmp_path: Path
+) -> None:
     plan, study = searching(plan_of("scheduler=pbt", "scheduler.population=2"))
     folder = StudyFolder(tmp_path / "study")
     folder.create(plan)
@@ -216,7 +247,9 @@ def test_a_search_comes_back_from_its_folder_with_the_configurations_that_came_u
     folder.keep_configurations(study)
     folder.close()
     again, of_again = searching(folder.plan(plan.cluster, plan.suite.tracking))
-    assert {c.label: c for c in again.configurations} == {c.label: c for c in (*plan.configurations, *study.configurations)}
+    assert {c.label: c for c in again.configurations} == {
+        c.label: c for c in (*plan.configurations, *study.configurations)
+    }
     run(queue_of(again), lambda ask: Outcome(FINISHED, {"score": float(len(of_again.take(ask).label)), "auc": 0.0}, 1))
     assert of_again.trials == study.trials
 
@@ -225,7 +258,12 @@ def test_a_grid_can_be_confirmed(plan_of: PlanOf) -> None:
     plan, study = searching(plan_of("confirmation.always=true", "seeds=[0,1]"))
     assert "search=grid: 30 trials, then the 3 best and the base on 5 held-out seeds" in summary(plan)
     queue = queue_of(plan)
-    run(queue, lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": float(study.take(ask).algorithm["training"]["lr"])}, 60_000))
+    run(
+        queue,
+        lambda ask: Outcome(
+            FINISHED, {"score": 1.0, "auc": float(study.take(ask).algorithm["training"]["lr"])}, 60_000
+        ),
+    )
     assert [(t.phase, t.exploratory) for t in study.trials[:30]] == [("fixed", True)] * 30
     assert {(t.phase, t.exploratory) for t in study.trials[30:]} == {("confirm", False)}
 
@@ -233,9 +271,20 @@ def test_a_grid_can_be_confirmed(plan_of: PlanOf) -> None:
 def test_a_grid_can_be_confirmed_by_some_of_its_own_seeds(plan_of: PlanOf) -> None:
     plan, study = searching(plan_of("confirmation.always=true", "seeds=[0,1,2]", "confirmation.seeds=[1,2]"))
     assert plan.num_trials == 15 * 3 + 2  # the base is not of the grid
-    assert "15 trials, then the 3 best and the base on 2 held-out seeds, then the other configurations on 2 of these" in summary(plan)
-    run(queue_of(plan), lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": float(study.take(ask).algorithm["training"]["lr"])}, 60_000))
-    assert Counter((t.phase, t.exploratory) for t in study.trials) == {("fixed", True): 15 + 12 * 2, ("confirm", False): 4 * 2}
+    assert (
+        "15 trials, then the 3 best and the base on 2 held-out seeds, then the other configurations on 2 of these"
+        in summary(plan)
+    )
+    run(
+        queue_of(plan),
+        lambda ask: Outcome(
+            FINISHED, {"score": 1.0, "auc": float(study.take(ask).algorithm["training"]["lr"])}, 60_000
+        ),
+    )
+    assert Counter((t.phase, t.exploratory) for t in study.trials) == {
+        ("fixed", True): 15 + 12 * 2,
+        ("confirm", False): 4 * 2,
+    }
     assert len({t.folder_name for t in study.trials}) == plan.num_trials
 
 
@@ -249,12 +298,20 @@ def test_rules_that_meet_at_their_base_are_run_once(plan_of: PlanOf) -> None:
 
 WRONG = {
     ("search=optuna", "study.space={}"): "search=optuna needs a study.space",
-    ("search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-2,high:1e-4}}"): "low=0.01 must be below high",
-    ("search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:0,high:1e-2}}"): "loguniform needs low above 0",
+    ("search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-2,high:1e-4}}"): (
+        "low=0.01 must be below high"
+    ),
+    ("search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:0,high:1e-2}}"): (
+        "loguniform needs low above 0"
+    ),
     ("search=optuna", "study.space={algorithm.training.lr:[]}"): "has no values",
     ("search=optuna", "study.space={algorithm.training.momentum:{distribution:uniform,low:0,high:1}}"): "momentum",
-    ("search=racing", "study.space={algorithm.training.lr:{distribution:uniform,low:1e-4,high:1e-2}}"): "search.proposals=random",
-    ("search=optuna", "search.objective=[env_steps_to_target]", "env.target=null"): "env=cartpole has no target to reach",
+    ("search=racing", "study.space={algorithm.training.lr:{distribution:uniform,low:1e-4,high:1e-2}}"): (
+        "search.proposals=random"
+    ),
+    ("search=optuna", "search.objective=[env_steps_to_target]", "env.target=null"): (
+        "env=cartpole has no target to reach"
+    ),
     ("search=optuna", "search.objective=[loss]"): "search.objective.0='loss'",
     ("search=optuna", "search.objective=[train_s]"): "hardware.max_concurrent_trials=1",
     ("search=racing", "search.objective=[score,auc]"): "search.objective",
@@ -272,9 +329,13 @@ WRONG = {
     ("scheduler=asha", "scheduler.reduction_factor=1"): "scheduler.reduction_factor",
     ("scheduler=pbt", "scheduler.population=1"): "scheduler.population=1",
     ("scheduler=pbt", "scheduler.interval_env_steps=60000"): "scheduler.interval_env_steps=60000",
-    ("scheduler=pbt", "scheduler.interval_env_steps=5000", "report_every_env_steps=4000"): "Try scheduler.interval_env_steps=4000",
+    ("scheduler=pbt", "scheduler.interval_env_steps=5000", "report_every_env_steps=4000"): (
+        "Try scheduler.interval_env_steps=4000"
+    ),
     ("scheduler=pbt", "study.space={}"): "scheduler=pbt needs a study.space",
-    ("scheduler=pbt", "study.space={algorithm.env_runners.num_env_runners:[0,1]}"): "cannot change while a member trains",
+    ("scheduler=pbt", "study.space={algorithm.env_runners.num_env_runners:[0,1]}"): (
+        "cannot change while a member trains"
+    ),
     ("scheduler=pbt", "stop_at_target=true"): "stop_at_target=true with scheduler=pbt",
     ("search=optuna", "max_env_steps=1000"): "Try max_env_steps=600000",
     ("search=optuna", "study.space={algorithm.training.lr:[{rule:sqrt,base_batch:2048}]}"): "a rule needs base_lr",
@@ -287,6 +348,8 @@ def test_what_cannot_be_searched_is_refused_with_the_fix(overrides: tuple[str, .
         plan_of(*overrides)
 
 
-@pytest.mark.parametrize("choice", [f"{group}={f.stem}" for group in ("search", "scheduler") for f in (ROOT / "conf" / group).glob("*")])
+@pytest.mark.parametrize(
+    "choice", [f"{group}={f.stem}" for group in ("search", "scheduler") for f in (ROOT / "conf" / group).glob("*")]
+)
 def test_every_search_and_scheduler_of_conf_makes_a_plan(choice: str, plan_of: PlanOf) -> None:
     assert plan_of(choice, "seeds=[0]").num_trials > 0

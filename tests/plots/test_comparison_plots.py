@@ -77,7 +77,9 @@ def test_front_is_named_and_joined_and_censored_points_are_hollow() -> None:
 
 
 def test_every_seed_is_a_dot_at_the_same_place_every_time() -> None:
-    first, second = ([(float(p.get_xdata()[0]), float(p.get_ydata()[0])) for p in lines_of(drawn("seed_scatter"))] for _ in range(2))
+    first, second = (
+        [(float(p.get_xdata()[0]), float(p.get_ydata()[0])) for p in lines_of(drawn("seed_scatter"))] for _ in range(2)
+    )
     assert first == second
     assert len(set(first)) == len(DEFAULT.runs())
     assert all(abs(y - round(y)) < 0.3 for _, y in first)
@@ -131,7 +133,9 @@ def test_a_direction_that_the_frame_holds_is_not_replaced() -> None:
     both = pd.concat(
         [
             study.pairs(),
-            study.pairs().rename(columns={"config_a": "config_b", "config_b": "config_a"}).assign(probability_of_improvement=0.3),
+            study.pairs()
+            .rename(columns={"config_a": "config_b", "config_b": "config_a"})
+            .assign(probability_of_improvement=0.3),
         ]
     )
     image = matrix_of(improvement_matrix.plot(both))

@@ -19,7 +19,19 @@ from analysis.plots import (
     style,
 )
 from tests.support.drawn_axes import lines_of, note_of, words
-from tests.support.figures import BATCHES, DEFAULT, STUDIES, TARGET, Slope, Study, bands, coloured, drawn, patches_of, segments
+from tests.support.figures import (
+    BATCHES,
+    DEFAULT,
+    STUDIES,
+    TARGET,
+    Slope,
+    Study,
+    bands,
+    coloured,
+    drawn,
+    patches_of,
+    segments,
+)
 
 # Learning curves.
 
@@ -106,7 +118,9 @@ def test_a_grid_without_data_says_so() -> None:
 
 
 def frames_around(ax: Axes) -> list[tuple[int, int]]:
-    marked = [p for p in patches_of(ax) if isinstance(p, Rectangle) and to_hex(p.get_edgecolor()) == style.ALARM.lower()]
+    marked = [
+        p for p in patches_of(ax) if isinstance(p, Rectangle) and to_hex(p.get_edgecolor()) == style.ALARM.lower()
+    ]
     return [(round(p.get_x() + p.get_width() / 2), round(p.get_y() + p.get_height() / 2)) for p in marked]
 
 
@@ -164,7 +178,9 @@ def test_two_configurations_in_a_cell_are_refused() -> None:
 def test_rules_go_through_the_middle_of_the_points_with_their_slopes() -> None:
     ax = best_lr.plot(DEFAULT.best())
     slopes = [
-        np.diff(np.log(line.get_ydata()))[0] / np.diff(np.log(line.get_xdata()))[0] for line in lines_of(ax) if len(line.get_xdata()) == 2
+        np.diff(np.log(line.get_ydata()))[0] / np.diff(np.log(line.get_xdata()))[0]
+        for line in lines_of(ax)
+        if len(line.get_xdata()) == 2
     ]
     np.testing.assert_allclose(slopes, [0, 0.5, 1], atol=1e-12)
     assert {"constant (0)", "square root (0.5)", "linear (1)"} <= set(words(ax))

@@ -98,15 +98,21 @@ def test_figures_draw_and_compute_nothing() -> None:
                 assert not module.startswith(("scipy", "statsmodels", "numpy.random", "random", "matplotlib.pyplot")), (
                     f"{path.name}: {module}"
                 )
-                assert not module.startswith("analysis") or module.startswith("analysis.plots"), f"{path.name}: {module}"
-            assert not (isinstance(node, ast.Attribute) and node.attr in {"groupby", "agg", "pivot_table", "random"}), path.name
+                assert not module.startswith("analysis") or module.startswith("analysis.plots"), (
+                    f"{path.name}: {module}"
+                )
+            assert not (isinstance(node, ast.Attribute) and node.attr in {"groupby", "agg", "pivot_table", "random"}), (
+                path.name
+            )
 
 
 def test_a_caption_stands_below_the_notes_inside_the_figure() -> None:
     ax = drawn("throughput_bars", packed=True)
     figure = ax.figure
     assert isinstance(figure, Figure)
-    words = style.annotate_caption(figure, style.caption("lr_batch", 3, "t, variances moderated over configurations, and more of it"))
+    words = style.annotate_caption(
+        figure, style.caption("lr_batch", 3, "t, variances moderated over configurations, and more of it")
+    )
     assert figure.get_supxlabel().startswith("Trials shared")
     figure.draw_without_rendering()
     box = words.get_window_extent()

@@ -49,7 +49,9 @@ def test_a_base_that_was_not_searched_stands_in_the_margin() -> None:
     assert ax.get_xlim()[0] < x < 444.0 and y == 423.0
     assert "no search score" in words(ax)
     alone = search_confirmed.plot(frame.iloc[[1]])
-    assert not [line for line in lines_of(alone) if len(line.get_xdata()) > 1], "no diagonal where there is no search score"
+    assert not [line for line in lines_of(alone) if len(line.get_xdata()) > 1], (
+        "no diagonal where there is no search score"
+    )
 
 
 def test_of_many_that_were_confirmed_the_best_and_the_base_are_named() -> None:
@@ -75,7 +77,11 @@ def test_trials_of_a_search_stand_where_they_ended_with_the_best_so_far() -> Non
 
 def test_what_was_confirmed_stands_right_of_the_search_by_name_and_best_first() -> None:
     ax = search_progress.plot(SMALL.progress(), SMALL.curse())
-    lines = [line for line in lines_of(ax) if line.get_marker() in ("o", "D") and line.get_markersize() == 6 and len(line.get_xdata()) == 1]
+    lines = [
+        line
+        for line in lines_of(ax)
+        if line.get_marker() in ("o", "D") and line.get_markersize() == 6 and len(line.get_xdata()) == 1
+    ]
     confirmed = [point for line in lines for point in zip(*line.get_data(), strict=True)]
     assert [y for _, y in sorted(confirmed)] == [430.0, 423.0, 416.0, 409.0]
     assert min(x for x, _ in confirmed) > 240_000
@@ -100,7 +106,9 @@ def bars_of(ax: Axes) -> list[tuple[int, int, str, bool]]:
 
 
 def arrows_of(ax: Axes) -> list[tuple[int, int, int, bool, bool]]:
-    """Member and generation that each begins at, member it ends at, whether it is an arrow, whether it is the best one's."""
+    """Member and generation that each begins at, member it ends at, whether it is an arrow,
+    whether it is the best one's.
+    """
     links = [t for t in ax.texts if isinstance(t, Annotation) and t.arrowprops]
     return [
         (
@@ -150,7 +158,10 @@ def test_a_generation_without_a_score_says_why_and_a_parent_that_is_gone_has_no_
 
 def test_bars_that_are_narrow_have_no_words() -> None:
     one = SMALL.lineage()[:4]
-    many = pd.concat([one.assign(generation=g, start_env_steps=1000 * g, env_steps=1000 * (g + 1)) for g in range(60)], ignore_index=True)
+    many = pd.concat(
+        [one.assign(generation=g, start_env_steps=1000 * g, env_steps=1000 * (g + 1)) for g in range(60)],
+        ignore_index=True,
+    )
     ax = lineage.plot(many)
     assert len(bars_of(ax)) == 240
     assert words(ax) == []

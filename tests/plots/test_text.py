@@ -35,13 +35,19 @@ def test_missing_numbers_are_dashes_and_missing_intervals_nothing() -> None:
     assert text.interval(math.nan, 1) == ""
 
 
-@pytest.mark.parametrize(("value", "expected"), [(3e-4, "3e-4"), (2.5e-4, "2.5e-4"), (0.1, "0.1"), (1, "1"), (0.01, "1e-2")])
+@pytest.mark.parametrize(
+    ("value", "expected"), [(3e-4, "3e-4"), (2.5e-4, "2.5e-4"), (0.1, "0.1"), (1, "1"), (0.01, "1e-2")]
+)
 def test_learning_rates_read_as_in_the_configurations(value: float, expected: str) -> None:
     assert text.level("lr", value) == expected
 
 
 def test_settings_that_are_not_numbers_read_as_they_are() -> None:
-    assert [text.level("gamma", 0.99), text.level("use_kl", True), text.level("train_batch_size_total", 4096.0)] == ["0.99", "True", "4096"]
+    assert [text.level("gamma", 0.99), text.level("use_kl", True), text.level("train_batch_size_total", 4096.0)] == [
+        "0.99",
+        "True",
+        "4096",
+    ]
 
 
 def test_long_names_are_cut_to_two_lines_and_stay_apart() -> None:

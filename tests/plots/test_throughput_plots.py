@@ -20,7 +20,18 @@ from tests.support.drawn_axes import lines_of, note_of, words
 
 NUMS = (1, 2, 4, 8)
 ALGORITHMS = ("ppo", "appo", "impala")
-PARTS = ("env_step", "inference", "connectors", "transfer", "waiting", "learn", "sync", "evaluation", "logging", "unexplained")
+PARTS = (
+    "env_step",
+    "inference",
+    "connectors",
+    "transfer",
+    "waiting",
+    "learn",
+    "sync",
+    "evaluation",
+    "logging",
+    "unexplained",
+)
 
 
 def of_algorithms(frame: pd.DataFrame, algorithms: tuple[str, ...], *scaled: str) -> pd.DataFrame:
@@ -53,7 +64,12 @@ def curve(algorithms: tuple[str, ...] = ()) -> pd.DataFrame:
     speeds = 400 * nums / (1 + 0.05 * (nums - 1))
     ends = {"low": 0.8, "high": 1.2, "mean_low": 0.9, "mean_high": 1.1}
     frame = pd.DataFrame(
-        {"num": nums, "env_steps_per_s": speeds, **{name: speeds * by for name, by in ends.items()}, "extrapolated": nums > 8 + 1e-9}
+        {
+            "num": nums,
+            "env_steps_per_s": speeds,
+            **{name: speeds * by for name, by in ends.items()},
+            "extrapolated": nums > 8 + 1e-9,
+        }
     )
     return of_algorithms(frame, algorithms, "env_steps_per_s", *ends) if algorithms else frame
 
@@ -96,12 +112,19 @@ def stale(algorithms: tuple[str, ...] = ALGORITHMS, per_algorithm: int = 2) -> p
 
 def fine_shares(configs: int = 4) -> pd.DataFrame:
     share = [0.24, 0.16, 0.10, 0.08, 0.12, 0.14, 0.04, 0.05, 0.03, 0.04]
-    rows = [{"config": f"runners={2**i}", "part": p, "share": s} for i in range(configs) for p, s in zip(PARTS, share, strict=True)]
+    rows = [
+        {"config": f"runners={2**i}", "part": p, "share": s}
+        for i in range(configs)
+        for p, s in zip(PARTS, share, strict=True)
+    ]
     return pd.DataFrame(rows)
 
 
 FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[], pd.DataFrame]]] = {
-    "scaling_curve": (lambda frame, **options: scaling_curve.plot(frame, curve(), marks(), held_out(), **options), counts),
+    "scaling_curve": (
+        lambda frame, **options: scaling_curve.plot(frame, curve(), marks(), held_out(), **options),
+        counts,
+    ),
     "scaling_curve of several": (
         lambda frame, **options: scaling_curve.plot(frame, curve(ALGORITHMS), series="algorithm", **options),
         lambda: counts(ALGORITHMS),
@@ -218,7 +241,8 @@ def test_the_trials_own_process_stands_at_0_left_of_the_counts() -> None:
     assert ax.get_xscale() == "log" and ax.get_xlim()[0] < 0.5 and ax.get_ylim()[1] > 3600
     assert [[0.5, 430.0], [0.5, 3600.0]] in [np.asarray(w).tolist() for w in whiskers(ax)]
     assert "0: in the trial's own process, no point of the fits." in note_of(ax)
-    (linear,) = [line for line in lines_of(ax) if to_hex(line.get_color()) == style.MUTED.lower() and len(set(line.get_ydata())) > 1
+    (linear,) = [line for line in lines_of(ax)
+                 if to_hex(line.get_color()) == style.MUTED.lower() and len(set(line.get_ydata())) > 1
                  and line.get_transform() == ax.transData]  # fmt: skip
     assert linear.get_xdata()[0] == 1
     of_two = of_algorithms(own, ALGORITHMS[:2], *SPEEDS[:3])  # one algorithm has none
@@ -257,7 +281,11 @@ def test_one_series_has_both_bands_and_several_have_the_means_alone() -> None:
 def test_knee_and_peak_are_marked_with_their_intervals_unless_out_of_sight() -> None:
     ax = scaling_curve.plot(counts(), curve(), marks())
     assert {"knee 7 [6, 9]", "peak 13 [11, \u221e)"} <= set(words(ax))
-    places = {line.get_marker(): (line.get_xdata()[0], line.get_ydata()[0]) for line in lines_of(ax) if line.get_marker() in "v*"}
+    places = {
+        line.get_marker(): (line.get_xdata()[0], line.get_ydata()[0])
+        for line in lines_of(ax)
+        if line.get_marker() in "v*"
+    }
     assert places == {"v": (7.0, 2150.0), "*": (13.0, 3250.0)}
     assert "Triangle: knee" in note_of(ax) and "Star: peak" in note_of(ax)
     gone = scaling_curve.plot(counts(), curve(), marks().assign(num=math.inf))

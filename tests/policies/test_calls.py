@@ -28,7 +28,9 @@ def policy(plan_of: PlanOf, *overrides: str) -> Policy:
 
 
 @pytest.mark.parametrize("which", POLICIES)
-def test_one_observation_after_the_other_plays_the_episodes_of_the_evaluation_to_the_bit(plan_of: PlanOf, which: str) -> None:
+def test_one_observation_after_the_other_plays_the_episodes_of_the_evaluation_to_the_bit(
+    plan_of: PlanOf, which: str
+) -> None:
     acts = policy(plan_of, *POLICIES[which])
     env_seeds = acts.held_out_seeds()
     expected = acts.evaluate(env_seeds).returns.tolist()
@@ -70,7 +72,9 @@ def test_a_recurrent_policy_remembers_until_it_is_reset(plan_of: PlanOf) -> None
     assert first != second
     acts.reset()
     assert acts(observation) == first
-    with pytest.raises(ConfigurationError, match=r"remembers 1 episodes, and is given 2 observations. Call its reset\(\)"):
+    with pytest.raises(
+        ConfigurationError, match=r"remembers 1 episodes, and is given 2 observations. Call its reset\(\)"
+    ):
         acts(np.stack([observation, observation]))
     acts.reset()
     assert acts(np.stack([observation, observation])).tolist() == [first.tolist()] * 2
@@ -84,7 +88,9 @@ def test_a_recurrent_policy_remembers_until_it_is_reset(plan_of: PlanOf) -> None
         ({"angle": 1.0}, "is no array of float32"),
     ],
 )
-def test_another_observation_is_refused_with_what_the_policy_takes(plan_of: PlanOf, observation: Any, message: str) -> None:
+def test_another_observation_is_refused_with_what_the_policy_takes(
+    plan_of: PlanOf, observation: Any, message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message) as refused:
         policy(plan_of, *STACKED)(observation)
     assert "policy.environment() gives such observations" in str(refused.value)

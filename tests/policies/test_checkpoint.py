@@ -24,7 +24,10 @@ def trial(plan_of: PlanOf, tmp_path: Path) -> Path:
     """A trial's folder with two checkpoints, of which the last one ended it; without what only RLlib writes."""
     config = tiny(plan_of)
     folder = TrialFolder(tmp_path / "out" / "trial")
-    for env_steps, events in ((EARLIER, []), (FINAL, [Ended(status="finished", env_steps=FINAL, metrics={"final/score": 7.25})])):
+    for env_steps, events in (
+        (EARLIER, []),
+        (FINAL, [Ended(status="finished", env_steps=FINAL, metrics={"final/score": 7.25})]),
+    ):
 
         def write(into: Path, env_steps: int = env_steps, events: list[Ended] = events) -> None:
             (into / RLLIB).mkdir()
@@ -44,7 +47,9 @@ def refusal(folder: Path) -> str:
     return str(refused.value)
 
 
-def test_a_trials_folder_stands_for_its_newest_checkpoint_with_the_score_that_it_ended_with(plan_of: PlanOf, trial: Path) -> None:
+def test_a_trials_folder_stands_for_its_newest_checkpoint_with_the_score_that_it_ended_with(
+    plan_of: PlanOf, trial: Path
+) -> None:
     found = checkpoint.read(trial, "checkpoint=x")
     assert (found.env_steps, found.sampled, found.score) == (FINAL, FINAL + 8, 7.25)
     assert found.trial == tiny(plan_of)
@@ -111,7 +116,9 @@ def test_a_configuration_that_is_not_understood_is_refused(trial: Path) -> None:
     assert "another version of the suite" in refusal(trial)
 
 
-def test_a_policy_that_misses_its_score_in_an_environment_that_keeps_state_in_its_process_is_told_why(trial: Path) -> None:
+def test_a_policy_that_misses_its_score_in_an_environment_that_keeps_state_in_its_process_is_told_why(
+    trial: Path,
+) -> None:
     found = checkpoint.read(checkpoint.newest(trial, "run=0"), "run=0")
     trained = Trained("run=0", found, None, None, found.score, "", {"commit": "of then"})
     assert _verdict(trained, 7.25, 5, ["my_env.MyEnv.resets"]) == (
@@ -120,4 +127,8 @@ def test_a_policy_that_misses_its_score_in_an_environment_that_keeps_state_in_it
     )
     lines, code = _verdict(trained, 4.0, 5, ["my_env.MyEnv.resets"])
     assert code == 1
-    assert lines[-1].strip().startswith("since then: this is another process, and the code keeps state in its process: my_env.MyEnv.resets")
+    assert (
+        lines[-1]
+        .strip()
+        .startswith("since then: this is another process, and the code keeps state in its process: my_env.MyEnv.resets")
+    )

@@ -26,7 +26,11 @@ from tests.support.exported import LSTM, SMALL, played, policy_of
 from tests.support.own_files import own_rl_module
 from tests.support.suite import PlanOf
 
-PICTURES = ("env.id=tiny_envs:tiny/Pixels-v0", "env.vectorize_mode=sync", "++algorithm.rl_module.conv_filters=[[4,4,2],[8,3,2]]")
+PICTURES = (
+    "env.id=tiny_envs:tiny/Pixels-v0",
+    "env.vectorize_mode=sync",
+    "++algorithm.rl_module.conv_filters=[[4,4,2],[8,3,2]]",
+)
 SEQUENCES = "++algorithm.training.replay_buffer_config={type: EpisodeReplayBuffer, capacity: 1000}"
 POLICIES = {
     "ppo": ("algorithm=ppo", "env=cartpole", "preprocessing=symlog"),
@@ -35,7 +39,12 @@ POLICIES = {
     "ppo, pictures": ("algorithm=ppo", *PICTURES),
     "ppo, recurrent": ("algorithm=ppo", "env=pendulum", "preprocessing=normalize", *LSTM),
     "dqn": ("algorithm=dqn", "env=cartpole", "preprocessing=normalize_observations"),
-    "dqn, distributional": ("algorithm=dqn", "env=cartpole", "++algorithm.training.num_atoms=11", "++algorithm.training.dueling=false"),
+    "dqn, distributional": (
+        "algorithm=dqn",
+        "env=cartpole",
+        "++algorithm.training.num_atoms=11",
+        "++algorithm.training.dueling=false",
+    ),
     "dqn, recurrent": ("algorithm=dqn", "env=cartpole", SEQUENCES, "++algorithm.training.n_step=1", *LSTM),
     "sac": ("algorithm=sac", "env=pendulum", "preprocessing=normalize_observations"),
     "impala": ("algorithm=impala", "env=cartpole"),
@@ -46,13 +55,16 @@ POLICIES = {
 QUICK = ("ppo", "dqn")
 
 
-@pytest.mark.parametrize("which", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in POLICIES])
+@pytest.mark.parametrize(
+    "which", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in POLICIES]
+)
 def test_it_plays_the_episodes_of_the_evaluation(plan_of: PlanOf, tmp_path: Path, which: str) -> None:
     trial = plan_of(*SMALL, *POLICIES[which]).trials[0]
     policy = policy_of(trial)
     seen: list[Any] = []
     expected = policy.evaluate(
-        policy.held_out_seeds(), on_actions=lambda observations, actions: seen.append((observations.astype(np.float32), actions))
+        policy.held_out_seeds(),
+        on_actions=lambda observations, actions: seen.append((observations.astype(np.float32), actions)),
     )
     found = export_policy(policy, tmp_path / "policy.onnx")
 
@@ -61,7 +73,10 @@ def test_it_plays_the_episodes_of_the_evaluation(plan_of: PlanOf, tmp_path: Path
     states = {name: np.array(state, np.float32) for name, state in json.loads(facts.get("initial_state", "{}")).items()}
     assert bool(states) == policy.module.is_stateful()
     exported = OnnxPolicy(session, states)
-    theirs, ours = np.array([exported(observations) for observations, _ in seen]), np.array([actions for _, actions in seen])
+    theirs, ours = (
+        np.array([exported(observations) for observations, _ in seen]),
+        np.array([actions for _, actions in seen]),
+    )
     assert theirs.dtype == ours.dtype
     assert len(np.unique(ours)) > 1  # else any constant would do
     if isinstance(policy.module.action_space, gym.spaces.Box):
@@ -83,7 +98,9 @@ def test_actions_that_are_not_normalised_are_clipped_or_left(plan_of: PlanOf, cl
     session = session_of(trace(module, space, narrow, False, clip_actions).model_proto.SerializeToString())
     observations = np.random.default_rng(0).normal(0, 5, (50, 3)).astype(np.float32)
     actions = session.run(None, {"observations": observations})[0]
-    np.testing.assert_allclose(actions, acting(module, narrow, False, clip_actions, 50)(observations), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        actions, acting(module, narrow, False, clip_actions, 50)(observations), rtol=1e-5, atol=1e-5
+    )
     assert (np.abs(actions).max() > 0.5) != clip_actions
 
 
@@ -106,7 +123,8 @@ def test_policies_with_the_same_networks_share_what_was_traced(plan_of: PlanOf, 
     traced: dict[str, Any] = {}
     export_policy(first, tmp_path / "first.onnx", traced=traced)
     ((networks, program),) = traced.items()
-    found = export_policy(second, tmp_path / "second.onnx", traced=traced)  # raises if it acts otherwise than the policy
+    # raises if it acts otherwise than the policy
+    found = export_policy(second, tmp_path / "second.onnx", traced=traced)
     assert traced == {networks: program}
     alone = export_policy(second, tmp_path / "alone.onnx")
     assert (tmp_path / "second.onnx").read_bytes() != (tmp_path / "first.onnx").read_bytes()
@@ -136,7 +154,8 @@ def test_the_file_says_what_it_is(plan_of: PlanOf, tmp_path: Path) -> None:
     facts = {entry.key: entry.value for entry in graph.metadata_props}
     assert facts == found.metadata
     assert {
-        name: facts[name] for name in ("algorithm", "env", "seed", "config_id", "study", "study_run", "run", "commit", "env_steps")
+        name: facts[name]
+        for name in ("algorithm", "env", "seed", "config_id", "study", "study_run", "run", "commit", "env_steps")
     } == {
         "algorithm": "ppo",
         "env": "pendulum",
@@ -148,7 +167,13 @@ def test_the_file_says_what_it_is(plan_of: PlanOf, tmp_path: Path) -> None:
         "commit": "0123abcd",
         "env_steps": "1000",
     }
-    assert json.loads(facts["action_space"]) == {"type": "Box", "dtype": "float32", "shape": [1], "low": -2.0, "high": 2.0}
+    assert json.loads(facts["action_space"]) == {
+        "type": "Box",
+        "dtype": "float32",
+        "shape": [1],
+        "low": -2.0,
+        "high": 2.0,
+    }
     assert json.loads(facts["observation_space"])["low"] == [-1.0, -1.0, -8.0]
     assert float(facts["score_low"]) < float(facts["score"]) < float(facts["score_high"])
     assert [opset.version for opset in graph.opset_import if not opset.domain] == [int(facts["opset"])]
@@ -173,7 +198,10 @@ def test_stacked_frames_are_what_it_expects(plan_of: PlanOf, tmp_path: Path) -> 
     frames = int(found.metadata["frame_stack"])
     assert frames > 1
     assert json.loads(found.metadata["observation_space"])["shape"] == list(environment_shape(trial))
-    assert played(OnnxPolicy(onnxruntime.InferenceSession(found.path), {}), found.metadata) == found.check.evaluation.returns.tolist()
+    assert (
+        played(OnnxPolicy(onnxruntime.InferenceSession(found.path), {}), found.metadata)
+        == found.check.evaluation.returns.tolist()
+    )
 
 
 def environment_shape(trial: Any) -> tuple[int, ...]:
@@ -185,13 +213,19 @@ def environment_shape(trial: Any) -> tuple[int, ...]:
 def test_a_module_of_ones_own_is_exported_where_torch_can_trace_it(plan_of: PlanOf, tmp_path: Path) -> None:
     trial = plan_of(*SMALL, *own_rl_module(tmp_path, "own_traceable")).trials[0]
     found = export_policy(policy_of(trial), tmp_path / "policy.onnx")
-    assert played(OnnxPolicy(onnxruntime.InferenceSession(found.path), {}), found.metadata) == found.check.evaluation.returns.tolist()
+    assert (
+        played(OnnxPolicy(onnxruntime.InferenceSession(found.path), {}), found.metadata)
+        == found.check.evaluation.returns.tolist()
+    )
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("if obs.sum() > 0:\n            logits = -logits", "torch cannot trace the module of algorithm.rl_module.module_class="),
+        (
+            "if obs.sum() > 0:\n            logits = -logits",
+            "torch cannot trace the module of algorithm.rl_module.module_class=",
+        ),
         ("logits = logits + torch.rand_like(logits)", "acts differently once it is exported"),
         (
             "self.calls = getattr(self, 'calls', 0) + 1\n        logits = logits * (-1) ** self.calls",
@@ -200,13 +234,20 @@ def test_a_module_of_ones_own_is_exported_where_torch_can_trace_it(plan_of: Plan
     ],
     ids=["a branch on values", "a random number", "a number of its own that changes"],
 )
-def test_one_that_cannot_be_traced_is_refused_in_one_message(plan_of: PlanOf, tmp_path: Path, body: str, message: str) -> None:
+def test_one_that_cannot_be_traced_is_refused_in_one_message(
+    plan_of: PlanOf, tmp_path: Path, body: str, message: str
+) -> None:
     name = "own_" + "".join(ch for ch in body if ch.isalnum())[:20]
     words = own_rl_module(tmp_path, name)
     source = (tmp_path / f"{name}.py").read_text()
     plain = "        return {Columns.ACTION_DIST_INPUTS: self.pi(self.net(batch[Columns.OBS]))}"
     assert plain in source
-    lines = ("obs = batch[Columns.OBS]", "logits = self.pi(self.net(obs))", body, "return {Columns.ACTION_DIST_INPUTS: logits}")
+    lines = (
+        "obs = batch[Columns.OBS]",
+        "logits = self.pi(self.net(obs))",
+        body,
+        "return {Columns.ACTION_DIST_INPUTS: logits}",
+    )
     own = "\n".join(f"        {line}" for line in lines)
     (tmp_path / f"{name}.py").write_text(source.replace(plain, own))
     trial = plan_of(*SMALL, *words).trials[0]
@@ -220,7 +261,9 @@ def test_connectors_of_ones_own_are_refused(plan_of: PlanOf, tmp_path: Path) -> 
     trial = plan_of(*SMALL, "env=cartpole").trials[0]
     with pytest.raises(ConfigurationError, match="has connectors of its own between environment and module"):
         export_policy(
-            replace(policy_of(trial), pipelines=(EnvToModulePipeline(connectors=[]), ModuleToEnvPipeline(connectors=[]))),
+            replace(
+                policy_of(trial), pipelines=(EnvToModulePipeline(connectors=[]), ModuleToEnvPipeline(connectors=[]))
+            ),
             tmp_path / "policy.onnx",
         )
 
@@ -234,7 +277,9 @@ def test_weights_that_are_not_finite_are_refused(plan_of: PlanOf, tmp_path: Path
         export_policy(policy, tmp_path / "policy.onnx")
 
 
-def test_a_graph_that_acts_differently_is_found(plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_acts_differently_is_found(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The check itself: onnxruntime is given weights that are off by a thousandth."""
     trial = plan_of(*SMALL, "env=pendulum").trials[0]
 
@@ -247,6 +292,9 @@ def test_a_graph_that_acts_differently_is_found(plan_of: PlanOf, tmp_path: Path,
         return onnxruntime.InferenceSession(model.SerializeToString())
 
     monkeypatch.setattr(onnx_check, "session_of", off)
-    with pytest.raises(ConfigurationError, match=r"acts differently once it is exported: \d+ of \d+ actions differ, by .* of their range"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"acts differently once it is exported: \d+ of \d+ actions differ, by .* of their range",
+    ):
         export_policy(policy_of(trial), tmp_path / "policy.onnx")
     assert not (tmp_path / "policy.onnx").exists()

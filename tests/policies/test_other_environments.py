@@ -15,7 +15,9 @@ def test_without_a_word_there_is_the_trials_own(plan_of: PlanOf) -> None:
 
 
 def test_lists_are_the_axes_of_a_grid_and_the_trials_own_comes_first(plan_of: PlanOf) -> None:
-    found = variants(tiny(plan_of, "env=pendulum"), {"env.env_config.g": "[5,10.5]", "env.max_episode_steps": "[50,100]"})
+    found = variants(
+        tiny(plan_of, "env=pendulum"), {"env.env_config.g": "[5,10.5]", "env.max_episode_steps": "[50,100]"}
+    )
     names = ["as trained", *(f"g={g} max_episode_steps={steps}" for g in ("5", "10.5") for steps in (50, 100))]
     assert [variant.name for variant in found] == names
     assert found[2].env.make_arguments == {"g": 5, "max_episode_steps": 100}

@@ -16,15 +16,32 @@ from tests.support.suite import TINY, PlanOf
 from tests.support.trials import FAILURE, REPLAY, Make, run
 
 ONE = ("study.space={}", "seeds=[3]", "evaluation.final_episodes=7")
-LSTM = ("++algorithm.rl_module.use_lstm=true", "++algorithm.rl_module.lstm_cell_size=8", "++algorithm.rl_module.max_seq_len=6")
-ASYNC = (*TINY, *ONE, "env=pendulum", "algorithm.training.train_batch_size_per_learner=256", "report_every_env_steps=512")
+LSTM = (
+    "++algorithm.rl_module.use_lstm=true",
+    "++algorithm.rl_module.lstm_cell_size=8",
+    "++algorithm.rl_module.max_seq_len=6",
+)
+ASYNC = (
+    *TINY,
+    *ONE,
+    "env=pendulum",
+    "algorithm.training.train_batch_size_per_learner=256",
+    "report_every_env_steps=512",
+)
 SEQUENCES = "++algorithm.training.replay_buffer_config={type: EpisodeReplayBuffer, capacity: 1000}"
 FILTERING = "algorithm.config_class=tests.support.filtering.FilteringPPOConfig"
 LOCAL, REMOTE = "hardware.num_env_runners=0", "hardware.num_env_runners=1"
 
 TRAINED = {
     "ppo": (*TINY, *ONE, "env=cartpole", LOCAL),
-    "ppo normalised, stacked": (*TINY, *ONE, "env=pendulum", "preprocessing=normalize", "preprocessing.frame_stack=2", LOCAL),
+    "ppo normalised, stacked": (
+        *TINY,
+        *ONE,
+        "env=pendulum",
+        "preprocessing=normalize",
+        "preprocessing.frame_stack=2",
+        LOCAL,
+    ),
     "ppo normalised, remote": (*TINY, *ONE, "env=pendulum", "preprocessing=normalize", REMOTE),
     "ppo-shifted": (*TINY, *ONE, "env.id=tiny_envs:tiny/Shifted-v0", "env.vectorize_mode=sync", LOCAL),
     "ppo recurrent": (*TINY, *ONE, "env=pendulum", "preprocessing=normalize", LOCAL, *LSTM),
@@ -43,7 +60,10 @@ TRAINED = {
 }
 EXPORTED = ("ppo", "ppo-shifted", "dqn", "sac", "appo", "impala")
 ASYNCHRONOUS = {"appo", "impala"}
-SLOW = ASYNCHRONOUS | {name for name in TRAINED if " " in name} - {"ppo normalised, stacked", "ppo with connectors of one's own"}
+SLOW = ASYNCHRONOUS | {name for name in TRAINED if " " in name} - {
+    "ppo normalised, stacked",
+    "ppo with connectors of one's own",
+}
 NIGHTLY = {"appo normalised"}
 """As IMPALA's are."""
 MARKS = {**dict.fromkeys(SLOW, pytest.mark.slow), **dict.fromkeys(NIGHTLY, pytest.mark.nightly)}
@@ -63,7 +83,9 @@ def policy_in(folder: Path) -> Policy:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS[name]) if name in MARKS else name for name in TRAINED])
-def test_the_policy_of_a_checkpoint_reaches_the_logged_score_to_the_bit(plan_of: PlanOf, make: Make, tmp_path: Path, name: str) -> None:
+def test_the_policy_of_a_checkpoint_reaches_the_logged_score_to_the_bit(
+    plan_of: PlanOf, make: Make, tmp_path: Path, name: str
+) -> None:
     logged = trained(plan_of, make, tmp_path / "trial", *TRAINED[name])
     found = checkpoint.read(tmp_path / "trial", "checkpoint=x")
     assert found.trial.config_id == plan_of(*TRAINED[name], cluster=Cluster((Node(4, 0),))).trials[0].config_id

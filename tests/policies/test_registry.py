@@ -56,13 +56,23 @@ class Registry:
     def model(self, trial: str, scores: Sequence[float] = (), task: str = "CartPole") -> PolicyModel:
         confirmed = {SCORES: json.dumps(list(scores))} if scores else {}
         return PolicyModel(
-            trial, "policy", self.folder, 4096, NAME, {TASK: task, Tag.SEED: "0", **confirmed}, f"{trial}, trained for 4,096 env steps"
+            trial,
+            "policy",
+            self.folder,
+            4096,
+            NAME,
+            {TASK: task, Tag.SEED: "0", **confirmed},
+            f"{trial}, trained for 4,096 env steps",
         )
 
     def log(self, model: PolicyModel) -> str:
         """The id of the trial's run."""
-        run = self.store.create_run("single/ppo-cartpole", model.trial, 0, {Tag.STUDY_RUN: self.study_run, Tag.TRIAL_ID: model.trial})
-        self.store.log_rows(run, [("lr", 0.1)], reports=[({"final/score": self.score, "eval/return_mean": 1.0}, 4096, 7)])
+        run = self.store.create_run(
+            "single/ppo-cartpole", model.trial, 0, {Tag.STUDY_RUN: self.study_run, Tag.TRIAL_ID: model.trial}
+        )
+        self.store.log_rows(
+            run, [("lr", 0.1)], reports=[({"final/score": self.score, "eval/return_mean": 1.0}, 4096, 7)]
+        )
         self.store.finish(run, "FINISHED", 9)
         self.store.log_model(self.study_run, "single/ppo-cartpole", model)
         return run
@@ -111,7 +121,9 @@ def ten_lines(uri: str) -> str:
 
 def run_lines(python: str, code: str, folder: Path) -> list[str]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([python, "-c", code], cwd=folder, capture_output=True, text=True, timeout=280, env=environment, check=False)
+    done = subprocess.run(
+        [python, "-c", code], cwd=folder, capture_output=True, text=True, timeout=280, env=environment, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -131,7 +143,11 @@ def test_the_ten_lines_reach_the_score_from_a_server(made: Made, tmp_path: Path)
     try:
         store = Store(server.uri, tmp_path / "mlartifacts", 60.0)
         registry = Registry(
-            store, server.uri, store.create_run("studies", "study", 0, {}), made.model, float(made.exported.metadata["score"])
+            store,
+            server.uri,
+            store.create_run("studies", "study", 0, {}),
+            made.model,
+            float(made.exported.metadata["score"]),
         )
         model = registry.model("trial", [1.0, 2.0])
         registry.log(model)
@@ -158,14 +174,17 @@ def test_a_model_is_logged_once_however_often_it_is_tried_and_linked_to_its_run(
     assert (version.run_id, version.tags["model_id"], version.tags[Tag.SEED]) == (run, logged.model_id, "0")
     assert version.description == "trial, trained for 4,096 env steps"
     assert client.get_registered_model(NAME).aliases == {}
-    assert json.loads(client.get_logged_model(logged.model_id).tags["mlflow.modelVersions"]) == [{"name": NAME, "version": "1"}]
+    assert json.loads(client.get_logged_model(logged.model_id).tags["mlflow.modelVersions"]) == [
+        {"name": NAME, "version": "1"}
+    ]
 
 
 def test_a_version_is_in_the_store_of_its_run_whatever_registry_the_process_has(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", "http://127.0.0.1:9")
-    monkeypatch.setattr("mlflow.tracking._model_registry.utils._registry_uri", "http://127.0.0.1:9")  # as by set_registry_uri
+    # as by set_registry_uri
+    monkeypatch.setattr("mlflow.tracking._model_registry.utils._registry_uri", "http://127.0.0.1:9")
     shutil.copy(made.database, tmp_path / "mlflow.db")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     store = Store(uri, tmp_path / "mlartifacts", 5.0)
@@ -252,7 +271,9 @@ def test_it_asks_for_no_ray_and_holds_no_pickle(registry: Registry, tmp_path: Pa
     assert all(re.fullmatch(r"[a-z]+==[0-9.]+", line) for line in lines)
     assert not [path for path in registry.folder.rglob("*") if path.suffix in (".pkl", ".pickle")]
     model = mlflow.pyfunc.load_model(str(shutil.copytree(registry.folder, tmp_path / "model")))
-    assert model.metadata.signature.inputs.to_dict() == [{"type": "tensor", "tensor-spec": {"dtype": "float32", "shape": (-1, 4)}}]
+    assert model.metadata.signature.inputs.to_dict() == [
+        {"type": "tensor", "tensor-spec": {"dtype": "float32", "shape": (-1, 4)}}
+    ]
     assert model.predict(model.input_example).shape == (1,)
 
 
@@ -278,15 +299,34 @@ def test_a_fresh_environment_reaches_the_score_and_serves_it(registry: Registry,
     venv.create(tmp_path / "venv", with_pip=True)
     own = tmp_path / "venv/bin"
     pins = (registry.folder / "requirements.txt").read_text().split()
-    subprocess.run([own / "python", "-m", "pip", "install", "--quiet", *pins, "gymnasium==1.2.2"], check=True, timeout=600)
+    subprocess.run(
+        [own / "python", "-m", "pip", "install", "--quiet", *pins, "gymnasium==1.2.2"], check=True, timeout=600
+    )
     reached, logged = map(float, run_lines(str(own / "python"), ten_lines(registry.uri), tmp_path))
     assert reached == logged == registry.score
-    serve = [own / "mlflow", "models", "serve", "-m", f"models:/{NAME}@{CHAMPION}", "--env-manager", "local", "--port", "5071"]
+    serve = [
+        own / "mlflow",
+        "models",
+        "serve",
+        "-m",
+        f"models:/{NAME}@{CHAMPION}",
+        "--env-manager",
+        "local",
+        "--port",
+        "5071",
+    ]
     environment = {**os.environ, "MLFLOW_TRACKING_URI": registry.uri, "PATH": f"{own}:{os.environ['PATH']}"}
     environment.pop("PYTHONPATH", None)
     server = subprocess.Popen(serve, env=environment, cwd=tmp_path, start_new_session=True)
     try:
-        assert len(answer("http://127.0.0.1:5071/invocations", {"inputs": [[0.1, 0.2, 0.3, 0.4], [0, 0, 0, 0]]})["predictions"]) == 2
+        assert (
+            len(
+                answer("http://127.0.0.1:5071/invocations", {"inputs": [[0.1, 0.2, 0.3, 0.4], [0, 0, 0, 0]]})[
+                    "predictions"
+                ]
+            )
+            == 2
+        )
     finally:
         os.killpg(server.pid, 15)
         server.wait(30)

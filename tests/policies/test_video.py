@@ -84,7 +84,9 @@ def test_words_are_drawn_above_the_picture() -> None:
     assert video._titled(picture, ("worst episode: return 8", "env seed 11")).tobytes() != titled.tobytes()
 
 
-def test_long_episodes_are_shown_faster_and_whole(policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_episodes_are_shown_faster_and_whole(
+    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(video, "_ANIMATION_S", 0.1)
     monkeypatch.setattr(video, "_ANIMATION_FRAMES", 4)
     clip = record(policy, [11], tmp_path)[0]
@@ -93,7 +95,9 @@ def test_long_episodes_are_shown_faster_and_whole(policy: Policy, tmp_path: Path
     assert frames(clip.mp4)[0] == clip.length
 
 
-def test_an_animation_that_would_be_too_large_is_made_smaller(policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_animation_that_would_be_too_large_is_made_smaller(
+    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     normal = record(policy, [11], tmp_path)[0].webp.stat().st_size
     monkeypatch.setattr(video, "ANIMATION_BYTES", normal // 2)
     clip = record(policy, [11], tmp_path)[0]
@@ -114,7 +118,9 @@ def test_what_takes_too_long_is_given_up(policy: Policy, tmp_path: Path) -> None
         record(policy, [1, 2, 3], tmp_path, limit_s=-1.0)
 
 
-def test_animations_alone_draw_a_few_frames_and_are_the_same(policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_animations_alone_draw_a_few_frames_and_are_the_same(
+    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn: list[Any] = []
     real = video._drawn
     monkeypatch.setattr(video, "_drawn", lambda env: drawn.append(env) or real(env))

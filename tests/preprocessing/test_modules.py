@@ -1,4 +1,6 @@
-"""RLlib's modules with preprocessing do with raw observations what RLlib's own do with transformed ones, whichever way they are asked."""
+"""RLlib's modules with preprocessing do with raw observations what RLlib's own do with transformed ones,
+whichever way they are asked.
+"""
 
 from typing import Any
 
@@ -33,7 +35,11 @@ CASES = [
 
 
 def module_of(config_class: Any, settings: dict[str, Any] | None) -> Any:
-    env = plan_for("study=smoke", "study.space={}", f"env={'pendulum' if config_class is SACConfig else 'cartpole'}").trials[0].env
+    env = (
+        plan_for("study=smoke", "study.space={}", f"env={'pendulum' if config_class is SACConfig else 'cartpole'}")
+        .trials[0]
+        .env
+    )
     config = config_class().rl_module(model_config={"fcnet_hiddens": [8]})
     if settings is not None:
         with_preprocessing(config, settings)
@@ -65,7 +71,10 @@ def test_raw_observations_are_transformed_once(config_class: Any, entry: str, se
     assert isinstance(ours, Preprocessed)
     ours.preprocessing.merge([seen(ours.observation_space.shape[0])])
     raw = batch_of(plain)
-    transformed = {**raw, **{name: ours.preprocessing.observations(raw[name]) for name in (Columns.OBS, Columns.NEXT_OBS)}}
+    transformed = {
+        **raw,
+        **{name: ours.preprocessing.observations(raw[name]) for name in (Columns.OBS, Columns.NEXT_OBS)},
+    }
     assert not torch.equal(raw[Columns.OBS], transformed[Columns.OBS])
     found, expected = ask(ours, entry, raw), ask(plain, entry, transformed)
     assert [path for path, _ in tree.flatten_with_path(found)] == [path for path, _ in tree.flatten_with_path(expected)]

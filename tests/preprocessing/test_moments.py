@@ -80,7 +80,12 @@ def sampled_by_gymnasium(steps: int) -> tuple[Any, Any, list[Any], list[Any]]:
     for _ in range(steps):
         rewarding.step(rewarding.action_space.sample())
     envs.close()
-    return observing.obs_rms, rewarding.return_rms, [found[0].copy() for found, _ in raw], [reward for _, reward in raw[1:]]
+    return (
+        observing.obs_rms,
+        rewarding.return_rms,
+        [found[0].copy() for found, _ in raw],
+        [reward for _, reward in raw[1:]],
+    )
 
 
 def test_statistics_are_gymnasiums_from_the_same_steps() -> None:
@@ -94,7 +99,8 @@ def test_statistics_are_gymnasiums_from_the_same_steps() -> None:
             gatherer.add(f"episode {env}", start == 0, *chunk, ended=False)
         sampled = gatherer.take()
         running = [merge(running[0], [sampled.observations]), merge(running[1], [sampled.returns])]
-    # Gymnasium begins with a variance of 1 that counts as 1e-4 values, and takes those of observations in single precision.
+    # Gymnasium begins with a variance of 1 that counts as 1e-4 values, and takes those of observations
+    # in single precision.
     for moments, theirs in zip(running, (of_observations, of_returns), strict=True):
         assert moments.count == pytest.approx(theirs.count, abs=1e-3)
         np.testing.assert_allclose(moments.mean, theirs.mean, rtol=1e-4)

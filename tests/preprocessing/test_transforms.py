@@ -62,7 +62,8 @@ def test_statistics_go_on_from_what_was_saved_to_the_bit() -> None:
     third = sampled([[1 / 3], [0.1]], [1 / 7, 0.2, 5.0])
     preprocessing.merge([third])
     assert "of_observations.mean" in preprocessing.statistics()
-    again.load_state_dict({name: tensor.float() for name, tensor in preprocessing.state_dict().items()})  # as RLlib saves them
+    # as RLlib saves them
+    again.load_state_dict({name: tensor.float() for name, tensor in preprocessing.state_dict().items()})
     again.set_statistics(preprocessing.statistics())
     for each in (preprocessing, again):
         each.merge([third])
@@ -78,4 +79,6 @@ def test_runners_are_merged_in_the_order_given(order: tuple[int, int]) -> None:
     together.merge([runners[index] for index in order])
     for index in order:
         apart.merge([runners[index]])
-    np.testing.assert_array_equal(together.statistics()["of_observations.mean"], apart.statistics()["of_observations.mean"])
+    np.testing.assert_array_equal(
+        together.statistics()["of_observations.mean"], apart.statistics()["of_observations.mean"]
+    )

@@ -52,7 +52,10 @@ def test_what_is_within_a_20th_of_the_range_holds_and_what_is_far_beyond_it_does
     assert sorted(found[SMALLER].differences["batch"]) == [128, 512]
     assert found[SMALLER_AS_IT_IS].answer is Verdict.FAILS
     (row,) = found[SMALLER_AS_IT_IS].differences.to_dict("records")
-    assert row["difference"] == pytest.approx(-200, abs=5) and row["difference_low"] < row["difference"] < row["difference_high"] < -25
+    assert (
+        row["difference"] == pytest.approx(-200, abs=5)
+        and row["difference_low"] < row["difference"] < row["difference_high"] < -25
+    )
     assert found[STALE].differences["staleness"].tolist() == [8]
 
 
@@ -61,7 +64,9 @@ def test_with_much_noise_nothing_can_be_told_of_what_is_alike() -> None:
     assert found[SMALLER].answer is found[STALE].answer is Verdict.OPEN
     sentence = _invariance_sentence(found[SMALLER])
     assert sentence.startswith("PPO-EWMA, smaller batches, settings adjusted, by score: **can't tell in this range**. ")
-    assert "at batch 128 and " in sentence and "at batch 512 (5 matched seeds; " in sentence and "delta 25.0" in sentence
+    assert (
+        "at batch 128 and " in sentence and "at batch 512 (5 matched seeds; " in sentence and "delta 25.0" in sentence
+    )
 
 
 @pytest.mark.nightly
@@ -72,7 +77,9 @@ def test_equal_ones_seldom_differ_and_ones_at_delta_seldom_hold() -> None:
         runs = runs_of(noise=1.0, num_seeds=5)
         runs["score"] = scores.reshape(-1)
         wrong += by_change(runs)[SMALLER].answer is Verdict.FAILS
-        runs["score"] = (scores - 25 * (runs.drop_duplicates("config")["config"] == "ewma b=128 adjusted").to_numpy()[:, None]).reshape(-1)
+        runs["score"] = (
+            scores - 25 * (runs.drop_duplicates("config")["config"] == "ewma b=128 adjusted").to_numpy()[:, None]
+        ).reshape(-1)
         held += by_change(runs)[SMALLER].answer is Verdict.HOLDS
     assert wrong <= 20 and held <= 20
 

@@ -18,7 +18,10 @@ def runs_of(recipe: float, others: float) -> pd.DataFrame:
     of_seed = rng.normal(0, 20, 8)
     ways = {
         "base": ("base",) * 3,
-        **{" ".join(way): way for way in itertools.product(("linear", "constant"), ("constant", "linear"), ("constant", "sqrt"))},
+        **{
+            " ".join(way): way
+            for way in itertools.product(("linear", "constant"), ("constant", "linear"), ("constant", "sqrt"))
+        },
     }
     scores = {
         name: list((recipe if way == ("linear", "constant", "constant") else others) + of_seed + rng.normal(0, 3, 8))

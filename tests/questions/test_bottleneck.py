@@ -73,10 +73,14 @@ def test_processes_that_wait_for_a_core_are_starved() -> None:
     many = facts(num_env_runners=16, num_envs_per_env_runner=1)
     found = of(FULL, many, env_step=0.9, learn=0.1)
     assert (found.name, found.share) == (STARVED, pytest.approx(0.6))
-    assert "17 processes share 8 cores, which are busy 100% while runners sample; runners have one in 40%" in found.evidence
+    assert (
+        "17 processes share 8 cores, which are busy 100% while runners sample; runners have one in 40%"
+        in found.evidence
+    )
     assert "num_env_runners=8 algorithm.env_runners.num_envs_per_env_runner=2." in found.advice
     impala = of(FULL, facts(asynchronous=True, num_env_runners=16, num_envs_per_env_runner=1), env_step=0.9)
-    assert "num_env_runners=7 algorithm.env_runners.num_envs_per_env_runner=3." in impala.advice  # a core for the learner
+    # a core for the learner
+    assert "num_env_runners=7 algorithm.env_runners.num_envs_per_env_runner=3." in impala.advice
 
 
 def test_cores_that_idle_while_one_process_learns_do_not_hide_starved_runners() -> None:
@@ -97,7 +101,8 @@ def test_cores_that_idle_while_one_process_learns_do_not_hide_starved_runners() 
         (FULL, {"num_env_runners": 6}),  # a core for each of 7
         (FULL, {"num_env_runners": 16, "num_cpus": None}),
         ({"system/machine_cpu_percent": 99.0}, {"num_env_runners": 16}),
-        (FULL, {"num_env_runners": 1, "num_envs_per_env_runner": 8, "vectorize_mode": "async"}),  # the runner sleeps while they step
+        # the runner sleeps while they step
+        (FULL, {"num_env_runners": 1, "num_envs_per_env_runner": 8, "vectorize_mode": "async"}),
     ],
 )
 def test_nothing_else_is_starved(measured: dict[str, float], changes: dict[str, Any]) -> None:
@@ -116,7 +121,10 @@ def test_other_programs_and_other_trials_starve_a_trial_too() -> None:
 
 def test_where_others_fill_the_machine_nothing_else_is_advised() -> None:
     many = facts(num_env_runners=16)
-    assert of({**FULL, "system/other_cpu_percent": 300.0}, many, env_step=0.9).advice == "Stop the other programs, and measure again."
+    assert (
+        of({**FULL, "system/other_cpu_percent": 300.0}, many, env_step=0.9).advice
+        == "Stop the other programs, and measure again."
+    )
     assert "num_env_runners=8 " in of({**FULL, "system/other_cpu_percent": 100.0}, many, env_step=0.9).advice
     alone = of({**FULL, "system/other_cpu_percent": 120.0}, facts(num_env_runners=0, num_cpus=2), env_step=0.9)
     assert alone.evidence.startswith(
@@ -130,7 +138,15 @@ def test_where_others_fill_the_machine_nothing_else_is_advised() -> None:
 def test_runners_that_lack_a_core_while_they_hardly_sample_are_not_what_holds_it_up() -> None:
     # As measured: PPO with rounds of 16 steps, beside a program that takes a core.
     busy = {"system/machine_cpu_percent": 99.4, "system/other_cpu_percent": 79.0, "system/runner_cpu_share": 0.72}
-    shares = {"env_step": 0.02, "inference": 0.05, "connectors": 0.04, "transfer": 0.2, "learn": 0.19, "sync": 0.29, "unexplained": 0.14}
+    shares = {
+        "env_step": 0.02,
+        "inference": 0.05,
+        "connectors": 0.04,
+        "transfer": 0.2,
+        "learn": 0.19,
+        "sync": 0.29,
+        "unexplained": 0.14,
+    }
     found = of(busy, facts(num_cpus=2), **shares)
     assert found.name == TRANSFER
     assert "; other programs take 0.8 cores." in found.evidence
@@ -164,10 +180,15 @@ def test_an_environment_that_waits_leaves_cores_for_more_runners_than_cores() ->
     assert "num_env_runners=8." in found.advice
     assert "num_envs_per_env_runner=4 env.vectorize_mode=async" in found.advice
     assert "runners compute in 5% of their sampling time" in found.evidence
-    # As measured: 8 runners that wait use three quarters of 2 cores. More of them would not fit, but environments side by side would.
+    # As measured: 8 runners that wait use three quarters of 2 cores. More of them would not fit,
+    # but environments side by side would.
     eight = {**waits, "system/machine_cpu_percent": 74.0, "system/runner_cpu_share": 0.17}
-    advice = of(eight, facts(num_env_runners=8, num_envs_per_env_runner=1, num_cpus=2), env_step=0.55, transfer=0.2).advice
-    assert advice.startswith("No core is free for more runners. Environments that wait can do so side by side in one runner: ")
+    advice = of(
+        eight, facts(num_env_runners=8, num_envs_per_env_runner=1, num_cpus=2), env_step=0.55, transfer=0.2
+    ).advice
+    assert advice.startswith(
+        "No core is free for more runners. Environments that wait can do so side by side in one runner: "
+    )
 
 
 def test_async_vectorisation_is_advised_only_for_slow_steps_of_several_environments_in_turn() -> None:
@@ -182,7 +203,10 @@ def test_async_vectorisation_is_advised_only_for_slow_steps_of_several_environme
         ({**slow, "system/machine_cpu_percent": 97.0}, {}),
     ):
         assert "vectorize_mode=async" not in of(measured, facts(**changes), env_step=0.9, learn=0.1).advice
-    assert "env.vectorize_mode=vector_entry_point" in of(env_step=0.9, learn=0.1, of_trial=facts(has_vector_entry_point=True)).advice
+    assert (
+        "env.vectorize_mode=vector_entry_point"
+        in of(env_step=0.9, learn=0.1, of_trial=facts(has_vector_entry_point=True)).advice
+    )
 
 
 def test_advice_for_inference_grows_the_vector_until_it_is_large() -> None:
@@ -220,14 +244,18 @@ def test_more_environments_say_what_they_leave_of_a_batch_and_stop_where_that_is
     batch = facts(batch_env_steps=2048, num_env_runners=1, num_envs_per_env_runner=16)
     more = of(of_trial=batch, inference=0.9).advice
     assert (
-        "num_envs_per_env_runner=32. That changes what is learned, so compare scores: of 2,048 env steps a batch each environment" in more
-    )
+        "num_envs_per_env_runner=32. That changes what is learned, so compare scores: "
+        "of 2,048 env steps a batch each environment"
+    ) in more
     assert "then has 64, in place of 128." in more
     full = of(of_trial=facts(batch_env_steps=512, num_env_runners=0, num_envs_per_env_runner=16), inference=0.9).advice
     assert "num_envs_per_env_runner" not in full
     assert "smaller network" in full
     runners = of(env_step=0.9, of_trial=facts(batch_env_steps=2048)).advice
-    assert "num_env_runners=4. That changes what is learned, so compare scores (algorithm.env_runners.num_envs_per_env_runner=2 " in runners
+    assert (
+        "num_env_runners=4. That changes what is learned, so compare scores "
+        "(algorithm.env_runners.num_envs_per_env_runner=2 "
+    ) in runners
     dqn = of(env_step=0.9, of_trial=facts(batch_env_steps=32, replays=True)).advice
     assert "changes what is learned" not in dqn
 
@@ -236,14 +264,16 @@ def test_crowded_runners_are_not_advised_to_have_512_environments() -> None:
     crowd = facts(num_env_runners=8, num_envs_per_env_runner=64, num_cpus=2, batch_env_steps=2048)
     advice = of(FULL, crowd, env_step=0.9).advice
     assert (
-        "and fewer environments in all: algorithm.env_runners.num_env_runners=2 algorithm.env_runners.num_envs_per_env_runner=32." in advice
-    )
+        "and fewer environments in all: algorithm.env_runners.num_env_runners=2 "
+        "algorithm.env_runners.num_envs_per_env_runner=32."
+    ) in advice
     assert "each environment then has 32, in place of 4" in advice
 
 
 def test_another_learner_says_that_the_batch_grows_and_where_it_is_measured() -> None:
     advice = of(learn=0.9, of_trial=facts(batch_env_steps=2048)).advice
     assert (
-        "num_learners=2. Each brings a batch of its own, so that of all grows to 4,096 env steps, which changes what is learned" in advice
-    )
+        "num_learners=2. Each brings a batch of its own, so that of all grows to 4,096 env steps, "
+        "which changes what is learned"
+    ) in advice
     assert "study=learner_scaling measures it" in advice

@@ -14,7 +14,9 @@ OF_SEEDS = np.array([-2.0, -1, 0, 1, 2])
 
 def looked(runs: pd.DataFrame, seeds_per_look: int, looks: int, alpha: float = 0.05) -> pd.DataFrame:
     """The same runs as a sequential comparison."""
-    return runs.assign(comparison_seeds_per_look=float(seeds_per_look), comparison_looks=float(looks), comparison_alpha=alpha)
+    return runs.assign(
+        comparison_seeds_per_look=float(seeds_per_look), comparison_looks=float(looks), comparison_alpha=alpha
+    )
 
 
 def study(looks: int = 3, alpha: float = 0.05) -> pd.DataFrame:
@@ -65,7 +67,10 @@ def test_the_leaders_are_those_than_which_none_was_shown_to_be_higher() -> None:
 def test_the_answer_tells_the_verdict_and_the_seeds_that_it_took() -> None:
     (answer,) = answers(study(looks=2, alpha=0.1))
     assert answer.headline == "Use `best`: significantly better than the 2 others."
-    assert "Shown to differ: `best` scores higher than `mid` (look 1); `best` scores higher than `low` (look 1)." in answer.compared
+    assert (
+        "Shown to differ: `best` scores higher than `mid` (look 1); `best` scores higher than `low` (look 1)."
+        in answer.compared
+    )
     assert "Not shown to differ: `mid` and `low`." in answer.compared
     assert "2 looks of 2 at most; 25 of the 30 trials of the fixed design with 10 seeds each." in answer.compared
     assert "is 10%" in answer.compared

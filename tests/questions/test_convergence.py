@@ -42,15 +42,21 @@ def runs() -> pd.DataFrame:
 
 def test_seeds_of_a_fixed_design_that_confirm_are_of_both() -> None:
     """Seeds 2 and 3 confirm a, which the choice fell on, and the base, which is not of the design; nor is seed 3."""
-    found = make_runs({"a": [500, 490, 500, 480], "b": [480, 500, 470], "c": [100, 300, 200], "base": [400, 410, 420, 430]})
+    found = make_runs(
+        {"a": [500, 490, 500, 480], "b": [480, 500, 470], "c": [100, 300, 200], "base": [400, 410, 420, 430]}
+    )
     found = found[(found["config"] != "base") | (found["seed"] >= 2)].assign(phase="fixed", exploratory=True)
     confirms = found["config"].isin(["a", "base"]) & (found["seed"] >= 2)
     found.loc[confirms, "phase"], found.loc[confirms, "exploratory"] = "confirm", False
     kept = design(found)
-    assert sorted(zip(kept["config"], kept["seed"], strict=True)) == [(config, seed) for config in "abc" for seed in range(3)]
+    assert sorted(zip(kept["config"], kept["seed"], strict=True)) == [
+        (config, seed) for config in "abc" for seed in range(3)
+    ]
     assert not kept["exploratory"].any()
     concluding = conclusive(found)
-    assert sorted(zip(concluding["config"], concluding["seed"], strict=True)) == [(c, seed) for c in ("a", "base") for seed in (2, 3)]
+    assert sorted(zip(concluding["config"], concluding["seed"], strict=True)) == [
+        (c, seed) for c in ("a", "base") for seed in (2, 3)
+    ]
 
 
 def test_only_finished_trials_that_ran_their_whole_budget_count(runs: pd.DataFrame) -> None:
@@ -113,7 +119,18 @@ def test_summary_by_hand() -> None:
 
 
 def test_summary_has_the_columns_that_it_promises(runs: pd.DataFrame) -> None:
-    expected = ["config", "env", "lr", "budget_env_steps", "target", "phase", "num_planned", "num_seeds", "num_reached", "num_at_end"]
+    expected = [
+        "config",
+        "env",
+        "lr",
+        "budget_env_steps",
+        "target",
+        "phase",
+        "num_planned",
+        "num_seeds",
+        "num_reached",
+        "num_at_end",
+    ]
     expected += [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]
     expected += ["score_mean", "score_median", "score_min", "score_gap"]
     table = summarise(runs.assign(lr=1e-3), ["lr"])
@@ -138,7 +155,9 @@ def test_environments_are_summarised_apart() -> None:
     both = summarise(together(cartpole, pendulum))
     for part, env in ((cartpole, "cartpole"), (pendulum, "pendulum")):
         alone = summarise(part)
-        assert_frame_equal(both[both["env"] == env].reset_index(drop=True), alone, check_categorical=False, check_dtype=False)
+        assert_frame_equal(
+            both[both["env"] == env].reset_index(drop=True), alone, check_categorical=False, check_dtype=False
+        )
 
 
 def test_the_order_of_the_trials_does_not_matter(runs: pd.DataFrame) -> None:
@@ -165,7 +184,10 @@ def test_nothing_changes_the_frames_it_is_given(runs: pd.DataFrame) -> None:
 
 
 def test_a_band_is_the_interquartile_mean_and_its_interval_at_each_point(runs: pd.DataFrame) -> None:
-    curves = make_curves(runs, {("a", seed): {RETURN: line(2000, offset=10 * seed), "train/return_mean": line(2000)} for seed in range(3)})
+    curves = make_curves(
+        runs,
+        {("a", seed): {RETURN: line(2000, offset=10 * seed), "train/return_mean": line(2000)} for seed in range(3)},
+    )
     bands = curve_bands(curves, runs)
     assert bands.columns.tolist() == ["config", "env_steps", "value", "value_low", "value_high", "num_seeds"]
     assert bands["env_steps"].tolist() == [1000, 2000]
@@ -197,7 +219,9 @@ def test_a_seed_that_ended_at_the_target_keeps_its_last_return_up_to_its_budget(
     curves = make_curves(runs, {trial: {RETURN: of_seed, "learner/kl": of_seed} for trial, of_seed in points.items()})
     bands = curve_bands(curves, runs)
     assert bands["env_steps"].tolist() == [1000, 2000, 3000, 4000]
-    assert_allclose(bands["value"], [(10 + 10 + 410) / 3, (20 + 20 + 420) / 3, (30 + 30 + 420) / 3, (40 + 40 + 420) / 3])
+    assert_allclose(
+        bands["value"], [(10 + 10 + 410) / 3, (20 + 20 + 420) / 3, (30 + 30 + 420) / 3, (40 + 40 + 420) / 3]
+    )
     over_seconds = curve_bands(curves, runs, x="wall_s")
     assert over_seconds["wall_s"].iloc[-1] == 40  # as far as the first that used its budget
     assert over_seconds["value"].iloc[-1] == pytest.approx((20 + 40 + 420) / 3)
@@ -232,7 +256,9 @@ def test_seeds_that_did_not_finish_are_not_in_a_band(runs: pd.DataFrame, status:
     assert bands["num_seeds"].tolist() == [1, 1]
 
 
-def test_over_seconds_seeds_are_interpolated_between_the_first_and_last_second_that_all_have(runs: pd.DataFrame) -> None:
+def test_over_seconds_seeds_are_interpolated_between_the_first_and_last_second_that_all_have(
+    runs: pd.DataFrame,
+) -> None:
     # The second seed is half as fast: reports at 20, 40, 60 and 80 s, not at 10, 20, 30 and 40 s.
     curves = make_curves(runs, {("a", 0): {RETURN: line(4000)}, ("a", 1): {RETURN: line(4000, seconds=20)}})
     bands = curve_bands(curves, runs, x="wall_s")
@@ -241,7 +267,10 @@ def test_over_seconds_seeds_are_interpolated_between_the_first_and_last_second_t
 
 
 def test_over_seconds_seeds_without_a_second_in_common_have_no_band(runs: pd.DataFrame) -> None:
-    curves = make_curves(runs, {("a", 0): {RETURN: line(2000)}, ("a", 1): {RETURN: line(6000, start=4000)}, ("b", 0): {RETURN: line(1000)}})
+    curves = make_curves(
+        runs,
+        {("a", 0): {RETURN: line(2000)}, ("a", 1): {RETURN: line(6000, start=4000)}, ("b", 0): {RETURN: line(1000)}},
+    )
     bands = curve_bands(curves, runs, x="wall_s")
     assert bands["config"].tolist() == ["b"]  # at the one second of its only report
     assert bands["value"].tolist() == [10]
@@ -322,7 +351,8 @@ def test_the_area_under_a_score_profile_is_the_mean(runs: pd.DataFrame) -> None:
 def test_target_profile_is_the_share_of_seeds_that_hold_it_by_then(runs: pd.DataFrame) -> None:
     found = target_profile(runs, num_points=11).pivot(index="env_steps", columns="config", values="share")
     assert_allclose(found["a"], np.array([0, 0, 1, 2, 3, 3, 3, 3, 3, 3, 3]) / 3)
-    assert_allclose(found["b"], np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2]) / 3)  # the third is cut off at the budget, not there by then
+    # the third is cut off at the budget, not there by then
+    assert_allclose(found["b"], np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2]) / 3)
     assert (found["c"] == 0).all()
 
 
@@ -386,7 +416,9 @@ def test_a_metric_that_was_never_logged_gives_an_empty_band(runs: pd.DataFrame, 
 
 @pytest.mark.filterwarnings("error")
 def test_one_nan_score_is_left_out_and_the_seed_still_counts_elsewhere() -> None:
-    table = summarise(make_runs({"a": [np.nan, 480, 500], "b": [470, 460, 450]}, env_steps_to_target={"a": [20_000, 30_000, 40_000]}))
+    table = summarise(
+        make_runs({"a": [np.nan, 480, 500], "b": [470, 460, 450]}, env_steps_to_target={"a": [20_000, 30_000, 40_000]})
+    )
     assert table["score"].tolist() == [490, 460]
     assert table["env_steps_to_target"].tolist() == [30_000, BUDGET]
 
@@ -396,7 +428,10 @@ def test_scores_over_environments_are_rliables_aggregates() -> None:
     rng = np.random.default_rng(0)
     scores = rng.uniform(0, 600, (5, 2))  # seeds x envs; the range is 0 to 500, the target 475
     runs = together(
-        *(make_runs({f"a on {env}": scores[:, i]}, env=env, params={"lr": {f"a on {env}": 1e-3}}) for i, env in enumerate("xy"))
+        *(
+            make_runs({f"a on {env}": scores[:, i]}, env=env, params={"lr": {f"a on {env}": 1e-3}})
+            for i, env in enumerate("xy")
+        )
     )
     (row,) = over_environments(runs, ["lr", "env"], rng).to_dict("records")
     normalised = scores / 475
@@ -414,7 +449,9 @@ def test_settings_over_environments_are_told_apart_by_their_values_and_not_by_th
     settings = {"one": ("1 b=2", "3"), "other": ("1", "2 b=3")}  # both read a=1 b=2 b=3
     parts = []
     for env in "xy":
-        params = {axis: {f"{name} on {env}": values[i] for name, values in settings.items()} for i, axis in enumerate("ab")}
+        params = {
+            axis: {f"{name} on {env}": values[i] for name, values in settings.items()} for i, axis in enumerate("ab")
+        }
         parts.append(make_runs({f"{name} on {env}": [100.0, 110.0] for name in settings}, env=env, params=params))  # type: ignore[arg-type]
     assert len(over_environments(together(*parts), ["a", "b", "env"], np.random.default_rng(0))) == 2
 

@@ -36,10 +36,16 @@ def test_a_clear_winner_is_chosen_by_score_and_told_apart_from_all_others() -> N
 
 
 def test_among_indistinguishable_leaders_within_a_standard_error_the_cheapest_is_chosen() -> None:
-    scores = {"dear": [410, 300, 350, 390], "cheap": [395, 315, 330, 398], "cheapest": [330, 260, 400, 250], "bad": [10, 12, 8, 9]}
+    scores = {
+        "dear": [410, 300, 350, 390],
+        "cheap": [395, 315, 330, 398],
+        "cheapest": [330, 260, 400, 250],
+        "bad": [10, 12, 8, 9],
+    }
     train_s = {"dear": [90, 91, 92, 90], "cheap": [50, 51, 49, 50], "cheapest": [10, 11, 10, 9], "bad": [1, 1, 1, 1]}
     found = decision(make_runs(scores, train_s=train_s, target=np.nan))
-    # Means 362.5, 359.5 and 310: `cheapest` is not significantly different, but is more than a standard error below the best.
+    # Means 362.5, 359.5 and 310: `cheapest` is not significantly different, but is more than a standard
+    # error below the best.
     assert found.leaders == ("cheap", "dear", "cheapest")
     assert (found.chosen, found.chosen_by, found.runner_up) == ("cheap", "cost", "dear")
     assert found.difference == pytest.approx(-3)  # worse, and preferred for its cost
@@ -117,16 +123,24 @@ def test_who_collapses_on_one_seed_in_five_is_not_chosen_over_who_holds_it(other
     # Its interquartile mean is 500, its mean 410, one standard error below the best.
     scores = {"collapses": [500, 500, 50, 500, 500], "holds": [500, 498, 497, 500, 499]}
     scores |= {f"other {i}": [480, 480, 500, 480 - i, 480] for i in range(others)}
-    fast = {"collapses": [5, 6, 5, 7, 5], "holds": [60, 62, 61, 60, 59]} | {f"other {i}": [70, 72, 71, 75, 70] for i in range(others)}
+    fast = {"collapses": [5, 6, 5, 7, 5], "holds": [60, 62, 61, 60, 59]} | {
+        f"other {i}": [70, 72, 71, 75, 70] for i in range(others)
+    }
     found = decision(make_runs(scores, **times(**fast)))
     assert found.saturated == (others > 0)
     assert found.chosen == "holds"
 
 
 def test_who_collapses_on_a_seed_is_not_chosen_even_if_its_mean_is_at_the_target() -> None:
-    # LunarLander: 280 on four seeds make up for -50 on the fifth, mean 214. It is faster by 14,000 env steps, 1.7 standard errors.
+    # LunarLander: 280 on four seeds make up for -50 on the fifth, mean 214. It is faster by 14,000 env steps,
+    # 1.7 standard errors.
     scores = {"collapses": [280, 280, -50, 280, 280], "holds": [230, 225, 240, 235, 220]}
-    runs = make_runs(scores, target=200, score_range=(np.nan, np.nan), **times(collapses=[30, 50, 40, 20, 45], holds=[55, 45, 45, 60, 50]))
+    runs = make_runs(
+        scores,
+        target=200,
+        score_range=(np.nan, np.nan),
+        **times(collapses=[30, 50, 40, 20, 45], holds=[55, 45, 45, 60, 50]),
+    )
     found = decision(runs)
     assert found.saturated
     assert found.leaders == ("holds", "collapses")
@@ -233,7 +247,9 @@ def test_a_study_without_trials_has_no_decision() -> None:
     assert decide(make_runs({"a": [1]}).iloc[:0]) == []
 
 
-scores = st.lists(st.lists(st.integers(0, 20).map(lambda tens: 25.0 * tens), min_size=3, max_size=3), min_size=1, max_size=5)
+scores = st.lists(
+    st.lists(st.integers(0, 20).map(lambda tens: 25.0 * tens), min_size=3, max_size=3), min_size=1, max_size=5
+)
 
 
 @settings(max_examples=20, deadline=None)
@@ -255,7 +271,9 @@ def test_the_order_of_trials_and_seeds_changes_no_decision(values: list[list[flo
     found, shuffled = decision(runs), decision(runs.iloc[rows].assign(seed=runs["seed"].map(seeds)))
     for field in ("measure", "order", "leaders", "chosen", "chosen_by", "runner_up", "num_seeds"):
         assert getattr(shuffled, field) == getattr(found, field)
-    np.testing.assert_allclose([shuffled.difference, shuffled.spread], [found.difference, found.spread], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        [shuffled.difference, shuffled.spread], [found.difference, found.spread], rtol=1e-6, atol=1e-9
+    )
 
 
 def test_a_configuration_whose_seeds_crash_is_not_chosen_for_the_one_that_did_not() -> None:
@@ -272,7 +290,10 @@ def test_of_those_about_as_good_the_one_without_failures_is_chosen() -> None:
 
 
 def test_of_those_about_as_good_the_one_that_does_not_collapse_is_chosen_also_without_a_target() -> None:
-    """Means 365 and 360, two seeds far apart: a standard error off is 85. Below 182.5, half of the best, one seed fails."""
+    """Means 365 and 360, two seeds far apart: a standard error off is 85.
+
+    Below 182.5, half of the best, one seed fails.
+    """
     scores = {"collapses": [480, 460, 470, 50], "steady": [370, 350, 380, 340]}
     found = decision(make_runs(scores, target=np.nan, train_s={"collapses": [10] * 4, "steady": [90] * 4}))
     assert (found.chosen, found.chosen_by) == ("steady", "reliability")
@@ -285,7 +306,10 @@ def test_table_and_critical_batch_take_the_learning_rate_that_is_chosen() -> Non
     steps = {"small": [40_000.0] * 3, "good": [20_000.0] * 3, "large": [1_000.0, 45_000.0, 50_000.0]}
     runs = make_runs(
         {name: [500.0] * 3 for name in names},
-        params={"lr": {n: lr for n, (lr, _) in names.items()}, "train_batch_size_total": {n: b for n, (_, b) in names.items()}},
+        params={
+            "lr": {n: lr for n, (lr, _) in names.items()},
+            "train_batch_size_total": {n: b for n, (_, b) in names.items()},
+        },
         env_steps_to_target={name: steps[name.split()[0]] for name in names},
     )
     found = decide(runs)[0]

@@ -45,7 +45,9 @@ def test_an_algorithm_of_any_name_is_what_its_study_recorded() -> None:
     # Of which a synchronous algorithm's learner would have a part.
     crowd = {"system/machine_cpu_percent": 92.0, "system/other_cpu_percent": 1.0, "system/runner_cpu_share": 0.4}
     full = {m: [(1000 * i, i, v) for i in range(1, 13)] for m, v in crowd.items()}
-    curves = pd.concat([curves, make_curves(mine, {("two", 0): full})], ignore_index=True).astype({"run_id": curves["run_id"].dtype})
+    curves = pd.concat([curves, make_curves(mine, {("two", 0): full})], ignore_index=True).astype(
+        {"run_id": curves["run_id"].dtype}
+    )
     facts = {"num_cpus": 2, "num_env_runners": 8}
     recorded = {"two": {**facts, "asynchronous": True, "replays": False}}
     assert of_study(mine, curves, recorded)["bottleneck"][3] == STARVED

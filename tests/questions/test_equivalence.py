@@ -17,10 +17,22 @@ WIGGLE = np.array([1.0, -1, 2, -2, 0, 1, -1, 2, -2, 0])
 
 
 def study(**measures: dict[str, list[float]]) -> pd.DataFrame:
-    """The best, one that is 3 worse on every seed, one that varies 24 times as much, and one far below; delta is 2% of 500."""
-    scores = {"best": OF_SEEDS, "cheap": OF_SEEDS - 3 + WIGGLE / 2, "varies": OF_SEEDS - 4 + 12 * WIGGLE, "bad": OF_SEEDS - 200 + WIGGLE}
+    """The best, one that is 3 worse on every seed, one that varies 24 times as much, and one far below;
+    delta is 2% of 500.
+    """
+    scores = {
+        "best": OF_SEEDS,
+        "cheap": OF_SEEDS - 3 + WIGGLE / 2,
+        "varies": OF_SEEDS - 4 + 12 * WIGGLE,
+        "bad": OF_SEEDS - 200 + WIGGLE,
+    }
     costs = {"best": 100.0, "cheap": 50.0, "varies": 10.0, "bad": 1.0}
-    return make_runs({c: list(s) for c, s in scores.items()}, target=np.nan, train_s={c: [s] * 10 for c, s in costs.items()}, **measures)
+    return make_runs(
+        {c: list(s) for c, s in scores.items()},
+        target=np.nan,
+        train_s={c: [s] * 10 for c, s in costs.items()},
+        **measures,
+    )
 
 
 def quiet_study() -> pd.DataFrame:
@@ -37,7 +49,9 @@ def test_delta_is_what_the_study_says_or_a_fiftieth_of_the_range() -> None:
 
 
 @pytest.mark.parametrize(("known", "delta"), [((np.nan, np.nan), 4.0), ((np.nan, 500.0), 8.0), ((-100.0, np.nan), 8.0)])
-def test_an_end_of_the_range_that_is_not_known_is_the_score_that_was_seen(known: tuple[float, float], delta: float) -> None:
+def test_an_end_of_the_range_that_is_not_known_is_the_score_that_was_seen(
+    known: tuple[float, float], delta: float
+) -> None:
     assert delta_of(make_runs({"a": [100.0, 300.0]}, score_range=known)) == pytest.approx(delta)
 
 
@@ -85,8 +99,14 @@ def test_where_env_steps_decide_nothing_is_called_practically_the_same() -> None
 
 def test_the_answer_says_what_is_the_same_what_is_open_and_what_the_set_promises() -> None:
     (answer,) = answers(study())
-    assert answer.headline == "Use `cheap`, practically the same as 1 and not significantly different from 1 of the 3 others (10 seeds)."
-    words = "Practically the same, within 10 of the best score: `best`. Not significantly different: `varies`. To show that `varies` is"
+    assert (
+        answer.headline
+        == "Use `cheap`, practically the same as 1 and not significantly different from 1 of the 3 others (10 seeds)."
+    )
+    words = (
+        "Practically the same, within 10 of the best score: `best`. Not significantly different: "
+        "`varies`. To show that `varies` is"
+    )
     assert answer.certainty.startswith(f"{words} practically the same, within 10, would take about ")
     assert answer.certainty.endswith(
         "more seeds each. This one, because among those practically the same it is the cheapest in training seconds. "
@@ -101,7 +121,12 @@ def test_a_difference_that_looks_larger_than_delta_is_not_promised_to_vanish() -
 
 def test_what_is_practically_the_same_is_not_run_again_to_find_a_difference() -> None:
     path = "algorithm.training.lr"
-    origin = Origin("lr", "python experiments/run.py", {c: {path: i} for i, c in enumerate(("best", "cheap", "varies", "bad"))}, range(10))
+    origin = Origin(
+        "lr",
+        "python experiments/run.py",
+        {c: {path: i} for i, c in enumerate(("best", "cheap", "varies", "bad"))},
+        range(10),
+    )
     runs = quiet_study()
     (found,) = decide(runs)
     step = next_step(found, runs, origin)
@@ -114,6 +139,8 @@ def test_all_that_are_called_the_same_differ_by_less_than_delta_in_95_percent_of
     rng = np.random.default_rng(0)
     wrong = 0
     for _ in range(150):
-        scores = pd.DataFrame(rng.normal(np.array([320, 300, 300, 300, 300, 300])[:, None], 15, (6, 10)), index=list("abcdef"))
+        scores = pd.DataFrame(
+            rng.normal(np.array([320, 300, 300, 300, 300, 300])[:, None], 15, (6, 10)), index=list("abcdef")
+        )
         wrong += len(practically_best(scores, 20)) > 0
     assert wrong <= 150 * 0.05 + 2 * np.sqrt(150 * 0.05 * 0.95)

@@ -65,7 +65,10 @@ def test_what_has_not_ended_or_was_measured_has_no_probability() -> None:
 
 
 def test_each_environment_has_its_own_threshold() -> None:
-    runs = together(make_runs({"a": [480.0, 481.0]}), make_runs({"c": [-80.0, -120.0]}, env="acrobot", target=-100, score_range=(-500, 0)))
+    runs = together(
+        make_runs({"a": [480.0, 481.0]}),
+        make_runs({"c": [-80.0, -120.0]}, env="acrobot", target=-100, score_range=(-500, 0)),
+    )
     assert failures(runs)["failure_below"].tolist() == [475, -100]
 
 

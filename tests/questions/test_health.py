@@ -22,15 +22,21 @@ def noise(rng: np.random.Generator, count: int, correlation: float) -> np.ndarra
     return draws
 
 
-def healthy(rng: np.random.Generator, count: int = 30, correlation: float = 0.5, spread: float = 0.1) -> dict[str, np.ndarray]:
-    """A run that learns, as PPO on CartPole does: losses that fall and now and then jump back, memory that fills up at first."""
+def healthy(
+    rng: np.random.Generator, count: int = 30, correlation: float = 0.5, spread: float = 0.1
+) -> dict[str, np.ndarray]:
+    """A run that learns, as PPO on CartPole does: losses that fall and now and then jump back,
+    memory that fills up at first.
+    """
     done = np.arange(1, count + 1) / count
 
     def jumps(height: float) -> np.ndarray:
         return np.where(rng.random(count) < 0.05, height, 1.0)
 
     return {
-        "throughput/env_steps_per_s": 7000 * np.exp(spread * noise(rng, count, correlation)) * np.where(np.arange(count) == 0, 0.3, 1),
+        "throughput/env_steps_per_s": 7000
+        * np.exp(spread * noise(rng, count, correlation))
+        * np.where(np.arange(count) == 0, 0.3, 1),
         "system/memory_mib": 500 + 60 * (1 - np.exp(-20 * done)) + 5 * noise(rng, count, correlation),
         "learner/entropy": math.log(2) * (1 - 0.4 * done) + 0.03 * noise(rng, count, correlation),
         "learner/kl": 0.01 * np.exp(0.5 * noise(rng, count, correlation)),
@@ -148,7 +154,10 @@ def test_a_loss_that_jumps_back_to_its_first_level_has_not_exploded() -> None:
 
 
 def test_a_loss_that_grows_with_the_first_rewards_has_not_exploded() -> None:
-    values = {"learner/value_loss": np.array([0.01] * 10 + [50.0] * 10), "train/return_max": np.array([0.0] * 10 + [100.0] * 10)}
+    values = {
+        "learner/value_loss": np.array([0.01] * 10 + [50.0] * 10),
+        "train/return_max": np.array([0.0] * 10 + [100.0] * 10),
+    }
     assert found_in(values) == []
     values["learner/value_loss"][10:] = 50_000
     [signal] = health(logged(values), LAPTOP)

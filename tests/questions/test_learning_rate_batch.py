@@ -8,7 +8,14 @@ import pytest
 
 from analysis import AnalysisError
 from analysis.questions.learning_rate_batch import RULES, batch_tradeoff, best_learning_rates, exponent, slices
-from benchmarks.calibration.learning_rate_batch import CURVES, GRIDS, best_lr_coverage, critical_batch_coverage, exponent_coverage, frame
+from benchmarks.calibration.learning_rate_batch import (
+    CURVES,
+    GRIDS,
+    best_lr_coverage,
+    critical_batch_coverage,
+    exponent_coverage,
+    frame,
+)
 from tests.support.binomial import fewest_hits
 
 LRS, BATCHES = GRIDS["5 x 3"]
@@ -18,7 +25,9 @@ AXES = ("lr", "train_batch_size_total")
 def study(p=0.5, noise=5.0, num_seeds=3, best_lr=3e-3, lrs=LRS, batches=BATCHES, rng=0, measure="auc"):
     """Parabolas of height 440 whose best learning rate is best_lr (batch / 2000)^p."""
     away = np.log10(lrs) - np.log10(best_lr) - p * np.log10(np.array(batches) / 2000)[:, None]
-    value = (440 - 100 * away**2)[..., None] + noise * np.random.default_rng(rng).standard_normal((*away.shape, num_seeds))
+    value = (440 - 100 * away**2)[..., None] + noise * np.random.default_rng(rng).standard_normal(
+        (*away.shape, num_seeds)
+    )
     return frame(lrs, batches, value, measure)
 
 
@@ -141,12 +150,16 @@ def test_another_column_may_hold_the_learning_rate():
 
 
 def test_the_critical_batch_by_hand():
-    # E = 10,000 (1 + B / 2000): 12,500, 20,000 and 50,000 env steps, so 25, 10 and 6.25 updates; smin = 10,000 / 2000 = 5.
+    # E = 10,000 (1 + B / 2000): 12,500, 20,000 and 50,000 env steps, so 25, 10 and 6.25 updates;
+    # smin = 10,000 / 2000 = 5.
     found = batch_tradeoff(steps_study(), np.random.default_rng(0))
     assert found.batches["lr"].tolist() == [3e-3] * 3 and set(found.batches["at_edge"]) == {""}
     assert found.batches["env_steps_to_target"].to_numpy() == pytest.approx([12_500, 20_000, 50_000], rel=0.05)
     assert found.batches["updates_to_target"].to_numpy() == pytest.approx([25, 10, 6.25], rel=0.05)
-    assert found.critical_batch.estimate == pytest.approx(2000, rel=0.1) and found.critical_batch.low < 2000 < found.critical_batch.high
+    assert (
+        found.critical_batch.estimate == pytest.approx(2000, rel=0.1)
+        and found.critical_batch.low < 2000 < found.critical_batch.high
+    )
     assert found.emin.estimate == pytest.approx(10_000, rel=0.1) and found.smin.estimate == pytest.approx(5, rel=0.1)
     assert found.can_tell and "The critical batch is" in found.sentence
 
@@ -165,7 +178,11 @@ def test_too_few_batches_that_reach_cannot_tell():
     runs = steps_study()
     runs.loc[runs["train_batch_size_total"] == 8000, "env_steps_to_target"] = np.nan
     found = batch_tradeoff(runs, np.random.default_rng(0))
-    assert not found.can_tell and "only 2 of 3 batches reach the target" in found.sentence and math.isnan(found.critical_batch.estimate)
+    assert (
+        not found.can_tell
+        and "only 2 of 3 batches reach the target" in found.sentence
+        and math.isnan(found.critical_batch.estimate)
+    )
     assert found.batches["env_steps_to_target"].iloc[2] == 200_000
 
 
@@ -200,7 +217,10 @@ def other_setting(num_seeds=3):
         (study().drop(columns="lr"), "no column 'lr'"),
         (study().drop(columns="train_batch_size_total"), "no column 'train_batch_size_total'"),
         (study(lrs=(1e-3,)), "one value of lr only"),
-        (study().assign(status="failed", auc=np.nan, failure="out of memory"), "no run has a finite auc: 45 of 45 did not finish"),
+        (
+            study().assign(status="failed", auc=np.nan, failure="out of memory"),
+            "no run has a finite auc: 45 of 45 did not finish",
+        ),
         (study().assign(auc=np.inf), "no run has a finite auc"),
         (study().assign(lr=0.0), "not a positive number"),
         (study().assign(exploratory=True), "no run has a finite auc"),
@@ -237,9 +257,16 @@ def test_only_the_studys_axes_split_it_and_not_what_its_trials_came_to(num_seeds
         "bottleneck": own.map(lambda code: ("env-bound", "learner-bound")[code % 2]),
         "health": own.map(lambda code: f"signal {code}"),
     }
-    names = {"trial_id": runs["config"] + "_s" + runs["seed"].astype(str), "disturbed_share": own / 100, "trained_steps_per_s": 100.0 + own}
+    names = {
+        "trial_id": runs["config"] + "_s" + runs["seed"].astype(str),
+        "disturbed_share": own / 100,
+        "trained_steps_per_s": 100.0 + own,
+    }
     parts = slices(runs.assign(**results, **names, parent="", copied=False, start_env_steps=0), (*AXES, "gamma"))
-    assert [(label, len(part)) for label, part in parts] == [("gamma=0.99", 15 * num_seeds), ("gamma=0.9", 15 * num_seeds)]
+    assert [(label, len(part)) for label, part in parts] == [
+        ("gamma=0.99", 15 * num_seeds),
+        ("gamma=0.9", 15 * num_seeds),
+    ]
 
 
 def test_single_non_finite_values_are_left_out_and_counted():
@@ -251,7 +278,11 @@ def test_single_non_finite_values_are_left_out_and_counted():
 # --- calibration: docs/benchmarks has the coverage by case, with more studies ---
 
 
-CASES = [(name, p, "5 x 3") for name in ("area under the curve", "saturated score", "collapsing seeds") for p in RULES.values()]
+CASES = [
+    (name, p, "5 x 3")
+    for name in ("area under the curve", "saturated score", "collapsing seeds")
+    for p in RULES.values()
+]
 CASES += [("area under the curve", 0.5, "6 x 4"), ("saturated score", 0.5, "6 x 4")]
 
 
@@ -261,7 +292,9 @@ def hits(found):
 
 def test_the_exponents_interval_covers():
     rng = np.random.default_rng(21)
-    found = [exponent_coverage(CURVES[name], p, grid, num_seeds, 2, rng) for name, p, grid in CASES for num_seeds in (3, 10)]
+    found = [
+        exponent_coverage(CURVES[name], p, grid, num_seeds, 2, rng) for name, p, grid in CASES for num_seeds in (3, 10)
+    ]
     held, num = hits(found)
     assert held >= fewest_hits(num)
     assert np.median([c.width for c in found]) < 1.5  # of the 4 that were considered
@@ -270,7 +303,9 @@ def test_the_exponents_interval_covers():
 def test_the_best_learning_rates_interval_covers():
     rng = np.random.default_rng(22)
     names = ("area under the curve", "saturated score")
-    held, num = hits([best_lr_coverage(CURVES[name], "5 x 3", num_seeds, 2, rng) for name in names for num_seeds in (3, 5, 10)])
+    held, num = hits(
+        [best_lr_coverage(CURVES[name], "5 x 3", num_seeds, 2, rng) for name in names for num_seeds in (3, 5, 10)]
+    )
     assert held >= fewest_hits(num)
 
 
@@ -292,5 +327,8 @@ def test_the_exponents_interval_covers_at_its_nominal_rate(num_seeds):
 @pytest.mark.parametrize("num_seeds", [3, 5, 10])
 def test_the_best_learning_rates_interval_covers_at_its_nominal_rate(num_seeds):
     rng = np.random.default_rng(22)
-    shares = [best_lr_coverage(CURVES[name], "5 x 3", num_seeds, 12, rng).share for name in ("area under the curve", "saturated score")]
+    shares = [
+        best_lr_coverage(CURVES[name], "5 x 3", num_seeds, 12, rng).share
+        for name in ("area under the curve", "saturated score")
+    ]
     assert np.mean(shares) >= 0.92  # three batches a study: 72 intervals

@@ -48,12 +48,12 @@ def test_the_best_one_has_a_way_through_its_copies() -> None:
 
 def test_the_sentences_tell_the_size_the_copies_and_the_schedule() -> None:
     assert lineage_sentences(TREE) == [
-        "3 members, each with a seed of its own, trained side by side for 3 generations (9 trials), to 60,000 env steps. Between "
-        "generations, 2 times in all, one of the worst took over the weights of one of the best, and its settings, varied. The 3 members "
-        "of `g=2` descend from 1 of `g=0`.",
-        "The best at the end of `g=2` is member 0, with a score of 420.0 (one seed, so no interval). Its weights went through a schedule "
-        "of settings: `c` up to 20,000 env steps as member 2; then `d` up to 60,000 env steps as member 0, a copy of member 2. A "
-        "confirmation takes only the last of these.",
+        "3 members, each with a seed of its own, trained side by side for 3 generations (9 trials), to 60,000 env "
+        "steps. Between generations, 2 times in all, one of the worst took over the weights of one of the best, "
+        "and its settings, varied. The 3 members of `g=2` descend from 1 of `g=0`.",
+        "The best at the end of `g=2` is member 0, with a score of 420.0 (one seed, so no interval). "
+        "Its weights went through a schedule of settings: `c` up to 20,000 env steps as member 2; "
+        "then `d` up to 60,000 env steps as member 0, a copy of member 2. A confirmation takes only the last of these.",
     ]
 
 
@@ -64,7 +64,10 @@ def test_of_equal_scores_the_larger_area_under_the_curve_decides_and_then_the_fi
     tree = lineage(runs.assign(auc=[1.0, 2.0, 2.0]))
     assert tree["is_best"].tolist() == [False, True, False]
     told = lineage_sentences(tree)[1]
-    assert "(one seed, so no interval; 2 more end with the same score). It was no copy, and kept its settings: `b`." in told
+    assert (
+        "(one seed, so no interval; 2 more end with the same score). It was no copy, and kept its settings: `b`."
+        in told
+    )
 
 
 def test_a_member_that_failed_takes_over_and_ends_no_generation_early() -> None:
@@ -121,7 +124,9 @@ def test_other_searches_have_no_lineage() -> None:
 
 
 def test_the_settings_of_a_population_may_end_as_a_generation_does() -> None:
-    tree = lineage(make_population([[("g=0", None, 1.0), ("g=1", None, 2.0)], [("g=1", 1, 3.0), ("g=1", 1, 4.0)]], {"g=1": [3.0]}))
+    tree = lineage(
+        make_population([[("g=0", None, 1.0), ("g=1", None, 2.0)], [("g=1", 1, 3.0), ("g=1", 1, 4.0)]], {"g=1": [3.0]})
+    )
     assert (tree["settings"].tolist(), tree["generation"].tolist()) == (["g=0", "g=1", "g=1", "g=1"], [0, 0, 1, 1])
 
 

@@ -22,9 +22,14 @@ def name_of(stagger: bool, envs: int) -> str:
 
 
 def study(
-    score: Callable[[bool, int], float], speed: Callable[[bool, int], float], num_seeds: int = 5, diversity: float = 0.02
+    score: Callable[[bool, int], float],
+    speed: Callable[[bool, int], float],
+    num_seeds: int = 5,
+    diversity: float = 0.02,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Runs and curves: from -1000, straight up to -200 after `BUDGET / speed` env steps, a seed is good or bad for all alike."""
+    """Runs and curves: from -1000, straight up to -200 after `BUDGET / speed` env steps, a seed is good
+    or bad for all alike.
+    """
     rng = np.random.default_rng(0)
     of_seed, noise = rng.normal(0, 20, num_seeds), rng.normal(0, 2, (4, num_seeds))
     ways = [(stagger, envs) for stagger in (False, True) for envs in SHAPES]
@@ -50,7 +55,8 @@ def study(
 
 
 def test_what_staggering_and_more_environments_bring_is_told_apart() -> None:
-    # Staggering brings 100 at 128 environments and nothing at 8; unless they are staggered, 128 are worse than 8 by 100.
+    # Staggering brings 100 at 128 environments and nothing at 8; unless they are staggered,
+    # 128 are worse than 8 by 100.
     runs, curves = study(lambda stagger, envs: -200.0 - 100 * (envs == 128 and not stagger), lambda stagger, envs: 2.0)
     (found,) = compare(runs, curves, AXES)
     by_score = found.staggered[found.staggered["measure"] == "score"].set_index("environments")
@@ -63,8 +69,14 @@ def test_what_staggering_and_more_environments_bring_is_told_apart() -> None:
     assert more.loc[True, "difference"] == pytest.approx(0, abs=4)
     assert (more["environments"].unique().tolist(), more["than"].unique().tolist()) == ([128], [8])
     told = " ".join(sentences_of(found))
-    assert "it helps with 128 x 8 and makes no significant difference with 8 x 128 (5 matched seeds; Holm over all changes, 5%)" in told
-    assert re.search(r"by score, 128 x 8 minus 8 x 128: together -1\d\d\.\d .*\(does not hold\) and staggered .* \(can't tell\)\.", told)
+    assert (
+        "it helps with 128 x 8 and makes no significant difference with 8 x 128 (5 matched seeds; "
+        "Holm over all changes, 5%)"
+    ) in told
+    assert re.search(
+        r"by score, 128 x 8 minus 8 x 128: together -1\d\d\.\d .*\(does not hold\) and staggered .* \(can't tell\)\.",
+        told,
+    )
 
 
 def test_phase_diversity_is_the_mean_over_the_trial_with_its_interval() -> None:
@@ -82,7 +94,10 @@ def test_a_speedup_is_of_env_steps_to_what_both_reach() -> None:
     assert found.speedups["in_lockstep"].tolist() == [True, True]
     assert found.speedups["verdict"].tolist() == ["holds", "holds"]
     told = " ".join(sentences_of(found))
-    assert "staggered ones take 2 to 3 times fewer env steps. In this range: holds with 8 x 128 and holds with 128 x 8." in told
+    assert (
+        "staggered ones take 2 to 3 times fewer env steps. In this range: holds with 8 x 128 and holds with 128 x 8."
+        in told
+    )
 
 
 def test_a_trial_that_ended_at_the_target_counts_with_its_last_return_to_the_end() -> None:
@@ -94,7 +109,9 @@ def test_a_trial_that_ended_at_the_target_counts_with_its_last_return_to_the_end
         curves[~staggered | (curves["env_steps"] <= 30_000)],
         AXES,
     )
-    assert early.speedups[["level", "speedup"]].to_numpy() == pytest.approx(whole.speedups[["level", "speedup"]].to_numpy())
+    assert early.speedups[["level", "speedup"]].to_numpy() == pytest.approx(
+        whole.speedups[["level", "speedup"]].to_numpy()
+    )
 
 
 def test_elsewhere_little_difference_is_what_is_published() -> None:

@@ -67,7 +67,9 @@ def test_other_axes_are_answered_one_by_one() -> None:
     first, second = runs_of(levels_of(linear=200.0)), runs_of(levels_of(linear=300.0))
     second["config"] = second["config"].astype(str) + " long"
     runs = pd.concat([first.assign(num_epochs=2), second.assign(num_epochs=20)], ignore_index=True)
-    runs["config"] = pd.Categorical(runs["config"], categories=list(dict.fromkeys(runs["config"].astype(str))), ordered=True)
+    runs["config"] = pd.Categorical(
+        runs["config"], categories=list(dict.fromkeys(runs["config"].astype(str))), ordered=True
+    )
     found = compare_rules(runs, (*AXES, "num_epochs"))
     assert [f.rejected for f in found] == [("linear",), ("linear",), (), ()]
     assert [f.settings for f in found] == [{"num_epochs": 2}] * 2 + [{"num_epochs": 20}] * 2

@@ -15,15 +15,23 @@ NOISE = (0.98, 1.0, 1.02)
 def measured(speeds: dict[str, float], axis: str, seeds: int = 3, **columns: dict[str, float]) -> pd.DataFrame:
     """Trials of configurations named by the value of an axis: `learners=2`."""
     values = {config: float(config.partition("=")[2].split()[0]) for config in speeds}
-    of_seeds = {c: [speed * NOISE[(seed + i) % 3] for seed in range(seeds)] for i, (c, speed) in enumerate(speeds.items())}
+    of_seeds = {
+        c: [speed * NOISE[(seed + i) % 3] for seed in range(seeds)] for i, (c, speed) in enumerate(speeds.items())
+    }
     return make_runs(
-        {config: [float("nan")] * seeds for config in speeds}, params={axis: values, **columns}, env_steps_per_s=of_seeds
+        {config: [float("nan")] * seeds for config in speeds},
+        params={axis: values, **columns},
+        env_steps_per_s=of_seeds,
     ).assign(phase="throughput")
 
 
-LEARNERS = measured({"learners=0": 24_507, "learners=1": 9_189, "learners=2": 9_447, "learners=4": 7_708}, "num_learners")
+LEARNERS = measured(
+    {"learners=0": 24_507, "learners=1": 9_189, "learners=2": 9_447, "learners=4": 7_708}, "num_learners"
+)
 """As docs/throughput.md has it."""
-TWO = Change("Cores are free for another learner: algorithm.learners.num_learners=2.", {"num_learners": 2}, "The batch grows.")
+TWO = Change(
+    "Cores are free for another learner: algorithm.learners.num_learners=2.", {"num_learners": 2}, "The batch grows."
+)
 
 
 def test_a_change_that_was_measured_to_be_slower_is_no_advice() -> None:
@@ -53,14 +61,18 @@ def test_only_what_differs_in_nothing_else_counts() -> None:
     grid = {f"runners={r} e={e}": 1000.0 * r * e for r in (1, 2) for e in (4, 8)}
     runs = measured(grid, "num_env_runners", num_envs_per_env_runner={config: float(config[-1]) for config in grid})
     found = MeasuredChanges(runs, ["num_env_runners", "num_envs_per_env_runner"])
-    (pair,) = found.with_measurements("runners=2 e=4", [Change("Fewer.", {"num_env_runners": 1, "num_envs_per_env_runner": 8})])
+    (pair,) = found.with_measurements(
+        "runners=2 e=4", [Change("Fewer.", {"num_env_runners": 1, "num_envs_per_env_runner": 8})]
+    )
     assert "num_env_runners=1 algorithm.env_runners.num_envs_per_env_runner=8 was measured here: 1.00 " in pair.words
     assert "2.00" in found.with_measurements("runners=1 e=4", [Change("More.", {"num_env_runners": 2})])[0].words
     (other,) = found.with_measurements("runners=1 e=4", [Change("More.", {"num_env_runners": 2, "num_learners": 2})])
     assert other.words == "More."
 
 
-@pytest.mark.parametrize("runs", [LEARNERS.assign(exclusive=False), LEARNERS.assign(status="failed"), LEARNERS.iloc[:0]])
+@pytest.mark.parametrize(
+    "runs", [LEARNERS.assign(exclusive=False), LEARNERS.assign(status="failed"), LEARNERS.iloc[:0]]
+)
 def test_trials_that_shared_the_machine_or_failed_tell_nothing(runs: pd.DataFrame) -> None:
     assert MeasuredChanges(runs, ["num_learners"]).with_measurements("learners=0", [TWO]) == (TWO,)
 
@@ -74,15 +86,23 @@ def test_a_single_seed_has_no_interval() -> None:
 def test_the_report_of_a_study_of_learners_advises_none_that_are_slower() -> None:
     def curves_of(learn: float) -> Curves:
         idle = {"system/machine_cpu_percent": [40.0] * 12, "system/runner_cpu_share": [0.98] * 12}
-        return {**reports(env_step=1 - learn, learn=learn), **logged({k: pd.Series(v).to_numpy() for k, v in idle.items()})}
+        return {
+            **reports(env_step=1 - learn, learn=learn),
+            **logged({k: pd.Series(v).to_numpy() for k, v in idle.items()}),
+        }
 
     names = ["learners=0", "learners=1", "learners=2", "learners=4"]
     points = {
-        (name, seed): {m: [(int(x), x / 1000, v) for x, v in p] for m, p in curves_of(0.9).items()} for name in names for seed in range(3)
+        (name, seed): {m: [(int(x), x / 1000, v) for x, v in p] for m, p in curves_of(0.9).items()}
+        for name in names
+        for seed in range(3)
     }
     runs = LEARNERS.assign(num_env_runners=0, num_envs_per_env_runner=16)
     curves = make_curves(runs, points)
-    blind, told = (of_study(runs, curves, axes=axes, num_cpus=2).set_index(["config", "seed"])["advice"] for axes in ([], ["num_learners"]))
+    blind, told = (
+        of_study(runs, curves, axes=axes, num_cpus=2).set_index(["config", "seed"])["advice"]
+        for axes in ([], ["num_learners"])
+    )
     assert "Cores are free for another learner" in blind["learners=0", 0]
     assert "Cores are free for another learner" not in told["learners=0", 0]
     assert "9,446 against 24,504 env steps/s, 3 seeds), so it does not help" in told["learners=0", 0]

@@ -8,7 +8,16 @@ import pandas as pd
 import pytest
 
 from analysis.questions.learning_rate_batch import BATCH
-from analysis.questions.noise_scale import MINIBATCH, NETWORKS, Beside, Rise, across_sentences, beside_critical_batch, over_time, rises
+from analysis.questions.noise_scale import (
+    MINIBATCH,
+    NETWORKS,
+    Beside,
+    Rise,
+    across_sentences,
+    beside_critical_batch,
+    over_time,
+    rises,
+)
 from tests.support.noise_curves import curves_of
 from tests.support.study_frames import make_runs
 
@@ -26,7 +35,9 @@ def test_windows_average_both_estimates_and_then_divide() -> None:
     curves = curves_of(runs, growth=16.0, spread=0.0)
     curves.loc[(curves["metric"] == "learner/gradient_square") & (curves["seed"] == 1), "value"] = 6.0
     frame = over_time(runs, curves, np.random.default_rng(0))
-    assert frame["noise_scale"].tolist() == pytest.approx([50, 100, 200, 400, 800]), "200 / mean(2, 6), twice as large in each fifth"
+    assert frame["noise_scale"].tolist() == pytest.approx([50, 100, 200, 400, 800]), (
+        "200 / mean(2, 6), twice as large in each fifth"
+    )
     assert frame["env_steps"].tolist() == [10_000, 30_000, 50_000, 70_000, 90_000]
     assert (frame["network"] == "all weights").all() and (frame["num_seeds"] == 2).all()
 
@@ -50,7 +61,10 @@ def test_windows_are_fifths_of_what_a_trial_trained() -> None:
         (
             32.0,
             "holds",
-            "It rises: 32 [32, 32] times as large (5 seeds); the published 10 times and more (McCandlish et al. 2018) hold too.",
+            (
+                "It rises: 32 [32, 32] times as large (5 seeds); the published 10 times "
+                "and more (McCandlish et al. 2018) hold too."
+            ),
         ),
         (4.0, "holds", "are not reached"),
         (0.2, "does not hold", "It falls"),
@@ -67,7 +81,9 @@ def test_what_cannot_be_told_is_said() -> None:
     alone = one(9.0, seeds=1)
     assert alone.verdict == "can't tell" and "fewer than 5 seeds give no interval" in alone.sentence
     hidden = one(9.0, square=-1.0)
-    assert hidden.verdict == "can't tell" and "more rows than these measurements can tell in the last" in hidden.sentence
+    assert (
+        hidden.verdict == "can't tell" and "more rows than these measurements can tell in the last" in hidden.sentence
+    )
     assert hidden.sentence.endswith("Whether it rises can't be told in this range (5 seeds).")
 
 
@@ -76,11 +92,18 @@ def test_a_study_that_measured_nothing_has_no_noise_scale() -> None:
     curves = curves_of(runs, 2.0).assign(metric="eval/return_mean")
     assert over_time(runs, curves, np.random.default_rng(0)).empty
     assert rises(runs, curves, np.random.default_rng(0)) == []
-    assert beside_critical_batch(runs.assign(lr=1e-3, **{MINIBATCH: 64}), ("lr", MINIBATCH), False, np.random.default_rng(0)) == []
+    assert (
+        beside_critical_batch(
+            runs.assign(lr=1e-3, **{MINIBATCH: 64}), ("lr", MINIBATCH), False, np.random.default_rng(0)
+        )
+        == []
+    )
 
 
 def grid(noise_scale: float, critical: float = 200.0, column: str = MINIBATCH, replays: bool = False) -> pd.DataFrame:
-    """Runs at four batches that obey E = 20,000 (1 + batch / critical), E in env steps or, with replay, in rows of as many updates."""
+    """Runs at four batches that obey E = 20,000 (1 + batch / critical), E in env steps or, with replay,
+    in rows of as many updates.
+    """
     rng, scores, params, steps, noise = np.random.default_rng(0), {}, {}, {}, {}
     for batch in (16, 64, 256, 1024):
         name = f"b={batch}"

@@ -1,4 +1,6 @@
-"""Whether repeats are the same to the bit, how far seeds lie apart, how many a difference needs, and five against five others."""
+"""Whether repeats are the same to the bit, how far seeds lie apart, how many a difference needs,
+and five against five others.
+"""
 
 import math
 from itertools import permutations
@@ -31,9 +33,25 @@ def runs(scores: dict[str, list[float]]) -> pd.DataFrame:
     rows = [(config, seed, score) for config, of_config in scores.items() for seed, score in enumerate(of_config)]
     frame = pd.DataFrame(rows, columns=["config", "seed", "score"])
     frame["config"] = pd.Categorical(frame["config"], categories=list(scores), ordered=True)
-    constant = {"env": "cartpole", "repeat": 0, "status": "finished", "exploratory": False, "target": np.nan, "budget_env_steps": 100}
+    constant = {
+        "env": "cartpole",
+        "repeat": 0,
+        "status": "finished",
+        "exploratory": False,
+        "target": np.nan,
+        "budget_env_steps": 100,
+    }
     unknown = dict.fromkeys(
-        ("auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "trained_steps_per_s", "train_s", "wall_s"), np.nan
+        (
+            "auc",
+            "env_steps_to_target",
+            "seconds_to_target",
+            "env_steps_per_s",
+            "trained_steps_per_s",
+            "train_s",
+            "wall_s",
+        ),
+        np.nan,
     )
     return frame.assign(**constant, **unknown)
 
@@ -115,7 +133,10 @@ def test_repeats_that_differ_in_time_and_load_alone_are_the_same() -> None:
     # Two metrics at two reports, score and area; and env steps to the target where it was reached.
     assert pairs["num_values"].tolist() == [6, 6, 7, 7, 7, 7]
     table = bit_exactness(*twice()).set_index("config")
-    assert table[["num_seeds", "num_pairs", "num_identical", "num_values"]].to_numpy().tolist() == [[3, 3, 3, 19], [3, 3, 3, 21]]
+    assert table[["num_seeds", "num_pairs", "num_identical", "num_values"]].to_numpy().tolist() == [
+        [3, 3, 3, 19],
+        [3, 3, 3, 21],
+    ]
     assert table["has_weights"].all()
     assert not table[["num_unpromised", "num_left_out"]].any(axis=None)
     assert table["metric"].isna().all()
@@ -128,13 +149,16 @@ def test_a_repeat_that_parts_is_named_with_its_first_point_and_metric() -> None:
     for metric in ("eval/return_mean", "learner/loss"):
         curves.loc[where(curves, "b", 2, 2, metric), "value"] += 1.0
     pairs = compare_repeats(runs_twice, curves)
-    assert pairs.loc[~pairs["identical"], ["config", "seed", "repeat", "env_steps", "metric", "num_parted"]].to_numpy().tolist() == [
+    assert pairs.loc[
+        ~pairs["identical"], ["config", "seed", "repeat", "env_steps", "metric", "num_parted"]
+    ].to_numpy().tolist() == [
         ["b", 1, 1, 100_000, "eval/return_mean", 1],
         ["b", 2, 2, 50_000, "eval/return_mean", 2],
     ]
     row = bit_exactness(runs_twice, curves).set_index("config").loc["b"]
     assert (row["num_pairs"], row["num_identical"]) == (6, 4)
-    assert (row["seed"], row["repeat"], row["env_steps"], row["metric"]) == (2, 2, 50_000, "eval/return_mean")  # the earlier of the two
+    # the earlier of the two
+    assert (row["seed"], row["repeat"], row["env_steps"], row["metric"]) == (2, 2, 50_000, "eval/return_mean")
     assert (row["value_before"], row["value"], row["num_parted"]) == (10.0, 11.0, 2)
 
 
@@ -221,7 +245,9 @@ def test_later_runs_are_compared_with_the_first_over_seeds() -> None:
         runs_twice.loc[(runs_twice["config"] == "a") & (runs_twice["repeat"] == repeat), "score"] += changes
     table = repeat_differences(runs_twice).set_index("config")
     assert table.loc["a", "difference"] == pytest.approx(4.0)  # of 1, 4 and 7
-    assert table.loc["a", "sd_repeats"] == pytest.approx(np.sqrt(np.mean([np.var(x, ddof=1) for x in ([0, 0, 2], [0, 3, 5], [0, 6, 8])])))
+    assert table.loc["a", "sd_repeats"] == pytest.approx(
+        np.sqrt(np.mean([np.var(x, ddof=1) for x in ([0, 0, 2], [0, 3, 5], [0, 6, 8])]))
+    )
     assert table.loc["a", "sd_seeds"] == pytest.approx(100.0)
     assert table.loc["b", ["difference", "sd_repeats"]].tolist() == [0.0, 0.0]
     alone = repeat_differences(runs_twice[runs_twice["config"] == "a"])
@@ -239,12 +265,22 @@ def test_no_conclusion_changes_when_every_seed_is_run_again() -> None:
     scores = {"a": [300.0, 310.0, 480.0], "b": [480.0, 490.0, 485.0], "c": [480.0, 470.0, 100.0]}
     once = with_status(make_runs(scores, params=lrs), "c", [2], "failed")
     shares = {f"throughput/{part}_share": [(50_000, 5.0, 0.25)] for part in ("sample", "learn", "sync", "other")}
-    points = {"eval/return_mean": [(50_000, 5.0, 10.0), (100_000, 10.0, 20.0)], "progress/train_s": [(50_000, 5.0, 4.0)], **shares}
+    points = {
+        "eval/return_mean": [(50_000, 5.0, 10.0), (100_000, 10.0, 20.0)],
+        "progress/train_s": [(50_000, 5.0, 4.0)],
+        **shares,
+    }
     curves = make_curves(once, dict.fromkeys(zip(once["config"], once["seed"], strict=True), points))
     again, more_curves = run_again(once, curves)
     repeats = again["repeat"] > 0
     # As unlike the first runs as can be: whoever counts them sees it.
-    again.loc[repeats, ["score", "auc", "env_steps_to_target", "train_s", "env_steps_per_s"]] = [1.0, 1.0, 99_000.0, 9.0, 5.0]
+    again.loc[repeats, ["score", "auc", "env_steps_to_target", "train_s", "env_steps_per_s"]] = [
+        1.0,
+        1.0,
+        99_000.0,
+        9.0,
+        5.0,
+    ]
     again.loc[repeats, "status"] = ["finished", "failed", "finished"] * 3
     more_curves.loc[more_curves["repeat"] > 0, "value"] = 0.9
     for conclude in (
@@ -276,14 +312,19 @@ def test_a_configuration_whose_repeats_ended_is_no_less_reliable(status: str) ->
     once = make_runs({"one": [400.0, 410.0, 390.0, 405.0], "other": [399.0, 408.0, 393.0, 402.0]}, target=np.nan)
     chosen = decision.decide(once)[0].chosen
     again, _ = run_again(once, make_curves(once, {}))
-    again.loc[again["repeat"] == 1, "status"] = np.where(again.loc[again["repeat"] == 1, "config"] == chosen, status, "missing")
+    again.loc[again["repeat"] == 1, "status"] = np.where(
+        again.loc[again["repeat"] == 1, "config"] == chosen, status, "missing"
+    )
     assert decision.decide(again)[0].chosen == chosen
 
 
 def test_a_seed_whose_first_run_failed_is_no_seed_whatever_its_repeat_did() -> None:
     runs_twice, _ = twice()
     runs_twice.loc[where(runs_twice, "b", 0, 0), "status"] = "failed"
-    assert convergence.summarise(runs_twice).set_index("config").loc["b", ["num_planned", "num_seeds"]].tolist() == [3, 2]
+    assert convergence.summarise(runs_twice).set_index("config").loc["b", ["num_planned", "num_seeds"]].tolist() == [
+        3,
+        2,
+    ]
 
 
 # Five against five others.
@@ -319,7 +360,9 @@ def test_two_seeds_of_ten_that_fail_altogether_are_hardly_ever_seen_by_five_agai
 
 
 def test_a_configuration_with_too_few_seeds_is_not_split() -> None:
-    few = with_status(make_runs({"a": [float(i) for i in range(10)], "b": [float(i) for i in range(10)]}), "b", [9], "failed")
+    few = with_status(
+        make_runs({"a": [float(i) for i in range(10)], "b": [float(i) for i in range(10)]}), "b", [9], "failed"
+    )
     rng = np.random.default_rng(0)
     assert false_differences(few, rng)["config"].tolist() == ["a"]
     assert false_differences(few, rng, group=4)[["config", "num_seeds"]].to_numpy().tolist() == [["a", 9], ["b", 9]]
@@ -330,7 +373,9 @@ def test_a_configuration_with_too_few_seeds_is_not_split() -> None:
 
 def test_environments_are_split_apart_and_the_generator_decides() -> None:
     rng = np.random.default_rng(3)
-    both = together(make_runs({"a": list(rng.normal(size=10))}), make_runs({"c": list(rng.normal(size=12))}, env="acrobot"))
+    both = together(
+        make_runs({"a": list(rng.normal(size=10))}), make_runs({"c": list(rng.normal(size=12))}, env="acrobot")
+    )
     first, second = (false_differences(both, np.random.default_rng(7)) for _ in range(2))
     pd.testing.assert_frame_equal(first, second)
     assert first[["config", "num_seeds"]].to_numpy().tolist() == [["a", 10], ["c", 12]]
@@ -347,7 +392,10 @@ def test_more_seeds_lie_less_apart() -> None:
 
 def test_the_answer_counts_the_repeats_that_are_the_same() -> None:
     runs_twice, curves = twice()
-    words = "6 of 6 repeats are the same to the bit as the first run of their seed (2 configurations x 3 seeds x 2 repeats; "
+    words = (
+        "6 of 6 repeats are the same to the bit as the first run of their seed "
+        "(2 configurations x 3 seeds x 2 repeats; "
+    )
     assert words + "40 logged values and the final weights)." in answers(runs_twice, curves)[0].markdown()
     assert words + "16 logged values and the final weights)." in answers(runs_twice)[0].markdown()
     assert answers(runs_twice, curves)[0].markdown().endswith("final weights).")
@@ -357,7 +405,8 @@ def test_the_answer_names_the_first_repeat_that_parts() -> None:
     runs_twice, curves = twice()
     curves.loc[where(curves, "b", 2, 1, "learner/loss") & (curves["env_steps"] == 50_000), "value"] = 0.25
     assert sameness(runs_twice, curves)[0].endswith(
-        "Those that differ are of `b`; the first to part is `b s=2 r=1`, at 50,000 env steps in `learner/loss` (0.3, then 0.25)."
+        "Those that differ are of `b`; the first to part is `b s=2 r=1`, at 50,000 env steps "
+        "in `learner/loss` (0.3, then 0.25)."
     )
 
 

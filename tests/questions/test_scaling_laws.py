@@ -20,7 +20,12 @@ COUNTS_TO_16 = (1, 2, 4, 8, 16)
 
 
 def study(
-    truth: Truth, counts: tuple[int, ...] = COUNTS_TO_16, noise: float = 0.01, between: float = 0.0, num_blocks: int = 3, seed: int = 0
+    truth: Truth,
+    counts: tuple[int, ...] = COUNTS_TO_16,
+    noise: float = 0.01,
+    between: float = 0.0,
+    num_blocks: int = 3,
+    seed: int = 0,
 ) -> pd.DataFrame:
     return simulate(truth, counts, np.random.default_rng(seed), noise, between, num_blocks)
 
@@ -51,7 +56,9 @@ def test_the_universal_law_is_recovered_without_noise(sigma: float, kappa: float
     assert found.peak.estimate == pytest.approx(truth.peak, rel=0.03)
     assert found.knee.estimate == pytest.approx(truth.knee, abs=1)
     assert found.counts["efficiency"].tolist() == pytest.approx([truth.of(n) / n for n in COUNTS_TO_16], rel=3e-3)
-    assert found.predict([3, 12])["env_steps_per_s"].tolist() == pytest.approx([LAM * truth.of(3), LAM * truth.of(12)], rel=5e-3)
+    assert found.predict([3, 12])["env_steps_per_s"].tolist() == pytest.approx(
+        [LAM * truth.of(3), LAM * truth.of(12)], rel=5e-3
+    )
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.3])
@@ -70,7 +77,10 @@ def test_linear_scaling_has_no_contention_and_no_end_in_sight() -> None:
     assert found.knee.high == found.peak.high == found.peak_env_steps_per_s.high == math.inf
     assert found.knee.low >= 16
     assert not found.can_tell
-    assert "throughput still rises at 16 env runners: the peak is known from below only, so add larger counts" in found.reasons
+    assert (
+        "throughput still rises at 16 env runners: the peak is known from below only, so add larger counts"
+        in found.reasons
+    )
     assert "can't be told" in fit_sentence(found) and "No peak is within sight" in fit_sentence(found)
 
 
@@ -191,7 +201,9 @@ def test_the_largest_count_is_predicted_from_the_others() -> None:
     assert found.inside and found.low < found.measured < found.high
     assert found.error_percent == pytest.approx(100 * (found.env_steps_per_s / found.measured - 1))
     assert found.measured == pytest.approx(LAM * truth.of(16), rel=0.02)
-    assert "Fitted up to 8 env runners" in held_out_sentence(found) and "inside the 95% prediction interval" in held_out_sentence(found)
+    assert "Fitted up to 8 env runners" in held_out_sentence(
+        found
+    ) and "inside the 95% prediction interval" in held_out_sentence(found)
 
 
 def test_what_is_held_out_has_no_part_in_its_prediction() -> None:
@@ -220,7 +232,9 @@ def test_one_seed_gives_no_interval_and_says_so() -> None:
     assert found.sigma.estimate > 0 and math.isnan(found.sigma.low) and math.isnan(found.knee.high)
     assert not found.can_tell and "one seed gives no interval" in found.reasons
     frame = found.predict([4])
-    assert frame[["low", "high", "mean_low", "mean_high"]].isna().all(axis=None) and frame["env_steps_per_s"].notna().all()
+    assert (
+        frame[["low", "high", "mean_low", "mean_high"]].isna().all(axis=None) and frame["env_steps_per_s"].notna().all()
+    )
     assert found.counts[["env_steps_per_s_low", "efficiency_high"]].isna().all(axis=None)
     out = held(study(law(0.1, 0.01), num_blocks=1))
     assert not out.inside and not out.can_tell and "one seed gives no interval" in held_out_sentence(out)
@@ -272,7 +286,10 @@ def test_other_axes_have_their_own_words() -> None:
             study(law(0.1, 0.0), (1, 2)),
             "a fit needs 3 counts or more; the study has 1, 2: add counts to num_env_runners in study.space",
         ),
-        (study(law(0.1, 0.0)).assign(env_steps_per_s=0.0), "env_steps_per_s is not a positive number in 15 of 15 measurements"),
+        (
+            study(law(0.1, 0.0)).assign(env_steps_per_s=0.0),
+            "env_steps_per_s is not a positive number in 15 of 15 measurements",
+        ),
         (study(law(0.1, 0.0)).assign(env_steps_per_s=np.nan), "not a positive number"),
         (study(law(0.1, 0.0)).assign(num=0), "num_env_runners is below 1 in 15 of 15 measurements"),
         (study(law(0.1, 0.0)).drop(columns="block"), "no column 'block'"),
@@ -286,7 +303,8 @@ def test_bad_input_is_one_clear_sentence(points: pd.DataFrame, words: str) -> No
 
 def test_a_hold_out_needs_four_counts() -> None:
     with pytest.raises(
-        AnalysisError, match=r"needs 4 counts or more; the study has 1, 2, 4: add counts to num_env_runners in study\.space"
+        AnalysisError,
+        match=r"needs 4 counts or more; the study has 1, 2, 4: add counts to num_env_runners in study\.space",
     ):
         held(study(law(0.1, 0.0), (1, 2, 4)))
 
@@ -294,7 +312,9 @@ def test_a_hold_out_needs_four_counts() -> None:
 # --- calibration: docs/benchmarks has the coverage by case, with more studies ---
 
 
-CURVES = [LAWFUL[name] for name in ("linear", "Amdahl, sigma 0.1", "USL, 0.03, 0.002", "USL, 0.05, 0.01", "USL, 0.2, 0.02")]
+CURVES = [
+    LAWFUL[name] for name in ("linear", "Amdahl, sigma 0.1", "USL, 0.03, 0.002", "USL, 0.05, 0.01", "USL, 0.2, 0.02")
+]
 
 
 def test_intervals_cover_on_curves_that_follow_a_law() -> None:
@@ -308,8 +328,13 @@ def test_intervals_cover_on_curves_that_follow_a_law() -> None:
 
 def test_kinked_curves_are_held_or_not_claimed() -> None:
     rng = np.random.default_rng(12)
-    found = [coverage(KINKED[name], (1, 2, 3, 4, 6, 8), 3, rng) for name in ("linear to 2, then flat", "linear to 4, then flat")]
-    assert np.mean([c.hits["new, measured"] for c in found]) >= 0.85 and sum(3 * c.hits["hold-out"] for c in found) >= fewest_hits(6)
+    found = [
+        coverage(KINKED[name], (1, 2, 3, 4, 6, 8), 3, rng)
+        for name in ("linear to 2, then flat", "linear to 4, then flat")
+    ]
+    assert np.mean([c.hits["new, measured"] for c in found]) >= 0.85 and sum(
+        3 * c.hits["hold-out"] for c in found
+    ) >= fewest_hits(6)
     # Nothing that was measured tells of a limit at the largest count.
     assert coverage(KINKED["linear to 8, then flat"], (1, 2, 4, 8), 3, rng).knee_told == 0
 
@@ -328,7 +353,10 @@ def test_intervals_cover_at_their_nominal_rate_on_curves_that_follow_a_law() -> 
 @pytest.mark.nightly
 def test_kinked_curves_are_held_at_their_nominal_rate_or_not_claimed() -> None:
     rng = np.random.default_rng(12)
-    inside = [coverage(KINKED[name], (1, 2, 3, 4, 6, 8), 8, rng) for name in ("linear to 2, then flat", "linear to 4, then flat")]
+    inside = [
+        coverage(KINKED[name], (1, 2, 3, 4, 6, 8), 8, rng)
+        for name in ("linear to 2, then flat", "linear to 4, then flat")
+    ]
     for found in inside:
         assert found.hits["new, measured"] >= 0.9 and found.hits["hold-out"] >= 0.7
     # Nothing that was measured tells of a limit at the largest count.

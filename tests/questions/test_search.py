@@ -14,7 +14,15 @@ from analysis.questions.decision import decide
 from analysis.questions.search import progress, spent, winners_curse
 from analysis.report import StudyReport, build
 from tests.support.report_pages import Page, learning, study_of
-from tests.support.study_frames import BUDGET, GENERATION, HELD_OUT, make_curves, make_population, make_search, with_status
+from tests.support.study_frames import (
+    BUDGET,
+    GENERATION,
+    HELD_OUT,
+    make_curves,
+    make_population,
+    make_search,
+    with_status,
+)
 
 NAN = float("nan")
 FOUND = {"a": [400.0, 420.0], "b": [430.0], "c": [300.0], "base": [250.0, 270.0], "d": [NAN]}
@@ -78,9 +86,14 @@ def test_a_held_out_seed_that_failed_is_left_out_and_counted(failed: list[int]) 
     told = search_sentences(runs, curves_of(runs), "base")
     assert f"Of the trials, {len(failed)} failed." in told[1]
     if len(failed) == 1:  # both that were picked, on the two seeds that both have: 395 and 410 for 430 and 410
-        assert "scored 420.0 in the search (mean of 1 to 2 seeds each) and 402.5 on 2 held-out seeds: a difference of -17.5 [" in told[2]
+        assert (
+            "scored 420.0 in the search (mean of 1 to 2 seeds each) and 402.5 on 2 held-out "
+            "seeds: a difference of -17.5 ["
+        ) in told[2]
     else:
-        assert told[2].startswith("The configuration that was picked because it led scored 410.0 in the search (mean of 2 seeds) and 405.0")
+        assert told[2].startswith(
+            "The configuration that was picked because it led scored 410.0 in the search (mean of 2 seeds) and 405.0"
+        )
 
 
 def test_a_base_that_was_never_searched_has_nothing_to_compare_with() -> None:
@@ -88,15 +101,18 @@ def test_a_base_that_was_never_searched_has_nothing_to_compare_with() -> None:
     table = winners_curse(runs, "base").set_index("config")
     assert np.isnan(table.loc["base", ["searched", "difference", "difference_low"]].astype(float)).all()
     assert (table.loc["base", "num_search_seeds"], table.loc["base", "confirmed"]) == (0, 205.0)
-    assert "The base configuration, `base`, has a mean score of 205.0 [" in search_sentences(runs, curves_of(runs), "base")[-1]
+    assert (
+        "The base configuration, `base`, has a mean score of 205.0 ["
+        in search_sentences(runs, curves_of(runs), "base")[-1]
+    )
 
 
 def test_one_configuration_with_one_seed_has_numbers_and_no_interval() -> None:
     runs = make_search({"a": [400.0]}, {"a": [390.0]})
     assert np.isnan(winners_curse(runs)["difference_low"][0])
     assert search_sentences(runs, curves_of(runs))[2] == (
-        "The configuration that was picked because it led scored 400.0 in the search (mean of 1 seed) and 390.0 on 1 held-out seed: "
-        "a difference of -10.0, without an interval."
+        "The configuration that was picked because it led scored 400.0 in the search (mean of 1 seed) "
+        "and 390.0 on 1 held-out seed: a difference of -10.0, without an interval."
     )
 
 
@@ -108,7 +124,9 @@ def test_what_was_stopped_in_the_search_and_picked_all_the_same_has_no_search_sc
 
 @pytest.mark.nightly
 def test_the_best_of_pure_noise_does_worse_on_seeds_that_did_not_pick_it() -> None:
-    """Twenty configurations that are all alike: the three that lead were lucky, and their curse is about what order statistics say."""
+    """Twenty configurations that are all alike: the three that lead were lucky, and their curse is about
+    what order statistics say.
+    """
     rng, differences, covered = np.random.default_rng(0), [], 0
     for _ in range(100):
         found = {f"c{i}": [250 + 20 * rng.normal()] for i in range(20)}
@@ -118,7 +136,8 @@ def test_the_best_of_pure_noise_does_worse_on_seeds_that_did_not_pick_it() -> No
         differences.append(table["difference"].mean())
         ends = table["searched"] + table["difference_low"], table["searched"] + table["difference_high"]
         covered += int(((ends[0] < 250) & (ends[1] > 250)).sum())
-    assert np.mean(differences) == pytest.approx(-20 * 1.47, abs=2)  # the means of the first three of 20: 1.87, 1.41, 1.13
+    # the means of the first three of 20: 1.87, 1.41, 1.13
+    assert np.mean(differences) == pytest.approx(-20 * 1.47, abs=2)
     assert covered / 300 == pytest.approx(0.95, abs=0.04)
     told = search_sentences(runs, curves_of(runs))[2]
     assert "a difference of -" in told and "the winner's curse" in told
@@ -140,12 +159,18 @@ def test_env_steps_are_those_that_were_reported() -> None:
         "num_configurations": 5, "num_seeds": 2, "num_trials": 7, "num_finished": 5, "num_stopped": 1, "num_failed": 1,
         "env_steps": 5 * BUDGET + 2 * (BUDGET // 4),
     }  # fmt: skip
-    assert cost.loc["confirm", ["num_configurations", "num_seeds", "num_trials", "num_finished"]].tolist() == [3, 3, 9, 9]
+    assert cost.loc["confirm", ["num_configurations", "num_seeds", "num_trials", "num_finished"]].tolist() == [
+        3,
+        3,
+        9,
+        9,
+    ]
     assert cost.loc["confirm", "env_steps"] == 9 * BUDGET
 
 
 def test_without_curves_a_trial_has_used_what_it_came_to() -> None:
-    runs = RUNS.assign(end_env_steps=RUNS["end_env_steps"].where(RUNS["score"].notna(), 20_000))  # the one that was stopped
+    # the one that was stopped
+    runs = RUNS.assign(end_env_steps=RUNS["end_env_steps"].where(RUNS["score"].notna(), 20_000))
     runs.loc[0, "end_env_steps"] = 30_000  # it held the target
     cost = spent(runs, make_curves(runs, {}))
     assert cost["env_steps"].tolist() == [5 * BUDGET + 50_000, 9 * BUDGET]
@@ -166,9 +191,18 @@ def test_progress_is_in_the_order_of_ends_with_the_best_mean_so_far() -> None:
     runs.loc[runs["config"] == "a", "ended"] += pd.Timedelta(hours=1)
     found = progress(runs, curves_of(runs))
     assert found["config"].tolist() == ["b", "c", "base", "d", "base", "a", "a"]
-    assert found["outcome"].tolist() == ["finished", "failed", "finished", "stopped", "finished", "finished", "finished"]
+    assert found["outcome"].tolist() == [
+        "finished",
+        "failed",
+        "finished",
+        "stopped",
+        "finished",
+        "finished",
+        "finished",
+    ]
     assert found["env_steps"].tolist() == [100_000, 125_000, 225_000, 250_000, 350_000, 450_000, 550_000]
-    assert found["score"].tolist() == pytest.approx([430.0, NAN, 250.0, 25.0, 270.0, 400.0, 420.0], nan_ok=True)  # d: its last evaluation
+    # d: its last evaluation
+    assert found["score"].tolist() == pytest.approx([430.0, NAN, 250.0, 25.0, 270.0, 400.0, 420.0], nan_ok=True)
     assert found["best"].tolist() == [430.0] * 7
 
 
@@ -189,14 +223,15 @@ def test_trials_that_run_are_not_there_yet() -> None:
 
 def test_the_sentences_say_what_was_searched_what_is_left_and_what_counts() -> None:
     assert search_sentences(RUNS, curves_of(RUNS), "base")[:2] == [
-        "The search tried 5 configurations in 7 trials, 1 to 2 seeds each: 625,000 env steps. Of the trials, 1 stopped early.",
+        "The search tried 5 configurations in 7 trials, 1 to 2 seeds each: 625,000 env steps. "
+        "Of the trials, 1 stopped early.",
         "3 configurations were run again at full budget, on 3 held-out seeds: 9 trials, 900,000 env steps. "
         "Conclusions rest on these alone.",
     ]
     curse = search_sentences(RUNS, curves_of(RUNS), "base")[2]
     assert curse.startswith(
-        "The 2 configurations that were picked because they led scored 420.0 in the search (mean of 1 to 2 seeds each) and 397.5 on 3 "
-        "held-out seeds: a difference of -22.5 ["
+        "The 2 configurations that were picked because they led scored 420.0 in the search (mean of 1 to 2 seeds each) "
+        "and 397.5 on 3 held-out seeds: a difference of -22.5 ["
     )
     assert curse.endswith("which may be chance.")  # 10 over seeds, t with 2 degrees of freedom: 22.5 is not 24.8
 
@@ -206,7 +241,9 @@ def test_a_fixed_design_has_nothing_to_say() -> None:
     assert winners_curse(RUNS.assign(exploratory=False)).empty
 
 
-@pytest.mark.parametrize(("counts", "words"), [([1], "1 seed"), ([2, 2], "2 seeds"), ([0, 1], "0 to 1 seed"), ([1, 3], "1 to 3 seeds")])
+@pytest.mark.parametrize(
+    ("counts", "words"), [([1], "1 seed"), ([2, 2], "2 seeds"), ([0, 1], "0 to 1 seed"), ([1, 3], "1 to 3 seeds")]
+)
 def test_numbers_are_counted_in_words(counts: list[int], words: str) -> None:
     assert how_many(pd.Series(counts), "seed") == words
 
@@ -216,7 +253,9 @@ def test_what_the_search_aimed_at_is_told_unless_it_is_the_score_alone() -> None
     told = search_sentences(RUNS, curves_of(RUNS), "base", ["score", "train_s"])
     assert "625,000 env steps. It aimed at score and training seconds. Of the trials, 1 stopped early." in told[0]
     assert "because they led by score and training seconds scored 420.0" in told[2]
-    (told, _) = search_sentences(make_search(FOUND, {}), curves_of(make_search(FOUND, {})), objectives=["env_steps_to_target"])
+    (told, _) = search_sentences(
+        make_search(FOUND, {}), curves_of(make_search(FOUND, {})), objectives=["env_steps_to_target"]
+    )
     assert "It aimed at env steps to target." in told
 
 
@@ -260,7 +299,8 @@ def test_a_generation_costs_what_it_was_trained_and_was_not_stopped() -> None:
     halfway = halfway[(halfway["run_id"] != "2/1") | (halfway["env_steps"] < 3 * GENERATION)]
     failed = with_status(POPULATION, "d g=2", [1], "failed")
     assert spent(failed, halfway).loc["search", ["num_failed", "env_steps"]].tolist() == [1, 8.5 * GENERATION]
-    assert spent(failed, halfway[halfway["run_id"] != "2/1"]).loc["search", "env_steps"] == 8 * GENERATION  # failed before it reported
+    # failed before it reported
+    assert spent(failed, halfway[halfway["run_id"] != "2/1"]).loc["search", "env_steps"] == 8 * GENERATION
 
 
 def test_members_with_the_same_settings_are_not_seeds_of_one_configuration() -> None:
@@ -279,11 +319,14 @@ def test_settings_are_confirmed_against_what_members_ended_with_them() -> None:
 
 def test_the_sentences_say_that_a_schedule_is_compared_with_its_last_settings() -> None:
     told = search_sentences(POPULATION, reports_of(POPULATION), "base", ["score"])
-    assert told[0] == "A population of 3 members tried 4 configurations in 9 trials, a generation of a member each: 180,000 env steps."
+    assert told[0] == (
+        "A population of 3 members tried 4 configurations in 9 trials, a generation of a member each: "
+        "180,000 env steps."
+    )
     assert told[2].startswith(
-        "The members that ended with the 2 configurations that were picked scored 380.0 (mean of 1 to 2 members each), with weights that "
-        "may have gone through other settings before. Trained from scratch with these settings alone, they scored 325.0 on 3 held-out "
-        "seeds: a difference of -55.0 ["
+        "The members that ended with the 2 configurations that were picked scored 380.0 (mean of 1 to 2 members each), "
+        "with weights that may have gone through other settings before. Trained from scratch with these settings "
+        "alone, they scored 325.0 on 3 held-out seeds: a difference of -55.0 ["
     )
     assert told[2].endswith(", which may be the winner's curse, or what earlier settings gave the weights.")
     one = POPULATION[~POPULATION["config"].isin(["c"])]
@@ -308,16 +351,23 @@ def test_the_report_begins_with_the_search_and_rests_on_what_was_confirmed() -> 
     assert list(report.pictures)[:2] == ["search-progress.svg", "search-confirmed.svg"]
     assert text.index("What the search found") < text.index("Learning curves") < text.index("Every seed")
     for words in (
-        "5 configurations searched in 7 trials, 3 confirmed \u00d7 3 held-out seeds, 15 of 16 trials finished, 1 stopped early",
+        (
+            "5 configurations searched in 7 trials, 3 confirmed \u00d7 3 held-out seeds, "
+            "15 of 16 trials finished, 1 stopped early"
+        ),
         "study.name=hand-confirm 'seeds=[1003,1004,1005,1006,1007]'",
-        "The search never saw these seeds. The recommended configuration is still the best of 3 on them, which flatters it a little.",
+        (
+            "The search never saw these seeds. The recommended configuration is still the best of 3 on them, "
+            "which flatters it a little."
+        ),
         "0, 1 in the search; 1000, 1001, 1002 held out, to confirm",
         "Search and confirmation.",
     ):
         assert words in text, words
     for words in ("so they flatter it", "exploratory", "Learning rate and batch"):
         assert words not in text, words
-    assert "is the smallest that was tried" not in text and "is the largest that was tried" not in text  # among all that were searched
+    # among all that were searched
+    assert "is the smallest that was tried" not in text and "is the largest that was tried" not in text
 
 
 @pytest.mark.parametrize("status", ["", "running", "failed"])
@@ -334,7 +384,10 @@ def test_with_nothing_confirmed_there_is_the_search_alone(status: str) -> None:
 
 
 def test_the_recommended_command_does_not_search_again() -> None:
-    given = "python experiments/run.py env=acrobot search=racing search.max_seeds=5 scheduler=fifo +confirmation.top=2 max_env_steps=1e6"
+    given = (
+        "python experiments/run.py env=acrobot search=racing search.max_seeds=5 scheduler=fifo "
+        "+confirmation.top=2 max_env_steps=1e6"
+    )
     command = command_for(Origin("lr", given, {}, [0, 1, 1000]), {"algorithm.training.lr": 1e-3}, {}, 5)
     assert command == (
         "python experiments/run.py env=acrobot algorithm.training.lr=0.001 'study.space={}' study.name=lr-confirm "
@@ -360,7 +413,9 @@ def test_the_report_of_a_population_says_who_was_copied_from_whom() -> None:
     report = build(replace(study_of(runs, reports_of(runs), ("lr",)), base="base", objectives=("score",)))
     page = Page(report.html)
     assert list(report.pictures)[:3] == ["search-progress.svg", "search-confirmed.svg", "lineage.svg"]
-    order = [page.text.index(title) for title in ("What the search found", "Lineage of the population", "Learning curves")]
+    order = [
+        page.text.index(title) for title in ("What the search found", "Lineage of the population", "Learning curves")
+    ]
     assert order == sorted(order)
     for words in (
         "4 configurations searched in 9 trials, 3 confirmed \u00d7 3 held-out seeds, 18 of 18 trials finished",
@@ -376,7 +431,9 @@ def test_the_report_of_a_population_says_who_was_copied_from_whom() -> None:
 
 
 def test_a_notebook_tries_again_on_seeds_that_nothing_has_seen() -> None:
-    study = replace(study_of(RUNS.assign(lr=RUNS["config"].astype(str).map(LR)), curves_of(RUNS), ("lr",)), seeds=(0, 1))
+    study = replace(
+        study_of(RUNS.assign(lr=RUNS["config"].astype(str).map(LR)), curves_of(RUNS), ("lr",)), seeds=(0, 1)
+    )
     (command,) = next_steps(study)
     assert "'seeds=[1003,1004,1005,1006,1007]'" in command
     assert record(study).loc["seeds", "recorded"] == "0, 1 in the search; 1000, 1001, 1002 held out, to confirm"

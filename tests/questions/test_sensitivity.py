@@ -16,7 +16,9 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.questions.sensitivity.DRAWS", 100)
 
 
-def table_of(means: dict[str, dict[str, float]], num_seeds: int = 1, noise: float = 0.0, algorithm: str = "ppo") -> pd.DataFrame:
+def table_of(
+    means: dict[str, dict[str, float]], num_seeds: int = 1, noise: float = 0.0, algorithm: str = "ppo"
+) -> pd.DataFrame:
     """Setting to environment to score; the seeds' noise adds to 0."""
     away = noise * (np.arange(num_seeds) - (num_seeds - 1) / 2)
     rows = [
@@ -33,7 +35,8 @@ def of(table: pd.DataFrame) -> Sensitivity:
     return found
 
 
-# Two environments on different scales: 21 settings from 0 to 20, and from 0 to 2000 the other way round but for one in the middle.
+# Two environments on different scales: 21 settings from 0 to 20, and from 0 to 2000 the other way round
+# but for one in the middle.
 SETTINGS = {f"h={i}": {"hopper": float(i), "ant": 100.0 * (20 - i)} for i in range(21)}
 
 
@@ -108,7 +111,9 @@ def test_settings_that_were_not_run_everywhere_do_not_count() -> None:
 
 @pytest.mark.usefixtures("few_draws")
 def test_seeds_of_settings_that_do_not_differ_show_no_sensitivity_where_settings_are_chosen_on_other_seeds() -> None:
-    """Noise alone: the paper's number is well above 0, as the best of 12 means is; judged by other seeds it is about 0."""
+    """Noise alone: the paper's number is well above 0, as the best of 12 means is;
+    judged by other seeds it is about 0.
+    """
     rng = np.random.default_rng(RNG_SEED)
     plain, held_out = [], []
     for _ in range(12):
@@ -122,7 +127,9 @@ def test_seeds_of_settings_that_do_not_differ_show_no_sensitivity_where_settings
 
 @pytest.mark.usefixtures("few_draws")
 def test_intervals_hold_the_truth_where_each_environment_has_its_own_peak() -> None:
-    """Four environments with peaks at -0.5, -0.25, 0 and 0.6; percentiles of the same draws hold the tuned score in 60%."""
+    """Four environments with peaks at -0.5, -0.25, 0 and 0.6; percentiles of the same draws hold
+    the tuned score in 60%.
+    """
     at, rng = np.linspace(-1, 1, 9), np.random.default_rng(RNG_SEED)
     means = np.stack([1 - (at - peak) ** 2 for peak in (-0.5, -0.25, 0, 0.6)])
     truth, held = parts(means), np.zeros(3)
@@ -148,10 +155,19 @@ def test_a_study_gives_its_finished_trials() -> None:
     [
         (lambda t: t.drop(columns="seed"), "has no column 'seed'"),
         (lambda t: t.drop(columns="setting"), "no column 'setting', nor any hyperparameters"),
-        (lambda t: t.assign(score=["diverged", *t["score"][1:]]), "score of row 1 of the table is diverged: must be a number"),
+        (
+            lambda t: t.assign(score=["diverged", *t["score"][1:]]),
+            "score of row 1 of the table is diverged: must be a number",
+        ),
         (lambda t: t[t["environment"] == "ant"], "it takes two or more"),
-        (lambda t: t.assign(setting=t["setting"] + t["environment"]), "0 of 42 settings that were run in all 2 environments"),
-        (lambda t: t.assign(score=t["score"].where(t["environment"] == "ant", 1.0)), "in hopper all settings score the same"),
+        (
+            lambda t: t.assign(setting=t["setting"] + t["environment"]),
+            "0 of 42 settings that were run in all 2 environments",
+        ),
+        (
+            lambda t: t.assign(score=t["score"].where(t["environment"] == "ant", 1.0)),
+            "in hopper all settings score the same",
+        ),
     ],
 )
 def test_a_table_that_says_nothing_is_refused_with_the_reason(change, message: str) -> None:  # type: ignore[no-untyped-def]

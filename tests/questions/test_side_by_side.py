@@ -1,4 +1,6 @@
-"""Studies beside each other: which settings differ, which configurations are shared, what may be compared, and what the difference is."""
+"""Studies beside each other: which settings differ, which configurations are shared, what may be compared,
+and what the difference is.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,16 +16,23 @@ from tests.support.study_frames import make_runs
 
 LR, BATCH = "algorithm.training.lr", "algorithm.training.batch"
 BASE = {
-    "env.name": "cartpole", "env.id": "CartPole-v1", "env.target": 475.0, "budget_env_steps": 100_000, "stop_at_target": False,
-    "evaluation.episodes": 20, "evaluation.every_env_steps": None, "report_every_env_steps": 4000, BATCH: 512,
+    "env.name": "cartpole", "env.id": "CartPole-v1", "env.target": 475.0, "budget_env_steps": 100_000,
+    "stop_at_target": False, "evaluation.episodes": 20, "evaluation.every_env_steps": None,
+    "report_every_env_steps": 4000, BATCH: 512,
 }  # fmt: skip
 HOST = {"cpu": "a CPU", "cpu_count": 8, "host": "here"}
 
 
 def side(
-    letter: str, scores: Mapping[str, Sequence[float]], lrs: Mapping[str, float], paths: Sequence[str] = (LR,), **changed: Any
+    letter: str,
+    scores: Mapping[str, Sequence[float]],
+    lrs: Mapping[str, float],
+    paths: Sequence[str] = (LR,),
+    **changed: Any,
 ) -> Side:
-    settings = {config: {**BASE, LR: lr, **{k.replace("__", "."): v for k, v in changed.items()}} for config, lr in lrs.items()}
+    settings = {
+        config: {**BASE, LR: lr, **{k.replace("__", "."): v for k, v in changed.items()}} for config, lr in lrs.items()
+    }
     points = {config: {path: settings[config][path] for path in paths} for config in lrs}
     return Side(letter, make_runs(scores), tuple(paths), points, settings, {"seeds": [0, 1, 2]}, HOST)
 
@@ -70,7 +79,12 @@ def test_an_algorithm_that_was_searched_tells_configurations_apart() -> None:
     ("changed", "score", "steps", "speed"),
     [
         ({}, "", "", ""),
-        ({"env__id": "CartPole-v0"}, "the environments differ: env.id CartPole-v1 in A, CartPole-v0 in B", "env.id", "env.id"),
+        (
+            {"env__id": "CartPole-v0"},
+            "the environments differ: env.id CartPole-v1 in A, CartPole-v0 in B",
+            "env.id",
+            "env.id",
+        ),
         ({"env__env_config.x": 1}, "env.env_config.x none in A, 1 in B", "env.env_config", "env.env_config"),
         ({"budget_env_steps": 5}, "different budgets: budget_env_steps 100000 in A, 5 in B", "", ""),
         ({"env__target": 400.0}, "", "the targets differ: env.target 475 in A, 400 in B", ""),
@@ -90,8 +104,14 @@ def test_what_may_not_be_compared_says_why(changed: dict[str, Any], score: str, 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (replace(B, host={**HOST, "cpu": "another"}), "the machines differ: A ran on a CPU with 8 CPUs, B ran on another with 8 CPUs"),
-        (replace(B, host={**HOST, "gpus": ["a GPU"]}), "A ran on a CPU with 8 CPUs, 0 GPUs, B ran on a CPU with 8 CPUs, 1 GPUs"),
+        (
+            replace(B, host={**HOST, "cpu": "another"}),
+            "the machines differ: A ran on a CPU with 8 CPUs, B ran on another with 8 CPUs",
+        ),
+        (
+            replace(B, host={**HOST, "gpus": ["a GPU"]}),
+            "A ran on a CPU with 8 CPUs, 0 GPUs, B ran on a CPU with 8 CPUs, 1 GPUs",
+        ),
         (replace(B, host={}), "the machine of a study is unknown"),
         (replace(B, num_nodes=2), "B ran on several nodes"),
         (replace(B, runs=B.runs.assign(exclusive=False)), "trials of B ran side by side"),
@@ -104,7 +124,9 @@ def test_throughput_is_compared_between_trials_alone_on_machines_of_one_kind(oth
 
 
 def test_nothing_is_compared_where_settings_were_not_recorded() -> None:
-    assert obstacles(A, "lr=1", replace(B, settings={}), "slow", "score") == ["B ran with settings that were not recorded"]
+    assert obstacles(A, "lr=1", replace(B, settings={}), "slow", "score") == [
+        "B ran with settings that were not recorded"
+    ]
 
 
 def test_common_seeds_are_paired() -> None:
@@ -132,9 +154,13 @@ def test_speeds_are_compared_by_their_ratio() -> None:
 
 
 def test_env_steps_to_target_count_up_to_the_smaller_budget() -> None:
-    longer = make_runs({"slow": [480.0] * 3}, budget_env_steps=400_000, env_steps_to_target={"slow": [50_000.0, 300_000.0, np.nan]})
+    longer = make_runs(
+        {"slow": [480.0] * 3}, budget_env_steps=400_000, env_steps_to_target={"slow": [50_000.0, 300_000.0, np.nan]}
+    )
     shorter = make_runs({"lr=1": [480.0] * 3}, env_steps_to_target={"lr=1": [50_000.0, 60_000.0, np.nan]})
-    (row,) = compare(replace(A, runs=shorter), replace(B, runs=longer), [("lr=1", "slow")], "env_steps_to_target").to_dict("records")
+    (row,) = compare(
+        replace(A, runs=shorter), replace(B, runs=longer), [("lr=1", "slow")], "env_steps_to_target"
+    ).to_dict("records")
     assert row["difference"] == pytest.approx(np.mean([0.0, 60_000.0 - 100_000.0, 0.0]))
 
 

@@ -12,7 +12,9 @@ from tests.support.study_frames import make_curves, make_runs, together, with_st
 def reports(seconds: list[float], **shares: list[float]) -> dict[str, list[tuple[int, float, float]]]:
     """Reports at the given training seconds, with the shares since the last one."""
     series = {"progress/train_s": seconds, **{f"throughput/{part}_share": values for part, values in shares.items()}}
-    return {name: [(1000 * (i + 1), 10.0 * i, value) for i, value in enumerate(values)] for name, values in series.items()}
+    return {
+        name: [(1000 * (i + 1), 10.0 * i, value) for i, value in enumerate(values)] for name, values in series.items()
+    }
 
 
 def shares_of(table: pd.DataFrame, config: str) -> list[float]:
@@ -26,7 +28,9 @@ def runs() -> pd.DataFrame:
 
 def test_a_share_weighs_by_the_seconds_since_the_last_report(runs: pd.DataFrame) -> None:
     # 1 s, then 3 s: sampling takes 0.8 s of the first and 0.6 s of the others.
-    curves = make_curves(runs, {("a", 0): reports([1, 4], sample=[0.8, 0.2], learn=[0.1, 0.6], sync=[0, 0.1], other=[0.1, 0.1])})
+    curves = make_curves(
+        runs, {("a", 0): reports([1, 4], sample=[0.8, 0.2], learn=[0.1, 0.6], sync=[0, 0.1], other=[0.1, 0.1])}
+    )
     table = time_shares(curves, runs)
     assert table.columns.tolist() == ["config", "part", "share", "num_seeds"]
     assert shares_of(table, "a") == pytest.approx([1.4 / 4, 1.9 / 4, 0.3 / 4, 0.4 / 4])
@@ -60,7 +64,9 @@ def test_a_part_that_was_never_logged_has_no_share(runs: pd.DataFrame) -> None:
 @pytest.mark.parametrize("missing", ["throughput", "progress", "both"])
 def test_without_shares_or_seconds_the_breakdown_is_empty(runs: pd.DataFrame, missing: str) -> None:
     curves = make_curves(runs, {("a", 0): reports([2], sample=[0.6], learn=[0.3], sync=[0], other=[0.1])})
-    table = time_shares(curves.iloc[:0] if missing == "both" else curves[~curves["metric"].str.startswith(missing)], runs)
+    table = time_shares(
+        curves.iloc[:0] if missing == "both" else curves[~curves["metric"].str.startswith(missing)], runs
+    )
     assert table.empty
     assert table.columns.tolist() == ["config", "part", "share", "num_seeds"]
 
@@ -77,12 +83,24 @@ def test_pareto_front_by_hand() -> None:
     }
     runs = make_runs(
         {config: [480] for config in points},
-        env_steps_to_target={config: [1000 * steps if config != "never" else np.nan] for config, (steps, _) in points.items()},
-        seconds_to_target={config: [seconds if config != "never" else np.nan] for config, (_, seconds) in points.items()},
+        env_steps_to_target={
+            config: [1000 * steps if config != "never" else np.nan] for config, (steps, _) in points.items()
+        },
+        seconds_to_target={
+            config: [seconds if config != "never" else np.nan] for config, (_, seconds) in points.items()
+        },
     )
     front = pareto(summarise(runs)).set_index("config")
-    # `beaten` needs more of both than `middle`; `tied` as many env steps and more seconds; equal ones do not beat each other.
-    assert front["on_front"].to_dict() == {"fast": True, "frugal": True, "middle": True, "beaten": False, "tied": False, "twin": True}
+    # `beaten` needs more of both than `middle`; `tied` as many env steps and more seconds;
+    # equal ones do not beat each other.
+    assert front["on_front"].to_dict() == {
+        "fast": True,
+        "frugal": True,
+        "middle": True,
+        "beaten": False,
+        "tied": False,
+        "twin": True,
+    }
 
 
 def test_pareto_fronts_of_environments_are_their_own() -> None:
@@ -101,7 +119,9 @@ def test_throughput_of_trials_alone_and_side_by_side_is_not_compared() -> None:
     alone, packed = make_runs({"a": [1], "b": [2]}), make_runs({"c": [3]}, exclusive=False)
     check_comparable(alone)
     check_comparable(packed)
-    with pytest.raises(AnalysisError, match=r"2 configurations ran alone .*, 1 beside other trials.*max_concurrent_trials=1"):
+    with pytest.raises(
+        AnalysisError, match=r"2 configurations ran alone .*, 1 beside other trials.*max_concurrent_trials=1"
+    ):
         check_comparable(together(alone, packed))
 
 

@@ -27,7 +27,16 @@ def study(
                 away = np.log10([lr / (best_lr * utd**lr_power), batch / (64 * utd**batch_power)])
                 for seed in range(num_seeds):
                     value = 400 - 80 * float(away @ away) + noise * rng.standard_normal()
-                    rows.append({"lr": lr, BATCH: batch, UPDATES: utd, "seed": seed, "auc": value, "config": f"{lr} {batch} {utd}"})
+                    rows.append(
+                        {
+                            "lr": lr,
+                            BATCH: batch,
+                            UPDATES: utd,
+                            "seed": seed,
+                            "auc": value,
+                            "config": f"{lr} {batch} {utd}",
+                        }
+                    )
     return pd.DataFrame(rows).assign(status="finished", exploratory=False, repeat=0, failure=None, diverged=False)
 
 
@@ -36,7 +45,10 @@ def test_the_powers_are_found_and_held_against_the_published_ones() -> None:
     assert learning_rate.exponent.low < -0.285 < learning_rate.exponent.high
     assert learning_rate.rejected == ("unchanged",)
     assert batch.exponent.low < 0.5 < batch.exponent.high
-    assert batch.rejected == ("unchanged", "published") and f"{PUBLISHED['batch']:g} (Rybkin et al. 2025) are rejected" in batch.sentence
+    assert (
+        batch.rejected == ("unchanged", "published")
+        and f"{PUBLISHED['batch']:g} (Rybkin et al. 2025) are rejected" in batch.sentence
+    )
 
 
 def test_each_value_of_the_other_setting_makes_the_interval_narrower() -> None:

@@ -63,7 +63,9 @@ def test_vectors_and_pictures_of_floats_are_observations(shape: tuple[int, ...],
     ],
     ids=str,
 )
-def test_other_observations_are_refused_with_the_wrapper_that_makes_them_so(observations: gym.Space[Any], wrapped: str) -> None:
+def test_other_observations_are_refused_with_the_wrapper_that_makes_them_so(
+    observations: gym.Space[Any], wrapped: str
+) -> None:
     with pytest.raises(ConfigurationError, match=f"env=mine has observations .*{wrapped}"):
         check_spaces("a", PPOConfig, "mine", observations, TWO)
 
@@ -89,7 +91,8 @@ def test_the_wrappers_that_are_named_make_observations_that_are_taken() -> None:
 )
 def test_actions_that_no_algorithm_takes_are_refused(actions: gym.Space[Any]) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"env=mine has actions .*There are algorithms for .*gymnasium.wrappers.TransformAction, with"
+        ConfigurationError,
+        match=r"env=mine has actions .*There are algorithms for .*gymnasium.wrappers.TransformAction, with",
     ):
         check_spaces("a", PPOConfig, "mine", VECTOR, actions)
 
@@ -98,17 +101,21 @@ def test_actions_that_no_algorithm_takes_are_refused(actions: gym.Space[Any]) ->
 def test_sac_is_refused_actions_to_which_it_cannot_stretch_its_own(bounds: tuple[float, float]) -> None:
     endless = spaces.Box(np.array([-1, bounds[0]], np.float32), np.array([1, bounds[1]], np.float32))
     with pytest.raises(
-        ConfigurationError, match=r"algorithm=a squashes actions between two bounds.*ppo, or register .*TransformAction\(env"
+        ConfigurationError,
+        match=r"algorithm=a squashes actions between two bounds.*ppo, or register .*TransformAction\(env",
     ):
         check_spaces("a", SACConfig, "mine", VECTOR, endless)
     check_spaces("a", PPOConfig, "mine", VECTOR, endless)
 
 
 @pytest.mark.parametrize("shape", [(3, 84, 84), (4, 64, 64), (1, 10, 10), (128, 42, 42)])
-def test_pictures_whose_channels_come_first_are_refused_with_the_wrapper_that_puts_them_last(shape: tuple[int, ...]) -> None:
+def test_pictures_whose_channels_come_first_are_refused_with_the_wrapper_that_puts_them_last(
+    shape: tuple[int, ...],
+) -> None:
     picture = spaces.Box(0, 1, shape, np.float32)
     with pytest.raises(
-        ConfigurationError, match=rf"{shape[0]} high.*TransformObservation.*\({shape[1]}, {shape[2]}, {shape[0]}\).*conv_filters"
+        ConfigurationError,
+        match=rf"{shape[0]} high.*TransformObservation.*\({shape[1]}, {shape[2]}, {shape[0]}\).*conv_filters",
     ):
         check_spaces("a", PPOConfig, "mine", picture, TWO)
     check_spaces("a", PPOConfig, "mine", picture, TWO, own_filters=True)

@@ -97,7 +97,12 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
         gym.register(f"state/{made.__name__}-v0", entry_point=made)
 
 
-def vector(name: str, mode: str = "sync", wrapper: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]] | None = None, **kwargs: Any) -> Any:
+def vector(
+    name: str,
+    mode: str = "sync",
+    wrapper: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]] | None = None,
+    **kwargs: Any,
+) -> Any:
     wrappers = {"wrappers": (wrapper,)} if wrapper else {}
     return gym.make_vec(name, num_envs=3, vectorization_mode=mode, **wrappers, **kwargs)
 

@@ -26,7 +26,9 @@ def test_train_return_is_the_mean_over_episodes_not_of_per_runner_means() -> Non
 def test_iterations_without_an_episode_change_nothing() -> None:
     sums = EpisodeSums()
     sums.add({})
-    sums.add({"count": math.nan, "return_sum": math.nan, "len_sum": math.nan, "return_min": math.nan, "return_max": math.nan})
+    sums.add(
+        {"count": math.nan, "return_sum": math.nan, "len_sum": math.nan, "return_min": math.nan, "return_max": math.nan}
+    )
     assert sums.metrics() == {"train/episodes": 0}
 
 
@@ -40,7 +42,9 @@ def test_a_nan_return_is_not_lost_in_the_minimum() -> None:
 
 def test_the_target_must_be_held_for_two_evaluations_running() -> None:
     watch = TargetWatch(475)
-    assert [watch.on_evaluation(value, step, step / 10) for step, value in [(1, 480), (2, 470), (3, 476), (4, 490)]] == [
+    assert [
+        watch.on_evaluation(value, step, step / 10) for step, value in [(1, 480), (2, 470), (3, 476), (4, 490)]
+    ] == [
         False,
         False,
         False,
@@ -68,7 +72,9 @@ def test_a_trial_that_stopped_early_keeps_its_last_return_up_to_its_budget() -> 
 
 
 @given(st.lists(st.floats(-500, -70), min_size=1, max_size=20), st.integers(0, 20))
-def test_an_area_under_a_curve_lies_between_the_lowest_and_the_highest_return(returns: list[float], unused: int) -> None:
+def test_an_area_under_a_curve_lies_between_the_lowest_and_the_highest_return(
+    returns: list[float], unused: int
+) -> None:
     points = [(1000.0 * (i + 1), value) for i, value in enumerate(returns)]
     area = area_under_curve(points, budget=1000.0 * (len(returns) + unused))
     assert min(returns) - 1e-9 <= area <= max(returns) + 1e-9
@@ -83,13 +89,17 @@ def test_learner_metrics_prefer_means_over_minibatches_to_the_last_one() -> None
 def test_value_loss_is_the_unclipped_mean_of_each_algorithm() -> None:
     assert learner_metrics({"vf_loss": 1.0, "vf_loss_unclipped": 9.0}, False)["learner/value_loss"] == 9.0  # PPO
     assert learner_metrics({"vf_loss": 5000.0, "mean_vf_loss": 5.0}, False)["learner/value_loss"] == 5.0  # IMPALA
-    assert learner_metrics({"qf_loss": 0.1, "logps": -1.5}, False) == {"learner/value_loss": 0.1, "learner/entropy": 1.5}  # SAC
+    assert learner_metrics({"qf_loss": 0.1, "logps": -1.5}, False) == {
+        "learner/value_loss": 0.1,
+        "learner/entropy": 1.5,
+    }  # SAC
 
 
 def test_gradient_steps_count_minibatches() -> None:
     assert gradient_steps({"num_module_steps_trained": 12544, "module_train_batch_size_mean": 256.0}) == 49
     assert gradient_steps({}) == 0
-    nothing_learned = {"num_module_steps_trained": math.nan, "module_train_batch_size_mean": math.nan}  # asynchronous algorithms
+    # asynchronous algorithms
+    nothing_learned = {"num_module_steps_trained": math.nan, "module_train_batch_size_mean": math.nan}
     assert gradient_steps(nothing_learned) == 0
 
 
@@ -98,7 +108,12 @@ def test_shares_of_training_seconds_add_to_one() -> None:
     clock = PhaseClock()
     clock.attach(logger)
     start = time.perf_counter()
-    for key in [("timers", "env_runner_sampling_timer"), ("timers", "learner_update_timer"), ("timers", "unknown"), "plain"]:
+    for key in [
+        ("timers", "env_runner_sampling_timer"),
+        ("timers", "learner_update_timer"),
+        ("timers", "unknown"),
+        "plain",
+    ]:
         with logger.log_time(key):
             time.sleep(0.002)
     shares = training_shares(clock.take(), time.perf_counter() - start)

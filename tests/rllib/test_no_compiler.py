@@ -43,5 +43,7 @@ assert torch.optim.Optimizer.zero_grad.__wrapped__.__dynamo_disable is not torch
 def test_learning_leaves_it_out_and_compiling_loads_it() -> None:
     """In a process of its own: others have loaded it here."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run([sys.executable, "-c", TRAINS_AND_COMPILES], env=environment, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", TRAINS_AND_COMPILES], env=environment, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr[-3000:]

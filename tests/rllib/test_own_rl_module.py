@@ -20,13 +20,17 @@ def test_it_is_built_with_what_it_is_given_beside_rllibs_fields(plan_of: PlanOf,
 
 
 def test_its_settings_can_be_searched(plan_of: PlanOf, tmp_path: Path) -> None:
-    plan = plan_of(*own_rl_module(tmp_path, "searched_module"), "study.space={algorithm.rl_module.model_config.width:[8,16]}")
+    plan = plan_of(
+        *own_rl_module(tmp_path, "searched_module"), "study.space={algorithm.rl_module.model_config.width:[8,16]}"
+    )
     assert [c.label for c in plan.configurations] == ["width=8", "width=16"]
     assert len({c.config_id for c in plan.configurations}) == 2
 
 
 def test_a_class_of_an_algorithm_may_be_ones_own(plan_of: PlanOf, tmp_path: Path) -> None:
-    trial = plan_of("env=gym", *own_file(tmp_path, "own_algorithm"), "algorithm.config_class=own_algorithm.MyConfig", SINGLE).trials[0]
+    trial = plan_of(
+        "env=gym", *own_file(tmp_path, "own_algorithm"), "algorithm.config_class=own_algorithm.MyConfig", SINGLE
+    ).trials[0]
     assert type(build_algorithm_config(trial)).__name__ == "MyConfig"
 
 

@@ -45,14 +45,22 @@ def make(tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("runners", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_default_pipelines_are_nobodys_own(plan_of: PlanOf, make: Make, runners: int) -> None:
-    trial = make(plan_of(*TINY, "study.space={}", "seeds=[0]", f"hardware.num_env_runners={runners}", cluster=FOUR_CPUS).trials[0])
+    trial = make(
+        plan_of(*TINY, "study.space={}", "seeds=[0]", f"hardware.num_env_runners={runners}", cluster=FOUR_CPUS).trials[
+            0
+        ]
+    )
     trial._start()
     assert own_pipelines(trial._training.algorithm) is None
 
 
 @pytest.mark.slow
 def test_with_remote_runners_evaluations_know_what_these_have_learned(plan_of: PlanOf, make: Make) -> None:
-    trial = make(plan_of(*(o for o in FILTERING if "num_env_runners" not in o), "hardware.num_env_runners=1", cluster=FOUR_CPUS).trials[0])
+    trial = make(
+        plan_of(
+            *(o for o in FILTERING if "num_env_runners" not in o), "hardware.num_env_runners=1", cluster=FOUR_CPUS
+        ).trials[0]
+    )
     assert FAILURE not in step(trial)
     (env_to_module, _) = own_pipelines(trial._training.algorithm) or ((), ())
     (mean_std,) = (c for c in env_to_module.connectors if isinstance(c, MeanStdFilter))

@@ -19,7 +19,9 @@ def module_of(config: Any, env: str, **model: Any) -> Any:
 
 
 def test_the_last_layers_are_those_of_stable_baselines3_and_the_others_rllibs() -> None:
-    ours, theirs = (module_of(config, "CartPole-v1", vf_share_layers=False) for config in (PPOConfig(), ppo.PPOConfig()))
+    ours, theirs = (
+        module_of(config, "CartPole-v1", vf_share_layers=False) for config in (PPOConfig(), ppo.PPOConfig())
+    )
     assert type(ours) is type(theirs) and type(ours.pi) is TorchMLPHead
     for head, gain in ((ours.pi, 0.01), (ours.vf, 1.0)):
         (last,) = (layer for layer in head.net.modules() if isinstance(layer, torch.nn.Linear))
@@ -45,7 +47,10 @@ def test_ppo_on_mujoco_starts_where_the_published_settings_do(plan_of: PlanOf, e
 
 
 def test_a_study_takes_these_or_by_name_rllibs(plan_of: PlanOf) -> None:
-    for words, head in (((), TorchFreeLogStdMLPHead), (("algorithm.config_class=ray.rllib.algorithms.ppo.PPOConfig",), TorchMLPHead)):
+    for words, head in (
+        ((), TorchFreeLogStdMLPHead),
+        (("algorithm.config_class=ray.rllib.algorithms.ppo.PPOConfig",), TorchMLPHead),
+    ):
         trial = plan_of("study.space={}", "algorithm=ppo", "env=pendulum", *words).trials[0]
         module = build_algorithm_config(trial).get_rl_module_spec(env=gym.make("Pendulum-v1")).build()
         assert type(module.pi) is head

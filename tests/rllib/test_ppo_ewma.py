@@ -29,7 +29,16 @@ each_learner = pytest.mark.parametrize(("ppo", "ewma"), LEARNERS, ids=["RLlib's"
 def config_of(config_class: type = PPOEWMAConfig, env: str = "CartPole-v1", **training: Any) -> Any:
     config = config_class().environment(env)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=4, gym_env_vectorize_mode="sync")
-    config.training(**{"lr": 1e-3, "grad_clip": 0.5, "grad_clip_by": "global_norm", "minibatch_size": 64, "use_kl_loss": False, **training})
+    config.training(
+        **{
+            "lr": 1e-3,
+            "grad_clip": 0.5,
+            "grad_clip_by": "global_norm",
+            "minibatch_size": 64,
+            "use_kl_loss": False,
+            **training,
+        }
+    )
     config.rl_module(model_config={"fcnet_hiddens": [16, 16], "vf_share_layers": False})
     config.debugging(seed=3, log_level="ERROR")
     return config.reporting(log_gradients=True)
@@ -58,7 +67,10 @@ def test_with_the_policy_that_sampled_as_proximal_policy_it_is_ppo_to_the_bit(pp
 def test_while_the_average_stays_at_the_policy_that_sampled_it_is_ppo_within_rounding(
     ppo: Any, ewma: Any, env: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs, ours = learner_of(ppo, config_of(PPOConfig, env)), learner_of(ewma, config_of(env=env, base_minibatch_size=64))
+    theirs, ours = (
+        learner_of(ppo, config_of(PPOConfig, env)),
+        learner_of(ewma, config_of(env=env, base_minibatch_size=64)),
+    )
     episodes = batches(env)[0]
     for episode in episodes:
         _relabel(theirs, episode)
@@ -90,8 +102,12 @@ def test_the_fast_learner_gives_the_others_weights_and_averages_to_the_bit(env: 
         for learner in (stock, fast):
             update(learner, episodes, number)
         assert_same_learners(fast, stock)
-        assert torch.equal(fast.proximal_weights_per_module[DEFAULT_MODULE_ID], stock.proximal_weights_per_module[DEFAULT_MODULE_ID])
-        assert torch.equal(fast.advantage_sums_per_module[DEFAULT_MODULE_ID], stock.advantage_sums_per_module[DEFAULT_MODULE_ID])
+        assert torch.equal(
+            fast.proximal_weights_per_module[DEFAULT_MODULE_ID], stock.proximal_weights_per_module[DEFAULT_MODULE_ID]
+        )
+        assert torch.equal(
+            fast.advantage_sums_per_module[DEFAULT_MODULE_ID], stock.advantage_sums_per_module[DEFAULT_MODULE_ID]
+        )
         assert float(stock.advantage_sums_per_module[DEFAULT_MODULE_ID][0]) > 0
 
 
@@ -124,9 +140,13 @@ def test_the_loss_is_that_of_the_papers_code() -> None:
     behaviour = torch.max(rows[Columns.ACTION_LOGP], new.detach() - math.log(100.0))
     advantages = rows[Postprocessing.ADVANTAGES]
     clipped = torch.clamp(new - proximal, math.log(0.9), math.log(1.1))
-    expected = torch.max(-advantages * torch.exp(new - behaviour), -advantages * torch.exp(clipped + proximal - behaviour)).mean()
+    expected = torch.max(
+        -advantages * torch.exp(new - behaviour), -advantages * torch.exp(clipped + proximal - behaviour)
+    ).mean()
     assert float(found) == pytest.approx(float(expected), rel=1e-5)
-    gradients = [torch.autograd.grad(loss, list(learner.module[DEFAULT_MODULE_ID].pi.parameters())) for loss in (found, expected)]
+    gradients = [
+        torch.autograd.grad(loss, list(learner.module[DEFAULT_MODULE_ID].pi.parameters())) for loss in (found, expected)
+    ]
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
@@ -165,6 +185,8 @@ def test_make_fast_takes_its_fast_learner_and_leaves_a_persons_own() -> None:
         ("+algorithm.rl_module.use_lstm=true", "has no memory. Try algorithm=ppo"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused_with_its_key_and_the_fix(plan_of: PlanOf, override: str, message: str) -> None:
+def test_a_setting_that_makes_no_sense_is_refused_with_its_key_and_the_fix(
+    plan_of: PlanOf, override: str, message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message):
         plan_of("algorithm=ppo_ewma", "study.space={}", "hardware.num_cpus=8", override)

@@ -22,11 +22,14 @@ ONE = ("study.space={}", "seeds=[0]")
             ("env.id=FrozenLake-v1", "env.vectorize_mode=sync", "preprocessing=normalize"),
             "preprocessing.normalize_observations=true: env=cartpole has observations Discrete",
         ),
-        (("preprocessing=symlog", "preprocessing.normalize_observations=true"), "Try preprocessing=symlog or preprocessing=normalize."),
+        (
+            ("preprocessing=symlog", "preprocessing.normalize_observations=true"),
+            "Try preprocessing=symlog or preprocessing=normalize.",
+        ),
         (
             ("algorithm=dqn", "preprocessing=clip_rewards", "++algorithm.training.n_step=3"),
-            "preprocessing.clip_rewards=1: with algorithm.training.n_step=3 rewards are summed before they are clipped. "
-            "Try preprocessing.clip_rewards=null or algorithm.training.n_step=1.",
+            "preprocessing.clip_rewards=1: with algorithm.training.n_step=3 rewards are summed "
+            "before they are clipped. Try preprocessing.clip_rewards=null or algorithm.training.n_step=1.",
         ),
         (
             ("env.id=FrozenLake-v1", "env.vectorize_mode=sync", "preprocessing=frame_stack"),
@@ -37,12 +40,15 @@ ONE = ("study.space={}", "seeds=[0]")
         (("env.vectorize_mode=sync", "preprocessing.frame_stack=0"), "preprocessing.frame_stack=0"),
         (
             ("++algorithm.env_runners.observation_filter=MeanStdFilter",),
-            "observation_filter=MeanStdFilter: RLlib's new API stack does nothing with it. Try preprocessing=normalize_observations.",
+            (
+                "observation_filter=MeanStdFilter: RLlib's new API stack does nothing with it. "
+                "Try preprocessing=normalize_observations."
+            ),
         ),
         (
             ("++algorithm.rl_module.module_class=tests.support.filtering.OwnModule", "preprocessing=normalize"),
-            "preprocessing=normalize: algorithm=ppo has a module class of its own, and only RLlib's default ones can be preceded by it. "
-            "Try preprocessing=none.",
+            "preprocessing=normalize: algorithm=ppo has a module class of its own, and only RLlib's default ones "
+            "can be preceded by it. Try preprocessing=none.",
         ),
         (("preprocessing.clip_rewards=-1",), "preprocessing.clip_rewards=-1: input should be greater than 0."),
         (("preprocessing.clip_observations=yes",), "preprocessing.clip_observations='yes'"),
@@ -55,7 +61,9 @@ def test_what_cannot_be_done_is_refused_with_the_fix(overrides: tuple[str, ...],
 
 
 def test_pictures_are_not_normalised_and_nothing_is_begun(suite_here: RunSuite, tmp_path: Path) -> None:
-    ended = suite_here("study=smoke", "env.id=tiny_envs:tiny/Picture-v0", "env.vectorize_mode=sync", "preprocessing=normalize")
+    ended = suite_here(
+        "study=smoke", "env.id=tiny_envs:tiny/Picture-v0", "env.vectorize_mode=sync", "preprocessing=normalize"
+    )
     assert ended.returncode == INVALID
     assert "only vectors of floats can be transformed" in ended.stderr
     assert "Try preprocessing.normalize_observations=false preprocessing.clip_observations=null." in ended.stderr
@@ -92,7 +100,9 @@ def test_frames_are_stacked_wherever_the_environment_is_made(plan_of: PlanOf) ->
     assert spaces(trial.env)[0].shape == (3,)
     assert spaces(environment_of(trial))[0].shape == (12,)
     assert config.env == environment_of(trial).id
-    assert config.get_rl_module_spec(spaces={"default_policy": spaces(environment_of(trial))}).observation_space.shape == (12,)
+    assert config.get_rl_module_spec(
+        spaces={"default_policy": spaces(environment_of(trial))}
+    ).observation_space.shape == (12,)
 
 
 def test_settings_are_those_of_the_transforms() -> None:

@@ -72,7 +72,10 @@ class Mine(gym.Env[Any, Any]):
         ({"entry_point": functools.partial(Mine)}, "tests"),
         ({"entry_point": functools.partial(CartPoleEnv)}, None),
         ({"entry_point": CART_POLE, "vector_entry_point": "a_package:ItsVector"}, "a_package"),
-        ({"entry_point": CART_POLE, "additional_wrappers": (WrapperSpec("Its", "a_package.wrappers:Its", None),)}, "a_package"),
+        (
+            {"entry_point": CART_POLE, "additional_wrappers": (WrapperSpec("Its", "a_package.wrappers:Its", None),)},
+            "a_package",
+        ),
     ],
     ids=("a package", "a class", "a lambda", "a partial", "one of Gymnasium's", "its vector", "its wrapper"),
 )
@@ -84,20 +87,28 @@ def test_what_makes_or_wraps_an_environment_counts_wherever_it_is_registered(
 
 
 @pytest.mark.usefixtures("registry")
-def test_so_does_the_package_that_is_imported_for_an_id(trial: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "registers_cart_pole.py").write_text(f'import gymnasium\ngymnasium.register("Third-v0", entry_point="{CART_POLE}")')
+def test_so_does_the_package_that_is_imported_for_an_id(
+    trial: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "registers_cart_pole.py").write_text(
+        f'import gymnasium\ngymnasium.register("Third-v0", entry_point="{CART_POLE}")'
+    )
     monkeypatch.syspath_prepend(tmp_path)
     assert of_env(trial, "registers_cart_pole:Third-v0") == {"registers_cart_pole"}
 
 
-def test_so_do_files_networks_and_algorithms_of_ones_own_and_the_plan_says_it(plan_of: PlanOf, trial: TrialConfig, tmp_path: Path) -> None:
+def test_so_do_files_networks_and_algorithms_of_ones_own_and_the_plan_says_it(
+    plan_of: PlanOf, trial: TrialConfig, tmp_path: Path
+) -> None:
     plan = plan_of(*own_rl_module(tmp_path, "of_ones_own"), "study=single")
     assert packages_of(plan.trials[0]) == {"of_ones_own"}
     (said,) = (line for line in plan_lines(plan) if line.startswith("processes"))
     assert "each trial with of_ones_own gets one of its own" in said
     modules, algorithm = {"only_imported": "0"}, trial.algorithm
     assert packages_of(replace(trial, modules=modules)) == {"only_imported"}
-    assert packages_of(replace(trial, algorithm={**algorithm, "config_class": "a_package.algorithms.ItsConfig"})) == {"a_package"}
+    assert packages_of(replace(trial, algorithm={**algorithm, "config_class": "a_package.algorithms.ItsConfig"})) == {
+        "a_package"
+    }
     network = {**algorithm["rl_module"], "module_class": "a_package.Net"}
     assert packages_of(replace(trial, algorithm={**algorithm, "rl_module": network})) == {"a_package"}
 
@@ -191,7 +202,9 @@ def keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTyp
         ("ADD()", "keeps.ADD"),
     ],
 )
-def test_what_code_keeps_in_its_modules_and_classes_is_found_by_its_name(keeps: ModuleType, code: str, found: str) -> None:
+def test_what_code_keeps_in_its_modules_and_classes_is_found_by_its_name(
+    keeps: ModuleType, code: str, found: str
+) -> None:
     state = ProcessState(frozenset({"keeps"}))
     assert state.changed() == []
     exec(code, vars(keeps))  # as the module itself would
@@ -204,7 +217,10 @@ def test_what_code_keeps_in_its_modules_and_classes_is_found_by_its_name(keeps: 
     [
         "Env().doubled, DOUBLE(2), countdown(3)",
         "LOCK.acquire(), LOG.setLevel(10), CURRICULUM.lock.acquire()",
-        "Env.observation_space.sample(), gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make('CartPole-v1')]).close()",
+        (
+            "Env.observation_space.sample(), gymnasium.vector.SyncVectorEnv([lambda: "
+            "gymnasium.make('CartPole-v1')]).close()"
+        ),
         "SPACE.seed(1), warnings.warn('a registry of warnings')",
     ],
 )

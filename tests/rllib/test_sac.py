@@ -31,7 +31,10 @@ def shapes(*networks: torch.nn.Module) -> list[tuple[int, ...]]:
 def test_each_critic_and_target_is_a_perceptron_of_observation_and_action() -> None:
     module = module_of(SACConfig, fcnet_hiddens=[7, 5])
     joined = [(7, 3 + 2), (7,), (5, 7), (5,), (1, 5), (1,)]
-    networks = [(getattr(module, f"{name}_encoder"), getattr(module, name)) for name in ("qf", "qf_twin", "target_qf", "target_qf_twin")]
+    networks = [
+        (getattr(module, f"{name}_encoder"), getattr(module, name))
+        for name in ("qf", "qf_twin", "target_qf", "target_qf_twin")
+    ]
     assert [shapes(*of_one) for of_one in networks] == [joined] * 4
     parameters = [parameter for of_one in networks for network in of_one for parameter in network.parameters()]
     assert len({id(parameter) for parameter in parameters}) == 4 * len(joined)  # none is shared
@@ -62,7 +65,8 @@ def test_critics_of_images_are_rllibs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config_class", "weights"), [("experiments.rllib.sac.SACConfig", 67_329), ("ray.rllib.algorithms.sac.SACConfig", 658_433)]
+    ("config_class", "weights"),
+    [("experiments.rllib.sac.SACConfig", 67_329), ("ray.rllib.algorithms.sac.SACConfig", 658_433)],
 )
 def test_a_study_takes_the_suites_critics_or_by_name_rllibs(plan_of: PlanOf, config_class: str, weights: int) -> None:
     chosen = () if config_class.startswith("experiments") else (f"algorithm.config_class={config_class}",)

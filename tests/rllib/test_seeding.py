@@ -33,7 +33,17 @@ def test_trials_of_one_seed_share_their_streams_whatever_their_configuration(pla
 
 def test_a_stream_is_a_pure_function_of_seed_role_and_index() -> None:
     assert stream_seed(3, Role.ENV, 7) == stream_seed(3, Role.ENV, 7)
-    assert len({stream_seed(3, Role.ENV, 7), stream_seed(4, Role.ENV, 7), stream_seed(3, Role.RUNNER, 7), stream_seed(3, Role.ENV, 8)}) == 4
+    assert (
+        len(
+            {
+                stream_seed(3, Role.ENV, 7),
+                stream_seed(4, Role.ENV, 7),
+                stream_seed(3, Role.RUNNER, 7),
+                stream_seed(3, Role.ENV, 8),
+            }
+        )
+        == 4
+    )
 
 
 def test_recorded_streams_never_change() -> None:

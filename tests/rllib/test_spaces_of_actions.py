@@ -1,4 +1,6 @@
-"""Every action that an environment gets is one of its own, whatever its spaces are, or it is refused before anything starts."""
+"""Every action that an environment gets is one of its own, whatever its spaces are, or it is refused
+before anything starts.
+"""
 
 from typing import Any
 
@@ -29,7 +31,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def is_taken(drawn: Drawn) -> bool:
-    """Whether spaces are taken: by RLlib's runner and the fast one, in an evaluation, by a policy and its graph; or refused."""
+    """Whether spaces are taken: by RLlib's runner and the fast one, in an evaluation, by a policy
+    and its graph; or refused.
+    """
     trial = trial_with(*drawn)
     try:
         assert len(sampled(trial)) >= 12
@@ -46,7 +50,9 @@ def share_taken(strategy: st.SearchStrategy[Drawn], examples: int) -> float:
     """Of so many draws."""
     found: list[bool] = []
 
-    @settings(max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(strategy)
     def draw(drawn: Drawn) -> None:
         found.append(is_taken(drawn))
@@ -61,7 +67,9 @@ def test_drawn_spaces_are_taken_by_every_part_or_refused(strategy: Any) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("strategy", [DRAWN_ACTIONS, DRAWN_OBSERVATIONS, ANYTHING], ids=["actions", "observations", "anything"])
+@pytest.mark.parametrize(
+    "strategy", [DRAWN_ACTIONS, DRAWN_OBSERVATIONS, ANYTHING], ids=["actions", "observations", "anything"]
+)
 def test_many_drawn_spaces_are_taken_by_every_part_or_refused(strategy: Any) -> None:
     assert 0 < share_taken(strategy, 300) < 1
 
@@ -69,18 +77,24 @@ def test_many_drawn_spaces_are_taken_by_every_part_or_refused(strategy: Any) -> 
 def shifted(index: int) -> gym.Env[Any, Any]:
     """As a person would wrap `TABLE`."""
     start, shape = TABLE.start, TABLE.shape
-    return TransformAction(AnySpaces(index), lambda action: action.reshape(shape) + start, gym.spaces.MultiDiscrete(TABLE.nvec.reshape(-1)))
+    return TransformAction(
+        AnySpaces(index), lambda action: action.reshape(shape) + start, gym.spaces.MultiDiscrete(TABLE.nvec.reshape(-1))
+    )
 
 
 TABLE = gym.spaces.MultiDiscrete(np.array([[3, 4], [1, 2]]), start=np.array([[1, 2], [-5, 0]]))
-MIXED = gym.spaces.Box(np.array([0, -np.inf, -0.1, -np.inf], np.float32), np.array([np.inf, -0.2, 0.1, np.inf], np.float32))
+MIXED = gym.spaces.Box(
+    np.array([0, -np.inf, -0.1, -np.inf], np.float32), np.array([np.inf, -0.2, 0.1, np.inf], np.float32)
+)
 BY_HAND = {"shifted": (TABLE, shifted), "clipped": (MIXED, lambda index: ClipAction(AnySpaces(index)))}
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "stock"])
 @pytest.mark.parametrize("algorithm", ON_POLICY)
 @pytest.mark.parametrize("which", BY_HAND)
-def test_actions_are_those_of_the_wrapper_that_a_person_would_write_to_the_bit(which: str, algorithm: str, fast: bool) -> None:
+def test_actions_are_those_of_the_wrapper_that_a_person_would_write_to_the_bit(
+    which: str, algorithm: str, fast: bool
+) -> None:
     space, wrapped = BY_HAND[which]
     ours = sampled(trial_with(algorithm, space), fast)
     theirs = sampled(made_with(algorithm, space, wrapped), fast)

@@ -18,7 +18,9 @@ GAMMA, VALUE, FRAGMENT = 0.99, 50.0, 5
 
 
 def loss(config_class: Any, fragments: int, ended: bool = False, truncated: bool = False, **model: Any) -> float:
-    """Of networks that say `VALUE` everywhere, after fragments with the reward that makes it right if they do not end the episode."""
+    """Of networks that say `VALUE` everywhere, after fragments with the reward that makes it right
+    if they do not end the episode.
+    """
     env = gym.make("CartPole-v1")
     config = config_class().environment("CartPole-v1").training(gamma=GAMMA, entropy_coeff=0.0, vf_loss_coeff=1.0)
     config.env_runners(rollout_fragment_length=FRAGMENT).rl_module(model_config=model).debugging(log_level="ERROR")
@@ -42,11 +44,15 @@ def loss(config_class: Any, fragments: int, ended: bool = False, truncated: bool
         ).to_numpy()
         for _ in range(fragments)
     ]
-    batch = learner._learner_connector(rl_module=learner.module, batch={}, episodes=episodes, shared_data={}, metrics=learner.metrics)
+    batch = learner._learner_connector(
+        rl_module=learner.module, batch={}, episodes=episodes, shared_data={}, metrics=learner.metrics
+    )
     rows = batch[DEFAULT_MODULE_ID]
     given = rows[Columns.ACTION_LOGP].clone()
     outputs = module.forward_train(rows)
-    found = learner.compute_loss_for_module(module_id=DEFAULT_MODULE_ID, config=learner.config, batch=rows, fwd_out=outputs)
+    found = learner.compute_loss_for_module(
+        module_id=DEFAULT_MODULE_ID, config=learner.config, batch=rows, fwd_out=outputs
+    )
     learner.shutdown()
     assert torch.equal(rows[Columns.ACTION_LOGP], given)  # APPO uses a batch several times
     return float(found)
@@ -66,7 +72,9 @@ def test_values_that_are_right_have_no_loss_where_a_time_limit_ends_the_episode(
 @pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
 @pytest.mark.parametrize("max_seq_len", [FRAGMENT + 1, 20])
 def test_recurrent_values_that_are_right_have_no_loss(config_class: Any, max_seq_len: int) -> None:
-    assert loss(config_class, 4, use_lstm=True, lstm_cell_size=4, max_seq_len=max_seq_len) == pytest.approx(0.0, abs=1e-3)
+    assert loss(config_class, 4, use_lstm=True, lstm_cell_size=4, max_seq_len=max_seq_len) == pytest.approx(
+        0.0, abs=1e-3
+    )
 
 
 @pytest.mark.parametrize("config_class", [impala.IMPALAConfig, appo.APPOConfig])

@@ -68,7 +68,9 @@ def test_a_comparison_that_is_killed_goes_on_as_if_it_had_not_been(killed_after:
     before = TrialQueue(comparing(), 3, BUDGET, lambda event: noted.append(json.dumps(event)))
     run(before, APART, side_by_side=4, most=killed_after)
     journal = [json.loads(line) for line in noted]
-    after = TrialQueue(comparing(), 3, BUDGET, journal=journal, outcome_of=lambda index, ask: before.outcomes.get(index))
+    after = TrialQueue(
+        comparing(), 3, BUDGET, journal=journal, outcome_of=lambda index, ask: before.outcomes.get(index)
+    )
     assert run(after, APART, ends=1) == run(TrialQueue(comparing(), 3, BUDGET), APART)
 
 

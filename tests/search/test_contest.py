@@ -71,9 +71,13 @@ def test_neighbours_stay_within_bounds_and_are_new() -> None:
     assert START not in found
     assert len(set(found)) == len(found)
     assert all(setting in BOUNDS for setting in found)
-    assert {Setting(2, 16, "sync"), Setting(4, 8, "sync"), Setting(4, 4, "sync"), Setting(1, 8, "sync"), Setting(2, 8, "async")} <= set(
-        found
-    )
+    assert {
+        Setting(2, 16, "sync"),
+        Setting(4, 8, "sync"),
+        Setting(4, 4, "sync"),
+        Setting(1, 8, "sync"),
+        Setting(2, 8, "async"),
+    } <= set(found)
 
 
 def test_algorithms_that_need_a_runner_are_not_left_without() -> None:
@@ -82,7 +86,9 @@ def test_algorithms_that_need_a_runner_are_not_left_without() -> None:
 
 
 def test_a_single_environment_is_not_put_into_a_process_of_its_own() -> None:
-    assert all(s.vectorize_mode == "sync" for s in neighbours(Setting(2, 1, "sync"), BOUNDS) if s.num_envs_per_env_runner == 1)
+    assert all(
+        s.vectorize_mode == "sync" for s in neighbours(Setting(2, 1, "sync"), BOUNDS) if s.num_envs_per_env_runner == 1
+    )
 
 
 def test_from_everywhere_everything_can_be_reached() -> None:
@@ -92,4 +98,6 @@ def test_from_everywhere_everything_can_be_reached() -> None:
             if setting not in reached:
                 reached.add(setting)
                 left.append(setting)
-    assert {(s.num_env_runners, s.vectorize_mode) for s in reached} >= {(r, m) for r in (0, 1, 2, 4, 8) for m in ("sync", "async")}
+    assert {(s.num_env_runners, s.vectorize_mode) for s in reached} >= {
+        (r, m) for r in (0, 1, 2, 4, 8) for m in ("sync", "async")
+    }

@@ -57,7 +57,9 @@ def test_settings_move_to_a_neighbour_within_their_bounds() -> None:
     for ask in asked:
         if ask.note.get("copied"):
             parent = asked[ask.note["parent"]].point
-            assert ask.point[LR] == pytest.approx(min(parent[LR] * 1.2, 1e-2)) or ask.point[LR] == pytest.approx(parent[LR] * 0.8)
+            assert ask.point[LR] == pytest.approx(min(parent[LR] * 1.2, 1e-2)) or ask.point[LR] == pytest.approx(
+                parent[LR] * 0.8
+            )
             assert abs(SPACE[BATCH].index(ask.point[BATCH]) - SPACE[BATCH].index(parent[BATCH])) <= 1
             moves[ask.point[LR] > parent[LR]] += 1
     assert moves[True] and moves[False]

@@ -13,7 +13,18 @@ from experiments.config.space import Point, parse_space
 from experiments.metrics import FAILED, FINISHED, PRUNED
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
-from experiments.search.strategy import CONFIRM, FIXED, SEARCH, Ask, Confirming, Listed, Outcome, Strategy, key_of, ranks
+from experiments.search.strategy import (
+    CONFIRM,
+    FIXED,
+    SEARCH,
+    Ask,
+    Confirming,
+    Listed,
+    Outcome,
+    Strategy,
+    key_of,
+    ranks,
+)
 from experiments.search.trial_queue import Limits, TrialQueue
 from tests.support.search_runs import run, scores, solved
 
@@ -76,7 +87,9 @@ def test_a_search_ends_with_its_best_and_the_base_on_seeds_that_it_never_saw(nam
 
 @each_search
 def test_the_order_in_which_trials_end_changes_nothing(name: str) -> None:
-    asked = [run(TrialQueue(confirming(SEARCHES[name]()), 3, BUDGET), scores(mean, 50.0), ends=ends) for ends in range(3)]
+    asked = [
+        run(TrialQueue(confirming(SEARCHES[name]()), 3, BUDGET), scores(mean, 50.0), ends=ends) for ends in range(3)
+    ]
     assert asked[0] == asked[1] == asked[2]
 
 
@@ -84,20 +97,35 @@ OUTCOMES = {"scores differ": scores(mean, 50.0), "scores saturate": solved(env_s
 
 
 @each_search
-@pytest.mark.parametrize(("killed_after", "outcomes"), [(1, "scores differ"), (30, "scores differ"), (30, "scores saturate")])
-def test_a_search_that_is_killed_goes_on_as_if_it_had_not_been(name: str, killed_after: int, outcomes: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("killed_after", "outcomes"), [(1, "scores differ"), (30, "scores differ"), (30, "scores saturate")]
+)
+def test_a_search_that_is_killed_goes_on_as_if_it_had_not_been(
+    name: str, killed_after: int, outcomes: str, tmp_path: Path
+) -> None:
     outcome = OUTCOMES[outcomes]
 
     def make(storage: Path) -> Confirming:
-        stored = {"optuna": lambda: suggested(storage=storage), "racing over optuna's": lambda: Racing(suggested(24, storage), SEEDS, None)}
+        stored = {
+            "optuna": lambda: suggested(storage=storage),
+            "racing over optuna's": lambda: Racing(suggested(24, storage), SEEDS, None),
+        }
         return confirming(stored.get(name, SEARCHES[name])())
 
     noted: list[str] = []
     before = TrialQueue(make(tmp_path / "killed.db"), 3, BUDGET, lambda event: noted.append(json.dumps(event)))
     run(before, outcome, most=killed_after)
-    after = TrialQueue(make(tmp_path / "killed.db"), 3, BUDGET, journal=[json.loads(line) for line in noted], outcome_of=ends_of(before))
+    after = TrialQueue(
+        make(tmp_path / "killed.db"),
+        3,
+        BUDGET,
+        journal=[json.loads(line) for line in noted],
+        outcome_of=ends_of(before),
+    )
     whole = run(TrialQueue(make(tmp_path / "whole.db"), 3, BUDGET), outcome)
-    assert [(a.point, a.seed, a.phase) for a in run(after, outcome, ends=1)] == [(a.point, a.seed, a.phase) for a in whole]
+    assert [(a.point, a.seed, a.phase) for a in run(after, outcome, ends=1)] == [
+        (a.point, a.seed, a.phase) for a in whole
+    ]
 
 
 def test_what_was_under_way_at_a_kill_comes_first_and_what_had_ended_does_not_come_again() -> None:
@@ -117,7 +145,11 @@ def test_what_failed_is_tried_again_after_a_resume_unless_the_search_has_gone_on
     fails = [True]
 
     def outcome(ask: Ask) -> Outcome:
-        return Outcome(FAILED) if fails[0] and ask.seed in (0, HELD_OUT[1]) and ask.point[BATCH] == 1000 else scores(mean, 1.0)(ask)
+        return (
+            Outcome(FAILED)
+            if fails[0] and ask.seed in (0, HELD_OUT[1]) and ask.point[BATCH] == 1000
+            else scores(mean, 1.0)(ask)
+        )
 
     before = TrialQueue(confirming(Listed(GRID, [0, 1], ["score"])), 3, BUDGET, noted.append)
     first = run(before, outcome)
@@ -132,7 +164,9 @@ def test_what_failed_is_tried_again_after_a_resume_unless_the_search_has_gone_on
     while isinstance(index := after.ask(), int):
         again.append(after.asked[index])
         after.tell(index, outcome(after.asked[index]))
-    assert again == [ask for ask in first if ask.phase == CONFIRM and ask.seed == HELD_OUT[1] and ask.point[BATCH] == 1000]
+    assert again == [
+        ask for ask in first if ask.phase == CONFIRM and ask.seed == HELD_OUT[1] and ask.point[BATCH] == 1000
+    ]
 
 
 def test_racing_spends_its_seeds_on_those_that_lead() -> None:
@@ -157,7 +191,10 @@ def test_a_race_that_is_decided_ends() -> None:
 def test_the_best_is_seldom_dropped() -> None:
     """Of configurations whose spreads differ tenfold, two of them equally good."""
     points = [{LR: lr, BATCH: 512} for lr in range(8)]
-    means, spreads = [400.0, 400.0, 390.0, 350.0, 300.0, 100.0, 20.0, 10.0], [5.0, 50.0, 50.0, 80.0, 100.0, 50.0, 5.0, 1.0]
+    means, spreads = (
+        [400.0, 400.0, 390.0, 350.0, 300.0, 100.0, 20.0, 10.0],
+        [5.0, 50.0, 50.0, 80.0, 100.0, 50.0, 5.0, 1.0],
+    )
     rng, dropped = np.random.default_rng(0), 0
 
     def outcome(ask: Ask) -> Outcome:
@@ -215,12 +252,21 @@ def test_among_those_that_solve_it_a_seed_that_never_holds_the_target_counts_wit
 
 
 def test_those_that_solve_it_come_before_the_faster_that_do_not() -> None:
-    told = {"lost it": [ended(474, 4_000)], "slow": [ended(500, 50_000)], "fast": [ended(476, 20_000)], "poor": [ended(100, None)]}
+    told = {
+        "lost it": [ended(474, 4_000)],
+        "slow": [ended(500, 50_000)],
+        "fast": [ended(476, 20_000)],
+        "poor": [ended(100, None)],
+    }
     assert by_rank(told) == ["fast", "slow", "lost it", "poor"]
 
 
 def test_where_one_alone_solves_it_scores_decide() -> None:
-    told = {"at the target": [ended(476, 30_000)], "higher, held by no seed": [ended(490, None)], "below": [ended(470, 10_000)]}
+    told = {
+        "at the target": [ended(476, 30_000)],
+        "higher, held by no seed": [ended(490, None)],
+        "below": [ended(470, 10_000)],
+    }
     assert by_rank(told) == ["higher, held by no seed", "at the target", "below"]
 
 
@@ -265,7 +311,11 @@ def test_where_all_fails_there_is_nothing_to_confirm() -> None:
 
 
 def test_optuna_is_told_of_every_trial_and_nothing_is_left_running(tmp_path: Path) -> None:
-    ends = {512: Outcome(FAILED), 1000: Outcome(FINISHED, {"score": float("inf")}, 1000), 2000: Outcome(PRUNED, {"score": 30.0}, 250)}
+    ends = {
+        512: Outcome(FAILED),
+        1000: Outcome(FINISHED, {"score": float("inf")}, 1000),
+        2000: Outcome(PRUNED, {"score": 30.0}, 250),
+    }
     strategy = suggested(30, tmp_path / "optuna.db")
     asked = run(TrialQueue(strategy, 3, BUDGET), lambda ask: ends.get(ask.point[BATCH], scores(mean, 1.0)(ask)))
     study = optuna.load_study(study_name="search", storage=f"sqlite:///{tmp_path / 'optuna.db'}")

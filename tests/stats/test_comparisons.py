@@ -67,7 +67,8 @@ def test_holm_is_that_of_statsmodels() -> None:
 
 
 def test_leaders_are_those_within_the_one_sided_test_at_alpha_over_the_comparisons() -> None:
-    # Differences from the first: 1, 2, 3 (mean 2, se 0.58, t 3.46) with variance 1 and 2 degrees, and nobody else to borrow from.
+    # Differences from the first: 1, 2, 3 (mean 2, se 0.58, t 3.46) with variance 1 and 2 degrees,
+    # and nobody else to borrow from.
     two = np.array([[11.0, 12, 13], [10, 10, 10]])
     p = scipy_stats.t.sf(2 / np.sqrt(1 / 3), 2)  # 0.037
     assert leaders(two, larger_is_better=True, alpha=p * 1.01).tolist() == [True, False]
@@ -91,7 +92,9 @@ def test_seeds_needed_are_those_of_the_tables() -> None:
 
 def test_larger_effects_never_need_more_seeds_and_a_stricter_test_never_fewer() -> None:
     effects = np.geomspace(1e-2, 1e4, 60)
-    counts = np.array([[seeds_needed(effect, 1, alpha) for effect in effects] for alpha in (0.05, 0.05 / 14, 0.05 / 105)])
+    counts = np.array(
+        [[seeds_needed(effect, 1, alpha) for effect in effects] for alpha in (0.05, 0.05 / 14, 0.05 / 105)]
+    )
     assert (np.diff(counts, axis=1) <= 1e-6).all()
     assert (np.diff(counts, axis=0) >= -1e-6).all()
     assert (counts >= 2).all()
@@ -120,13 +123,16 @@ def test_ends_of_the_probability_of_improvement_solve_newcombes_equation() -> No
 def test_three_seeds_without_overlap_are_no_proof_of_a_certain_improvement() -> None:
     estimate, low, high = astuple(probability_of_improvement(np.array([4.0, 5, 6]), np.array([1.0, 2, 3])))
     assert (estimate, high) == (1, 1)
-    # 1 - theta = z^2 theta (1 + 2 ((1 - theta) / (2 - theta) + theta / (1 + theta))) / 9, whose right side is 0.498 at theta = 0.5.
+    # 1 - theta = z^2 theta (1 + 2 ((1 - theta) / (2 - theta) + theta / (1 + theta))) / 9,
+    # whose right side is 0.498 at theta = 0.5.
     assert low == pytest.approx(0.501, abs=1e-3)
 
 
 @few
 @given(values=studies, larger=st.booleans(), constant=st.integers(-1000, 1000), data=st.data())
-def test_leaders_contain_the_best_and_do_not_mind_a_constant(values: np.ndarray, larger: bool, constant: int, data: st.DataObject) -> None:
+def test_leaders_contain_the_best_and_do_not_mind_a_constant(
+    values: np.ndarray, larger: bool, constant: int, data: st.DataObject
+) -> None:
     among = leaders(values, larger)
     means = values.sum(axis=1)
     assert among[means == (means.max() if larger else means.min())].any()
@@ -165,7 +171,9 @@ def test_an_improvement_one_way_is_a_loss_the_other_way(samples: tuple[np.ndarra
 
 @pytest.mark.parametrize("shape", list(SHAPES))
 def test_identical_configurations_are_called_different_in_at_most_5_percent_of_studies(shape: str) -> None:
-    different, best_left_out = false_alarms(SHAPES[shape], num_configurations=15, num_seeds=5, reps=500, rng=np.random.default_rng(0))
+    different, best_left_out = false_alarms(
+        SHAPES[shape], num_configurations=15, num_seeds=5, reps=500, rng=np.random.default_rng(0)
+    )
     assert different <= 0.05
     assert best_left_out <= 0.05
 

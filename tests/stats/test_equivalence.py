@@ -19,7 +19,9 @@ def test_of_two_configurations_it_is_the_test_of_statsmodels() -> None:
 
 
 def test_by_hand() -> None:
-    """Differences 0, 10 and 20: mean 10, standard error 10 / sqrt(3) = 5.774; t = (30 - 10) / 5.774 = 3.464 with 2 degrees of freedom."""
+    """Differences 0, 10 and 20: mean 10, standard error 10 / sqrt(3) = 5.774; t = (30 - 10) / 5.774 = 3.464
+    with 2 degrees of freedom.
+    """
     pairs = paired_differences(np.array([[400.0, 410, 420], [400, 400, 400]]))[2]
     assert_allclose(equivalence_p(pairs, 30), [0.0371], atol=1e-4)
 

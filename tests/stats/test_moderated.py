@@ -42,10 +42,12 @@ def test_one_configuration_has_students_t_interval(num_seeds: int) -> None:
 
 def test_interval_of_an_iqm_by_hand() -> None:
     found = moderated_intervals(np.array([[1000.0, 10, 30, 0, 20]]), "iqm")
-    # Winsorised: 10, 10, 20, 30, 30, whose squared deviations add to 400; of 3 kept values the variance is 400 / (3 * 2).
+    # Winsorised: 10, 10, 20, 30, 30, whose squared deviations add to 400; of 3 kept values the variance is 400 /
+    # (3 * 2).
     se = np.sqrt(400 / 6)
     assert_allclose([found.estimate[0], found.se[0], found.df[0]], [20, se, 2])
-    assert_allclose([found.low[0], found.high[0]], [20 - 4.302653 * se, 20 + 4.302653 * se], rtol=1e-6)  # t of 2 degrees of freedom
+    # t of 2 degrees of freedom
+    assert_allclose([found.low[0], found.high[0]], [20 - 4.302653 * se, 20 + 4.302653 * se], rtol=1e-6)
 
 
 def test_standard_error_of_an_iqm_is_that_of_yuens_test_in_scipy() -> None:
@@ -55,9 +57,10 @@ def test_standard_error_of_an_iqm_is_that_of_yuens_test_in_scipy() -> None:
 
 
 def test_variance_is_averaged_with_that_of_the_others_by_hand() -> None:
-    found = moderated_intervals(np.array([[0.0, 2, 4], [10, 11, 12], [20, 21, 22]]))  # variances 4, 1 and 1 with 2 degrees of freedom each
-    # First: the others have 1 on average, with (2 * 1 + 2 * 1)^2 / (2 * 1 + 2 * 1) = 4 degrees. (4 * 1 + 2 * 4) / 6 = 2.
-    # Second: the others have 2.5, with (2 * 4 + 2 * 1)^2 / (2 * 16 + 2 * 1) = 50 / 17 degrees.
+    # variances 4, 1 and 1 with 2 degrees of freedom each
+    found = moderated_intervals(np.array([[0.0, 2, 4], [10, 11, 12], [20, 21, 22]]))
+    # First: the others have 1 on average, with (2 * 1 + 2 * 1)^2 / (2 * 1 + 2 * 1) = 4 degrees. (4 * 1 + 2 * 4) / 6
+    # = 2. Second: the others have 2.5, with (2 * 4 + 2 * 1)^2 / (2 * 16 + 2 * 1) = 50 / 17 degrees.
     df = 50 / 17
     variances = np.array([2, (df * 2.5 + 2 * 1) / (df + 2), (df * 2.5 + 2 * 1) / (df + 2)])
     assert_allclose(found.df, [6, df + 2, df + 2])
@@ -104,15 +107,18 @@ def test_points_of_a_curve_are_as_if_each_were_a_study() -> None:
 
 def test_pairs_borrow_less_than_as_many_independent_samples() -> None:
     values = np.array([[0.0, 2, 4], [0, 0, 0], [0, 0, 0], [0, 0, 0]])
-    # Differences from the first have variance 4, those of the others 0. For one of the former, two others of 2 degrees have 4:
-    # (2 * 4 + 2 * 4)^2 / (2 * 16 + 2 * 16) = 4 degrees, times (4 - 1) / (6 - 1) as the six pairs come from four configurations.
+    # Differences from the first have variance 4, those of the others 0. For one of the former, two others of 2
+    # degrees have 4: (2 * 4 + 2 * 4)^2 / (2 * 16 + 2 * 16) = 4 degrees, times (4 - 1) / (6 - 1) as the six pairs come
+    # from four configurations.
     _, _, found = paired_differences(values)
     assert_allclose(found.df[0], 4 * 3 / 5 + 2)
 
 
 @few
 @given(values=studies_with_gaps, statistic=statistics, data=st.data())
-def test_the_order_of_seeds_and_configurations_does_not_matter(values: np.ndarray, statistic: str, data: st.DataObject) -> None:
+def test_the_order_of_seeds_and_configurations_does_not_matter(
+    values: np.ndarray, statistic: str, data: st.DataObject
+) -> None:
     rows = data.draw(st.permutations(range(values.shape[0])))
     columns = data.draw(st.permutations(range(values.shape[1])))
     shuffled = values[rows][:, columns]
@@ -124,7 +130,9 @@ def test_the_order_of_seeds_and_configurations_does_not_matter(values: np.ndarra
 
 @few
 @given(values=studies, statistic=statistics, data=st.data())
-def test_an_interval_contains_its_estimate_and_stays_in_bounds(values: np.ndarray, statistic: str, data: st.DataObject) -> None:
+def test_an_interval_contains_its_estimate_and_stays_in_bounds(
+    values: np.ndarray, statistic: str, data: st.DataObject
+) -> None:
     found = moderated_intervals(values, statistic, (0.0, 500.0))
     known = np.isfinite(found.low)
     assert (found.low <= found.estimate)[known].all() and (found.estimate <= found.high)[known].all()
@@ -137,7 +145,8 @@ def test_an_interval_contains_its_estimate_and_stays_in_bounds(values: np.ndarra
 @few
 @given(values=studies, times=st.integers(2, 4))
 def test_the_same_spread_at_more_seeds_gives_narrower_intervals_of_means(values: np.ndarray, times: int) -> None:
-    few_seeds, many_seeds = moderated_intervals(values), moderated_intervals(np.tile(values, times))  # every value `times` times
+    # every value `times` times
+    few_seeds, many_seeds = moderated_intervals(values), moderated_intervals(np.tile(values, times))
     assert_allclose(many_seeds.estimate, few_seeds.estimate)
     known = np.isfinite(few_seeds.low)
     assert (many_seeds.high - many_seeds.low < few_seeds.high - few_seeds.low)[known].all()
@@ -145,7 +154,9 @@ def test_the_same_spread_at_more_seeds_gives_narrower_intervals_of_means(values:
 
 @few
 @given(values=studies, times=st.integers(2, 4))
-def test_the_same_spread_at_more_seeds_gives_narrower_intervals_of_iqms_from_four_seeds_on(values: np.ndarray, times: int) -> None:
+def test_the_same_spread_at_more_seeds_gives_narrower_intervals_of_iqms_from_four_seeds_on(
+    values: np.ndarray, times: int
+) -> None:
     values = np.tile(values, 4)  # below four seeds nothing is trimmed: three and six seeds estimate different things
     few_seeds, many_seeds = moderated_intervals(values, "iqm"), moderated_intervals(np.tile(values, times), "iqm")
     known = np.isfinite(few_seeds.low)
@@ -153,8 +164,15 @@ def test_the_same_spread_at_more_seeds_gives_narrower_intervals_of_iqms_from_fou
 
 
 @few
-@given(values=studies, statistic=statistics, factor=st.sampled_from([0.001, 0.5, 3.0, -1.0, -7.0]), shift=st.integers(-1000, 1000))
-def test_intervals_shift_and_scale_with_the_values(values: np.ndarray, statistic: str, factor: float, shift: int) -> None:
+@given(
+    values=studies,
+    statistic=statistics,
+    factor=st.sampled_from([0.001, 0.5, 3.0, -1.0, -7.0]),
+    shift=st.integers(-1000, 1000),
+)
+def test_intervals_shift_and_scale_with_the_values(
+    values: np.ndarray, statistic: str, factor: float, shift: int
+) -> None:
     found, moved = moderated_intervals(values, statistic), moderated_intervals(factor * values + shift, statistic)
     both = (found.low, found.high) if factor > 0 else (found.high, found.low)
     shows = found.se > 0  # factor * value rounds: of equal values the others may borrow nothing but rounding
@@ -165,5 +183,7 @@ def test_intervals_shift_and_scale_with_the_values(values: np.ndarray, statistic
 @pytest.mark.parametrize("num_seeds", [5, 10])
 @pytest.mark.parametrize("shape", list(SHAPES))
 def test_intervals_of_iqms_cover_in_92_to_98_percent(shape: str, num_seeds: int) -> None:
-    found = coverage(SHAPES[shape], "iqm", num_configurations=15, num_seeds=num_seeds, reps=2000, rng=np.random.default_rng(0))
+    found = coverage(
+        SHAPES[shape], "iqm", num_configurations=15, num_seeds=num_seeds, reps=2000, rng=np.random.default_rng(0)
+    )
     assert 0.92 <= found <= 0.98

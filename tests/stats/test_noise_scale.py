@@ -11,7 +11,8 @@ from analysis.stats.noise_scale import apart, growth, ratio
 
 
 def test_two_parts_by_hand() -> None:
-    # Parts of 1 and 3 rows: whole = (1 * [4, 0] + 3 * [0, 4]) / 4 = [1, 3], |whole|^2 = 10; 4 / (2 - 1) * (1/4 * 18 + 3/4 * 2) = 24.
+    # Parts of 1 and 3 rows: whole = (1 * [4, 0] + 3 * [0, 4]) / 4 = [1, 3], |whole|^2 = 10;
+    # 4 / (2 - 1) * (1/4 * 18 + 3/4 * 2) = 24.
     square, noise = estimates(np.array([[4.0, 0.0], [0.0, 4.0]]), np.array([1, 3]))
     assert (square, noise) == (10 - 24 / 4, 24)
 
@@ -27,7 +28,10 @@ def test_equal_parts_give_the_papers_formulas() -> None:
 def test_estimates_are_unbiased_with_parts_of_any_size() -> None:
     rng = np.random.default_rng(1)
     gradient, rows = np.array([1.0, 2.0]), np.array([2, 5, 9])
-    found = [estimates(np.array([(gradient + rng.normal(size=(n, 2)) * [3, 1]).mean(axis=0) for n in rows]), rows) for _ in range(4000)]
+    found = [
+        estimates(np.array([(gradient + rng.normal(size=(n, 2)) * [3, 1]).mean(axis=0) for n in rows]), rows)
+        for _ in range(4000)
+    ]
     for values, truth in zip(np.array(found).T, (5.0, 10.0), strict=True):  # |G|^2 = 1 + 4, S = 9 + 1
         assert abs(values.mean() - truth) < 4 * values.std() / math.sqrt(len(values))
 

@@ -22,6 +22,8 @@ def test_each_environment_has_two_configurations_whose_seeds_differ_and_do_not_a
 
 def test_what_is_drawn_from_them_has_a_row_for_each() -> None:
     each, both = tables(2, np.random.default_rng(0))
-    labels = [f"{env}, {config} ({len(scores)})" for env, of_env in pools().items() for config, scores in of_env.items()]
+    labels = [
+        f"{env}, {config} ({len(scores)})" for env, of_env in pools().items() for config, scores in of_env.items()
+    ]
     assert [row[0] for row in each.rows] == labels
     assert len(both.rows) == len(RANGES)

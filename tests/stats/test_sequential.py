@@ -9,7 +9,10 @@ ONE_LOOK = Design(seeds_per_look=3, looks=1, alpha=0.1)
 
 
 def test_one_look_is_a_permutation_test_by_hand() -> None:
-    """Of 20 ways to give six scores to two, two give the largest difference: p = 0.1. A tie with a third makes it 0.2 and more."""
+    """Of 20 ways to give six scores to two, two give the largest difference: p = 0.1.
+
+    A tie with a third makes it 0.2 and more.
+    """
     apart = np.array([[4.0, 5, 6], [1, 2, 3]])
     assert compare(apart, ONE_LOOK).higher.tolist() == [[False, True], [False, False]]
     assert compare(apart[::-1], ONE_LOOK).higher.tolist() == [[False, False], [True, False]]
@@ -20,7 +23,9 @@ def test_one_look_is_a_permutation_test_by_hand() -> None:
 
 
 def test_alpha_is_spent_in_equal_parts_and_what_is_left_goes_to_the_next_look() -> None:
-    """Three seeds a look and two looks: of 400 assignments, the first look may spend 0.2 of 0.4: differences above that of 2 + 2 ones."""
+    """Three seeds a look and two looks: of 400 assignments, the first look may spend 0.2 of 0.4:
+    differences above that of 2 + 2 ones.
+    """
     scores = np.array([[4.0, 5, 6, 4, 5, 6], [1, 2, 3, 1, 2, 3]])
     early = compare(scores, Design(3, 2, 0.2))
     assert (early.looks, early.look[0, 1]) == (1, 1)  # 0.1 of 0.1
@@ -29,7 +34,9 @@ def test_alpha_is_spent_in_equal_parts_and_what_is_left_goes_to_the_next_look() 
 
 
 def test_a_pair_that_is_decided_leaves_more_for_the_others() -> None:
-    """One far above two that are 3 apart: against all three pairs the small difference is no largest one, alone it is."""
+    """One far above two that are 3 apart: against all three pairs the small difference is no largest one,
+    alone it is.
+    """
     scores = np.array([[104.0, 105, 106, 107, 108], [4.0, 5, 6, 7, 8], [-1.0, 0, 1, 2, 3]])
     found = compare(scores, Design(5, 1, 0.05))
     assert found.higher.tolist() == [[False, True, True], [False, False, True], [False, False, False]]
@@ -41,7 +48,11 @@ def test_a_look_waits_for_the_seeds_of_those_that_are_undecided_alone() -> None:
     scores[:, :5] = [[500.0, 501, 502, 503, 504], [4, 0, 2, 1, 3], [1, 4, 2, 0, 3]]
     design = Design(5, 2, 0.05)
     first = compare(scores, design)
-    assert (first.looks, first.undecided.tolist(), first.leaders.tolist()) == (1, [False, True, True], [True, False, False])
+    assert (first.looks, first.undecided.tolist(), first.leaders.tolist()) == (
+        1,
+        [False, True, True],
+        [True, False, False],
+    )
     scores[1, 5:] = [1, 0, 4, 2, 3]
     assert compare(scores, design).looks == 1
     scores[2, 5:] = [4, 2, 0, 3, 1]
@@ -61,7 +72,8 @@ def test_scores_that_are_all_the_same_differ_nowhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seeds_per_look", "looks", "can"), [(2, 1, False), (3, 1, False), (4, 1, True), (2, 2, False), (2, 3, True), (1, 5, False)]
+    ("seeds_per_look", "looks", "can"),
+    [(2, 1, False), (3, 1, False), (4, 1, True), (2, 2, False), (2, 3, True), (1, 5, False)],
 )
 def test_a_design_of_too_few_seeds_can_decide_nothing(seeds_per_look: int, looks: int, can: bool) -> None:
     """Two of 6, 20, 70, 36, 216 and 32 assignments give the largest difference; alpha is 5%."""

@@ -29,6 +29,11 @@ def test_a_seed_without_an_end_is_the_lowest() -> None:
 @pytest.mark.parametrize("num_seeds", [30, 60])
 def test_the_bound_holds_in_95_percent_of_studies(num_seeds: int) -> None:
     rng = np.random.default_rng(0)
-    scores = np.where(rng.random((1000, num_seeds)) < 0.85, rng.normal(460, 20, (1000, num_seeds)), rng.normal(150, 40, (1000, num_seeds)))
-    truth = 150 + 40 * 0.4307  # the 10% quantile: two thirds of the low mode, whose quantile is at 0.4307 standard deviations
+    scores = np.where(
+        rng.random((1000, num_seeds)) < 0.85,
+        rng.normal(460, 20, (1000, num_seeds)),
+        rng.normal(150, 40, (1000, num_seeds)),
+    )
+    # the 10% quantile: two thirds of the low mode, whose quantile is at 0.4307 standard deviations
+    truth = 150 + 40 * 0.4307
     assert np.mean([lower_bound(of_seeds) <= truth for of_seeds in scores]) >= 0.95 - 0.0138  # two standard errors

@@ -43,7 +43,9 @@ def test_a_lease_that_nobody_renews_is_taken_over_and_its_owner_told_when_it_com
     impatient.release()
 
 
-def test_a_lease_outlives_a_store_that_does_not_answer_for_a_while(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_outlives_a_store_that_does_not_answer_for_a_while(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answered, failed = threading.Semaphore(0), iter([OSError("no answer")])
     replace = Objects.replace
 

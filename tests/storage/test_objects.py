@@ -55,7 +55,9 @@ def test_a_folder_is_one_object_and_comes_back_in_the_place_of_what_was_there(ob
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "old").touch()
     objects.read_folder("checkpoints/1.tar", tmp_path / "there")
-    found = {str(p.relative_to(tmp_path / "there")): p.read_bytes() for p in (tmp_path / "there").rglob("*") if p.is_file()}
+    found = {
+        str(p.relative_to(tmp_path / "there")): p.read_bytes() for p in (tmp_path / "there").rglob("*") if p.is_file()
+    }
     assert found == {"learner/weights": b"\x00\x01", "state.json": b"{}"}
     assert objects.names() == ["checkpoints/1.tar"]
 

@@ -38,7 +38,10 @@ def server(written: Written) -> Iterator[str]:
     """A tracking server on a copy of the same store."""
     folder = written.folder.parent / "served"
     folder.mkdir()
-    with closing(sqlite3.connect(written.folder / "mlflow.db")) as source, closing(sqlite3.connect(folder / "server.db")) as target:
+    with (
+        closing(sqlite3.connect(written.folder / "mlflow.db")) as source,
+        closing(sqlite3.connect(folder / "server.db")) as target,
+    ):
         source.backup(target)
     running = Server(folder)
     yield running.uri

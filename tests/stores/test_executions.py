@@ -23,12 +23,15 @@ def test_every_execution_is_listed_the_latest_first(uri: str, written: Written) 
         executions("none", uri)
 
 
-def test_a_study_is_listed_with_its_question_and_answers_whatever_marks_they_have(copied: Callable[[], Written], tmp_path: Path) -> None:
+def test_a_study_is_listed_with_its_question_and_answers_whatever_marks_they_have(
+    copied: Callable[[], Written], tmp_path: Path
+) -> None:
     written = copied()
     told = {"question": "Which map?\n**Or none of them?**", "answers": json.dumps(["Use map=**a b**."])}
     study = written.study("maps", "maps/ppo-lake", START_MS)
     written.store.log_rows(
-        study, tags={**told, "mlflow.note.content": f"**Question.** {told['question']}\n\n**Answer.** **Use `map=**a b**`.**"}
+        study,
+        tags={**told, "mlflow.note.content": f"**Question.** {told['question']}\n\n**Answer.** **Use `map=**a b**`.**"},
     )
     (found,) = executions("maps", uri_of(tmp_path))
     assert (found.question, found.answers) == (told["question"], ("Use map=**a b**.",))

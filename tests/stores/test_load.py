@@ -38,12 +38,16 @@ def test_every_planned_trial_is_a_row_in_plan_order(uri: str, written: Written) 
         }
     )
     assert_frame_equal(runs[list(expected)], expected)
-    assert runs["run_id"].tolist()[:5] == [written.ids[f"{c} s={s}"] for c, s in zip(runs["config"][:5], runs["seed"][:5], strict=True)]
+    assert runs["run_id"].tolist()[:5] == [
+        written.ids[f"{c} s={s}"] for c, s in zip(runs["config"][:5], runs["seed"][:5], strict=True)
+    ]
     assert runs["run_id"].isna().tolist() == runs["started"].isna().tolist() == [False] * 5 + [True]
     assert runs["started"][0] == pd.Timestamp(START_MS, unit="ms", tz="UTC")
     assert runs["ended"].isna().tolist() == [False] * 3 + [True, False, True]
     assert not [column for column in runs if column.startswith("log10_")]
-    assert {str(runs[c].dtype) for c in ("run_id", "config_id", "algorithm", "env", "hardware", "phase", "commit")} == {"str"}
+    assert {str(runs[c].dtype) for c in ("run_id", "config_id", "algorithm", "env", "hardware", "phase", "commit")} == {
+        "str"
+    }
 
 
 def test_curves_are_sorted_and_a_point_counts_once_as_logged_last(uri: str, written: Written) -> None:
@@ -56,7 +60,9 @@ def test_curves_are_sorted_and_a_point_counts_once_as_logged_last(uri: str, writ
             "config": pd.Categorical([labels[i] for i in (0, 0, 0, 1, 1)], labels, ordered=True),
             "seed": [0, 0, 0, 0, 1],
             "repeat": [0] * 5,
-            "metric": pd.Categorical([f"{kind}/return_mean" for kind in ("eval", "eval", "train", "eval", "eval")], CURVE_METRICS),
+            "metric": pd.Categorical(
+                [f"{kind}/return_mean" for kind in ("eval", "eval", "train", "eval", "eval")], CURVE_METRICS
+            ),
             "env_steps": [1000, 2000, 1000, 1000, 1000],
             "wall_s": [0.5, 4.5, 0.5, 0.25, 0.1],
             "value": [10.0, 20.0, 5.0, np.nan, 7.0],
@@ -94,7 +100,9 @@ def test_both_stores_give_the_same_frames(written: Written, server: str) -> None
 
 
 @pytest.mark.parametrize("name", [None, "lr", "lr/ppo-cartpole", "id"])
-def test_a_study_is_found_by_name_experiment_or_run_and_the_latest_by_nothing(name: str | None, written: Written) -> None:
+def test_a_study_is_found_by_name_experiment_or_run_and_the_latest_by_nothing(
+    name: str | None, written: Written
+) -> None:
     run = written.ids["lr/ppo-cartpole"]
     assert load_study(run if name == "id" else name, uri_of(written.folder), metrics=[]).run_id == run
 
@@ -109,7 +117,9 @@ def test_of_two_executions_the_later_is_read_and_only_its_trials(copied: Callabl
     assert latest.curves["value"].tolist() == [2.0]
 
 
-def test_unplanned_trials_follow_and_of_a_restarted_trial_the_latest_run_counts(copied: Callable[[], Written], tmp_path: Path) -> None:
+def test_unplanned_trials_follow_and_of_a_restarted_trial_the_latest_run_counts(
+    copied: Callable[[], Written], tmp_path: Path
+) -> None:
     written = copied()
     study = written.study("lr", "lr/ppo-cartpole", START_MS, {**PLAN, "seeds": [0]})
     written.trial(study, "lr/ppo-cartpole", "lr=3e-3", 0, status="FAILED")
@@ -123,16 +133,28 @@ def test_unplanned_trials_follow_and_of_a_restarted_trial_the_latest_run_counts(
     assert runs["lr"].tolist() == [0.003, 0.001, 0.009]
 
 
-def test_each_repeat_of_a_seed_is_a_row_and_of_two_runs_of_one_the_newest_counts(copied: Callable[[], Written], tmp_path: Path) -> None:
+def test_each_repeat_of_a_seed_is_a_row_and_of_two_runs_of_one_the_newest_counts(
+    copied: Callable[[], Written], tmp_path: Path
+) -> None:
     written = copied()
     experiment = "lr/ppo-cartpole"
     study = written.study("lr", experiment, START_MS, {**PLAN, "seeds": [0, 1], "repeats": 2})
     report = [({"eval/return_mean": 7.0}, 1000, 500)]
     first = written.trial(
-        study, experiment, "lr=3e-3", 0, report, repeat="0", weights="0123456789abcdef", reproducible="true", restarts="1"
+        study,
+        experiment,
+        "lr=3e-3",
+        0,
+        report,
+        repeat="0",
+        weights="0123456789abcdef",
+        reproducible="true",
+        restarts="1",
     )
     written.trial(study, experiment, "lr=3e-3", 0, report, started_ms=START_MS + 1, status="FAILED", repeat="1")
-    newest = written.trial(study, experiment, "lr=3e-3", 0, report, started_ms=START_MS + 2, repeat="1", reproducible="false")
+    newest = written.trial(
+        study, experiment, "lr=3e-3", 0, report, started_ms=START_MS + 2, repeat="1", reproducible="false"
+    )
     found = load_study("lr", uri_of(tmp_path))
     assert (found.repeats, found.seeds) == (2, (0, 1))
     assert found.runs[["repeat", "seed", "config", "status"]].astype(str).agg(" ".join, axis=1).tolist() == [
@@ -151,13 +173,15 @@ def test_each_repeat_of_a_seed_is_a_row_and_of_two_runs_of_one_the_newest_counts
     assert found.runs["reproducible"].isna().sum() == 6
     assert found.curves[["run_id", "repeat"]].astype(str).to_numpy().tolist() == [[first, "0"], [newest, "1"]]
     assert found.gaps() == [
-        "6 of 8 trials missing: planned, but without a run: lr=1e-3 s=0, lr=3e-3 s=1, lr=1e-3 s=1, lr=1e-3 s=0 r=1, lr=3e-3 s=1 r=1, "
-        "lr=1e-3 s=1 r=1."
+        "6 of 8 trials missing: planned, but without a run: lr=1e-3 s=0, lr=3e-3 s=1, lr=1e-3 s=1, lr=1e-3 s=0 r=1, "
+        "lr=3e-3 s=1 r=1, lr=1e-3 s=1 r=1."
     ]
     assert "2 configurations x 2 seeds x 2 repeats" in repr(found)
 
 
-def test_values_that_are_texts_stay_texts_where_they_look_like_numbers(copied: Callable[[], Written], tmp_path: Path) -> None:
+def test_values_that_are_texts_stay_texts_where_they_look_like_numbers(
+    copied: Callable[[], Written], tmp_path: Path
+) -> None:
     written = copied()
     configurations = [
         {**entry, "params": {**entry["params"], "level": level, "clip": clip}}
@@ -175,14 +199,20 @@ def test_whether_a_trial_diverged_is_recorded_and_of_older_runs_told_by_the_clas
 ) -> None:
     written = copied()
     study = written.study("lr", "lr/ppo-cartpole", START_MS, PLAN)
-    failures = ("ValueError: not finite", "NonFiniteError: non-finite learner/loss = nan after 8 env steps", "RuntimeError: infinite loop")
+    failures = (
+        "ValueError: not finite",
+        "NonFiniteError: non-finite learner/loss = nan after 8 env steps",
+        "RuntimeError: infinite loop",
+    )
     for seed, (failure, tags) in enumerate(zip(failures, ({"diverged": "true"}, {}, {}), strict=True)):
         written.trial(study, "lr/ppo-cartpole", "lr=3e-3", seed, status="FAILED", failure=failure, **tags)
     runs = load_study("lr", uri_of(tmp_path)).runs
     assert runs[runs["status"] == "failed"].set_index("seed")["diverged"].to_dict() == {0: True, 1: True, 2: False}
 
 
-def test_the_trials_of_a_search_are_those_it_chose_with_their_lineage(copied: Callable[[], Written], tmp_path: Path) -> None:
+def test_the_trials_of_a_search_are_those_it_chose_with_their_lineage(
+    copied: Callable[[], Written], tmp_path: Path
+) -> None:
     written = copied()
     experiment = "lr/ppo-cartpole"
     chosen = [
@@ -207,7 +237,9 @@ def test_the_trials_of_a_search_are_those_it_chose_with_their_lineage(copied: Ca
     study = written.study("lr", experiment, START_MS, {**PLAN, **how}, {"scheduler": "pbt"})
     tags = {"trial_id": "first_s0", "exploratory": "true", "phase": "search"}
     written.trial(study, experiment, "lr=3e-3", 0, **tags)
-    written.trial(study, experiment, "lr=1e-3", 1, status=None, started_ms=START_MS + 1, **{**tags, "trial_id": "second_s1"})
+    written.trial(
+        study, experiment, "lr=1e-3", 1, status=None, started_ms=START_MS + 1, **{**tags, "trial_id": "second_s1"}
+    )
     found = load_study("lr", uri_of(tmp_path))
     assert (found.base, found.objectives) == ("lr=3e-3", ("score", "train_s"))
     expected = pd.DataFrame(
@@ -244,14 +276,23 @@ def test_a_study_from_before_repeats_has_one_run_of_each_seed(uri: str) -> None:
     assert study.runs["reproducible"].isna().all() and str(study.runs["reproducible"].dtype) == "boolean"
 
 
-def test_what_an_algorithm_does_is_recorded_and_of_older_studies_told_by_its_name(copied: Callable[[], Written], tmp_path: Path) -> None:
+def test_what_an_algorithm_does_is_recorded_and_of_older_studies_told_by_its_name(
+    copied: Callable[[], Written], tmp_path: Path
+) -> None:
     written = copied()
-    old, new = ({**planned(config, 0.1), "algorithm": name} for config, name in (("old", "impala"), ("new", "my_impala")))
+    old, new = (
+        {**planned(config, 0.1), "algorithm": name} for config, name in (("old", "impala"), ("new", "my_impala"))
+    )
     new["facts"] = {"asynchronous": True, "replays": False, "num_cpus": 8}
-    study = written.study("mixed", "mixed/impala-cartpole", START_MS, {**PLAN, "study": "mixed", "configurations": [old, new]})
+    study = written.study(
+        "mixed", "mixed/impala-cartpole", START_MS, {**PLAN, "study": "mixed", "configurations": [old, new]}
+    )
     written.trial(study, "mixed/impala-cartpole", "old", 0, algorithm="impala")
     found = load_study("mixed", uri_of(tmp_path)).facts
-    assert found == {"old": {"asynchronous": True, "replays": False}, "new": {"asynchronous": True, "replays": False, "num_cpus": 8}}
+    assert found == {
+        "old": {"asynchronous": True, "replays": False},
+        "new": {"asynchronous": True, "replays": False, "num_cpus": 8},
+    }
     bare = written.study("bare", "bare/dqn-cartpole", START_MS)
     written.trial(bare, "bare/dqn-cartpole", "only", 0, algorithm="dqn")
     assert load_study("bare", uri_of(tmp_path)).facts == {"only": {"asynchronous": False, "replays": True}}

@@ -63,7 +63,8 @@ def test_runs_that_logged_nothing_are_read_beside_others(written: Written, witho
 def test_more_points_than_the_server_gives_in_one_answer_are_all_read(written: Written, server: str) -> None:
     runs = [written.ids["a s=0"], written.ids["b s=0"]]
     cut = urllib.request.urlopen(
-        f"{server}{server_module._BULK}?metric_key=eval/return_mean&" + "&".join(f"run_id={run}" for run in runs), timeout=60
+        f"{server}{server_module._BULK}?metric_key=eval/return_mean&" + "&".join(f"run_id={run}" for run in runs),
+        timeout=60,
     ).read()
     assert len(json.loads(cut)["metrics"]) == server_module.MAX_POINTS  # and not a word of the other 1,100
     served = load_study("long", server)
@@ -81,14 +82,20 @@ class CuttingReader(ServerReader):
         ids = options["params"]["run_id"]
         self.requests.append(ids)
         bulk = path == server_module._BULK
-        points = [{"run_id": i, "step": step, "timestamp": step, "value": 1.0} for i in (ids if bulk else [ids]) for step in range(3)]
+        points = [
+            {"run_id": i, "step": step, "timestamp": step, "value": 1.0}
+            for i in (ids if bulk else [ids])
+            for step in range(3)
+        ]
         return {"metrics": points[:2] if bulk or self._single_is_cut else points}
 
 
 def test_a_cut_below_the_known_limit_is_noticed_by_the_missing_last_point() -> None:
     runs = [Run(i, i, "FINISHED", 0, 1, "", {}, {}, {"m": server_module.Latest(1.0, 2, 2)}) for i in ("a", "b")]
     store = CuttingReader(single_is_cut=False)
-    assert [(row["run_id"], row["step"]) for row in store._history("m", runs)] == [(i, step) for i in ("a", "b") for step in range(3)]
+    assert [(row["run_id"], row["step"]) for row in store._history("m", runs)] == [
+        (i, step) for i in ("a", "b") for step in range(3)
+    ]
     assert store.requests == [["a", "b"], ["a"], "a", ["b"], "b"]
     with pytest.raises(AnalysisError, match="only in part: load the study again"):
         CuttingReader(single_is_cut=True)._history("m", runs)

@@ -36,7 +36,9 @@ def test_an_unknown_metric_and_a_final_one_are_refused(written: Written) -> None
         load_study("lr", uri_of(written.folder), metrics=["final/score"])
 
 
-def test_an_empty_store_and_a_study_without_trials_are_told_apart(copied: Callable[[], Written], tmp_path: Path) -> None:
+def test_an_empty_store_and_a_study_without_trials_are_told_apart(
+    copied: Callable[[], Written], tmp_path: Path
+) -> None:
     written = copied()
     with pytest.raises(AnalysisError, match=r"holds no study yet: run one \(make study\)"):
         load_study(None, uri_of(tmp_path))
@@ -45,7 +47,9 @@ def test_an_empty_store_and_a_study_without_trials_are_told_apart(copied: Callab
         load_study(None, uri_of(tmp_path))
 
 
-def test_a_study_that_has_just_begun_gives_way_to_the_one_before_it(copied: Callable[[], Written], tmp_path: Path) -> None:
+def test_a_study_that_has_just_begun_gives_way_to_the_one_before_it(
+    copied: Callable[[], Written], tmp_path: Path
+) -> None:
     written = copied()
     before = written.study("lr", "lr/ppo-cartpole", START_MS, PLAN)
     written.trial(before, "lr/ppo-cartpole", "lr=3e-3", 0)
@@ -56,12 +60,16 @@ def test_a_study_that_has_just_begun_gives_way_to_the_one_before_it(copied: Call
 
 
 @pytest.mark.parametrize(("name", "damage"), [("plan.json", "is damaged"), ("other.json", "is missing")])
-def test_a_study_whose_plan_cannot_be_read_is_refused(name: str, damage: str, copied: Callable[[], Written], tmp_path: Path) -> None:
+def test_a_study_whose_plan_cannot_be_read_is_refused(
+    name: str, damage: str, copied: Callable[[], Written], tmp_path: Path
+) -> None:
     written = copied()
     study = written.store.create_run("studies", "lr/ppo-cartpole", START_MS, {"kind": "study", "study": "lr"})
     written.store.log_texts(study, {name: '{"study": '})
     written.trial(study, "lr/ppo-cartpole", "a", 0)
-    with pytest.raises(AnalysisError, match=rf"plan.json of the study's run {study} {damage}: restore it, or run the study again"):
+    with pytest.raises(
+        AnalysisError, match=rf"plan.json of the study's run {study} {damage}: restore it, or run the study again"
+    ):
         load_study("lr", uri_of(tmp_path))
 
 
@@ -70,7 +78,9 @@ def test_a_store_of_a_newer_mlflow_is_refused(blank: Path, tmp_path: Path) -> No
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
         database.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
         database.commit()
-    with pytest.raises(AnalysisError, match="written by a newer MLflow than the installed one: pip install --upgrade mlflow"):
+    with pytest.raises(
+        AnalysisError, match="written by a newer MLflow than the installed one: pip install --upgrade mlflow"
+    ):
         load_study(None, uri_of(tmp_path))
 
 
@@ -112,7 +122,9 @@ def _check_attached(store: Reader, study: str) -> None:
     assert store.content(run, "figures/seeds.svg") == b"<svg/>"
 
 
-def test_a_store_that_does_not_take_a_report_says_why_without_its_password(copied: Callable[[], Written], tmp_path: Path) -> None:
+def test_a_store_that_does_not_take_a_report_says_why_without_its_password(
+    copied: Callable[[], Written], tmp_path: Path
+) -> None:
     copied()
     assert "the run none is not there" in attach("", {}, "none", uri_of(tmp_path))
     refused = attach("", {}, "none", "http://me:secret@127.0.0.1:9")

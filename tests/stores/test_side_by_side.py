@@ -15,7 +15,9 @@ from tests.support.stored_studies import PLAN, START_MS, Written, uri_of
 
 def test_two_studies_of_a_store_are_set_side_by_side(uri: str, written: Written, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    said = run_here("analysis/report.py", f"studies=[lr,{written.ids['old/ppo-cartpole']}]", f"tracking_uri={uri}", f"out={page}")
+    said = run_here(
+        "analysis/report.py", f"studies=[lr,{written.ids['old/ppo-cartpole']}]", f"tracking_uri={uri}", f"out={page}"
+    )
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.startswith("A           lr/ppo-cartpole, ")
     assert said.stdout.rstrip().endswith(str(page))
@@ -57,7 +59,10 @@ def test_a_name_of_several_executions_lists_them(copied: Callable[[], Written]) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["studies=[lr]"], "it takes two studies or more. Of one there is a report: python analysis/report.py study=lr."),
+        (
+            ["studies=[lr]"],
+            "it takes two studies or more. Of one there is a report: python analysis/report.py study=lr.",
+        ),
         (["studies=[]"], "it takes two studies or more"),
         (["studies=[lr,lr]"], "names one study twice"),
         (["studies=[lr,odl]"], "There is no study 'odl' in sqlite+pysqlite:///"),
@@ -68,7 +73,9 @@ def test_a_name_of_several_executions_lists_them(copied: Callable[[], Written]) 
 def test_what_makes_no_sense_is_refused_and_nothing_is_written(
     arguments: list[str], message: str, written: Written, tmp_path: Path
 ) -> None:
-    said = run_here("analysis/report.py", *arguments, f"tracking_uri={uri_of(written.folder)}", f"out={tmp_path / 'page.html'}")
+    said = run_here(
+        "analysis/report.py", *arguments, f"tracking_uri={uri_of(written.folder)}", f"out={tmp_path / 'page.html'}"
+    )
     assert said.returncode == 2
     assert message in said.stderr
     assert not (tmp_path / "page.html").exists()

@@ -31,7 +31,9 @@ KILLED = exceptions.OutOfMemoryError("1 worker(s) were killed due to the node ru
         (RayTaskError("step", "", ValueError("")), False),
     ],
 )
-def test_an_error_that_tune_does_not_know_is_the_end_of_a_process_and_not_of_the_study(error: Exception, is_lost: bool) -> None:
+def test_an_error_that_tune_does_not_know_is_the_end_of_a_process_and_not_of_the_study(
+    error: Exception, is_lost: bool
+) -> None:
     freed: list[Any] = []
     manager = ActorManager(SimpleNamespace(free_resources=lambda acquired_resource: freed.append(acquired_resource)))
     of_actor: list[Exception] = []
@@ -41,7 +43,9 @@ def test_an_error_that_tune_does_not_know_is_the_end_of_a_process_and_not_of_the
     manager._actor_task_failed(TrackedActorTask(actor, on_error=lambda tracked, told: of_task.append(told)), error)
     (told,) = of_task
     if is_lost:
-        assert isinstance(told, LostProcessError) and told.cause is error and of_actor == [told] and freed == ["acquired"]
+        assert (
+            isinstance(told, LostProcessError) and told.cause is error and of_actor == [told] and freed == ["acquired"]
+        )
         kept = cloudpickle.loads(cloudpickle.dumps(told))  # as Tune keeps it
         assert type(kept.cause) is type(error) and str(kept) == str(error)
     else:
@@ -54,7 +58,9 @@ def test_what_is_no_error_of_rays_still_ends_the_study() -> None:
 
 
 class Killed(Trainable):
-    """The trial 1 dies once, as it steps or as its process is handed on to it; each leaves its name when it begins and when it ends."""
+    """The trial 1 dies once, as it steps or as its process is handed on to it; each leaves its name
+    when it begins and when it ends.
+    """
 
     def setup(self, config: dict[str, Any]) -> None:
         self._note = Path(config["note"])
@@ -146,4 +152,6 @@ def test_a_trial_that_is_killed_for_want_of_memory_is_run_again_after_all_others
     assert [trial.config["number"] for trial in attempts.lost_trials] == [1]
     lines = note.read_text().splitlines()
     assert lines[-2:] == ["begin 1", "end 1"]
-    assert sorted(lines[:-2]) == sorted([f"{what} {n}" for n in (0, 2, 3) for what in ("begin", "end")] + ["begin 1"] * (when == "steps"))
+    assert sorted(lines[:-2]) == sorted(
+        [f"{what} {n}" for n in (0, 2, 3) for what in ("begin", "end")] + ["begin 1"] * (when == "steps")
+    )

@@ -47,7 +47,9 @@ def test_the_command_line_is_asked_first_and_then_the_environment(
         ({"RAY_JOB_STOP_WAIT_TIME_S": "3"}, ""),
     ],
 )
-def test_a_job_that_would_be_killed_before_it_has_ended_its_runs_says_so(environment: dict[str, str], said: str) -> None:
+def test_a_job_that_would_be_killed_before_it_has_ended_its_runs_says_so(
+    environment: dict[str, str], said: str
+) -> None:
     line = job_line(environment)
     assert said in line and bool(said) == bool(line)
     if line:
@@ -58,7 +60,10 @@ def test_a_job_that_would_be_killed_before_it_has_ended_its_runs_says_so(environ
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("ray://10.0.0.1:10001", r"hardware\.address=auto, or submit it as a job: ray job submit --address http://HEAD:8265 -- python"),
+        (
+            "ray://10.0.0.1:10001",
+            r"hardware\.address=auto, or submit it as a job: ray job submit --address http://HEAD:8265 -- python",
+        ),
         ("http://10.0.0.1:8265", "is the address of a web page, such as Ray's dashboard"),
         ("nonsense", r"must be auto, local or host:port"),
     ],
@@ -67,7 +72,8 @@ def test_an_address_that_a_study_cannot_be_run_at_is_refused_with_what_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, reason: str
 ) -> None:
     with pytest.raises(
-        ConfigurationError, match=f"RAY_ADDRESS={re.escape(address)}: .*{reason}.*hardware.address=local starts Ray on this"
+        ConfigurationError,
+        match=f"RAY_ADDRESS={re.escape(address)}: .*{reason}.*hardware.address=local starts Ray on this",
     ):
         address_now(None, {"RAY_ADDRESS": address})
     monkeypatch.setenv("RAY_ADDRESS", address)
@@ -79,11 +85,16 @@ def test_an_address_that_a_study_cannot_be_run_at_is_refused_with_what_works(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_cluster_that_the_environment_names_is_joined_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_the_environment_names_is_joined_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     words = ("study=smoke", "dry_run=true", f"output_dir={tmp_path}")
     refused = run_here("experiments/run.py", *words)
-    assert "at RAY_ADDRESS=127.0.0.1:9, joined; hardware.address=local starts Ray on this machine instead" in refused.stdout
+    assert (
+        "at RAY_ADDRESS=127.0.0.1:9, joined; hardware.address=local starts Ray on this machine instead"
+        in refused.stdout
+    )
     assert refused.returncode == 2
     assert "hardware.address=127.0.0.1:9: no Ray cluster answers there" in refused.stderr
     here = run_here("experiments/run.py", *words, "hardware.address=local")
@@ -103,7 +114,9 @@ def test_a_study_that_ran_elsewhere_can_be_gone_on_with_here_and_at_another_clus
     assert at(elsewhere, "10.0.0.2:6379").address == "10.0.0.2:6379"
 
 
-@pytest.mark.parametrize(("address", "found"), [(None, "as it was"), ("local", None), ("10.0.0.2:6379", "10.0.0.2:6379")])
+@pytest.mark.parametrize(
+    ("address", "found"), [(None, "as it was"), ("local", None), ("10.0.0.2:6379", "10.0.0.2:6379")]
+)
 def test_every_choice_of_a_space_is_composed_at_the_address(address: str | None, found: str | None) -> None:
     compose: Any = lambda choices: {"hardware": {"name": choices["hardware"], "address": "as it was"}}  # noqa: E731
     assert composed_at(compose, address)({"hardware": "laptop"}) == {"hardware": {"name": "laptop", "address": found}}
@@ -127,12 +140,16 @@ def test_a_conflict_of_runtime_environments_is_called_that(monkeypatch: pytest.M
     """Ray's own check, with what `ray job submit --runtime-env-json` sets."""
     monkeypatch.setenv(JOB, '{"runtime_env": {"env_vars": {"OMP_NUM_THREADS": "4"}}, "metadata": {}}')
     monkeypatch.setattr(ray_process, "_check_address", lambda address: None)
-    with pytest.raises(ConfigurationError, match=r"runtime environment of the Ray job conflicts.*OMP_NUM_THREADS.*threads_per_process"):
+    with pytest.raises(
+        ConfigurationError, match=r"runtime environment of the Ray job conflicts.*OMP_NUM_THREADS.*threads_per_process"
+    ):
         ray_process._start_ray(HardwareSettings("auto", address="127.0.0.1:9"))
 
 
 @pytest.mark.parametrize(("has_token", "what"), [(True, "is not the cluster's"), (False, "none was found here")])
-def test_a_cluster_that_lets_nobody_in_is_explained_by_its_token(monkeypatch: pytest.MonkeyPatch, has_token: bool, what: str) -> None:
+def test_a_cluster_that_lets_nobody_in_is_explained_by_its_token(
+    monkeypatch: pytest.MonkeyPatch, has_token: bool, what: str
+) -> None:
     class Loader:
         @staticmethod
         def instance() -> "Loader":

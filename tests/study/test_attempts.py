@@ -135,7 +135,11 @@ def case(plan_of: PlanOf, tmp_path: Path) -> Case:
 @pytest.mark.parametrize(
     ("error", "cause", "reason"),
     [
-        (died(f"The actor died because its node has died. Node Id: {NODE_ID}\n\tthe actor's node was terminated"), "node", "was lost"),
+        (
+            died(f"The actor died because its node has died. Node Id: {NODE_ID}\n\tthe actor's node was terminated"),
+            "node",
+            "was lost",
+        ),
         (raised(LostNodeError(f"its node has died. Node Id: {NODE_ID}")), "node", "was lost"),  # of a runner
         (ActorUnavailableError("Socket closed", b"0" * 16), "node", "was lost"),
         (raised(UnfitNodeError("the files are not there")), "node", "was not used: the files are not there"),
@@ -153,7 +157,9 @@ def test_the_next_attempt_has_the_next_number_and_is_told_why_the_last_one_ended
     assert case.nodes.refused == ([(NODE_ID, "the files are not there")] if "not used" in reason else [])
 
 
-def test_a_process_that_is_ended_since_its_node_is_lost_did_not_die_by_itself(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_ended_since_its_node_is_lost_did_not_die_by_itself(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed: list[Any] = []
     monkeypatch.setattr("ray.kill", killed.append)
     for _ in range(2):
@@ -206,7 +212,8 @@ def test_a_trial_that_ran_out_of_memory_is_run_again_once_with_no_other_trial_un
     assert again is not None and (again.cause, again.reason) == ("memory", beside)
     (line,) = case.said
     assert line.endswith(
-        f"seed 0 is run again with no other trial under way: {beside}. Fewer trials at once: hardware.max_concurrent_trials=1"
+        f"seed 0 is run again with no other trial under way: {beside}. Fewer trials at once: "
+        "hardware.max_concurrent_trials=1"
     )
     assert case.scheduler.waits  # a search asks for nothing while it runs
     leave(Path(case.trial.storage.trial_working_directory), 2, 21 * 2**30)
@@ -218,7 +225,8 @@ def test_a_trial_that_ran_out_of_memory_is_run_again_once_with_no_other_trial_un
 
 
 @pytest.mark.parametrize(
-    "first", [died("The actor is dead because its worker process has died."), ActorUnavailableError("Socket closed", b"0" * 16)]
+    "first",
+    [died("The actor is dead because its worker process has died."), ActorUnavailableError("Socket closed", b"0" * 16)],
 )
 def test_a_process_that_the_kernel_killed_for_want_of_memory_is_told_from_one_that_died(
     case: Case, monkeypatch: pytest.MonkeyPatch, first: Exception
@@ -260,7 +268,9 @@ def test_one_kill_of_the_kernels_explains_one_loss(case: Case, monkeypatch: pyte
 
 def test_a_kill_that_a_trial_tells_itself_explains_no_other_loss(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     told, other = killed_by_kernel(case, monkeypatch, kills=1, trials=2)
-    monkeypatch.setattr("experiments.study.attempts._newest_error", lambda trial: OutOfMemoryError("its runner was killed"))
+    monkeypatch.setattr(
+        "experiments.study.attempts._newest_error", lambda trial: OutOfMemoryError("its runner was killed")
+    )
     monkeypatch.setattr(case.attempts, "_out_of_memory", lambda trial: Loss(MEMORY, ""))
     assert case.attempts._loss(told).cause == MEMORY
     assert not case.attempts._is_killed_by_kernel(other)

@@ -26,7 +26,9 @@ def decisions(scheduler: EarlyStopping, returns: Iterable[tuple[str, int, float]
 
 def test_asha_stops_at_its_rungs_whoever_is_not_among_the_best_half() -> None:
     scheduler = EarlyStopping(rule_of(ASHA, 8000))
-    assert decisions(scheduler, [("a", 500, 1.0), ("a", 1000, 10.0), ("b", 1000, 20.0), ("c", 1000, 5.0)]) == [CONTINUE] * 3 + [STOP]
+    assert decisions(scheduler, [("a", 500, 1.0), ("a", 1000, 10.0), ("b", 1000, 20.0), ("c", 1000, 5.0)]) == [
+        CONTINUE
+    ] * 3 + [STOP]
     assert decisions(scheduler, [("a", 1500, 0.0), ("b", 2000, 30.0), ("a", 2000, 10.0)]) == [CONTINUE, CONTINUE, STOP]
 
 

@@ -26,11 +26,16 @@ OUTCOME = SimpleNamespace(study_run="abc", folder=None)
     ("words", "expected"),
     [
         ((), "resume=abc output_dir=/there"),
-        (("tracking=server", "tracking.uri=http://h:5000"), "resume=abc output_dir=/there tracking=server tracking.uri=http://h:5000"),
+        (
+            ("tracking=server", "tracking.uri=http://h:5000"),
+            "resume=abc output_dir=/there tracking=server tracking.uri=http://h:5000",
+        ),
         (("tracking.name=lab",), "--config-dir '/my files' resume=abc output_dir=/there tracking=lab"),
     ],
 )
-def test_the_command_that_resumes_names_the_store_and_where_its_file_is(plan_of: PlanOf, words: tuple[str, ...], expected: str) -> None:
+def test_the_command_that_resumes_names_the_store_and_where_its_file_is(
+    plan_of: PlanOf, words: tuple[str, ...], expected: str
+) -> None:
     suite = plan_of("study=smoke", "output_dir=/there", *words).suite
     assert resume_command(suite, OUTCOME, Path("/there"), Path("/my files")) == f"python experiments/run.py {expected}"
 
@@ -44,11 +49,16 @@ def test_the_command_that_resumes_names_the_output_folder_where_the_suite_is_not
     assert resume_command(suite, OUTCOME, tmp_path / "outputs") == f"python {ROOT}/experiments/run.py {expected}"
 
 
-def test_the_command_that_delivers_names_in_any_folder_the_study_and_its_store_whatever_they_are_called(plan_of: PlanOf) -> None:
+def test_the_command_that_delivers_names_in_any_folder_the_study_and_its_store_whatever_they_are_called(
+    plan_of: PlanOf,
+) -> None:
     suite = plan_of("study=smoke").suite
     for name in (*NAMES, "null", "1", "[1]", "a=b", "~", "a\\"):
         output_dir = Path("/out", name)
-        for uri, stores in ((sqlite_uri(output_dir / "mlflow.db"), {}), ("sqlite:////s/m.db", {"tracking.uri": "sqlite:////s/m.db"})):
+        for uri, stores in (
+            (sqlite_uri(output_dir / "mlflow.db"), {}),
+            ("sqlite:////s/m.db", {"tracking.uri": "sqlite:////s/m.db"}),
+        ):
             command, script, *words = shlex.split(deliver_command(suite, output_dir / "studies/abc", output_dir, uri))
             assert (command, script) == ("python", str(ROOT / "experiments/run.py"))
             typed = {word.key_or_group: word.value() for word in OverridesParser.create().parse_overrides(words)}
@@ -71,7 +81,9 @@ def test_the_ui_is_opened_on_the_store_by_a_command_that_a_shell_takes(tmp_path:
         (("tracking.uri=sqlite:////s/m.db",), f"study=abc output_dir={ROOT}/outputs tracking_uri=sqlite:////s/m.db"),
     ],
 )
-def test_the_command_that_removes_names_the_store_and_the_output_folder(plan_of: PlanOf, words: tuple[str, ...], expected: str) -> None:
+def test_the_command_that_removes_names_the_store_and_the_output_folder(
+    plan_of: PlanOf, words: tuple[str, ...], expected: str
+) -> None:
     suite = plan_of("study=smoke", *words).suite
     assert delete_command(suite, OUTCOME, absolute(suite.output_dir)) == f"python experiments/delete.py {expected}"
 
@@ -95,19 +107,32 @@ WHOLE, AWAY, REFUSED, NEVER = ("abc", 0, 0), ("abc", 7, 0), ("abc", 0, 1), (None
     ],
 )
 def test_a_study_that_mlflow_does_not_have_whole_is_no_success(
-    statuses: tuple[str, ...], in_mlflow: tuple[str | None, int, int], interrupted_by: str | None, code: int, tmp_path: Path
+    statuses: tuple[str, ...],
+    in_mlflow: tuple[str | None, int, int],
+    interrupted_by: str | None,
+    code: int,
+    tmp_path: Path,
 ) -> None:
     outcomes = tuple(SimpleNamespace(status=status) for status in statuses)
     study_run, undelivered, refused = in_mlflow
-    assert StudyOutcome(outcomes, {}, interrupted_by, False, tmp_path, study_run, {}, undelivered, refused).exit_code == code  # type: ignore[arg-type]
+    assert (
+        StudyOutcome(outcomes, {}, interrupted_by, False, tmp_path, study_run, {}, undelivered, refused).exit_code
+        == code
+    )  # type: ignore[arg-type]
 
 
 def test_a_study_says_what_it_holds_on_disk_and_in_mlflow(plan_of: PlanOf, tmp_path: Path) -> None:
     made = Made(tmp_path, f"sqlite:///{new_store(tmp_path)}")
     made.add("this")
-    write(tmp_path / "mlartifacts/lr/ppo-cartpole" / made.runs["this"]["lr=1e-3 s=0"] / "artifacts/big", "x" * 3 * 2**20)
+    write(
+        tmp_path / "mlartifacts/lr/ppo-cartpole" / made.runs["this"]["lr=1e-3 s=0"] / "artifacts/big", "x" * 3 * 2**20
+    )
     write(tmp_path / "mlartifacts/lr/ppo-cartpole/another run/artifacts/big", "x" * 2**20)
-    suite, folder, study_run = plan_of("study=smoke", f"output_dir={tmp_path}").suite, made.folder("this"), made.runs["this"]["study"]
+    suite, folder, study_run = (
+        plan_of("study=smoke", f"output_dir={tmp_path}").suite,
+        made.folder("this"),
+        made.runs["this"]["study"],
+    )
     write(folder / "tune" / "curves", "x" * 2**20)
     outcome = SimpleNamespace(study_run=study_run, folder=folder, undelivered=0)
     command = f"            python experiments/delete.py study={study_run} output_dir={tmp_path}"

@@ -112,7 +112,11 @@ def test_a_replay_tells_new_listeners_the_same_in_the_order_in_which_it_happened
         log = case.log(number)
         log.add(Started(at_ms=number))
         log.add(reported(1000, at_ms=10 - number))
-        log.add(Ended(status=FAILED if number else FINISHED, env_steps=1000, at_ms=20 + number, reason="no" if number else ""))
+        log.add(
+            Ended(
+                status=FAILED if number else FINISHED, env_steps=1000, at_ms=20 + number, reason="no" if number else ""
+            )
+        )
     for _ in range(2):
         case.stream.replay(case.trials)
     first, second = (trial.folder_name for trial in case.trials)
@@ -128,14 +132,20 @@ def test_a_replay_tells_new_listeners_the_same_in_the_order_in_which_it_happened
 
 
 def test_a_listener_that_hears_everything_twice_comes_to_the_same(case: Case) -> None:
-    events = [reported(1000), Restarted(env_steps=1000, reason="", cause="fault", count=1, reproducible=False), finished()]
+    events = [
+        reported(1000),
+        Restarted(env_steps=1000, reason="", cause="fault", count=1, reproducible=False),
+        finished(),
+    ]
     for event in [*events, *events]:
         case.outcomes.on_event(case.trials[0], event)
     outcome = case.outcomes.of(case.trials[0])
     assert (outcome.status, outcome.restarts, outcome.weights) == (FINISHED, 1, "ab")
 
 
-def test_an_end_that_a_full_disk_does_not_take_is_told_all_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_that_a_full_disk_does_not_take_is_told_all_the_same(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trial = case.trials[0]
     case.stream.start(trial)
 

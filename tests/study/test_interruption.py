@@ -44,7 +44,9 @@ def test_the_first_signal_asks_the_work_to_end(listener: socket.socket, number: 
     assert not interrupted.ray_lost
 
 
-def test_work_that_does_not_end_is_left_some_time_after_a_signal(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_does_not_end_is_left_some_time_after_a_signal(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(interruption, "GRACE_S", 0.3)
     with Interruption() as interrupted:
         soon(os.kill, os.getpid(), signal.SIGTERM)
@@ -61,7 +63,9 @@ def test_work_that_does_not_end_is_left_at_a_second_signal(listener: socket.sock
         assert not interrupted.run(for_ever)
 
 
-def test_work_that_waits_for_a_ray_that_is_gone_is_left(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_waits_for_a_ray_that_is_gone_is_left(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(interruption, "REFUSED_S", 0.3)
     with Interruption() as interrupted:
         soon(listener.close)
@@ -71,7 +75,9 @@ def test_work_that_waits_for_a_ray_that_is_gone_is_left(listener: socket.socket,
         assert interrupted.run(lambda: time.sleep(0.5))  # what needs no Ray still ends
 
 
-def test_a_ray_that_comes_back_in_time_is_not_given_up(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ray_that_comes_back_in_time_is_not_given_up(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers = iter([interruption.math.inf, 0.3, 0.3])
     monkeypatch.setattr(interruption, "_patience_s", lambda address: next(answers, interruption.math.inf))
     with Interruption() as interrupted:
@@ -105,7 +111,8 @@ def test_the_signals_are_python_s_again_afterwards(listener: socket.socket) -> N
 
 
 @pytest.mark.parametrize(
-    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)]
+    ("number", "raised"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
 )
 def test_a_signal_that_is_lost_while_ray_starts_ends_the_start(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals, raised: type[BaseException]
@@ -151,19 +158,23 @@ STUDY = "import signal, sys, time; print(sys.argv[1], flush=True); sys.exit(int(
 """In the place of one: it ends with the code that it is given."""
 
 
-def test_several_studies_end_with_the_worst_code_and_none_begins_after_one_that_was_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
+def test_several_studies_end_with_the_worst_code_and_none_begins_after_one_that_was_interrupted(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     assert run_each([sys.executable, "-c", STUDY], [["0"], ["2"], ["1"]]) == 2
     announced_and_run = [f"study {at} of 3: {code}\n{code}\n" for at, code in ((1, 0), (2, 2), (3, 1))]
     assert capfd.readouterr().out == "".join(announced_and_run)
     assert run_each([sys.executable, "-c", STUDY], [["1"], ["130"], ["0"]]) == 130
     assert "study 3" not in capfd.readouterr().out
-    assert run_each([sys.executable, "-c", STUDY], [["137"], ["0"]]) == 137  # killed, and nobody asked the others to end
+    # killed, and nobody asked the others to end
+    assert run_each([sys.executable, "-c", STUDY], [["137"], ["0"]]) == 137
     assert "study 2" in capfd.readouterr().out
 
 
 def test_a_signal_to_several_studies_reaches_the_one_that_runs_once_and_is_the_end() -> None:
     waits = (
-        "import signal, sys\nsignal.signal(signal.SIGHUP, lambda number, frame: sys.exit(129))\nprint('ready', flush=True)\nsignal.pause()"
+        "import signal, sys\nsignal.signal(signal.SIGHUP, lambda number, frame: sys.exit(129))\n"
+        "print('ready', flush=True)\nsignal.pause()"
     )
     soon(os.kill, os.getpid(), signal.SIGHUP)
     assert run_each([sys.executable, "-c", waits], [[], []]) == 129

@@ -116,10 +116,14 @@ def test_two_drivers_that_begin_at_once_make_one_study(tmp_path: Path) -> None:
     assert first.begun() is second.begun() is None
     first.folder.create(plan, first.given)
     before = (first.folder.path / "study.json").read_bytes()
-    with pytest.raises(ConfigurationError, match=f"study.key=night: the study is still running, in process {os.getpid()} on "):
+    with pytest.raises(
+        ConfigurationError, match=f"study.key=night: the study is still running, in process {os.getpid()} on "
+    ):
         second.folder.create(plan, second.given)
     first.folder.close()
-    with pytest.raises(ConfigurationError, match=r"another process has begun the study meanwhile\. Give the command again"):
+    with pytest.raises(
+        ConfigurationError, match=r"another process has begun the study meanwhile\. Give the command again"
+    ):
         third.folder.create(plan, third.given)
     assert (first.folder.path / "study.json").read_bytes() == before
     assert first.folder.at_work() == ""
@@ -130,7 +134,10 @@ def test_a_second_driver_is_refused_with_the_host_and_the_process_of_the_first(t
     key.folder.lock()
     code, _, said = command(tmp_path)
     assert code == 2
-    assert f"study.key=night: the study is still running, in process {os.getpid()} on {socket.gethostname()}, since " in said
+    assert (
+        f"study.key=night: the study is still running, in process {os.getpid()} on {socket.gethostname()}, since "
+        in said
+    )
     code, printed, _ = command(tmp_path, "dry_run=true")
     assert code == 0
     assert re.search(rf"^at work +process {os.getpid()} on ", printed, re.MULTILINE)
@@ -160,14 +167,18 @@ def test_a_damaged_state_is_refused_with_the_fix(tmp_path: Path, damage: str) ->
         (folder / "trials").mkdir()
         state.unlink()
     else:  # a study without a key, put here by hand
-        state.write_text(json.dumps({name: value for name, value in json.loads(state.read_text()).items() if name != "given"}))
+        state.write_text(
+            json.dumps({name: value for name, value in json.loads(state.read_text()).items() if name != "given"})
+        )
     code, _, said = command(tmp_path)
     assert code == 2
     assert str(state) in said if damage != "another" else "is not the folder of a study with a key" in said
     assert "study.key" in said
 
 
-def test_python_finds_the_study_that_a_command_began_and_is_refused_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_finds_the_study_that_a_command_began_and_is_refused_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     begin(tmp_path)
     assert plan_study([*WORDS, f"output_dir={tmp_path}"]).suite.study.key == "night"
     assert "key         the study night was begun and goes on" in capsys.readouterr().out

@@ -23,7 +23,9 @@ def left_when_prepared(plan_of: PlanOf, *overrides: str) -> tuple[list[int], Pre
     def broken(trial: object) -> None:
         raise OSError
 
-    beside = Preparation(trials, outcomes, [broken, lambda trial: prepared.append(len(trials.trials) - outcomes.num_ended)])
+    beside = Preparation(
+        trials, outcomes, [broken, lambda trial: prepared.append(len(trials.trials) - outcomes.num_ended)]
+    )
     for trial in trials.trials:
         outcomes.on_event(trial, end)
         beside.on_event(trial, end)

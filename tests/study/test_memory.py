@@ -23,7 +23,8 @@ def test_those_that_are_killed_together_were_beside_each_other_and_not_those_tha
     memory.lost(A, [B], now=100.0)
     assert memory.lost(B, [], now=101.0) == "it had 10.0 GiB, 11.0 GiB beside it"
     memory.update({(A[0], 2): ("first", 12 * GIB)})
-    assert memory.lost((A[0], 2), [], now=101.0) == "it had 12.0 GiB, 10.0 GiB beside it"  # what it had before is not beside it
+    # what it had before is not beside it
+    assert memory.lost((A[0], 2), [], now=101.0) == "it had 12.0 GiB, 10.0 GiB beside it"
     assert memory.lost(C, [], now=200.0) == "it had 2.0 GiB, no other trial beside it"
 
 
@@ -44,8 +45,10 @@ def test_the_receiver_that_was_killed_as_well_and_came_back_does_not_take_what_i
 
 def test_a_trial_that_replays_is_told_of_its_buffer_and_another_one_of_its_environments(plan_of: PlanOf) -> None:
     dqn, ppo = (plan_of("study=smoke", f"algorithm={name}").trials[0] for name in ("dqn", "ppo"))
-    assert what_to_write(dqn).endswith("algorithm.training.replay_buffer_config.capacity=2048")  # of 4,096: conf/study/smoke.yaml
+    # of 4,096: conf/study/smoke.yaml
+    assert what_to_write(dqn).endswith("algorithm.training.replay_buffer_config.capacity=2048")
     unsaid = {name: value for name, value in dqn.algorithm["training"].items() if name != "replay_buffer_config"}
     by_default = replace(dqn, algorithm={**dqn.algorithm, "training": unsaid})
-    assert what_to_write(by_default).endswith("algorithm.training.replay_buffer_config.capacity=25000")  # of RLlib's 50,000
+    # of RLlib's 50,000
+    assert what_to_write(by_default).endswith("algorithm.training.replay_buffer_config.capacity=25000")
     assert what_to_write(ppo).endswith("hardware.num_envs_per_env_runner=8")

@@ -1,4 +1,6 @@
-"""Nodes on which a study cannot run, or would come to other results, are refused by name; what changes last bits alone is said."""
+"""Nodes on which a study cannot run, or would come to other results, are refused by name;
+what changes last bits alone is said.
+"""
 
 import time
 from collections.abc import Mapping
@@ -17,7 +19,12 @@ from tests.support.planning import plan_for
 from tests.support.suite import ROOT
 
 HERE = NodeReport("", {**dict.fromkeys(SAME, "1.0"), "torch": "2.13.0+cpu"}, "code")
-EPYC = {"host": {"cpu": "AMD EPYC"}, "arithmetic": {"torch_cpu_capability": "AVX2"}, "environment": {}, "packages": {"torch": "2.13.0+cpu"}}
+EPYC = {
+    "host": {"cpu": "AMD EPYC"},
+    "arithmetic": {"torch_cpu_capability": "AVX2"},
+    "environment": {},
+    "packages": {"torch": "2.13.0+cpu"},
+}
 
 
 def _node(lacks: str = "", code: str = "code", machine: Mapping[str, Any] = EPYC, **versions: str) -> NodeReport:
@@ -60,7 +67,12 @@ def test_kinds_of_cpu_and_builds_of_torch_are_said_once_for_all_nodes_alike() ->
 
 
 def test_gpus_of_one_node_alone_are_no_difference() -> None:
-    assert differences({"one": _node(), "two": _node(machine={**EPYC, "host": {"cpu": "AMD EPYC", "gpus": ["NVIDIA H200"]}})}) == []
+    assert (
+        differences(
+            {"one": _node(), "two": _node(machine={**EPYC, "host": {"cpu": "AMD EPYC", "gpus": ["NVIDIA H200"]}})}
+        )
+        == []
+    )
 
 
 def test_a_node_answers_for_its_folder_its_versions_and_its_code(tmp_path: Path) -> None:
@@ -144,7 +156,10 @@ def test_a_node_that_joins_and_is_slow_to_answer_is_said_once_and_used_when_it_d
     Question.made["a"].answer = fit
     assert check.answered() == ({"a": ""}, [])
     Question.made["b"].late = True
-    assert check.answered() == ({}, ["node        slow (10.0.0.2) gives no answer within 120 s: not used until it does"])
+    assert check.answered() == (
+        {},
+        ["node        slow (10.0.0.2) gives no answer within 120 s: not used until it does"],
+    )
     assert check.answered() == ({}, [])
     Question.made["b"].answer = fit
     assert check.answered() == ({"b": ""}, [])

@@ -35,7 +35,9 @@ def test_a_process_that_is_to_be_recycled_gets_no_other_trial(tmp_path: Path) ->
         Short,
         param_space={"number": tune.grid_search([0, 1, 2])},
         tune_config=TuneConfig(reuse_actors=True, scheduler=scheduler, max_concurrent_trials=1),
-        run_config=RunConfig(storage_path=str(tmp_path), verbose=0, checkpoint_config=CheckpointConfig(checkpoint_at_end=False)),
+        run_config=RunConfig(
+            storage_path=str(tmp_path), verbose=0, checkpoint_config=CheckpointConfig(checkpoint_at_end=False)
+        ),
     )
     processes = {result.config["number"]: result.metrics["process"] for result in tuner.fit()}
     assert processes[0] == processes[1] != processes[2]
@@ -96,7 +98,9 @@ def test_a_trial_whose_process_is_lost_as_it_is_handed_on_to_it_is_taken_up_agai
         ),
     )
     results = tuner.fit()
-    assert sorted(result.config["number"] for result in results if result.metrics and result.metrics.get("process")) == [0, 1, 2]
+    assert sorted(
+        result.config["number"] for result in results if result.metrics and result.metrics.get("process")
+    ) == [0, 1, 2]
     assert (tmp_path / "died").exists()
     assert attempts.losses == [1]
     assert sorted(attempts.begun) == [0, 1, 2]

@@ -41,7 +41,9 @@ def closing(plan: Plan, outcomes: list[TrialOutcome], width: int = 140) -> str:
 
 
 def test_the_score_of_one_seed_has_no_interval(plan_of: PlanOf) -> None:
-    line = next(x for x in closing(plan_of("study=smoke"), [finished("gamma=0.98", 0, 5.0)]).splitlines() if "gamma=0.98" in x)
+    line = next(
+        x for x in closing(plan_of("study=smoke"), [finished("gamma=0.98", 0, 5.0)]).splitlines() if "gamma=0.98" in x
+    )
     assert "5.0" in line
     assert "5.0 [" not in line
 
@@ -49,7 +51,8 @@ def test_the_score_of_one_seed_has_no_interval(plan_of: PlanOf) -> None:
 def test_configurations_come_best_first_and_the_best_is_marked(plan_of: PlanOf) -> None:
     scores = {"gamma=0.98": (9.0, 10.0), "gamma=0.99": (400.0, 401.0)}
     text = closing(
-        plan_of("study=smoke"), [finished(label, seed, score) for label, pair in scores.items() for seed, score in enumerate(pair)]
+        plan_of("study=smoke"),
+        [finished(label, seed, score) for label, pair in scores.items() for seed, score in enumerate(pair)],
     )
     best, worse = (next(x for x in text.splitlines() if label in x) for label in ("gamma=0.99", "gamma=0.98"))
     assert text.index("gamma=0.99") < text.index("gamma=0.98")
@@ -58,8 +61,12 @@ def test_configurations_come_best_first_and_the_best_is_marked(plan_of: PlanOf) 
 
 
 @pytest.mark.parametrize(("width", "gone"), [(80, {"ever held", "env steps/s"}), (40, {"env steps to target"})])
-def test_a_narrow_terminal_does_without_columns_and_keeps_what_matters(plan_of: PlanOf, width: int, gone: set[str]) -> None:
-    outcomes = [finished(label, seed, 480.0 + seed, 2048) for label in ("gamma=0.98", "gamma=0.99") for seed in range(3)]
+def test_a_narrow_terminal_does_without_columns_and_keeps_what_matters(
+    plan_of: PlanOf, width: int, gone: set[str]
+) -> None:
+    outcomes = [
+        finished(label, seed, 480.0 + seed, 2048) for label in ("gamma=0.98", "gamma=0.99") for seed in range(3)
+    ]
     text = closing(plan_of("study=smoke"), outcomes, width)
     heading = text.splitlines()[0]
     assert all(len(line.rstrip()) <= width for line in text.splitlines() if "gamma" in line or "configuration" in line)
@@ -82,14 +89,19 @@ def test_a_line_is_wrapped_at_words_on_a_terminal_and_commands_and_log_files_sta
 
 def test_seeds_that_never_reach_the_target_count_with_the_budget(plan_of: PlanOf) -> None:
     plan = plan_of("study=smoke")  # a budget of 4096
-    text = closing(plan, [finished("gamma=0.98", 0, 500.0, 2048), finished("gamma=0.98", 1, 100.0), finished("gamma=0.99", 0, 1.0)])
+    text = closing(
+        plan, [finished("gamma=0.98", 0, 500.0, 2048), finished("gamma=0.98", 1, 100.0), finished("gamma=0.99", 0, 1.0)]
+    )
     assert ">= 3,072" in text
     assert "1/2" in text
     assert "not in 4,096" in text
 
 
 def test_failed_seeds_are_named_and_causes_grouped() -> None:
-    outcomes = [finished("a", 0, 1.0), *(TrialOutcome("a", s, "failed", failure="ValueError: no") for s in range(1, 101))]
+    outcomes = [
+        finished("a", 0, 1.0),
+        *(TrialOutcome("a", s, "failed", failure="ValueError: no") for s in range(1, 101)),
+    ]
     (line,) = failures(outcomes)
     assert line.startswith("100 failed: ValueError: no")
     assert "a s=1" in line
@@ -120,8 +132,12 @@ def test_the_plan_shows_what_a_trial_needs(plan_of: PlanOf) -> None:
     assert all(c.label in text for c in plan.configurations)
 
 
-def test_of_very_many_configurations_the_plan_shows_the_first_and_the_last_and_counts_the_others(plan_of: PlanOf) -> None:
-    plan = plan_of("study=single", f"study.space={{algorithm.training.lr:[{','.join(f'{i}e-5' for i in range(1, 71))}]}}")
+def test_of_very_many_configurations_the_plan_shows_the_first_and_the_last_and_counts_the_others(
+    plan_of: PlanOf,
+) -> None:
+    plan = plan_of(
+        "study=single", f"study.space={{algorithm.training.lr:[{','.join(f'{i}e-5' for i in range(1, 71))}]}}"
+    )
     lines = [line.split()[0] for line in printed(plan_table(plan)).splitlines()]
     labels = [c.label for c in plan.configurations]
     assert lines == ["configuration", *labels[:30], "...", *labels[-30:]]
@@ -135,7 +151,9 @@ def test_progress_without_a_terminal_is_plain_lines(plan_of: PlanOf) -> None:
         progress._last_line = -math.inf
         trial = plan.trials[0]
         progress.on_event(trial, Started())
-        progress.on_event(trial, Reported(env_steps=2048, metrics={"throughput/env_steps_per_s": 10.0, "eval/return_mean": 3.0}))
+        progress.on_event(
+            trial, Reported(env_steps=2048, metrics={"throughput/env_steps_per_s": 10.0, "eval/return_mean": 3.0})
+        )
         progress.on_event(trial, Ended(status=FINISHED, env_steps=4096, metrics=final(7.0)))
     assert "0/4 trials finished, 12% of the env steps" in console.export_text()
     assert "return" in printed(progress._render())

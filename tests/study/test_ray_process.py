@@ -19,7 +19,9 @@ from tests.support.suite import ROOT
 def test_gpus_that_torch_cannot_use_are_not_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "usable_gpus", lambda: 1)
     monkeypatch.setattr(ray_process.ray, "init", lambda **how: pytest.fail("Ray was started"))
-    with pytest.raises(ConfigurationError, match=r"hardware.num_gpus=2: torch can use 1 GPU here.*Try hardware.num_gpus=1"):
+    with pytest.raises(
+        ConfigurationError, match=r"hardware.num_gpus=2: torch can use 1 GPU here.*Try hardware.num_gpus=1"
+    ):
         ray_process._start_ray(HardwareSettings("auto", num_cpus=2, num_gpus=2))
 
 
@@ -69,13 +71,17 @@ def test_trials_import_the_suite_and_not_a_folder_of_its_name_where_the_command_
     (tmp_path / "lib" / "analysis").mkdir()
     ray_process._start_ray(HardwareSettings("auto", num_cpus=1))
     (tmp_path / "experiments").mkdir()
-    assert ray_process.worker_path("lib", ["", "/elsewhere"]) == [ROOT, tmp_path / "lib", tmp_path]  # what a notebook imports, trials can
+    # what a notebook imports, trials can
+    assert ray_process.worker_path("lib", ["", "/elsewhere"]) == [ROOT, tmp_path / "lib", tmp_path]
     assert where == [(tmp_path, "lib"), (ROOT, f"{ROOT}{os.pathsep}{tmp_path / 'lib'}")]
     assert ray_process.worker_path(str(ROOT), [str(ROOT)])[0] == ROOT
 
 
 def test_a_light_process_does_not_import_what_trials_need() -> None:
-    code = "import sys, experiments.trial.ready; sys.exit('experiments.trial.trainable' in sys.modules or 'torch' in sys.modules)"
+    code = (
+        "import sys, experiments.trial.ready; sys.exit('experiments.trial.trainable' in sys.modules "
+        "or 'torch' in sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], env={**os.environ, IS_LIGHT: "1"}, check=True)
 
 

@@ -10,7 +10,10 @@ DIED, GONE = Loss(PROCESS, "a process of the trial died"), Loss(NODE, "second wa
 def test_lost_nodes_and_dead_processes_have_limits_of_their_own() -> None:
     assert why_not_on([DIED, GONE, DIED, GONE, GONE], FAULTS) == ""
     assert why_not_on([GONE, GONE, GONE, DIED, DIED, DIED], FAULTS) == "a process of the trial died"
-    assert why_not_on([DIED, GONE, GONE, GONE, GONE], FAULTS) == "lost its node 4 times (faults.max_node_losses=3): second was lost"
+    assert (
+        why_not_on([DIED, GONE, GONE, GONE, GONE], FAULTS)
+        == "lost its node 4 times (faults.max_node_losses=3): second was lost"
+    )
 
 
 def test_no_restart_is_given_where_none_is_allowed() -> None:

@@ -22,7 +22,13 @@ from experiments.tracking.registry import SCORES, PolicyModel
 from experiments.trial.events import Ended
 from tests.support.suite import PlanOf, RunSuite
 
-GRID = ("study=smoke", "registry.models=recommended", "env=cartpole", "study.space={algorithm.training.lr:[0.001,0.003]}", "seeds=[0,1,2]")
+GRID = (
+    "study=smoke",
+    "registry.models=recommended",
+    "env=cartpole",
+    "study.space={algorithm.training.lr:[0.001,0.003]}",
+    "seeds=[0,1,2]",
+)
 
 
 class Put:
@@ -102,7 +108,9 @@ def test_what_nothing_confirmed_is_no_champion(plan_of: PlanOf, tmp_path: Path, 
     assert all(SCORES not in model.tags for model in put.of("log_model"))
 
 
-def test_the_best_confirmed_seed_is_proposed_with_the_scores_of_all(plan_of: PlanOf, tmp_path: Path, exports: list[str]) -> None:
+def test_the_best_confirmed_seed_is_proposed_with_the_scores_of_all(
+    plan_of: PlanOf, tmp_path: Path, exports: list[str]
+) -> None:
     plan = plan_of(*GRID)
     put, _ = register(plan, tmp_path / "study", [plan.trials[0].label], phase="confirm")
     (model,) = put.of("make_champion")
@@ -151,7 +159,9 @@ def test_an_export_under_way_ends_when_the_study_is_asked_to_stop(
     assert caplog.records == []
 
 
-def test_what_was_exported_is_put_again_by_a_resume_and_not_made_again(plan_of: PlanOf, tmp_path: Path, exports: list[str]) -> None:
+def test_what_was_exported_is_put_again_by_a_resume_and_not_made_again(
+    plan_of: PlanOf, tmp_path: Path, exports: list[str]
+) -> None:
     plan = plan_of(*GRID)
     first, _ = register(plan, tmp_path / "study", [plan.trials[0].label])
     again, _ = register(plan, tmp_path / "study", [plan.trials[0].label])
@@ -161,10 +171,17 @@ def test_what_was_exported_is_put_again_by_a_resume_and_not_made_again(plan_of: 
 
 @pytest.mark.parametrize(("models", "exported"), [("recommended", ["2000"]), ("none", [])])
 def test_a_first_export_is_prepared_where_policies_are_wanted(
-    plan_of: PlanOf, tmp_path: Path, exports: list[str], monkeypatch: pytest.MonkeyPatch, models: str, exported: list[str]
+    plan_of: PlanOf,
+    tmp_path: Path,
+    exports: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    models: str,
+    exported: list[str],
 ) -> None:
     plan, prepared = plan_of(*GRID, f"registry.models={models}"), list[str]()
-    monkeypatch.setattr(Registration, "_write", lambda self, found, trial, folder, origin: prepared.append(str(found.env_steps)))
+    monkeypatch.setattr(
+        Registration, "_write", lambda self, found, trial, folder, origin: prepared.append(str(found.env_steps))
+    )
     _, done = register(plan, tmp_path / "study", [])
     done.prepare(plan.trials[0])
     assert prepared == exported
@@ -173,7 +190,9 @@ def test_a_first_export_is_prepared_where_policies_are_wanted(
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_instance")
-def test_a_study_leaves_a_confirmed_champion_that_has_the_score_of_its_run(suite_here: RunSuite, tmp_path: Path) -> None:
+def test_a_study_leaves_a_confirmed_champion_that_has_the_score_of_its_run(
+    suite_here: RunSuite, tmp_path: Path
+) -> None:
     confirmed = ("seeds=[0]", "confirmation.always=true", "confirmation.seeds=[10,11]", "study.space={}")
     done = suite_here("study=smoke", "registry.models=recommended", *confirmed, with_ray=True)
     assert done.returncode == 0, done.stderr
@@ -183,5 +202,9 @@ def test_a_study_leaves_a_confirmed_champion_that_has_the_score_of_its_run(suite
     run = client.get_run(champion.run_id)
     assert run.data.tags[Tag.PHASE] == "confirm"
     policy = mlflow.pyfunc.load_model(champion.source)
-    assert float(policy.metadata.metadata["score"]) == run.data.metrics["final/score"] == max(json.loads(champion.tags[SCORES]))
+    assert (
+        float(policy.metadata.metadata["score"])
+        == run.data.metrics["final/score"]
+        == max(json.loads(champion.tags[SCORES]))
+    )
     assert policy.metadata.metadata["run"] == champion.run_id

@@ -9,8 +9,14 @@ from experiments.trial.trainable import TRIAL
 from tests.support.suite import PlanOf
 
 
-def test_a_search_asks_for_nothing_while_a_trial_is_to_run_alone_and_afterwards_for_the_same(plan_of: PlanOf, tmp_path: Path) -> None:
-    plan = plan_of("study=smoke", "search=optuna", "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-5,high:1e-2}}")
+def test_a_search_asks_for_nothing_while_a_trial_is_to_run_alone_and_afterwards_for_the_same(
+    plan_of: PlanOf, tmp_path: Path
+) -> None:
+    plan = plan_of(
+        "study=smoke",
+        "search=optuna",
+        "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-5,high:1e-2}}",
+    )
     assert plan.search is not None
 
     def asked(name: str, *waits: bool) -> list[float]:

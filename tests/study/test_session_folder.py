@@ -18,7 +18,9 @@ def test_a_long_tmpdir_is_not_rays_and_a_short_one_is() -> None:
     assert session_folder({"TMPDIR": f"/{'x' * 79}", "RAY_TMPDIR": "/scratch"}) is None
 
 
-def test_a_long_ray_tmpdir_is_refused_with_the_longest_that_there_may_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_long_ray_tmpdir_is_refused_with_the_longest_that_there_may_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("RAY_TMPDIR", f"/{'ü' * 40}")
     refused = run_here("experiments/run.py", f"output_dir={tmp_path}")
     assert (refused.returncode, refused.stdout) == (2, "")

@@ -62,7 +62,10 @@ def test_a_trial_that_learns_nothing_scores_as_the_policy_that_it_starts_from(
     assert without[-1]["weights"] != again[-1]["weights"]
     assert start.policy.env_steps == plan_of(*overrides).trials[0].budget_env_steps
     if name == "sac":
-        temperatures = [starting_weights.of_checkpoint(next(f.glob("checkpoints/0*")))["curr_log_alpha"] for f in folder.parent.iterdir()]
+        temperatures = [
+            starting_weights.of_checkpoint(next(f.glob("checkpoints/0*")))["curr_log_alpha"]
+            for f in folder.parent.iterdir()
+        ]
         assert start.weights["curr_log_alpha"] in temperatures
         assert len(np.unique(temperatures)) == 2
 
@@ -96,7 +99,8 @@ def test_wrong_starts_are_refused_by_name(plan_of: PlanOf, make: Make, studies: 
     start = looked_up(folder, studies.parent)
     start.check(plan_of(*overrides, "algorithm.training.lr=1e-4"))
     with pytest.raises(
-        ConfigurationError, match=r"study.start=.*: its networks are not those of 'ppo-cartpole': encoder.* \[64, 4\].*\[32, 4\]"
+        ConfigurationError,
+        match=r"study.start=.*: its networks are not those of 'ppo-cartpole': encoder.* \[64, 4\].*\[32, 4\]",
     ):
         start.check(plan_of(*overrides, "algorithm.rl_module.fcnet_hiddens=[32]"))
     with pytest.raises(ConfigurationError, match="its networks are not those of 'ppo-acrobot'"):
@@ -110,12 +114,15 @@ def test_wrong_starts_are_refused_by_name(plan_of: PlanOf, make: Make, studies: 
         starting_weights.keep(changed, studies / "start.npz")
 
 
-def test_the_configuration_is_another_one_and_knows_the_weights_alone(plan_of: PlanOf, make: Make, studies: Path) -> None:
+def test_the_configuration_is_another_one_and_knows_the_weights_alone(
+    plan_of: PlanOf, make: Make, studies: Path
+) -> None:
     trial = plan_of(*TINY, *ONE, "env=cartpole", LOCAL).trials[0]
     run(make(trial, folder=studies / "one" / "trials" / "own"))
     policy = looked_up(studies / "one" / "trials" / "own", studies.parent).policy
     ids = [
-        replace(trial, starts_from=p).config_id for p in (None, policy, replace(policy, source="elsewhere"), replace(policy, weights="0"))
+        replace(trial, starts_from=p).config_id
+        for p in (None, policy, replace(policy, source="elsewhere"), replace(policy, weights="0"))
     ]
     assert ids[0] == trial.config_id
     assert ids[1] == ids[2]

@@ -1,4 +1,7 @@
-"""A study's own folder in an object store, seen from two machines. The store is a folder here, which takes no conditional replacements."""
+"""A study's own folder in an object store, seen from two machines.
+
+The store is a folder here, which takes no conditional replacements.
+"""
 
 import contextlib
 import sqlite3
@@ -63,7 +66,10 @@ def test_a_study_goes_on_where_nothing_is_but_its_address(on: On) -> None:
     second.lock()
     assert second.began_with({"commit": "another"}) == {"commit": "one"}
     assert second.plan(cluster, tracking).trials == plan.trials
-    assert second.standing(plan) == "resume      0 trials are finished, 0 go on from a checkpoint, 2 start from the beginning"
+    assert (
+        second.standing(plan)
+        == "resume      0 trials are finished, 0 go on from a checkpoint, 2 start from the beginning"
+    )
     second.note({"asked": 2})
     second.close()
 
@@ -112,7 +118,9 @@ def test_a_study_is_found_by_its_address_where_it_is_said_to_be_ones_own(on: On,
     address, store = f"{ADDRESS}/studies/key-night", f"sqlite:///{tmp_path / 'mlflow.db'}"
     second = on("second")
     assert folder_of(address, store, absolute(ADDRESS)) == second.path
-    with pytest.raises(ConfigurationError, match=f"the study is in {address}. Say that it is yours: output_dir={ADDRESS}"):
+    with pytest.raises(
+        ConfigurationError, match=f"the study is in {address}. Say that it is yours: output_dir={ADDRESS}"
+    ):
         folder_of(address, store, tmp_path)
 
 
@@ -130,4 +138,7 @@ def test_the_checkpoints_of_other_trials_are_removed_from_the_store(on: On) -> N
     assert removal.size == held_in(folder / "trials" / "other" / "checkpoints") == 5
     remove(removal, None)
     left = [name for name in study.names() if name.startswith("trials/")]
-    assert left == ["trials/kept/checkpoints/000000001024.tar", *(f"trials/{trial}/events/000001.jsonl" for trial in ("kept", "other"))]
+    assert left == [
+        "trials/kept/checkpoints/000000001024.tar",
+        *(f"trials/{trial}/events/000001.jsonl" for trial in ("kept", "other")),
+    ]

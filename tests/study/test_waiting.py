@@ -78,14 +78,18 @@ def test_what_no_node_of_the_autoscaler_can_hold_is_refused_at_once(wanted: list
 
 
 @pytest.mark.parametrize("cluster", [Cluster((Node(1, 0),)), joined(1)])
-def test_what_does_not_fit_is_refused_at_once_on_one_machine_and_where_nothing_is_waited_for(cluster: Cluster, wanted: list[str]) -> None:
+def test_what_does_not_fit_is_refused_at_once_on_one_machine_and_where_nothing_is_waited_for(
+    cluster: Cluster, wanted: list[str]
+) -> None:
     with pytest.raises(DoesNotFitError) as refused:
         plan(cluster, wait_s=1000.0 if not cluster.is_joined else 0.0)
     assert ("hardware.num_cpus=" in str(refused.value)) != cluster.is_joined  # nothing can be declared in a cluster
     assert not wanted
 
 
-def test_what_does_not_come_in_time_is_refused_with_the_setting(wanted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_come_in_time_is_refused_with_the_setting(
+    wanted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     times: Any = iter([0.0, 1.0, 2.0, 11.0, 11.0])
     monkeypatch.setattr(waiting.time, "monotonic", lambda: next(times))
     with pytest.raises(DoesNotFitError, match=r"No such node joined within 10 s \(hardware\.wait_for_nodes_s\)"):

@@ -1,4 +1,6 @@
-"""The suite's commands in the test's own process: all that `python experiments/run.py` does, without a new interpreter and its imports."""
+"""The suite's commands in the test's own process: all that `python experiments/run.py` does,
+without a new interpreter and its imports.
+"""
 
 import contextlib
 import importlib

@@ -12,7 +12,14 @@ from tests.support.study_frames import make_curves, make_runs
 
 Curves = dict[str, list[tuple[float, float]]]
 
-LAPTOP = Facts(num_env_runners=2, num_envs_per_env_runner=4, vectorize_mode="sync", num_cpus=8, max_entropy=math.log(2), target=475.0)
+LAPTOP = Facts(
+    num_env_runners=2,
+    num_envs_per_env_runner=4,
+    vectorize_mode="sync",
+    num_cpus=8,
+    max_entropy=math.log(2),
+    target=475.0,
+)
 
 
 def facts(**changes: Any) -> Facts:
@@ -34,11 +41,15 @@ def reports(count: int = 12, **shares: float) -> Curves:
 
 
 def diagnosed_study() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Two configurations of three seeds: `one` is env-bound in all, `two` learner-bound in two and never logged a thing in the last."""
+    """Two configurations of three seeds: `one` is env-bound in all, `two` learner-bound in two
+    and never logged a thing in the last.
+    """
     counts = {"num_env_runners": {"one": 1, "two": 2}, "num_envs_per_env_runner": {"one": 4, "two": 4}}
     runs = make_runs({"one": [480, 490, 500], "two": [480, 490, 100]}, params=counts)
     trials = {("one", seed): reports(env_step=0.7 + 0.05 * seed, learn=0.2) for seed in range(3)}
     trials |= {("two", seed): reports(env_step=0.3, learn=0.6) for seed in range(2)}
     trials["two", 1] |= logged({"learner/staleness_updates": np.full(12, 5.0)})
-    points = {key: {m: [(int(x), x / 1000, v) for x, v in p] for m, p in series.items()} for key, series in trials.items()}
+    points = {
+        key: {m: [(int(x), x / 1000, v) for x, v in p] for m, p in series.items()} for key, series in trials.items()
+    }
     return runs, make_curves(runs, points)

@@ -1,4 +1,6 @@
-"""An environment with any spaces, which takes no action that is none of its own, and a draw of spaces: `drawn_spaces:drawn/Spaces-v0`."""
+"""An environment with any spaces, which takes no action that is none of its own,
+and a draw of spaces: `drawn_spaces:drawn/Spaces-v0`.
+"""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -25,7 +27,9 @@ _PAIRS: list[tuple[gym.Space[Any], gym.Space[Any]]] = []
 
 
 class AnySpaces(gym.Env[Any, Any]):
-    """Observations that are drawn, reward 1 a step; `taken` are the actions of all such environments in this process."""
+    """Observations that are drawn, reward 1 a step; `taken` are the actions of all such environments
+    in this process.
+    """
 
     taken: list[Any] = []  # noqa: RUF012  # shared on purpose
 
@@ -38,7 +42,9 @@ class AnySpaces(gym.Env[Any, Any]):
         return self.observation_space.sample(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        assert self.action_space.contains(action), f"{action!r} ({getattr(action, 'dtype', type(action))}) is not in {self.action_space!r}"
+        assert self.action_space.contains(action), (
+            f"{action!r} ({getattr(action, 'dtype', type(action))}) is not in {self.action_space!r}"
+        )
         self.taken.append(action)
         return self.observation_space.sample(), 1.0, False, False, {}
 
@@ -54,7 +60,9 @@ def _trial_of(algorithm: str) -> TrialConfig:
     return plan_for(*how, *networks, f"algorithm={algorithm}", env).trials[0]
 
 
-def trial_with(algorithm: str, actions: gym.Space[Any], observations: gym.Space[Any] = VECTOR, **settings: Any) -> TrialConfig:
+def trial_with(
+    algorithm: str, actions: gym.Space[Any], observations: gym.Space[Any] = VECTOR, **settings: Any
+) -> TrialConfig:
     """A trial of an algorithm in an environment with these spaces.
 
     Args:
@@ -72,7 +80,9 @@ def trial_with(algorithm: str, actions: gym.Space[Any], observations: gym.Space[
 def made_with(algorithm: str, actions: gym.Space[Any], wrapped: Callable[[int], gym.Env[Any, Any]]) -> TrialConfig:
     """The same, where a person wraps the environment with such an index."""
     trial = trial_with(algorithm, actions)
-    gym.register(name := f"drawn/Wrapped{len(_PAIRS)}-v0", entry_point=wrapped, max_episode_steps=4, disable_env_checker=True)
+    gym.register(
+        name := f"drawn/Wrapped{len(_PAIRS)}-v0", entry_point=wrapped, max_episode_steps=4, disable_env_checker=True
+    )
     return replace(trial, env=replace(trial.env, id=name))
 
 
@@ -103,7 +113,8 @@ def played(trial: TrialConfig) -> None:
     with torch.no_grad():
         for weights in policy.module.parameters():
             if weights.dim() == 1:
-                weights.fill_(0.1)  # RLlib's DQN explores among actions whose value is not 0, which all are where nothing is seen
+                # RLlib's DQN explores among actions whose value is not 0, which all are where nothing is seen
+                weights.fill_(0.1)
     assert policy.evaluate([0, 1, 2]).returns.tolist() == [4.0, 4.0, 4.0]
     policy.evaluate([0, 1], explore=True)
     policy.reset()
@@ -125,11 +136,24 @@ def played(trial: TrialConfig) -> None:
         assert space.contains(action), f"{action!r} is not in {space!r}"
 
 
-_ENDS = ((-1, 1), (0, 5), (2, 2), (-0.3, 0.1), (-np.inf, np.inf), (0, np.inf), (-np.inf, -2), (-1e4, 1e4), (-np.inf, 1e30), (-3e38, 3e38))
+_ENDS = (
+    (-1, 1),
+    (0, 5),
+    (2, 2),
+    (-0.3, 0.1),
+    (-np.inf, np.inf),
+    (0, np.inf),
+    (-np.inf, -2),
+    (-1e4, 1e4),
+    (-np.inf, 1e30),
+    (-3e38, 3e38),
+)
 
 
 @st.composite
-def _floats(draw: Any, shapes: Sequence[tuple[int, ...]], types: Sequence[Any] = (np.float32, np.float64, np.float16)) -> gym.Space[Any]:
+def _floats(
+    draw: Any, shapes: Sequence[tuple[int, ...]], types: Sequence[Any] = (np.float32, np.float64, np.float16)
+) -> gym.Space[Any]:
     dtype, shape = draw(st.sampled_from(types)), draw(st.sampled_from(shapes))
     few = draw(st.lists(st.sampled_from(_ENDS), min_size=1, max_size=3))
     with np.errstate(over="ignore"):
@@ -162,7 +186,9 @@ def _nested(parts: st.SearchStrategy[gym.Space[Any]]) -> st.SearchStrategy[gym.S
         several = st.lists(inner, min_size=1, max_size=2).map(spaces.Tuple)
         return st.one_of(st.dictionaries(keys, inner, min_size=1, max_size=2).map(spaces.Dict), several)
 
-    others = st.sampled_from([spaces.Text(3), spaces.Sequence(spaces.Discrete(2)), spaces.OneOf((spaces.Discrete(2), spaces.Discrete(3)))])
+    others = st.sampled_from(
+        [spaces.Text(3), spaces.Sequence(spaces.Discrete(2)), spaces.OneOf((spaces.Discrete(2), spaces.Discrete(3)))]
+    )
     return st.one_of(of(st.one_of(parts, of(parts))), others)
 
 

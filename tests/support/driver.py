@@ -34,7 +34,9 @@ class Driver:
         self._stdout, self._stderr = log.with_suffix(".out"), log.with_suffix(".err")
         environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
         with self._stdout.open("w") as out, self._stderr.open("w") as err:
-            self.process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=out, stderr=err, start_new_session=True)
+            self.process = subprocess.Popen(
+                words, cwd=ROOT, env=environment, stdout=out, stderr=err, start_new_session=True
+            )
 
     @property
     def stdout(self) -> str:
@@ -81,9 +83,13 @@ def left_of(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether it is still there; Ray's two agents of a node are left out, which look for a lost control store for a minute."""
+    """Whether it is still there; Ray's two agents of a node are left out, which look for a lost control store
+    for a minute.
+    """
     with contextlib.suppress(psutil.NoSuchProcess):
-        return process.status() != psutil.STATUS_ZOMBIE and not process.name().startswith(("ray::Dashboard", "ray::RuntimeEnv"))
+        return process.status() != psutil.STATUS_ZOMBIE and not process.name().startswith(
+            ("ray::Dashboard", "ray::RuntimeEnv")
+        )
     return False
 
 

@@ -20,7 +20,9 @@ LSTM = ("++algorithm.rl_module.use_lstm=true", "++algorithm.rl_module.lstm_cell_
 
 
 def policy_of(trial: TrialConfig, seed: int = 7) -> Policy:
-    """A trial's policy with random weights, so large that it does not act alike everywhere, and with statistics, if it has any."""
+    """A trial's policy with random weights, so large that it does not act alike everywhere, and with statistics,
+    if it has any.
+    """
     config, found = build_algorithm_config(trial), spaces(environment_of(trial))
     module = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: found}).build()
     torch.manual_seed(seed)
@@ -35,7 +37,9 @@ def policy_of(trial: TrialConfig, seed: int = 7) -> Policy:
                 weights.zero_()  # biases, that would outweigh CartPole's small observations
     if isinstance(module, Preprocessed) and (running := module.preprocessing.of_observations) is not None:
         random = np.random.default_rng(0)
-        running.set_moments(Moments(random.normal(0, 0.05, found[0].shape), random.uniform(0.01, 0.1, found[0].shape), 100.0))
+        running.set_moments(
+            Moments(random.normal(0, 0.05, found[0].shape), random.uniform(0.01, 0.1, found[0].shape), 100.0)
+        )
     return Policy(trial, module.eval(), None, bool(config.normalize_actions), bool(config.clip_actions), 0)
 
 
@@ -47,7 +51,9 @@ def played(act: Callable[[Any], Any], facts: Mapping[str, str]) -> list[float]:
         facts: The metadata.
     """
     count, seeds = int(facts["score_episodes"]), json.loads(facts["env_seeds"])
-    envs = gym.make_vec(facts["env_id"], num_envs=count, vectorization_mode=facts["vectorize_mode"], **json.loads(facts["env_config"]))
+    envs = gym.make_vec(
+        facts["env_id"], num_envs=count, vectorization_mode=facts["vectorize_mode"], **json.loads(facts["env_config"])
+    )
     observations, _ = envs.reset(seed=seeds if len(seeds) == count else seeds[0])
     returns, running = np.zeros(count), np.ones(count, dtype=bool)
     while running.any():

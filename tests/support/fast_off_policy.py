@@ -22,7 +22,12 @@ def dqn(fast: bool, model: dict[str, Any] | None = None, envs: int = 1, **traini
 
 
 def sac(
-    fast: bool, model: dict[str, Any] | None = None, envs: int = 1, env: Any = "Pendulum-v1", config_class: Any = SACConfig, **training: Any
+    fast: bool,
+    model: dict[str, Any] | None = None,
+    envs: int = 1,
+    env: Any = "Pendulum-v1",
+    config_class: Any = SACConfig,
+    **training: Any,
 ) -> Any:
     config = config_class().environment(env)
     config.rl_module(model_config={**SMALL_SAC, **(model or {})})

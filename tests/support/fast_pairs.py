@@ -1,4 +1,6 @@
-"""Training with RLlib's parts and with the fast ones, without Ray: sampling, replaying and updating in turns, compared to the bit."""
+"""Training with RLlib's parts and with the fast ones, without Ray: sampling, replaying and updating in turns,
+compared to the bit.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -54,7 +56,9 @@ def assert_same_on_policy(
     return runners[1], learners[1]
 
 
-def assert_same_off_policy(config: Any, steps: int = 18, first: int = 8, prepare: Callable[[Any], None] = _as_built) -> None:
+def assert_same_off_policy(
+    config: Any, steps: int = 18, first: int = 8, prepare: Callable[[Any], None] = _as_built
+) -> None:
     """DQN and SAC: training steps of a fragment and, after the first ones, an update from the replay buffer.
 
     Args:
@@ -63,13 +67,17 @@ def assert_same_off_policy(config: Any, steps: int = 18, first: int = 8, prepare
         first: Those without an update.
         prepare: What is done with a learner first.
     """
-    expected, found = (_train_off_policy(config.copy(copy_frozen=False), fast, steps, first, prepare) for fast in (False, True))
+    expected, found = (
+        _train_off_policy(config.copy(copy_frozen=False), fast, steps, first, prepare) for fast in (False, True)
+    )
     (learner, *theirs), (our_learner, *ours) = expected, found
     fast_off_policy.assert_same_learners(our_learner, learner)
     same(ours, theirs)
 
 
-def _train_off_policy(config: Any, fast: bool, steps: int, first: int, prepare: Callable[[Any], None]) -> tuple[Any, list[Any], Any, Any]:
+def _train_off_policy(
+    config: Any, fast: bool, steps: int, first: int, prepare: Callable[[Any], None]
+) -> tuple[Any, list[Any], Any, Any]:
     """The learner; the TD errors of its updates; and the states of the random generators."""
     config = make_fast(config) if fast else config
     settings = {name: value for name, value in config.replay_buffer_config.items() if name not in ("type", "beta")}
@@ -100,7 +108,9 @@ def _train_off_policy(config: Any, fast: bool, steps: int, first: int, prepare: 
             error = learner.lean_update(buffer.sample_columns(rows, **how), timesteps).numpy()
         else:
             episodes = buffer.sample(num_items=rows, sample_episodes=True, **how)
-            error = np.array(learner.update(episodes=episodes, timesteps=timesteps)[DEFAULT_MODULE_ID].pop(TD_ERROR_KEY).peek()[0])
+            error = np.array(
+                learner.update(episodes=episodes, timesteps=timesteps)[DEFAULT_MODULE_ID].pop(TD_ERROR_KEY).peek()[0]
+            )
         errors.append(error.astype(np.float64))
         if which == "prioritized":
             buffer.update_priorities(errors[-1])

@@ -1,4 +1,6 @@
-"""A fast PPO learner beside one of RLlib: building both, updating both from the same episodes, comparing all there is."""
+"""A fast PPO learner beside one of RLlib: building both, updating both from the same episodes,
+comparing all there is.
+"""
 
 import copy
 import functools
@@ -43,7 +45,13 @@ class MultiDiscrete(gym.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._left -= 1
         over, by_time = self._left <= 0, bool(self.np_random.integers(2))
-        return self.np_random.uniform(-1, 1, 3), float(self.np_random.normal()), over and not by_time, over and by_time, {}
+        return (
+            self.np_random.uniform(-1, 1, 3),
+            float(self.np_random.normal()),
+            over and not by_time,
+            over and by_time,
+            {},
+        )
 
 
 class Images(MultiDiscrete):
@@ -73,7 +81,9 @@ class Valueless(TorchRLModule):
         return {Columns.ACTION_DIST_INPUTS: self.policy(batch[Columns.OBS])}
 
 
-def config_of(env: Any = "CartPole-v1", model: dict[str, Any] | None = None, envs: int = 4, **training: Any) -> PPOConfig:
+def config_of(
+    env: Any = "CartPole-v1", model: dict[str, Any] | None = None, envs: int = 4, **training: Any
+) -> PPOConfig:
     config = PPOConfig().environment(env)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=envs, gym_env_vectorize_mode="sync")
     config.training(**{"lr": 1e-2, **training})
@@ -97,7 +107,8 @@ def both(config: PPOConfig) -> tuple[Any, Any]:
 
 
 def batches_of(config: PPOConfig, sizes: Sequence[int] = (150, 61, 200)) -> list[list[SingleAgentEpisode]]:
-    """Episodes of some fragments; they are chunks, that go on in the next and look back on the last, but for those that end.
+    """Episodes of some fragments; they are chunks, that go on in the next and look back on the last,
+    but for those that end.
 
     They are sampled once by an untrained default network, whatever the configuration's network.
     """
@@ -108,7 +119,9 @@ def batches_of(config: PPOConfig, sizes: Sequence[int] = (150, 61, 200)) -> list
 def _batches(env: Any, envs: int, episodes_to_numpy: bool, sizes: tuple[int, ...]) -> list[list[SingleAgentEpisode]]:
     torch.manual_seed(5)
     np.random.seed(5)
-    config = config_of(env, IMAGES if env is Images else None, envs=envs).env_runners(episodes_to_numpy=episodes_to_numpy)
+    config = config_of(env, IMAGES if env is Images else None, envs=envs).env_runners(
+        episodes_to_numpy=episodes_to_numpy
+    )
     runner = SingleAgentEnvRunner(config=config, worker_index=0)
     return [runner.sample(num_timesteps=size) for size in sizes]
 
@@ -148,7 +161,9 @@ def assert_same_learners(our: Any, their: Any) -> None:
     assert list(ours) == list(theirs)
     for name, weights in theirs.items():
         assert same(ours[name], weights), name
-    for (ours_name, one), (theirs_name, other) in zip(our._named_optimizers.items(), their._named_optimizers.items(), strict=True):
+    for (ours_name, one), (theirs_name, other) in zip(
+        our._named_optimizers.items(), their._named_optimizers.items(), strict=True
+    ):
         assert ours_name == theirs_name
         found, expected = one.state_dict(), other.state_dict()
         assert found["param_groups"] == expected["param_groups"]
@@ -160,12 +175,16 @@ def assert_same_learners(our: Any, their: Any) -> None:
     assert our.curr_kl_coeffs_per_module == their.curr_kl_coeffs_per_module
     assert our._weights_seq_no == their._weights_seq_no
     assert our.module[DEFAULT_MODULE_ID].training == their.module[DEFAULT_MODULE_ID].training
-    for parameter, its in zip(our.module[DEFAULT_MODULE_ID].parameters(), their.module[DEFAULT_MODULE_ID].parameters(), strict=True):
+    for parameter, its in zip(
+        our.module[DEFAULT_MODULE_ID].parameters(), their.module[DEFAULT_MODULE_ID].parameters(), strict=True
+    ):
         assert (parameter.grad is None) == (its.grad is None)
         assert parameter.grad is None or same(parameter.grad, its.grad)
 
 
-def assert_same_updates(config: PPOConfig, batches: Sequence[list[SingleAgentEpisode]] | None = None, **how: Any) -> tuple[Any, Any]:
+def assert_same_updates(
+    config: PPOConfig, batches: Sequence[list[SingleAgentEpisode]] | None = None, **how: Any
+) -> tuple[Any, Any]:
     """Update both learners from the same episodes, one batch after the other, and compare all there is after each."""
     stock, fast = both(config)
     for number, episodes in enumerate(batches or batches_of(config)):

@@ -35,7 +35,9 @@ SPACES: dict[str, tuple[gym.Space[Any], gym.Space[Any]]] = {
 class Runner:
     """Fragments as RLlib's env runner returns them: the episodes that ended, and chunks of those that go on."""
 
-    def __init__(self, spaces: str = "discrete", envs: int = 1, longest: int = 30, numpy: bool = True, seed: int = 0) -> None:
+    def __init__(
+        self, spaces: str = "discrete", envs: int = 1, longest: int = 30, numpy: bool = True, seed: int = 0
+    ) -> None:
         self.rng = np.random.default_rng(seed)
         self.observations, self.actions = copy.deepcopy(SPACES[spaces])
         self.observations.seed(seed)
@@ -108,7 +110,13 @@ def assert_same_samples(ours: Sequence[SingleAgentEpisode], theirs: Sequence[Sin
 
 
 def assert_same_counts(fast: Any, stock: Any) -> None:
-    for name in ("get_num_timesteps", "get_num_episodes", "get_num_episodes_evicted", "get_added_timesteps", "get_sampled_timesteps"):
+    for name in (
+        "get_num_timesteps",
+        "get_num_episodes",
+        "get_num_episodes_evicted",
+        "get_added_timesteps",
+        "get_sampled_timesteps",
+    ):
         assert getattr(fast, name)() == getattr(stock, name)(), name
     assert len(fast) == len(stock)
     assert fast.rng.bit_generator.state == stock.rng.bit_generator.state
@@ -121,7 +129,9 @@ def assert_same_metrics(fast: Any, stock: Any) -> None:
         assert our == pytest.approx(their, nan_ok=True), path
 
 
-def exercise(fast: Any, stock: Any, runner: Runner, rounds: int, n_step: Any = 1, batch: int = 16, first: int = 0) -> None:
+def exercise(
+    fast: Any, stock: Any, runner: Runner, rounds: int, n_step: Any = 1, batch: int = 16, first: int = 0
+) -> None:
     """Add, sample and update in both, and compare."""
     how = {"n_step": n_step, "gamma": 0.97, "sample_episodes": True}
     if isinstance(stock, PrioritizedEpisodeReplayBuffer):

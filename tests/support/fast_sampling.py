@@ -66,11 +66,17 @@ ACTIONS = {
 }
 
 
-def config_of(algorithm: type[AlgorithmConfig] = PPOConfig, env: Any = "CartPole-v1", envs: int = 4, **settings: Any) -> AlgorithmConfig:
+def config_of(
+    algorithm: type[AlgorithmConfig] = PPOConfig, env: Any = "CartPole-v1", envs: int = 4, **settings: Any
+) -> AlgorithmConfig:
     config = algorithm()
     how = ("normalize_actions", "clip_actions")
     config.environment(env, **{name: value for name, value in settings.items() if name in how})
-    settings = {"num_env_runners": 0, "gym_env_vectorize_mode": "sync", **{k: v for k, v in settings.items() if k not in how}}
+    settings = {
+        "num_env_runners": 0,
+        "gym_env_vectorize_mode": "sync",
+        **{k: v for k, v in settings.items() if k not in how},
+    }
     config.env_runners(num_envs_per_env_runner=envs, **settings)
     config.rl_module(model_config={"fcnet_hiddens": [16, 16]})
     config.debugging(seed=3)
@@ -120,9 +126,22 @@ def assert_same(ours: Sequence[SingleAgentEpisode], theirs: Sequence[SingleAgent
         for name, buffer in buffers(our).items():
             expected = buffers(their)[name]
             assert_same_leaves(buffer.data, expected.data, name)
-            assert (buffer.lookback, buffer.finalized, buffer.space) == (expected.lookback, expected.finalized, expected.space), name
+            assert (buffer.lookback, buffer.finalized, buffer.space) == (
+                expected.lookback,
+                expected.finalized,
+                expected.space,
+            ), name
             assert buffer.space_struct == expected.space_struct
-        for name in ("t", "t_started", "is_terminated", "is_truncated", "agent_id", "module_id", "multi_agent_episode_id", "custom_data"):
+        for name in (
+            "t",
+            "t_started",
+            "is_terminated",
+            "is_truncated",
+            "agent_id",
+            "module_id",
+            "multi_agent_episode_id",
+            "custom_data",
+        ):
             assert getattr(our, name) == getattr(their, name), name
         assert our.observation_space == their.observation_space
         assert our.action_space == their.action_space
@@ -171,7 +190,9 @@ def assert_same_steps(config: AlgorithmConfig, number: int) -> Any:
     return fast
 
 
-def assert_same_chunks(found: Sequence[Sequence[SingleAgentEpisode]], expected: Sequence[Sequence[SingleAgentEpisode]]) -> None:
+def assert_same_chunks(
+    found: Sequence[Sequence[SingleAgentEpisode]], expected: Sequence[Sequence[SingleAgentEpisode]]
+) -> None:
     """Which chunks are of one episode; the ids themselves are random."""
 
     def pattern(fragments: Sequence[Sequence[SingleAgentEpisode]]) -> list[int]:

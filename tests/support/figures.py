@@ -64,15 +64,21 @@ class Study:
         for i, network in enumerate(("all weights", "policy", "value")):
             for window in range(5):
                 scale = 10.0 ** (1 + i) * 2**window
-                low, high = (math.nan, math.nan) if self.num_seeds < 2 else (scale / 2, math.inf if window == 4 else 2 * scale)
+                low, high = (
+                    (math.nan, math.nan) if self.num_seeds < 2 else (scale / 2, math.inf if window == 4 else 2 * scale)
+                )
                 rows.append((network, 6_000.0 * (2 * window + 1), scale, low, high))
-        return pd.DataFrame(rows, columns=["network", "env_steps", "noise_scale", "noise_scale_low", "noise_scale_high"])
+        return pd.DataFrame(
+            rows, columns=["network", "env_steps", "noise_scale", "noise_scale_low", "noise_scale_high"]
+        )
 
     def settings(self) -> pd.DataFrame:
         """A policy in several environments; with one seed there is one episode."""
         means = np.linspace(-900.0, -150.0, len(self.names))
         half = np.where(self.num_seeds > 1, 40.0, np.nan)
-        return pd.DataFrame({"setting": self.names, "return": means, "return_low": means - half, "return_high": means + half})
+        return pd.DataFrame(
+            {"setting": self.names, "return": means, "return_low": means - half, "return_high": means + half}
+        )
 
     def plane(self) -> pd.DataFrame:
         """An algorithm in the place of each configuration."""
@@ -117,7 +123,13 @@ class Study:
                 value = 500 * (1 - math.exp(-step / 15_000 * speed))
                 point = step if x == "env_steps" else step / 8000
                 rows.append(
-                    {"config": name, "lr": lr, "train_batch_size_total": batch, x: point, **self.with_interval("value", value, 30.0)}
+                    {
+                        "config": name,
+                        "lr": lr,
+                        "train_batch_size_total": batch,
+                        x: point,
+                        **self.with_interval("value", value, 30.0),
+                    }
                 )
         return self.frame(rows)
 
@@ -152,7 +164,15 @@ class Study:
         rows = []
         for (i, name), at in itertools.product(enumerate(self.names), np.linspace(0, top, 21)):
             share = float(at < top * (0.5 + i / 200)) if x == "threshold" else float(at > top * (0.5 + i / 200))
-            rows.append({"config": name, x: at, "share": share, "share_low": max(0, share - 0.5), "share_high": min(1, share + 0.5)})
+            rows.append(
+                {
+                    "config": name,
+                    x: at,
+                    "share": share,
+                    "share_low": max(0, share - 0.5),
+                    "share_high": min(1, share + 0.5),
+                }
+            )
         return self.frame(rows)
 
     def pairs(self) -> pd.DataFrame:
@@ -162,7 +182,9 @@ class Study:
 
     def shares(self) -> pd.DataFrame:
         parts = {"sample": 0.5, "learn": 0.4, "sync": 0.06, "other": 0.04}
-        return self.frame([{"config": n, "part": part, "share": share} for n in self.names for part, share in parts.items()])
+        return self.frame(
+            [{"config": n, "part": part, "share": share} for n in self.names for part, share in parts.items()]
+        )
 
     def best(self) -> pd.DataFrame:
         rows = []
@@ -171,7 +193,14 @@ class Study:
             rate = 1e-3 * 2**i
             low, high = (rate / 2, rate * 2) if self.num_seeds > 1 else (math.nan, math.nan)
             rows.append(
-                {"train_batch_size_total": batch, "best_lr": rate, "best_lr_low": low, "best_lr_high": high, "grid_best_lr": 1e-3, **edges}
+                {
+                    "train_batch_size_total": batch,
+                    "best_lr": rate,
+                    "best_lr_low": low,
+                    "best_lr_high": high,
+                    "grid_best_lr": 1e-3,
+                    **edges,
+                }
             )
         return pd.DataFrame(rows)
 
@@ -186,7 +215,12 @@ class Study:
 
     def curse(self) -> pd.DataFrame:
         rows = [
-            {"config": n, "is_base": i == 1, "searched": 450.0 - 2 * i, **self.with_interval("confirmed", 430.0 - 7 * i, 15.0)}
+            {
+                "config": n,
+                "is_base": i == 1,
+                "searched": 450.0 - 2 * i,
+                **self.with_interval("confirmed", 430.0 - 7 * i, 15.0),
+            }
             for i, n in enumerate(self.names)
         ]
         return self.frame(rows)
@@ -207,9 +241,9 @@ class Study:
             rows.append(
                 {
                     "member": i, "generation": generation, "settings": self.names[0] if copied else name,
-                    "start_env_steps": 20_000 * generation, "env_steps": 20_000 * (generation + 1), "status": "finished",
-                    "score": 200.0 + 100 * generation - i, "parent_member": 0 if copied else i if generation else pd.NA,
-                    "copied": copied, "is_best": best,
+                    "start_env_steps": 20_000 * generation, "env_steps": 20_000 * (generation + 1),
+                    "status": "finished", "score": 200.0 + 100 * generation - i,
+                    "parent_member": 0 if copied else i if generation else pd.NA, "copied": copied, "is_best": best,
                 }
             )  # fmt: skip
         return pd.DataFrame(rows).astype({"parent_member": "Int64"})
@@ -262,7 +296,9 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
 STUDIES = {
     "one configuration, one seed": Study(lrs=(1e-3,), batches=(512,), num_seeds=1),
     "one seed": replace(SMALL, num_seeds=1),
-    "40 configurations": Study(lrs=tuple(float(lr) for lr in np.geomspace(1e-4, 1e-1, 8)), batches=(256, 512, 1024, 2048, 4096)),
+    "40 configurations": Study(
+        lrs=tuple(float(lr) for lr in np.geomspace(1e-4, 1e-1, 8)), batches=(256, 512, 1024, 2048, 4096)
+    ),
 }
 UNITS = {
     "learning_curves": ("env steps", "evaluation return"),

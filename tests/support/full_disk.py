@@ -12,9 +12,15 @@ _FILLER = "filler"
 
 
 def on_small_disk(folder: Path, mib: float, command: Sequence[str]) -> list[str]:
-    """The command, with a file system of its own in an existing folder. Needs no rights; skips the test where users cannot mount."""
+    """The command, with a file system of its own in an existing folder.
+
+    Needs no rights; skips the test where users cannot mount.
+    """
     prefix = ["unshare", "--map-root-user", "--mount", "sh", "-c", _MOUNT, f"{mib * 1024:.0f}k", str(folder)]
-    if shutil.which("unshare") is None or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode
+    ):
         pytest.skip("this machine lets no user mount a file system (unshare --map-root-user --mount)")
     return [*prefix, *command]
 

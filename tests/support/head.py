@@ -21,7 +21,15 @@ def ray_head(environment: Mapping[str, str] | None = None) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     ray_command = str(Path(sys.executable).with_name("ray"))
-    start = [ray_command, "start", "--head", f"--port={port}", "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"]
+    start = [
+        ray_command,
+        "start",
+        "--head",
+        f"--port={port}",
+        "--num-cpus=2",
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+    ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     head = subprocess.Popen([*start, "--block"], env={**os.environ, **(environment or {})}, **quiet)
     try:

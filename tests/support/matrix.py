@@ -12,7 +12,8 @@ def covering(sizes: Sequence[int], strength: int = 2) -> list[tuple[int, ...]]:
 
     Args:
         sizes: Number of values of each axis.
-        strength: Number of axes of which all combinations of values are covered: 2 for pairs, 1 for each value by itself.
+        strength: Number of axes of which all combinations of values are covered: 2 for pairs,
+            1 for each value by itself.
 
     Returns:
         Indices of the chosen cases' values, in the order of the full product.

@@ -40,7 +40,9 @@ class MemoryCgroup:
 @contextmanager
 def memory_cgroup(name: str, limit_bytes: int) -> Iterator[MemoryCgroup]:
     """A memory cgroup, whose processes are ended at the end; skips the test where none can be made."""
-    mounted, limit = (_ROOT / "memory", "memory.limit_in_bytes") if (_ROOT / "memory").is_dir() else (_ROOT, "memory.max")
+    mounted, limit = (
+        (_ROOT / "memory", "memory.limit_in_bytes") if (_ROOT / "memory").is_dir() else (_ROOT, "memory.max")
+    )
     folder = mounted / f"{name}-{os.getpid()}"
     try:
         folder.mkdir()

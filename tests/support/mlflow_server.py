@@ -24,9 +24,15 @@ def free_port() -> int:
 class Server:
     """A real tracking server, that can be killed and started again; by default on an SQLite file."""
 
-    def __init__(self, folder: Path, store: str | None = None, workers: int = 1, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, store: str | None = None, workers: int = 1, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.folder, self.port, self._workers = folder, free_port(), workers
-        self.uri, self.database, self.artifacts = f"http://127.0.0.1:{self.port}", folder / "server.db", folder / "artifacts"
+        self.uri, self.database, self.artifacts = (
+            f"http://127.0.0.1:{self.port}",
+            folder / "server.db",
+            folder / "artifacts",
+        )
         self._store, self._environment = store or f"sqlite:///{self.database}", dict(environment or {})
         self.start()
 
@@ -50,7 +56,9 @@ class Server:
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         }  # more processes, for what is not tracking
         with (self.folder / "server.log").open("a") as log:
-            self.process = subprocess.Popen([*command, *stores], stdout=log, stderr=log, start_new_session=True, env=environment)
+            self.process = subprocess.Popen(
+                [*command, *stores], stdout=log, stderr=log, start_new_session=True, env=environment
+            )
         try:
             self._wait_for_health()
         except BaseException:
@@ -76,8 +84,8 @@ class Server:
 class Proxy:
     """Stands between client and server, and is slow or loses answers.
 
-    `fate` is asked for each request: None passes it on, "drop" passes it on and hangs up without an answer, a number passes it on so many
-    seconds later.
+    `fate` is asked for each request: None passes it on, "drop" passes it on and hangs up without an answer, a number
+    passes it on so many seconds later.
     """
 
     def __init__(self, server: Server) -> None:
@@ -113,7 +121,9 @@ class Proxy:
 
             def _carry_out(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
                 connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-                connection.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k.lower() != "connection"})
+                connection.request(
+                    self.command, self.path, body, {k: v for k, v in self.headers.items() if k.lower() != "connection"}
+                )
                 answer = connection.getresponse()
                 content = answer.read()
                 connection.close()

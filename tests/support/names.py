@@ -1,4 +1,6 @@
-"""Names that a folder may have, and that an address, a shell or Hydra reads as something else if they are not quoted."""
+"""Names that a folder may have, and that an address, a shell or Hydra reads as something else
+if they are not quoted.
+"""
 
 NAMES = (
     "per%cent",

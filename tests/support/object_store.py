@@ -28,7 +28,8 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         host, port = server.get_host_and_port()
         for name, value in environment(f"{host}:{port}").items():
             monkeypatch.setenv(name, value)
-        with urllib.request.urlopen(f"http://{host}:{port}/moto-api/reset", data=b""):  # what an earlier server of this process held
+        # what an earlier server of this process held
+        with urllib.request.urlopen(f"http://{host}:{port}/moto-api/reset", data=b""):
             pass
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         yield f"s3://{BUCKET}"

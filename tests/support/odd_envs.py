@@ -55,7 +55,8 @@ class Odd(gym.Env[Any, Any]):
         terminated: Key of FLAGS.
         truncated: Key of FLAGS.
         info: Key of INFOS.
-        does: `exit`, `raise`; `four`: gives four values, `alone`: resets without an info; `free`: pays no attention to its seed.
+        does: `exit`, `raise`; `four`: gives four values, `alone`: resets without an info; `free`:
+            pays no attention to its seed.
         space: Key of SPACES.
         at: The step of an environment, over all its episodes, from which on it is odd.
     """
@@ -124,7 +125,11 @@ class OddVector(gym.vector.VectorEnv):
     metadata: ClassVar = {"autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP}
 
     def __init__(self, num_envs: int, max_episode_steps: int | None = None) -> None:
-        self.num_envs, self.single_observation_space, self.single_action_space = num_envs, SPACES["floats"], gym.spaces.Discrete(2)
+        self.num_envs, self.single_observation_space, self.single_action_space = (
+            num_envs,
+            SPACES["floats"],
+            gym.spaces.Discrete(2),
+        )
         self.observation_space = gym.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = gym.vector.utils.batch_space(self.single_action_space, num_envs)
 

@@ -52,7 +52,9 @@ class Left:
 def left_in(database: Path, study_folder: Path | None = None) -> Left:
     """What a study left in a store; `study_folder` tells it from others."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
-        runs = {run: (name, status) for run, name, status in connection.execute("SELECT run_uuid, name, status FROM runs")}
+        runs = {
+            run: (name, status) for run, name, status in connection.execute("SELECT run_uuid, name, status FROM runs")
+        }
         tags: dict[str, dict[str, str]] = {run: {} for run in runs}
         for run, key, value in connection.execute("SELECT run_uuid, key, value FROM tags"):
             tags[run][key] = value
@@ -63,7 +65,11 @@ def left_in(database: Path, study_folder: Path | None = None) -> Left:
     assert len(set(names.values())) == len(trials)
     points = [(names[run], key, step) for run, key, step, _ in metrics if run in names]
     return Left(
-        learned={(names[run], key, step): value for run, key, step, value in metrics if run in names and not depends_on_clock(key)},
+        learned={
+            (names[run], key, step): value
+            for run, key, step, value in metrics
+            if run in names and not depends_on_clock(key)
+        },
         points=sorted(points),
         statuses={"study": runs[study][1], **{names[r]: runs[r][1] for r in trials}},
         tags={names[r]: tags[r] for r in trials},
@@ -87,7 +93,9 @@ def folder_of(out: Path) -> Path:
 
 def reports(out: Path) -> dict[str, int]:
     """Folder of a trial to its reports."""
-    return {p.parent.name: p.read_bytes().count(b'"kind": "reported"') for p in out.glob("studies/*/trials/*/events.jsonl")}
+    return {
+        p.parent.name: p.read_bytes().count(b'"kind": "reported"') for p in out.glob("studies/*/trials/*/events.jsonl")
+    }
 
 
 def checkpoints(out: Path) -> set[str]:
@@ -104,7 +112,9 @@ def is_halfway(out: Path) -> bool:
 
 def standing(stdout: str) -> tuple[int, int, int]:
     """Trials that are finished, go on, start from the beginning: as a resumed study says."""
-    found = re.search(r"resume +(\d+) trials are finished, (\d+) go on from a checkpoint, (\d+) start from the beginning", stdout)
+    found = re.search(
+        r"resume +(\d+) trials are finished, (\d+) go on from a checkpoint, (\d+) start from the beginning", stdout
+    )
     assert found, stdout
     return int(found[1]), int(found[2]), int(found[3])
 
@@ -120,7 +130,9 @@ def contents(out: Path) -> dict[str, bytes]:
 def run_id(out: Path, kind: str) -> str:
     """The id of a run of a kind."""
     with contextlib.closing(sqlite3.connect(out / "mlflow.db")) as connection:
-        return str(connection.execute("SELECT run_uuid FROM tags WHERE key = 'kind' AND value = ?", [kind]).fetchone()[0])
+        return str(
+            connection.execute("SELECT run_uuid FROM tags WHERE key = 'kind' AND value = ?", [kind]).fetchone()[0]
+        )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Python files as a person would write them: an environment, an algorithm's class, an RLModule. Each test has a module of its own name."""
+"""Python files as a person would write them: an environment, an algorithm's class, an RLModule.
+
+Each test has a module of its own name.
+"""
 
 from pathlib import Path
 

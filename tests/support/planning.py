@@ -1,4 +1,6 @@
-"""Plans without a command: composed as Hydra does, with each choice of files read once in all tests, which takes 0.2 s."""
+"""Plans without a command: composed as Hydra does, with each choice of files read once in all tests,
+which takes 0.2 s.
+"""
 
 import copy
 import functools
@@ -20,7 +22,9 @@ GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and 
 
 
 def compose(overrides: Sequence[str]) -> DictConfig:
-    """As `hydra.compose`, where Hydra has the suite's files: it applies all overrides but the choices of files to a copy."""
+    """As `hydra.compose`, where Hydra has the suite's files: it applies all overrides
+    but the choices of files to a copy.
+    """
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     values = [o for o in parsed if o.key_or_group not in GROUPS and o.package is None]
     config = copy.deepcopy(chosen(tuple(o.input_line for o in parsed if o not in values and o.input_line)))

@@ -1,4 +1,6 @@
-"""What an evaluation's policy does beside what RLlib's env runner does, pipelines of connectors and all; and policies in plain loops."""
+"""What an evaluation's policy does beside what RLlib's env runner does, pipelines of connectors and all;
+and policies in plain loops.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,6 @@
-"""A PostgreSQL server of the tests' own: its own data, its own port, a password, and as many connections as a test allows."""
+"""A PostgreSQL server of the tests' own: its own data, its own port, a password, and as many connections
+as a test allows.
+"""
 
 import contextlib
 import getpass
@@ -40,7 +42,13 @@ class PostgresServer:
         (password := folder / "password").write_text(self._password)
         for path in (folder, password) if self._runs_as else ():
             shutil.chown(path, self._runs_as)
-        words = ["--no-sync", "--auth=scram-sha-256", f"--username={SUPERUSER}", f"--pwfile={password}", "--encoding=UTF8"]
+        words = [
+            "--no-sync",
+            "--auth=scram-sha-256",
+            f"--username={SUPERUSER}",
+            f"--pwfile={password}",
+            "--encoding=UTF8",
+        ]
         assert self._run("initdb", *words, f"--pgdata={self._data}").wait(120) == 0, self.log.read_text()
         self.start()
         self.query(f"CREATE ROLE {USER} LOGIN PASSWORD '{self.environment['PGPASSWORD']}'", database="postgres")
@@ -48,9 +56,16 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
-        options = {"listen_addresses": "127.0.0.1", "port": self.port, "max_connections": self._max_connections, "fsync": "off"}
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "max_connections": self._max_connections,
+            "fsync": "off",
+        }
         options["unix_socket_directories"] = str(self._data.parent)
-        self.process = self._run("postgres", "-D", str(self._data), *(w for k, v in options.items() for w in ("-c", f"{k}={v}")))
+        self.process = self._run(
+            "postgres", "-D", str(self._data), *(w for k, v in options.items() for w in ("-c", f"{k}={v}"))
+        )
         give_up = time.monotonic() + 120
         while True:
             with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """Drivers of studies whose trials do not train.
 
-Plan, folder, logs of events, the stream of events, tracking and conclusions are the suite's own. What a trial reports is not measured, but
-a number for each seed, report and metric, with digits to the last place.
+Plan, folder, logs of events, the stream of events, tracking and conclusions are the suite's own. What a trial reports
+is not measured, but a number for each seed, report and metric, with digits to the last place.
 """
 
 import functools
@@ -27,8 +27,9 @@ from experiments.trial.events import Ended, Event, Reported, Started
 from tests.support.planning import plan_for
 
 METRICS = (
-    "eval/return_mean", "eval/return_std", "train/return_mean", "train/episodes", "throughput/env_steps_per_s", "progress/env_steps",
-    "progress/updates", "progress/train_s", "learner/loss", "learner/entropy", "learner/kl", "system/memory_mib",
+    "eval/return_mean", "eval/return_std", "train/return_mean", "train/episodes", "throughput/env_steps_per_s",
+    "progress/env_steps", "progress/updates", "progress/train_s", "learner/loss", "learner/entropy", "learner/kl",
+    "system/memory_mib",
 )  # fmt: skip
 FINAL = ("final/score", "final/auc", "final/env_steps_per_s", "final/train_s", "final/wall_s")
 BUDGET, REPORT_EVERY = 60_000, 6_000

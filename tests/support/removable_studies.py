@@ -20,8 +20,8 @@ BEST, OTHER = "lr=3e-3", "lr=1e-3"
 SCORES = {BEST: 490.0, OTHER: 20.0}
 REGISTERED = "ppo-cartpole"
 PLACES = [
-    ("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"), ("tags", "value"),
-    ("model_versions", "source"), ("model_versions", "storage_location"),
+    ("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"),
+    ("tags", "value"), ("model_versions", "source"), ("model_versions", "storage_location"),
 ]  # fmt: skip
 
 
@@ -33,7 +33,8 @@ def new_store(folder: Path) -> Path:
 
 @dataclass
 class Made:
-    """An output folder with studies of two configurations and two seeds: half a MiB of checkpoint each, and a model of each of the best.
+    """An output folder with studies of two configurations and two seeds: half a MiB of checkpoint each,
+    and a model of each of the best.
 
     Attributes:
         out: The output folder.
@@ -58,12 +59,20 @@ class Made:
     def trial(self, name: str, trial: str) -> Path:
         return self.folder(name) / "trials" / trial.replace(" ", "_")
 
-    def add(self, name: str, experiment: str = EXPERIMENT, status: str | None = "FINISHED", models: bool = True) -> None:
+    def add(
+        self, name: str, experiment: str = EXPERIMENT, status: str | None = "FINISHED", models: bool = True
+    ) -> None:
         """A study, as its execution leaves it."""
         tags = {Tag.KIND: "study", Tag.STUDY: experiment.partition("/")[0], Tag.STUDY_FOLDER: str(self.folder(name))}
         study = self.store.create_run("studies", experiment, START_MS, tags)
         self.runs[name] = {"study": study}
-        plan = {"study": name, "question": "", "seeds": [0, 1], "axes": {"lr": "algorithm.training.lr"}, "exclusive": True}
+        plan = {
+            "study": name,
+            "question": "",
+            "seeds": [0, 1],
+            "axes": {"lr": "algorithm.training.lr"},
+            "exclusive": True,
+        }
         configurations = [planned(BEST, 0.003), planned(OTHER, 0.001)]
         self.store.log_texts(study, {"plan.json": json.dumps({**plan, "configurations": configurations})})
         write(self.folder(name) / "study.json", "{}")
@@ -81,11 +90,15 @@ class Made:
     def _add_trial(self, name: str, experiment: str, config: str, seed: int) -> None:
         trial, runs = f"{config} s={seed}", self.runs[name]
         tags = {
-            Tag.KIND: "trial", Tag.STUDY_RUN: runs["study"], Tag.TRIAL_ID: trial.replace(" ", "_"), Tag.CONFIG: config, Tag.SEED: str(seed),
-            Tag.CONFIG_ID: f"id-{config}", Tag.ALGORITHM: "ppo", Tag.ENV: "cartpole", Tag.HARDWARE: "laptop", Tag.PHASE: "fixed",
+            Tag.KIND: "trial", Tag.STUDY_RUN: runs["study"], Tag.TRIAL_ID: trial.replace(" ", "_"), Tag.CONFIG: config,
+            Tag.SEED: str(seed), Tag.CONFIG_ID: f"id-{config}", Tag.ALGORITHM: "ppo", Tag.ENV: "cartpole",
+            Tag.HARDWARE: "laptop", Tag.PHASE: "fixed",
         }  # fmt: skip
         run = runs[trial] = self.store.create_run(experiment, trial, START_MS, tags)
-        reports = [({"eval/return_mean": 5.0 + seed}, 1000, START_MS + 1), ({"final/score": SCORES[config] + seed}, 2000, START_MS + 2)]
+        reports = [
+            ({"eval/return_mean": 5.0 + seed}, 1000, START_MS + 1),
+            ({"final/score": SCORES[config] + seed}, 2000, START_MS + 2),
+        ]
         self.store.log_rows(run, [("lr", config)], reports=reports)
         self.store.log_texts(run, {"config.json": "{}"})
         self.store.finish(run, "FINISHED", START_MS + 3)
@@ -130,7 +143,11 @@ class Made:
 
     def left(self) -> dict[str, object]:
         """All files with their contents, and the rows of the store."""
-        files = {str(p.relative_to(self.out)): p.read_bytes() for p in self.out.rglob("*") if p.is_file() and p.name[:9] != "mlflow.db"}
+        files = {
+            str(p.relative_to(self.out)): p.read_bytes()
+            for p in self.out.rglob("*")
+            if p.is_file() and p.name[:9] != "mlflow.db"
+        }
         return {**files, **self.rows()}
 
     def rows(self) -> dict[str, list[str]]:
@@ -139,7 +156,9 @@ class Made:
             tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             found = {}
             for table in tables:
-                columns = [row[1] for row in connection.execute(f"PRAGMA table_info('{table}')") if "last_update" not in row[1]]
+                columns = [
+                    row[1] for row in connection.execute(f"PRAGMA table_info('{table}')") if "last_update" not in row[1]
+                ]
                 rows = connection.execute(f"SELECT {', '.join(map(_quoted, columns))} FROM '{table}'")
                 found[table] = sorted(repr(row).replace(str(self.out), "") for row in rows)
         return {table: rows for table, rows in found.items() if rows}

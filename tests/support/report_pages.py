@@ -21,7 +21,8 @@ def study_of(runs: pd.DataFrame, curves: pd.DataFrame | None = None, axes: Seque
         axes=tuple(axes),
         paths={axis: f"algorithm.training.{axis}" for axis in axes},
         points={
-            str(c): {f"algorithm.training.{a}": runs.loc[runs["config"] == c, a].iloc[0] for a in axes} for c in runs["config"].unique()
+            str(c): {f"algorithm.training.{a}": runs.loc[runs["config"] == c, a].iloc[0] for a in axes}
+            for c in runs["config"].unique()
         },
         facts={},
         base="",
@@ -54,7 +55,9 @@ class Page(HTMLParser):
         if tag == "img":
             self.images.append(dict(attrs)["src"] or "")
             assert dict(attrs)["alt"]
-        self.links += [value for name, value in attrs if name in ("href", "src") and value and not value.startswith("data:")]
+        self.links += [
+            value for name, value in attrs if name in ("href", "src") and value and not value.startswith("data:")
+        ]
         if tag not in ("img", "meta", "br", "wbr"):
             self.open.append(tag)
 
@@ -74,7 +77,10 @@ def learning(runs: pd.DataFrame) -> pd.DataFrame:
         (str(row["config"]), int(row["seed"])): {
             "eval/return_mean": [(50_000, 5.0, row["score"] / 2), (100_000, 10.0, row["score"])],
             "progress/train_s": [(50_000, 5.0, 4.0), (100_000, 10.0, 8.0)],
-            **{f"throughput/{part}_share": [(50_000, 5.0, 0.25), (100_000, 10.0, 0.25)] for part in ("sample", "learn", "sync", "other")},
+            **{
+                f"throughput/{part}_share": [(50_000, 5.0, 0.25), (100_000, 10.0, 0.25)]
+                for part in ("sample", "learn", "sync", "other")
+            },
         }
         for _, row in runs[runs["status"] == "finished"].iterrows()
     }

@@ -23,8 +23,11 @@ def scores(mean: Callable[[Point], float], spread: float) -> OutcomeOf:
     return outcome
 
 
-def solved(env_steps: Callable[[Point], float], spread: float, target: float = 475.0, budget: int = 60_000) -> OutcomeOf:
-    """Trials that all end at a score of 500, and hold the target from a number of env steps on, unless that is beyond the budget.
+def solved(
+    env_steps: Callable[[Point], float], spread: float, target: float = 475.0, budget: int = 60_000
+) -> OutcomeOf:
+    """Trials that all end at a score of 500, and hold the target from a number of env steps on,
+    unless that is beyond the budget.
 
     Args:
         env_steps: A configuration's, on average.
@@ -42,7 +45,9 @@ def solved(env_steps: Callable[[Point], float], spread: float, target: float = 4
     return outcome
 
 
-def run(queue: TrialQueue, outcome: OutcomeOf, side_by_side: int = 2, ends: int = 0, most: int | None = None) -> list[Ask]:
+def run(
+    queue: TrialQueue, outcome: OutcomeOf, side_by_side: int = 2, ends: int = 0, most: int | None = None
+) -> list[Ask]:
     """Run what a queue asks for.
 
     Args:

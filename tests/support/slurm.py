@@ -14,7 +14,8 @@ from tests.support.two_nodes import HEAD, HEAD_ADDRESS, SECOND, SECOND_ADDRESS, 
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 _CPUS = 2
-# What a daemon keeps is in a memory file system of each node's own. Processes are followed by their parents: there are no cgroups here.
+# What a daemon keeps is in a memory file system of each node's own. Processes are followed by their parents:
+# there are no cgroups here.
 _CONFIGURATION = f"""
 ClusterName=tests
 SlurmctldHost={HEAD}({HEAD_ADDRESS})
@@ -56,7 +57,12 @@ class Slurm:
             machine.run("mount", "--bind", str(folder / "hosts"), "/etc/hosts")
             machine.run("mkdir", "/mnt/slurmctld", "/mnt/slurmd")
             machine.run("chmod", "755", "/mnt")
-            files = ("--socket=/mnt/munge.socket", "--pid-file=/mnt/munge.pid", "--seed-file=/mnt/munge.seed", "--log-file=/mnt/munge.log")
+            files = (
+                "--socket=/mnt/munge.socket",
+                "--pid-file=/mnt/munge.pid",
+                "--seed-file=/mnt/munge.seed",
+                "--log-file=/mnt/munge.log",
+            )
             self._start(machine, "munged", "--foreground", "--force", f"--key-file={key}", *files)
         self._start(nodes.head, "slurmctld", "-D")
         for machine in (nodes.head, nodes.second):
@@ -93,13 +99,16 @@ class Slurm:
             with contextlib.suppress(subprocess.CalledProcessError):  # a daemon is not there yet
                 if condition():
                     return
-            assert time.monotonic() < give_up, "\n".join(file.read_text()[-3000:] for file in sorted(self._folder.glob("*.[lo]*")))
+            assert time.monotonic() < give_up, "\n".join(
+                file.read_text()[-3000:] for file in sorted(self._folder.glob("*.[lo]*"))
+            )
             time.sleep(0.5)
 
 
 @contextlib.contextmanager
 def slurm(folder: Path) -> Iterator[Slurm]:
-    """A cluster that is ended afterwards with everything that runs on it; skips the test where Slurm or the namespaces are missing.
+    """A cluster that is ended afterwards with everything that runs on it; skips the test where Slurm
+    or the namespaces are missing.
 
     Args:
         folder: An existing folder, which both nodes see.

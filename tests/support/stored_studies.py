@@ -26,7 +26,9 @@ class Written:
         self.folder, self.ids = folder, {}
         self.store = Store(uri_of(folder), folder / "mlartifacts", 5.0)
 
-    def study(self, name: str, experiment: str, started_ms: int, plan: Any = None, params: Mapping[str, Any] | None = None) -> str:
+    def study(
+        self, name: str, experiment: str, started_ms: int, plan: Any = None, params: Mapping[str, Any] | None = None
+    ) -> str:
         tags = {"kind": "study", "study": name, "mlflow.source.name": "python experiments/run.py", "exclusive": "true"}
         note = {"mlflow.note.content": f"**Question.** What about {name}?\n\nThe answer."}
         run = self.store.create_run("studies", experiment, started_ms, {**tags, **note})
@@ -53,12 +55,14 @@ class Written:
         **tags: str,
     ) -> str:
         all_tags = {
-            "kind": "trial", "study_run": study, "algorithm": "ppo", "env": "cartpole", "hardware": "laptop", "config": config,
-            "config_id": f"id-{config}", "seed": str(seed), "phase": "fixed", "exclusive": "false", "exploratory": "false",
-            "mlflow.source.git.commit": "abc", **tags,
+            "kind": "trial", "study_run": study, "algorithm": "ppo", "env": "cartpole", "hardware": "laptop",
+            "config": config, "config_id": f"id-{config}", "seed": str(seed), "phase": "fixed", "exclusive": "false",
+            "exploratory": "false", "mlflow.source.git.commit": "abc", **tags,
         }  # fmt: skip
         run = self.store.create_run(experiment, f"{config} s={seed}", started_ms, all_tags)
-        self.store.log_rows(run, params=list({"algorithm": "ppo", "seed": seed, "budget_env_steps": 2000, **(params or {})}.items()))
+        self.store.log_rows(
+            run, params=list({"algorithm": "ppo", "seed": seed, "budget_env_steps": 2000, **(params or {})}.items())
+        )
         self.store.log_rows(run, reports=[(metrics, step, started_ms + at_ms) for metrics, step, at_ms in reports])
         if status is not None:
             self.store.finish(run, status, started_ms + 9000)
@@ -70,22 +74,38 @@ def planned(config: str, lr: float) -> dict[str, Any]:
     return {
         "config": config, "config_id": f"id-{config}", "algorithm": "ppo", "env": "cartpole", "hardware": "laptop",
         "budget_env_steps": 2000, "target": 475.0, "score_range": [0.0, None], "point": {"algorithm.training.lr": lr},
-        "params": {"algorithm": "ppo", "budget_env_steps": 2000, "lr": lr, "log10_lr": -3.0, "clip": None, "activation": "tanh"},
+        "params": {
+            "algorithm": "ppo", "budget_env_steps": 2000, "lr": lr, "log10_lr": -3.0, "clip": None,
+            "activation": "tanh",
+        },
     }  # fmt: skip
 
 
 PLAN = {
-    "study": "lr", "question": "Which learning rate?", "seeds": [0, 1, 2], "axes": {"lr": "algorithm.training.lr"}, "exclusive": True,
-    "configurations": [planned("lr=3e-3", 0.003), planned("lr=1e-3", 0.001)],
+    "study": "lr", "question": "Which learning rate?", "seeds": [0, 1, 2], "axes": {"lr": "algorithm.training.lr"},
+    "exclusive": True, "configurations": [planned("lr=3e-3", 0.003), planned("lr=1e-3", 0.001)],
 }  # fmt: skip
 
 
 def write_studies(written: Written) -> None:
     """A study of three trials; one of six planned trials, of which three finished; a long one."""
-    old = written.study("old", "old/ppo-cartpole", START_MS, params={"space.algorithm.training.train_batch_size_per_learner": "[512, 64]"})
+    old = written.study(
+        "old",
+        "old/ppo-cartpole",
+        START_MS,
+        params={"space.algorithm.training.train_batch_size_per_learner": "[512, 64]"},
+    )
     for config, batch, seed, at_ms in (("b=512", 512, 0, 0), ("b=64", 64, 0, 1), ("b=512", 512, 1, 2)):
         params = {"train_batch_size_total": batch, "log10_train_batch_size_total": 1.0}
-        written.trial(old, "old/ppo-cartpole", config, seed, [({"final/score": 1.0}, 1000, 5)], started_ms=START_MS + at_ms, params=params)
+        written.trial(
+            old,
+            "old/ppo-cartpole",
+            config,
+            seed,
+            [({"final/score": 1.0}, 1000, 5)],
+            started_ms=START_MS + at_ms,
+            params=params,
+        )
 
     study = written.study("lr", "lr/ppo-cartpole", START_MS + 10, PLAN)
     experiment, lr3, lr1 = "lr/ppo-cartpole", {"lr": 0.003, "activation": "tanh"}, {"lr": 0.001, "activation": "tanh"}
@@ -109,7 +129,14 @@ def write_studies(written: Written) -> None:
 
     growing = written.study("growing", "growing/ppo-cartpole", START_MS - 20)
     for config, at_ms in (("c", 0), ("d", 1)):
-        written.trial(growing, "growing/ppo-cartpole", config, 0, [({"eval/return_mean": 1.0}, 1000, 5)], started_ms=START_MS + at_ms)
+        written.trial(
+            growing,
+            "growing/ppo-cartpole",
+            config,
+            0,
+            [({"eval/return_mean": 1.0}, 1000, 5)],
+            started_ms=START_MS + at_ms,
+        )
 
     long = written.study("long", "long/ppo-cartpole", START_MS - 10)
     written.trial(long, "long/ppo-cartpole", "a", 0)
@@ -120,7 +147,9 @@ def write_studies(written: Written) -> None:
             insert_points(database, run, "eval/return_mean", [(i / 7, START_MS + i, i) for i in range(number)])
 
 
-def insert_points(database: sqlite3.Connection, run: str, metric: str, points: Sequence[tuple[float, int, int]]) -> None:
+def insert_points(
+    database: sqlite3.Connection, run: str, metric: str, points: Sequence[tuple[float, int, int]]
+) -> None:
     """As MLflow stores them, fast: (value, timestamp, step), the last one last."""
     rows = [(metric, value, at_ms, run, step, 0) for value, at_ms, step in points]
     for table in ("metrics", "latest_metrics"):

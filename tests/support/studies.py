@@ -27,7 +27,9 @@ def query(database: Path, sql: str, *values: Any) -> list[Any]:
 
 def curve(database: Path, run_id: str) -> Curve:
     found: Curve = {}
-    for key, step, value in query(database, "SELECT key, step, value FROM metrics WHERE run_uuid = ? ORDER BY timestamp, step", run_id):
+    for key, step, value in query(
+        database, "SELECT key, step, value FROM metrics WHERE run_uuid = ? ORDER BY timestamp, step", run_id
+    ):
         found.setdefault(key, []).append((step, value))
     return found
 

@@ -33,8 +33,9 @@ def make_runs(
         budget_env_steps: Of each trial.
         exclusive: Whether each ran alone.
         params: Columns that say what a configuration is: name, then configuration, to value.
-        measures: Other columns, configuration by configuration, such as `env_steps_to_target`. A configuration that is not given trains at
-            1000 env steps per second and, where its score is at the target, reaches it after half its budget.
+        measures: Other columns, configuration by configuration, such as `env_steps_to_target`. A configuration that
+            is not given trains at 1000 env steps per second and, where its score is at the target, reaches it after
+            half its budget.
     """
     rows = []
     for config, of_seeds in scores.items():
@@ -42,17 +43,17 @@ def make_runs(
             steps = budget_env_steps / 2 if score >= target else np.nan
             steps = measures.get("env_steps_to_target", {}).get(config, [steps] * len(of_seeds))[seed]
             row = {
-                "run_id": f"{env}/{config}/{seed}", "config": config, "config_id": config, "algorithm": "ppo", "env": env,
-                "hardware": "laptop", "phase": "fixed", "seed": seed, "repeat": 0, "status": "finished", "failure": "", "diverged": False,
-                "exclusive": exclusive, "host": "here", "cpu": "", "gpu": "", "node_type": "",
-                "exploratory": False, "trial_id": f"{config}_s{seed}".replace(" ", "_"), "parent": "",
+                "run_id": f"{env}/{config}/{seed}", "config": config, "config_id": config, "algorithm": "ppo",
+                "env": env, "hardware": "laptop", "phase": "fixed", "seed": seed, "repeat": 0, "status": "finished",
+                "failure": "", "diverged": False, "exclusive": exclusive, "host": "here", "cpu": "", "gpu": "",
+                "node_type": "", "exploratory": False, "trial_id": f"{config}_s{seed}".replace(" ", "_"), "parent": "",
                 "copied": False, "generation": pd.NA, "start_env_steps": 0, "end_env_steps": budget_env_steps,
                 "weights": f"{config}/{seed}", "restarts": 0, "reproducible": True,
                 "started": pd.Timestamp("2026-01-01", tz="UTC"), "ended": pd.Timestamp("2026-01-02", tz="UTC"),
                 "budget_env_steps": budget_env_steps, "target": target, "score_range_low": score_range[0],
-                "score_range_high": score_range[1], "commit": "abc", "score": score, "auc": 0.8 * score, "env_steps_to_target": steps,
-                "seconds_to_target": steps / 1000, "env_steps_per_s": 1000.0, "trained_steps_per_s": 1000.0, "disturbed_share": np.nan,
-                "train_s": budget_env_steps / 1000,
+                "score_range_high": score_range[1], "commit": "abc", "score": score, "auc": 0.8 * score,
+                "env_steps_to_target": steps, "seconds_to_target": steps / 1000, "env_steps_per_s": 1000.0,
+                "trained_steps_per_s": 1000.0, "disturbed_share": np.nan, "train_s": budget_env_steps / 1000,
                 "wall_s": budget_env_steps / 1000 + 10,
             }  # fmt: skip
             row |= {name: values[config][seed] for name, values in measures.items() if config in values}
@@ -76,7 +77,9 @@ def make_search(found: Values, confirmed: Values) -> pd.DataFrame:
         found: Configuration to its scores in the search; NaN where a scheduler stopped the trial.
         confirmed: Configuration to its scores on held-out seeds, the base last.
     """
-    return _with_confirmed([make_runs(found).sort_values("seed", kind="stable").assign(phase="search", exploratory=True)], confirmed)
+    return _with_confirmed(
+        [make_runs(found).sort_values("seed", kind="stable").assign(phase="search", exploratory=True)], confirmed
+    )
 
 
 def _with_confirmed(parts: list[pd.DataFrame], confirmed: Values) -> pd.DataFrame:
@@ -84,14 +87,18 @@ def _with_confirmed(parts: list[pd.DataFrame], confirmed: Values) -> pd.DataFram
     if confirmed:
         of_confirmation = make_runs(confirmed).assign(phase="confirm", seed=lambda runs: runs["seed"] + HELD_OUT)
         of_confirmation["trial_id"] += "_confirm"
-        parts = [*parts, of_confirmation.assign(run_id=of_confirmation["run_id"] + "/confirm").sort_values("seed", kind="stable")]
+        parts = [
+            *parts,
+            of_confirmation.assign(run_id=of_confirmation["run_id"] + "/confirm").sort_values("seed", kind="stable"),
+        ]
     runs = pd.concat([part.astype({"config": str}) for part in parts], ignore_index=True)
     runs["ended"] = runs["ended"] + pd.to_timedelta(np.arange(len(runs)), unit="min")
     return runs.astype({"config": pd.CategoricalDtype(list(dict.fromkeys(runs["config"])), ordered=True)})
 
 
 Member = tuple[str, int | None, float]
-"""Settings, the member whose weights it started from (None in the first generation), and the score that it ended with."""
+"""Settings, the member whose weights it started from (None in the first generation),
+and the score that it ended with."""
 GENERATION = BUDGET // 5
 """Env steps."""
 
@@ -100,7 +107,8 @@ def make_population(generations: Sequence[Sequence[Member]], confirmed: Values, 
     """Population-based training: a trial for each generation of each member, in order, and then those that confirm.
 
     Args:
-        generations: Each with its members, which have the seeds 0, 1, ...; the last may have fewer, for it has only begun.
+        generations: Each with its members, which have the seeds 0, 1, ...; the last may have fewer,
+            for it has only begun.
         confirmed: As in `make_search`.
         status: Of a member whose score is NaN.
     """
@@ -108,7 +116,9 @@ def make_population(generations: Sequence[Sequence[Member]], confirmed: Values, 
     for g, members in enumerate(generations):
         for seed, (settings, parent, score) in enumerate(members):
             config, start = f"{settings} g={g}", g * GENERATION
-            run = make_runs({config: [score]}, budget_env_steps=start + GENERATION).assign(seed=seed, phase="search", exploratory=True)
+            run = make_runs({config: [score]}, budget_env_steps=start + GENERATION).assign(
+                seed=seed, phase="search", exploratory=True
+            )
             run = run.assign(run_id=f"{g}/{seed}", trial_id=f"g{g}_s{seed}", start_env_steps=start).assign(
                 generation=pd.array([g], "Int64")
             )
@@ -119,13 +129,17 @@ def make_population(generations: Sequence[Sequence[Member]], confirmed: Values, 
 
 
 def with_status(runs: pd.DataFrame, config: str, seeds: Sequence[int], status: str) -> pd.DataFrame:
-    """The same with trials of a configuration failed, running, interrupted or missing: nothing is known of their ends."""
+    """The same with trials of a configuration failed, running, interrupted or missing:
+    nothing is known of their ends.
+    """
     changed = runs.copy()
     rows = (changed["config"] == config) & changed["seed"].isin(seeds)
     changed.loc[rows, "status"] = status
     changed.loc[rows, "failure"] = "out of memory" if status == "failed" else ""
     changed.loc[rows, "end_env_steps"] = changed.loc[rows, "start_env_steps"]
-    changed.loc[rows, ["score", "auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "train_s", "wall_s"]] = np.nan
+    changed.loc[
+        rows, ["score", "auc", "env_steps_to_target", "seconds_to_target", "env_steps_per_s", "train_s", "wall_s"]
+    ] = np.nan
     if status == "missing":
         changed.loc[rows, ["run_id", "trial_id"]] = [pd.NA, ""]
     return changed
@@ -156,8 +170,8 @@ def make_curves(runs: pd.DataFrame, curves: Mapping[tuple[str, int], Mapping[str
     frame = pd.DataFrame(rows, columns=["run_id", "config", "seed", "metric", "env_steps", "wall_s", "value"])
     frame.insert(3, "repeat", 0)
     dtypes = {
-        "run_id": pd.CategoricalDtype(list(runs["run_id"].dropna())), "config": runs["config"].dtype, "seed": "int64", "repeat": "int64",
-        "metric": "category", "env_steps": "int64", "wall_s": float, "value": float,
+        "run_id": pd.CategoricalDtype(list(runs["run_id"].dropna())), "config": runs["config"].dtype, "seed": "int64",
+        "repeat": "int64", "metric": "category", "env_steps": "int64", "wall_s": float, "value": float,
     }  # fmt: skip
     return frame.astype(dtypes).sort_values(["run_id", "metric", "env_steps"], ignore_index=True)
 

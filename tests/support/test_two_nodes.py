@@ -51,7 +51,9 @@ def test_two_machines_have_names_and_disks_of_their_own_and_a_link(shared: bool,
 def test_the_machines_of_a_killed_process_are_gone(tmp_path: Path) -> None:
     with linked_machines(tmp_path, shared=False):
         pass  # else skipped
-    holder = subprocess.Popen([sys.executable, "-c", _HOLDS_TWO, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDS_TWO, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout is not None
     machines = [psutil.Process(int(pid)) for pid in holder.stdout.readline().split()]
     assert len(machines) == 2

@@ -15,7 +15,10 @@ from tests.support.full_disk import fill, make_room
 
 
 class Count(gym.Env[Any, Any]):
-    """Episodes of `length` steps with reward 1 each. Shows the first uniform draw of its generator as the observation."""
+    """Episodes of `length` steps with reward 1 each.
+
+    Shows the first uniform draw of its generator as the observation.
+    """
 
     def __init__(self, length: int = 5, nan_after: int | None = None, crash_after: int | None = None) -> None:
         self.observation_space = gym.spaces.Box(-1e9, 1e9, (2,), np.float32)
@@ -76,7 +79,10 @@ class Choices(Count):
 
 
 class Shifted(Count):
-    """Two choices that are counted from 1 and 2, seen in half precision; the reward is their sum, times what is seen. Takes no others."""
+    """Two choices that are counted from 1 and 2, seen in half precision; the reward is their sum, times what is seen.
+
+    Takes no others.
+    """
 
     def __init__(self, length: int = 5) -> None:
         super().__init__(length)
@@ -130,15 +136,18 @@ class Pixels(Count):
 
 
 class Faulty(gym.Env[Any, Any]):
-    """Episodes of `length` steps, reward 1 for action 1 while the shown draw is above 1/2 and for action 0 below; and one fault.
+    """Episodes of `length` steps, reward 1 for action 1 while the shown draw is above 1/2 and for action 0 below;
+    and one fault.
 
     Args:
         length: Steps of an episode.
-        fault: What goes wrong: `raise`, `hang`, `hold` (a library that computes for ever and keeps Python's lock), `kill`, `full_disk`,
-            `hoard` (keeps 4 MB of memory each step), `nan_reward`, `inf_reward`, `large_reward`, `nan_observation`, `inf_observation`.
+        fault: What goes wrong: `raise`, `hang`, `hold` (a library that computes for ever and keeps Python's lock),
+            `kill`, `full_disk`, `hoard` (keeps 4 MB of memory each step), `nan_reward`, `inf_reward`,
+            `large_reward`, `nan_observation`, `inf_observation`.
         at: The step of an environment from which on it goes wrong.
         once: A file: whoever makes it has the fault, in one step, and nobody after.
-        victim: What the name of the process begins with that `kill` kills, `ray::Trial` for example; by default the environment's own.
+        victim: What the name of the process begins with that `kill` kills, `ray::Trial` for example;
+            by default the environment's own.
         disk: The folder that `full_disk` fills.
         leave: The bytes that it leaves.
         room_at: The step from which on there is room again.
@@ -210,7 +219,9 @@ class Faulty(gym.Env[Any, Any]):
                 re.match("(a+)+b", "a" * 60)
             case "kill":
                 siblings = psutil.Process().parent().children()
-                victims = [p.pid for p in siblings if p.name().startswith(self._victim)] if self._victim else [os.getpid()]
+                victims = (
+                    [p.pid for p in siblings if p.name().startswith(self._victim)] if self._victim else [os.getpid()]
+                )
                 if not victims:
                     raise RuntimeError(f"no {self._victim} among {[p.name() for p in siblings]}")
                 for pid in victims:

@@ -1,7 +1,9 @@
-"""Two Ray nodes on this machine, each in a network, process, host-name and mount namespace of its own, as if they were two machines.
+"""Two Ray nodes on this machine, each in a network, process, host-name and mount namespace of its own,
+as if they were two machines.
 
-The namespaces have no names: they are there as long as the process that holds them, which ends with the tests, even if these are killed.
-The kernel then ends every process in them and removes the link between them. The network of the machine itself is not touched.
+The namespaces have no names: they are there as long as the process that holds them, which ends with the tests, even if
+these are killed. The kernel then ends every process in them and removes the link between them. The network of the
+machine itself is not touched.
 """
 
 import contextlib
@@ -30,7 +32,10 @@ CLUSTER = f"{HEAD_ADDRESS}:6379"
 
 _NAMESPACES = ("--mount", "--uts", "--net", "--pid")
 # Ray's files are in a memory file system of the node's own in /mnt: paths of sockets must be short.
-_HOLD = 'hostname "$0" && mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /mnt && ip link set lo up && echo ready && exec cat'
+_HOLD = (
+    'hostname "$0" && mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /mnt && ip link set lo '
+    "up && echo ready && exec cat"
+)
 _NOT_SHARED = 'mount -t tmpfs tmpfs /tmp && mkdir -p "$1" && mount -t tmpfs tmpfs "$1" && '
 _SHARED = 'mount --bind "$1" /mnt && mount -t tmpfs tmpfs /tmp && mkdir -p "$1" && mount --move /mnt "$1" && '
 _START_S = 120.0
@@ -43,7 +48,8 @@ class Machine:
         unshare = ["unshare", *_NAMESPACES, "--mount-proc", "--fork", "--kill-child"]
         self._holder = subprocess.Popen(
             [*unshare, "sh", "-c", setup + _HOLD, name, str(folder)],
-            stdin=subprocess.PIPE,  # closed with this process, whatever ends it: `cat` ends, and with the first process all others
+            # closed with this process, whatever ends it: `cat` ends, and with the first process all others
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -92,7 +98,20 @@ class TwoNodes:
         }
         # The head node's address is on a bridge, which stays when the second node goes, and the link with it.
         head.run("ip", "link", "add", "bridge0", "type", "bridge")
-        port = ["link", "add", "port0", "netns", str(head.pid), "type", "veth", "peer", "name", "link0", "netns", str(second.pid)]
+        port = [
+            "link",
+            "add",
+            "port0",
+            "netns",
+            str(head.pid),
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "link0",
+            "netns",
+            str(second.pid),
+        ]
         subprocess.run(["ip", *port], check=True, capture_output=True)
         head.run("ip", "link", "set", "port0", "up", "master", "bridge0")
         for machine, address, device in ((head, HEAD_ADDRESS, "bridge0"), (second, SECOND_ADDRESS, "link0")):
@@ -105,25 +124,52 @@ class TwoNodes:
         self._ray_start(self.head, HEAD_ADDRESS, num_cpus, *words)
 
     def start_growing_head(self, most: int) -> None:
-        """Start Ray on the head node, without CPUs, with an autoscaler that adds up to `most` nodes of one CPU, all on this machine.
+        """Start Ray on the head node, without CPUs, with an autoscaler that adds up to `most` nodes of one CPU,
+        all on this machine.
 
-        Its nodes are by Ray's own `FakeMultiNodeProvider`, and as KubeRay's it tells nobody in the cluster what it may add. It is the first
-        version of the autoscaler: for the second one, the provider needs a file that is not in Ray's wheel.
+        Its nodes are by Ray's own `FakeMultiNodeProvider`, and as KubeRay's it tells nobody in the cluster what it
+        may add. It is the first version of the autoscaler: for the second one, the provider needs a file that is
+        not in Ray's wheel.
         """
-        kind = {"resources": {"CPU": 1, "object_store_memory": 100_000_000}, "node_config": {}, "min_workers": 0, "max_workers": most}
+        kind = {
+            "resources": {"CPU": 1, "object_store_memory": 100_000_000},
+            "node_config": {},
+            "min_workers": 0,
+            "max_workers": most,
+        }
         head = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
         provider = {"type": "fake_multinode", "gcs_address": CLUSTER}
-        lists = ("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands", "head_start_ray_commands")
+        lists = (
+            "initialization_commands",
+            "setup_commands",
+            "head_setup_commands",
+            "worker_setup_commands",
+            "head_start_ray_commands",
+        )
         settings = {
             "cluster_name": "growing",
             "max_workers": most,
             "upscaling_speed": 1.0,
             "idle_timeout_minutes": 5,
-            "provider": {**provider, "use_node_id_as_ip": True, "disable_node_updaters": True, "disable_launch_config_check": True},
+            "provider": {
+                **provider,
+                "use_node_id_as_ip": True,
+                "disable_node_updaters": True,
+                "disable_launch_config_check": True,
+            },
             "available_node_types": {"ray.head.default": head, "worker": kind},
             "head_node_type": "ray.head.default",
             **{name: {} for name in ("auth", "docker", "file_mounts")},
-            **{name: [] for name in (*lists, "worker_start_ray_commands", "cluster_synced_files", "rsync_exclude", "rsync_filter")},
+            **{
+                name: []
+                for name in (
+                    *lists,
+                    "worker_start_ray_commands",
+                    "cluster_synced_files",
+                    "rsync_exclude",
+                    "rsync_filter",
+                )
+            },
             "file_mounts_sync_continuously": False,
         }
         file = self._logs / "autoscaler.json"
@@ -152,7 +198,14 @@ class TwoNodes:
 
     def study(self, out: Path, *arguments: str) -> Driver:
         """`python experiments/run.py` on the head node, in this cluster, with its output in a folder."""
-        words = ["python", "experiments/run.py", *arguments, f"output_dir={out}", f"hardware.address={CLUSTER}", "report=false"]
+        words = [
+            "python",
+            "experiments/run.py",
+            *arguments,
+            f"output_dir={out}",
+            f"hardware.address={CLUSTER}",
+            "report=false",
+        ]
         return Driver.typed(shlex.join(self.on_head(*words)), out.with_name(f"{out.name}-{time.monotonic_ns()}"))
 
     def set_link(self, up: bool) -> None:
@@ -162,7 +215,8 @@ class TwoNodes:
 
 @contextlib.contextmanager
 def linked_machines(folder: Path, shared: bool) -> Iterator[TwoNodes]:
-    """Two nodes without Ray, ended afterwards with everything that runs on them; skips the test where this machine does not allow them.
+    """Two nodes without Ray, ended afterwards with everything that runs on them; skips the test
+    where this machine does not allow them.
 
     Args:
         folder: An existing folder, where the head node also keeps what `ray start` prints.
@@ -186,8 +240,12 @@ def linked_machines(folder: Path, shared: bool) -> Iterator[TwoNodes]:
 
 
 @contextlib.contextmanager
-def two_nodes(folder: Path, shared: bool, num_cpus: int = 1, environment: Mapping[str, str] | None = None) -> Iterator[TwoNodes]:
-    """Two nodes with Ray, of `num_cpus` each, whose processes have an environment beside their own; otherwise as `linked_machines`."""
+def two_nodes(
+    folder: Path, shared: bool, num_cpus: int = 1, environment: Mapping[str, str] | None = None
+) -> Iterator[TwoNodes]:
+    """Two nodes with Ray, of `num_cpus` each, whose processes have an environment beside their own;
+    otherwise as `linked_machines`.
+    """
     with linked_machines(folder, shared) as nodes:
         nodes._environment.update(environment or {})
         nodes.start_head(num_cpus)

@@ -1,4 +1,6 @@
-"""Whole studies put straight into a writer, for the tests of what it delivers, and what has to be in the store afterwards."""
+"""Whole studies put straight into a writer, for the tests of what it delivers,
+and what has to be in the store afterwards.
+"""
 
 import contextlib
 import json
@@ -35,7 +37,9 @@ def open_study(writer: Writer, name: str, trials: int, new: bool = True) -> None
     for experiment in (INDEX, name):
         writer.put("experiment", experiment)
     writer.put("set_views", name, {"byconfig": "{}"})
-    writer.put("open_run", "study", INDEX, name, 5, {"kind": "study", "study_folder": f"/out/{name}"}, ("study_folder",), new)
+    writer.put(
+        "open_run", "study", INDEX, name, 5, {"kind": "study", "study_folder": f"/out/{name}"}, ("study_folder",), new
+    )
     writer.put("log_texts", "study", {"plan.json": "{}"})
     for trial in range(trials):
         tags = {"kind": "trial", "trial_id": f"t{trial}", Tag.STUDY_RUN: "study"}
@@ -80,16 +84,27 @@ def assert_complete(database: Path, artifacts: Path, name: str, trials: int = 3)
         assert status == "FINISHED"
         assert select("value FROM tags WHERE key = 'best' AND run_uuid = ?", study) == [("s=0",)]
         runs = select(
-            "r.run_uuid, r.name, r.status, r.start_time, r.end_time, t.value FROM runs r"
-            " JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'study_run' JOIN experiments e ON e.experiment_id = r.experiment_id"
-            " WHERE e.name = ? AND r.lifecycle_stage = 'active' ORDER BY r.start_time",
+            "r.run_uuid, r.name, r.status, r.start_time, r.end_time, t.value FROM runs r JOIN tags t ON t.run_uuid = "
+            "r.run_uuid AND t.key = 'study_run' JOIN experiments e ON e.experiment_id = r.experiment_id WHERE e.name = "
+            "? AND r.lifecycle_stage = 'active' ORDER BY r.start_time",
             name,
         )
-        assert [run[1:] for run in runs] == [(f"s={t}", "FINISHED", 10 + t, at_ms(t, REPORTS), study) for t in range(trials)]
+        assert [run[1:] for run in runs] == [
+            (f"s={t}", "FINISHED", 10 + t, at_ms(t, REPORTS), study) for t in range(trials)
+        ]
         for trial, (run, *_) in enumerate(runs):
-            assert dict(select("key, value FROM params WHERE run_uuid = ?", run)) == {"lr": "0.0003", "seed": str(trial)}
-            expected = [(f"m/{m}", 1000 * r, at_ms(trial, r), value(trial, r, m)) for m in range(METRICS) for r in range(REPORTS)]
-            assert sorted(select("key, step, timestamp, value FROM metrics WHERE run_uuid = ?", run)) == sorted(expected)
+            assert dict(select("key, value FROM params WHERE run_uuid = ?", run)) == {
+                "lr": "0.0003",
+                "seed": str(trial),
+            }
+            expected = [
+                (f"m/{m}", 1000 * r, at_ms(trial, r), value(trial, r, m))
+                for m in range(METRICS)
+                for r in range(REPORTS)
+            ]
+            assert sorted(select("key, step, timestamp, value FROM metrics WHERE run_uuid = ?", run)) == sorted(
+                expected
+            )
             (config,) = artifacts.rglob(f"{run}/artifacts/config.json")
             assert json.loads(config.read_text()) == {"seed": trial}
     (table,) = artifacts.rglob(f"{study}/artifacts/configurations.json")
@@ -97,7 +112,9 @@ def assert_complete(database: Path, artifacts: Path, name: str, trials: int = 3)
 
 
 def writer_to(uri: str, folder: Path, timeout_s: float = 30.0) -> Writer:
-    return Writer(lambda: Store(uri, folder / "mlartifacts", timeout_s), SERVER_THREADS if uri.startswith("http") else 1)
+    return Writer(
+        lambda: Store(uri, folder / "mlartifacts", timeout_s), SERVER_THREADS if uri.startswith("http") else 1
+    )
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -114,7 +131,9 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 def start_together(uri: str, folder: Path) -> None:
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(2)
-    processes = [context.Process(target=run_same_name, args=(uri, folder, study, barrier)) for study in ("first", "second")]
+    processes = [
+        context.Process(target=run_same_name, args=(uri, folder, study, barrier)) for study in ("first", "second")
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -141,10 +160,10 @@ def run_same_name(uri: str, folder: Path, study: str, barrier: Any) -> None:
 def assert_same_name_complete(database: Path, study: str) -> None:
     with contextlib.closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(
-            "SELECT r.name, r.status, p.value, m.timestamp FROM runs r JOIN experiments e ON e.experiment_id = r.experiment_id"
-            " JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'study_run' JOIN tags s ON s.run_uuid = t.value AND s.key = 'study_folder'"
-            " JOIN params p ON p.run_uuid = r.run_uuid JOIN metrics m ON m.run_uuid = r.run_uuid"
-            " WHERE e.name = 'same' AND s.value = ? ORDER BY r.name",
+            "SELECT r.name, r.status, p.value, m.timestamp FROM runs r JOIN experiments e ON e.experiment_id = "
+            "r.experiment_id JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'study_run' JOIN tags s ON s.run_uuid "
+            "= t.value AND s.key = 'study_folder' JOIN params p ON p.run_uuid = r.run_uuid JOIN metrics m ON "
+            "m.run_uuid = r.run_uuid WHERE e.name = 'same' AND s.value = ? ORDER BY r.name",
             (f"/out/same-{study}",),
         ).fetchall()
     assert rows == [(f"s={trial}", "FINISHED", study, 1 if study == "first" else 2) for trial in range(3)]

@@ -32,11 +32,16 @@ def test_a_study_is_where_it_was_typed_and_whole_whatever_the_folder_and_the_she
     folder.mkdir()
     words = [*TINY, "study.space={}", "seeds=[0]", "registry.models=recommended"]
     command = [sys.executable, str(ROOT / "experiments/run.py"), *words]
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **SHELL}, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **SHELL}, capture_output=True, text=True, timeout=280, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "MLFLOW_RUN_ID is not read: a study makes its own runs." in done.stdout.splitlines()
     assert "1 version of models:/ppo-cartpole in MLflow's registry" in done.stdout
-    assert ([path.name for path in tmp_path.iterdir()], [path.name for path in folder.iterdir()]) == ([ODD], ["outputs"])
+    assert ([path.name for path in tmp_path.iterdir()], [path.name for path in folder.iterdir()]) == (
+        [ODD],
+        ["outputs"],
+    )
     out = folder / "outputs"
     assert query(out / "mlflow.db", "SELECT status FROM runs") == [("FINISHED",), ("FINISHED",)]
     assert query(out / "mlflow.db", "SELECT name, version FROM model_versions") == [("ppo-cartpole", 1)]

@@ -64,15 +64,22 @@ def test_a_plan_is_the_commands(here: Path, suite_here: RunSuite, capsys: pytest
 
 
 def test_a_quiet_plan_prints_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan_study(["study=smoke", "study.space={algorithm.training.lr:[1e-4,1e-3,1e-2]}"], quiet=True).num_trials == 6
+    assert (
+        plan_study(["study=smoke", "study.space={algorithm.training.lr:[1e-4,1e-3,1e-2]}"], quiet=True).num_trials == 6
+    )
     assert capsys.readouterr().out == ""
 
 
 def test_a_folder_of_ones_own_is_read(here: Path) -> None:
     (here / "my/env").mkdir(parents=True)
-    (here / "my/env/mine.yaml").write_text((CONF / "env/pendulum.yaml").read_text().replace("name: pendulum", "name: mine"))
+    (here / "my/env/mine.yaml").write_text(
+        (CONF / "env/pendulum.yaml").read_text().replace("name: pendulum", "name: mine")
+    )
     assert plan_study(["--config-dir", "my", "env=mine", "study=single"], quiet=True).envs == "mine"
-    assert plan_study(["--config-dir", "my", "study=single", "study.space={env:[mine,cartpole]}"], quiet=True).envs == "mine+cartpole"
+    assert (
+        plan_study(["--config-dir", "my", "study=single", "study.space={env:[mine,cartpole]}"], quiet=True).envs
+        == "mine+cartpole"
+    )
 
 
 def test_a_program_that_composes_with_hydra_itself_goes_on_as_before(here: Path) -> None:
@@ -96,7 +103,10 @@ def test_a_program_that_composes_with_hydra_itself_goes_on_as_before(here: Path)
         (["algorithm=pppo"], "algorithm=pppo: conf/algorithm has no file pppo.yaml"),
         (["lr=1e-3"], "lr=1e-3: there is no such setting. Did you mean algorithm.training.lr=1e-3?"),
         (["budget_env_steps=-1"], "budget_env_steps"),
-        (["study=smoke", "algorithm.training.gamma=0.9"], "has no effect, since the study varies algorithm.training.gamma"),
+        (
+            ["study=smoke", "algorithm.training.gamma=0.9"],
+            "has no effect, since the study varies algorithm.training.gamma",
+        ),
         (["resume=0123", "seeds=[1]"], "a study is resumed as it was begun"),
         (["resume=0123"], "resume=0123: there is no store"),
         (["hardware.num_cpus=1", "hardware=workstation"], "hardware=workstation needs 9 CPUs"),
@@ -106,7 +116,9 @@ def test_a_program_that_composes_with_hydra_itself_goes_on_as_before(here: Path)
         ("study=smoke seeds=[0]", r"a list of words, not one text: \['study=smoke', 'seeds=\[0\]'\]"),
     ],
 )
-def test_bad_input_raises_the_commands_message_and_leaves_nothing(here: Path, overrides: list[str], message: str) -> None:
+def test_bad_input_raises_the_commands_message_and_leaves_nothing(
+    here: Path, overrides: list[str], message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message):
         run_study(overrides)
     assert list(here.iterdir()) == []
@@ -153,7 +165,9 @@ def two_envs(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) 
     if not ray.is_initialized():
         start_ray(HardwareSettings("test", num_cpus=4, num_gpus=0))
     out, environment = tmp_path_factory.mktemp("api") / "out", dict(os.environ)
-    study = run_study([*TINY, *EPISODES, "seeds=[0]", "study.space={env:[cartpole,pendulum]}", f"output_dir={out}"], quiet=True)
+    study = run_study(
+        [*TINY, *EPISODES, "seeds=[0]", "study.space={env:[cartpole,pendulum]}", f"output_dir={out}"], quiet=True
+    )
     assert ray.is_initialized()  # it ran before
     assert dict(os.environ) == environment
     return study, out
@@ -172,14 +186,21 @@ def test_a_study_comes_back_as_analyses_read_it(two_envs: tuple[Study, Path]) ->
     assert study.command.startswith("python experiments/run.py study=smoke ")
     assert study.command.endswith(f"'study.space={{env:[cartpole,pendulum]}}' output_dir={out}")
     with sqlite3.connect(out / "mlflow.db") as store:
-        assert store.execute("SELECT DISTINCT value FROM tags WHERE key = 'command'").fetchall() in ([], [(study.command[:500],)])
+        assert store.execute("SELECT DISTINCT value FROM tags WHERE key = 'command'").fetchall() in (
+            [],
+            [(study.command[:500],)],
+        )
 
 
 @pytest.mark.ray
 @pytest.mark.parametrize(
-    ("env", "loop"), [("cartpole", play_together), ("pendulum", play_together), ("pendulum", play)], ids=["cartpole", "together", "alone"]
+    ("env", "loop"),
+    [("cartpole", play_together), ("pendulum", play_together), ("pendulum", play)],
+    ids=["cartpole", "together", "alone"],
 )
-def test_a_plain_loop_reaches_the_logged_score_to_the_bit(two_envs: tuple[Study, Path], env: str, loop: Callable[..., list[float]]) -> None:
+def test_a_plain_loop_reaches_the_logged_score_to_the_bit(
+    two_envs: tuple[Study, Path], env: str, loop: Callable[..., list[float]]
+) -> None:
     study, _ = two_envs
     run_id, score = of_env(study, env)
     policy = load_policy(run_id, tracking_uri=study.tracking_uri)
@@ -189,7 +210,9 @@ def test_a_plain_loop_reaches_the_logged_score_to_the_bit(two_envs: tuple[Study,
 
 
 @pytest.mark.ray
-def test_a_policy_is_loaded_by_its_folder_or_its_study(two_envs: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_is_loaded_by_its_folder_or_its_study(
+    two_envs: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     study, out = two_envs
     run_id, score = of_env(study, "pendulum")
 
@@ -208,7 +231,9 @@ def test_a_policy_is_loaded_by_its_folder_or_its_study(two_envs: tuple[Study, Pa
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
-def test_a_failed_trial_is_in_the_study_and_the_others_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_trial_is_in_the_study_and_the_others_can_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     env = ("env.id=tiny_envs:tiny/Faulty-v0", "env.vectorize_mode=sync", "hardware.num_envs_per_env_runner=4")
     space = "study.space={env.env_config.at:[40,100000]}"
     study = run_study(
@@ -245,7 +270,11 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.ray
 def test_a_notebook_shows_what_a_log_file_would_and_can_go_on(tmp_path: Path) -> None:
     words = [*TINY, *EPISODES, "seeds=[0]", "study.space={}"]
-    sources = ["", f"from experiments.api import load_policy, run_study\nstudy = run_study({words})", "load_policy(study)([0, 0, 0, 0])"]
+    sources = [
+        "",
+        f"from experiments.api import load_policy, run_study\nstudy = run_study({words})",
+        "load_policy(study)([0, 0, 0, 0])",
+    ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     notebook.cells[0].metadata["tags"] = [PARAMETERS]
     nbformat.write(notebook, tmp_path / "own.ipynb")
@@ -265,7 +294,9 @@ def test_whoever_checks_types_sees_them(tmp_path: Path) -> None:
         "from experiments.api import load_policy, plan_study, run_study\n"
         "reveal_type(run_study([])); reveal_type(plan_study([])); reveal_type(load_policy('')); load_policy(1)"
     )
-    done = subprocess.run([sys.executable, "-m", "mypy", str(program)], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", str(program)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     revealed = re.findall(r'Revealed type is "(.*?)"', done.stdout)
     assert revealed == ["analysis.load.Study", "experiments.planning.plan.Plan", "experiments.policies.policy.Policy"]
     assert 'Argument 1 to "load_policy" has incompatible type "int"' in done.stdout
@@ -282,7 +313,14 @@ def test_an_interrupted_study_raises_and_is_resumed(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
-    words = ("study=single", "seeds=[0]", "env=pendulum", "budget_env_steps=60000", "checkpoint.every_env_steps=7200", *EPISODES)
+    words = (
+        "study=single",
+        "seeds=[0]",
+        "env=pendulum",
+        "budget_env_steps=60000",
+        "checkpoint.every_env_steps=7200",
+        *EPISODES,
+    )
     with pytest.raises(KeyboardInterrupt, match="Go on with resume=") as interrupted:
         run_study([*words, f"output_dir={out}"], quiet=True)
     resume = str(interrupted.value).rpartition(" ")[2]

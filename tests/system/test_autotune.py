@@ -34,7 +34,8 @@ def test_a_confirmed_winner_is_the_profile() -> None:
     assert text.startswith(MARK)
     assert "1.50 x [1.20, 1.80] hardware=auto (10 rounds, 95% interval)" in text
     assert yaml.safe_load(text) == {
-        "defaults": ["auto"], "name": "mine", "num_cpus": 5, "num_env_runners": 4, "num_envs_per_env_runner": 16, "vectorize_mode": "async",
+        "defaults": ["auto"], "name": "mine", "num_cpus": 5, "num_env_runners": 4, "num_envs_per_env_runner": 16,
+        "vectorize_mode": "async",
     }  # fmt: skip
     assert "1.50 x [1.20, 1.80] the start" in found.lines()[1]
 
@@ -118,7 +119,12 @@ def test_it_writes_a_profile_that_composes(tmp_path: Path) -> None:
     words = ["algorithm=ppo", "env=cartpole", "minutes=0.7", "name=test-autotune", f"output_dir={tmp_path}"]
     try:
         ended = subprocess.run(
-            [sys.executable, "experiments/autotune.py", *words], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+            [sys.executable, "experiments/autotune.py", *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
         )
         assert ended.returncode == 0, ended.stderr
         written = yaml.safe_load(path.read_text())

@@ -1,4 +1,6 @@
-"""Trials that are bound by one thing each, measured as a user would: the diagnosis has to call every one by its name."""
+"""Trials that are bound by one thing each, measured as a user would: the diagnosis has to call
+every one by its name.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -69,13 +71,21 @@ class Case:
 
 
 CASES = {
-    "too many runners": Case("crowd", {MODE: "busy"}, STARVED, "9 processes share", "algorithm.env_runners.num_env_runners="),
+    "too many runners": Case(
+        "crowd", {MODE: "busy"}, STARVED, "9 processes share", "algorithm.env_runners.num_env_runners="
+    ),
     "waiting steps": Case("crowd", {MODE: "wait"}, ENV, "Stepping the environments takes", "env.vectorize_mode=async"),
     "computing steps": Case("alone", {COST: 2, EPOCHS: 1}, ENV, "; a step takes ", "runners"),
     "one observation at a time": Case(
-        "alone", {COST: 0.001, EPOCHS: 1}, INFERENCE, "Inference with connectors takes", "algorithm.env_runners.num_envs_per_env_runner=2."
+        "alone",
+        {COST: 0.001, EPOCHS: 1},
+        INFERENCE,
+        "Inference with connectors takes",
+        "algorithm.env_runners.num_envs_per_env_runner=2.",
     ),
-    "many epochs": Case("alone", {COST: 0.001, EPOCHS: 100}, LEARNER, "Learning takes", "algorithm.training.num_epochs"),
+    "many epochs": Case(
+        "alone", {COST: 0.001, EPOCHS: 100}, LEARNER, "Learning takes", "algorithm.training.num_epochs"
+    ),
     "short rounds": Case(
         "rounds",
         {},
@@ -115,7 +125,10 @@ def measured(wide_ray: None, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         loaded = load_study(tracking_uri=f"sqlite:///{study.out / 'mlflow.db'}")
         own = loaded.curves[~loaded.curves["metric"].str.startswith("system/")]
         found[name] = Measured(
-            study, of_study(loaded.runs, loaded.curves, loaded.facts), of_study(loaded.runs, own, loaded.facts), loaded.curves
+            study,
+            of_study(loaded.runs, loaded.curves, loaded.facts),
+            of_study(loaded.runs, own, loaded.facts),
+            loaded.curves,
         )
     return found
 
@@ -136,7 +149,9 @@ def test_what_holds_a_trial_up_is_called_by_its_name(name: str, measured: dict[s
     found = row_of(of.found, label)
     means = of.curves[of.curves["run_id"] == found["run_id"]].groupby("metric", observed=True)["value"].mean()
     shares = {part: f"{means.get(f'time/{part}_share', 0.0):.2f}" for part in TIME_PARTS}
-    system = {key: f"{value:.4g}" for key, value in means.items() if key.startswith(("system/", "throughput/env_steps"))}
+    system = {
+        key: f"{value:.4g}" for key, value in means.items() if key.startswith(("system/", "throughput/env_steps"))
+    }
     print(name, label, shares, system, found["bottleneck"], found["evidence"], found["advice"], sep="\n")
 
     assert of.study.tags(label)["bottleneck"] == found["bottleneck"]

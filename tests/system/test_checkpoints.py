@@ -33,7 +33,11 @@ REPLAY = (
     "evaluation.final_episodes=2",
 )
 NORMALIZE = ("preprocessing=normalize",)
-LSTM = ("++algorithm.rl_module.use_lstm=true", "++algorithm.rl_module.lstm_cell_size=16", "++algorithm.rl_module.max_seq_len=8")
+LSTM = (
+    "++algorithm.rl_module.use_lstm=true",
+    "++algorithm.rl_module.lstm_cell_size=16",
+    "++algorithm.rl_module.max_seq_len=8",
+)
 NOISE_SCALE = ("noise_scale.measure=true", "noise_scale.every_updates=3")
 EWMA = ("algorithm.training.minibatch_size=16", "algorithm.training.staleness=2")
 TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
@@ -97,7 +101,9 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *LSTM), marks=pytest.mark.slow),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *LSTM), marks=pytest.mark.slow),
         pytest.param("dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.slow),
-        pytest.param("dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly),
+        pytest.param(
+            "dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly
+        ),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
@@ -135,9 +141,16 @@ def test_an_interrupted_trial_is_the_same_to_the_bit(
         pytest.param(False, 1, marks=pytest.mark.slow),
     ],
 )
-def test_an_episode_that_is_longer_than_a_segment_comes_to_its_end(plan_of: PlanOf, tmp_path: Path, fast: bool, runners: int) -> None:
+def test_an_episode_that_is_longer_than_a_segment_comes_to_its_end(
+    plan_of: PlanOf, tmp_path: Path, fast: bool, runners: int
+) -> None:
     """Of four environments each has 256 steps in a segment, and its episodes have 600."""
-    settings = (*COUNT, "++env.env_config.length=600", f"hardware.num_env_runners={runners}", "hardware.num_envs_per_env_runner=4")
+    settings = (
+        *COUNT,
+        "++env.env_config.length=600",
+        f"hardware.num_env_runners={runners}",
+        "hardware.num_envs_per_env_runner=4",
+    )
     common = ("study=smoke", "study.space={}", "seeds=[0]", *PPO)
     config = plan_of(*common, *settings, f"fast={fast}", cluster=Cluster((Node(4, 0),))).trials[0]
     whole = list(uninterrupted(config, tmp_path / "whole"))
@@ -148,11 +161,20 @@ def test_an_episode_that_is_longer_than_a_segment_comes_to_its_end(plan_of: Plan
 
 
 def spaced(plan_of: PlanOf, every_env_steps: int, algorithm: str, env: str, settings: tuple[str, ...]) -> TrialConfig:
-    common = ("study=smoke", "study.space={}", "seeds=[0]", f"algorithm={algorithm}", f"env={env}", "hardware.num_env_runners=0")
+    common = (
+        "study=smoke",
+        "study.space={}",
+        "seeds=[0]",
+        f"algorithm={algorithm}",
+        f"env={env}",
+        "hardware.num_env_runners=0",
+    )
     return plan_of(*common, *settings, f"checkpoint.every_env_steps={every_env_steps}").trials[0]
 
 
-def test_trials_with_checkpoints_at_other_places_are_the_same_until_the_first_one(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_trials_with_checkpoints_at_other_places_are_the_same_until_the_first_one(
+    plan_of: PlanOf, tmp_path: Path
+) -> None:
     never, early = (spaced(plan_of, every, "ppo", "cartpole", PPO) for every in (3072, 1024))
     assert never.config_id != early.config_id
     whole, cut = (list(uninterrupted(config, tmp_path / config.config_id)) for config in (never, early))
@@ -165,19 +187,32 @@ def test_trials_with_checkpoints_at_other_places_are_the_same_until_the_first_on
     ("algorithm", "env", "settings", "every"),
     [
         ("ppo", "cartpole", (*PPO, *SCHEDULES), 512),
-        pytest.param("ppo", "cartpole", (*PPO, "env.vectorize_mode=sync", "fast=false"), 1024, marks=pytest.mark.nightly),
+        pytest.param(
+            "ppo", "cartpole", (*PPO, "env.vectorize_mode=sync", "fast=false"), 1024, marks=pytest.mark.nightly
+        ),
         ("dqn", "cartpole", ("budget_env_steps=600", *REPLAY), 200),
-        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), 200, marks=pytest.mark.nightly),
+        pytest.param(
+            "dqn", "cartpole", ("budget_env_steps=600", *REPLAY, "fast=false"), 200, marks=pytest.mark.nightly
+        ),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY), 100, marks=pytest.mark.slow),
     ],
 )
 def test_a_checkpoint_changes_random_numbers_and_nothing_else(
-    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, env: str, settings: tuple[str, ...], every: int
+    plan_of: PlanOf,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    algorithm: str,
+    env: str,
+    settings: tuple[str, ...],
+    every: int,
 ) -> None:
     for streams in ("seed_process", "seed_replay", "seed_streams"):
-        monkeypatch.setattr(checkpoints, streams, lambda *args, **kwargs: None)  # the segments' own streams: the first one's go on
+        # the segments' own streams: the first one's go on
+        monkeypatch.setattr(checkpoints, streams, lambda *args, **kwargs: None)
     budget = 3072 if algorithm == "ppo" else 600
-    whole, cut = (list(uninterrupted(spaced(plan_of, n, algorithm, env, settings), tmp_path / str(n))) for n in (budget, every))
+    whole, cut = (
+        list(uninterrupted(spaced(plan_of, n, algorithm, env, settings), tmp_path / str(n))) for n in (budget, every)
+    )
     assert [learned(report) for report in cut] == [learned(report) for report in whole]
     assert cut[-1][WEIGHTS] == whole[-1][WEIGHTS]
     monkeypatch.setattr(checkpoints, "environments", lambda algorithm: {})  # as of environments that cannot be saved
@@ -213,7 +248,11 @@ def test_what_an_environments_code_keeps_in_its_process_is_lost_at_a_resume_and_
         config = plan_of(*settings, f"env.id=tiny_envs:tiny/{name}-v0", cluster=Cluster((Node(4, 0),))).trials[0]
         said[name] = list(interrupted(config, tmp_path / name, after=3, times=1))
         assert said[name][-1][RECYCLE_PROCESS]  # whether it keeps something or not: what is not found may be there
-    assert [said["Count"][-1][REPRODUCIBLE], said["Taught"][2][REPRODUCIBLE], said["Taught"][-1][REPRODUCIBLE]] == [True, True, False]
+    assert [said["Count"][-1][REPRODUCIBLE], said["Taught"][2][REPRODUCIBLE], said["Taught"][-1][REPRODUCIBLE]] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_what_was_trained_again_and_came_out_differently_is_said(plan_of: PlanOf, tmp_path: Path) -> None:

@@ -96,7 +96,16 @@ def test_what_the_recommended_configuration_left_is_kept_and_the_analysis_stays_
     assert f"models policy of {OTHER} s=0" in said
     assert "removed 1.0 MiB of files" in said
     after, others = made.left(), [f"{OTHER} s={seed}" for seed in (0, 1)]
-    for table in ("runs", "params", "tags", "metrics", "latest_metrics", "experiments", "registered_models", "model_versions"):
+    for table in (
+        "runs",
+        "params",
+        "tags",
+        "metrics",
+        "latest_metrics",
+        "experiments",
+        "registered_models",
+        "model_versions",
+    ):
         assert after[table] == before[table]
     tables = made.rows().keys()
     gone = [name for name in before if name not in tables and after.get(name) != before[name]]
@@ -228,7 +237,10 @@ def test_a_folder_whose_store_is_gone_is_removed(made: Made) -> None:
     (made.out / "mlflow.db").unlink()
     done = run_here("experiments/delete.py", f"study={made.folder('gone')}", "yes=true")
     assert (done.returncode, made.folder("gone").exists(), made.folder("kept").exists()) == (0, False, True)
-    assert "MLflow does not know the study" in run_here("experiments/delete.py", f"study={made.folder('kept')}", "keep=best").stderr
+    assert (
+        "MLflow does not know the study"
+        in run_here("experiments/delete.py", f"study={made.folder('kept')}", "keep=best").stderr
+    )
 
 
 def test_what_a_person_marked_as_deleted_goes_as_well(made: Made, without: dict[str, object]) -> None:
@@ -252,7 +264,10 @@ def test_a_folder_that_the_store_names_elsewhere_is_not_removed(made: Made, tmp_
     shutil.move(made.folder("gone"), elsewhere)
     made.client.set_tag(made.runs["gone"]["study"], "study_folder", str(elsewhere))
     said = deleted(made, study(made), "yes=true", code=2)
-    assert f"its folder {elsewhere} is outside of output_dir={made.out}. If it is yours, name it: output_dir={elsewhere.parents[1]}" in said
+    assert (
+        f"its folder {elsewhere} is outside of output_dir={made.out}. If it is yours, name it: "
+        f"output_dir={elsewhere.parents[1]}"
+    ) in said
     assert (elsewhere / "study.json").is_file()
 
 
@@ -261,7 +276,10 @@ def test_files_that_mlflow_would_not_have_named_so_are_not_removed(made: Made, t
     precious.parent.mkdir(parents=True)
     precious.touch()
     with contextlib.closing(sqlite3.connect(made.out / "mlflow.db")) as connection:
-        connection.execute("UPDATE runs SET artifact_uri = ? WHERE run_uuid = ?", (str(precious.parent), made.runs["gone"][f"{BEST} s=0"]))
+        connection.execute(
+            "UPDATE runs SET artifact_uri = ? WHERE run_uuid = ?",
+            (str(precious.parent), made.runs["gone"][f"{BEST} s=0"]),
+        )
         connection.commit()
     said = deleted(made, study(made), "yes=true")
     assert f"stays artifacts in {precious.parents[1]}, which may be of another copy of the study" in said
@@ -352,11 +370,15 @@ def test_the_room_in_the_database_is_given_back_unless_another_study_writes(
 
     with contextlib.closing(sqlite3.connect(database)) as writer, monkeypatch.context() as patched:
         patched.setattr(StudyArchive, "delete_run", delete_run)
-        assert f"store {database} keeps the room for later runs (database is locked)" in deleted(made, study(made, "kept"), "yes=true")
+        assert f"store {database} keeps the room for later runs (database is locked)" in deleted(
+            made, study(made, "kept"), "yes=true"
+        )
     assert "runs" not in made.rows()
 
 
-def test_a_server_marks_runs_as_deleted_and_the_command_it_names_removes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_marks_runs_as_deleted_and_the_command_it_names_removes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(CACHE_DIR, str(tmp_path / "cache"))
     server = Server(tmp_path)
     try:
@@ -377,7 +399,12 @@ def test_a_server_marks_runs_as_deleted_and_the_command_it_names_removes_them(tm
         assert made.client.search_registered_models() == []
         (left,) = made.client.search_runs([made.client.get_experiment_by_name("studies").experiment_id])
         assert left.info.run_id == made.runs["kept"]["study"]
-        assert not any(run in str(path) for run in made.runs["gone"].values() for path in server.artifacts.rglob("*") if path.is_file())
+        assert not any(
+            run in str(path)
+            for run in made.runs["gone"].values()
+            for path in server.artifacts.rglob("*")
+            if path.is_file()
+        )
         assert len(list((tmp_path / "cache").iterdir())) == 1
         arguments = command.replace("<the server's database>", f"sqlite:///{server.database}").split()[1:]
         subprocess.run([sys.executable, "-m", "mlflow", *arguments], check=True, capture_output=True, timeout=240)
@@ -392,7 +419,9 @@ def test_a_server_marks_runs_as_deleted_and_the_command_it_names_removes_them(tm
 @pytest.mark.ray
 def test_of_a_study_that_ran_nothing_is_left(ray_instance: None, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = run_here("experiments/run.py", *TINY, "seeds=[0,1]", "registry.models=all", f"output_dir={out}", with_ray=True)
+    done = run_here(
+        "experiments/run.py", *TINY, "seeds=[0,1]", "registry.models=all", f"output_dir={out}", with_ray=True
+    )
     assert done.returncode == 0, done.stderr
     (command,) = [line.strip() for line in done.stdout.splitlines() if "experiments/delete.py" in line]
     assert run_here(*command.split()[1:], "keep=best", "yes=true").returncode == 0

@@ -162,7 +162,11 @@ def failed(out: Path) -> None:
 
 
 def other_module(out: Path) -> None:
-    file = next(trial_folder(out).glob("checkpoints/*4096/algorithm/learner_group/learner/rl_module/default_policy/module_state.pkl"))
+    file = next(
+        trial_folder(out).glob(
+            "checkpoints/*4096/algorithm/learner_group/learner/rl_module/default_policy/module_state.pkl"
+        )
+    )
     file.write_bytes(bytes(file.stat().st_size))
 
 
@@ -178,7 +182,9 @@ def other_module(out: Path) -> None:
     ],
     ids=["failed", "damaged", "without checkpoint", "moved", "without study", "altered"],
 )
-def test_a_run_that_cannot_be_evaluated_is_refused_with_the_reason(copied: Path, change: Callable[[Path], None], message: str) -> None:
+def test_a_run_that_cannot_be_evaluated_is_refused_with_the_reason(
+    copied: Path, change: Callable[[Path], None], message: str
+) -> None:
     run_id = runs(copied)[0]
     change(copied)
     assert message in evaluated(copied, f"run={run_id}", code=2)
@@ -244,5 +250,8 @@ def test_the_report_shows_what_was_recorded_of_the_median_seed(ran: Path) -> Non
     assert clips.animations["worst"] == (ran / "policies" / median / "video" / "worst.webp").read_bytes()
     page = build(study, [clips]).html
     assert page.count("data:image/webp;base64,") == 3
-    assert "at play, on held-out env seeds: the best episode, the median episode and the worst episode of its median seed." in page
+    assert (
+        "at play, on held-out env seeds: the best episode, the median episode and the worst episode of its median seed."
+        in page
+    )
     assert "data:image/webp" not in build(study).html

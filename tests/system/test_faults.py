@@ -23,7 +23,12 @@ from tests.support.suite import ROOT, TINY, PlanOf
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_instance")]
 
-FAULTY = ("env.id=tiny_envs:tiny/Faulty-v0", "env.vectorize_mode=sync", "hardware.num_envs_per_env_runner=4", "seeds=[0]")
+FAULTY = (
+    "env.id=tiny_envs:tiny/Faulty-v0",
+    "env.vectorize_mode=sync",
+    "hardware.num_envs_per_env_runner=4",
+    "seeds=[0]",
+)
 FOUR_REPORTS = ("budget_env_steps=4096", "checkpoint.every_env_steps=2048")
 FOUR_CPUS = Cluster((Node(4, 0),))
 
@@ -90,20 +95,34 @@ def test_an_environment_that_raises_once_costs_a_restart_and_the_claim_to_be_rep
 
 
 @pytest.mark.parametrize("runners", [0, pytest.param(2, marks=pytest.mark.nightly)])
-def test_an_environment_that_always_raises_fails_its_trial_alone_with_its_reason(run_faulty: RunFaulty, runners: int) -> None:
+def test_an_environment_that_always_raises_fails_its_trial_alone_with_its_reason(
+    run_faulty: RunFaulty, runners: int
+) -> None:
     study = run_faulty("study.space={env.env_config.fault:[raise,null]}", runners=runners)
     assert study.outcome.exit_code == 1
     assert study.status("fault=raise") == "FAILED"
-    assert study.tags("fault=raise")["failure"] == study.ended("fault=raise").failure == "RuntimeError: the simulator crashed"
+    assert (
+        study.tags("fault=raise")["failure"]
+        == study.ended("fault=raise").failure
+        == "RuntimeError: the simulator crashed"
+    )
     assert_complete(study, "fault=None", steps=(1024, 2048))
     assert "Traceback" not in study.shown
-    seconds = "SELECT name, (end_time - start_time) / 1000.0 FROM runs WHERE status = 'FAILED' AND name LIKE '%fault=raise%'"
+    seconds = (
+        "SELECT name, (end_time - start_time) / 1000.0 FROM runs WHERE status = 'FAILED' AND name LIKE '%fault=raise%'"
+    )
     print(f"failed after {study.query(seconds)} s")
 
 
 @pytest.mark.parametrize("vectorize_mode", [pytest.param("sync", marks=pytest.mark.nightly), "async"])
-def test_a_step_that_never_returns_ends_its_trial_and_leaves_no_process(run_faulty: RunFaulty, trace: Path, vectorize_mode: str) -> None:
-    hang = ("study.space={env.env_config.fault:[hang,hold,null]}", f"+env.env_config.trace={trace}", "faults.stall_after_s=20")
+def test_a_step_that_never_returns_ends_its_trial_and_leaves_no_process(
+    run_faulty: RunFaulty, trace: Path, vectorize_mode: str
+) -> None:
+    hang = (
+        "study.space={env.env_config.fault:[hang,hold,null]}",
+        f"+env.env_config.trace={trace}",
+        "faults.stall_after_s=20",
+    )
     study = run_faulty(*hang, f"env.vectorize_mode={vectorize_mode}")
     assert left_of(trace) == []
     assert study.outcome.exit_code == 1
@@ -114,7 +133,9 @@ def test_a_step_that_never_returns_ends_its_trial_and_leaves_no_process(run_faul
 
 
 @pytest.mark.nightly
-def test_a_step_that_never_returns_in_a_runner_ends_its_trial_and_leaves_no_process(run_faulty: RunFaulty, trace: Path) -> None:
+def test_a_step_that_never_returns_in_a_runner_ends_its_trial_and_leaves_no_process(
+    run_faulty: RunFaulty, trace: Path
+) -> None:
     # Long enough for runners to start on a busy machine.
     hang = ("study.space={env.env_config.fault:[hold]}", f"+env.env_config.trace={trace}", "faults.stall_after_s=30")
     study = run_faulty(*hang, runners=2)
@@ -133,7 +154,13 @@ def test_a_step_that_never_returns_in_a_runner_ends_its_trial_and_leaves_no_proc
     ],
 )
 def test_a_killed_process_of_a_trial_costs_a_restart_and_changes_no_bit(
-    run_faulty: RunFaulty, tmp_path: Path, trace: Path, capfd: pytest.CaptureFixture[str], victim: str, runners: int, learners: int
+    run_faulty: RunFaulty,
+    tmp_path: Path,
+    trace: Path,
+    capfd: pytest.CaptureFixture[str],
+    victim: str,
+    runners: int,
+    learners: int,
 ) -> None:
     study = run_faulty(
         "study.space={env.env_config.fault:[null,kill]}",
@@ -156,14 +183,21 @@ def test_a_killed_process_of_a_trial_costs_a_restart_and_changes_no_bit(
     assert "died" in restart["reason"]
     assert victim in restart["reason"]
     assert restart["env_steps"] == 2048
-    sampled = {fault: sum(file.stat().st_size for file in traces(trace) if file.name.startswith(f"{fault}-")) for fault in ("None", "kill")}
+    sampled = {
+        fault: sum(file.stat().st_size for file in traces(trace) if file.name.startswith(f"{fault}-"))
+        for fault in ("None", "kill")
+    }
     assert 0 < sampled["kill"] - sampled["None"] <= 2048
     assert "(raylet)" not in capfd.readouterr().out
 
 
 @pytest.mark.nightly
 def test_an_asynchronous_algorithm_goes_on_after_its_runner_was_killed(run_faulty: RunFaulty, tmp_path: Path) -> None:
-    kill = ("study.space={env.env_config.fault:[kill]}", f"+env.env_config.once={tmp_path / 'once'}", "+env.env_config.at=650")
+    kill = (
+        "study.space={env.env_config.fault:[kill]}",
+        f"+env.env_config.once={tmp_path / 'once'}",
+        "+env.env_config.at=650",
+    )
     study = run_faulty("algorithm=appo", *kill, *FOUR_REPORTS, runners=1)
     assert study.outcome.exit_code == 0
     assert_complete(study, "fault=kill")
@@ -206,7 +240,8 @@ def test_a_number_that_is_not_finite_fails_its_trial_with_its_place_and_reaches_
 def test_a_number_that_is_not_finite_fails_a_trial_with_runners_too(run_faulty: RunFaulty) -> None:
     study = run_faulty("study.space={env.env_config.fault:[nan_reward]}", runners=1)
     assert re.fullmatch(
-        r"NonFiniteError: non-finite reward of environment 0 of runner 1, after \d+ env steps", study.ended("fault=nan_reward").failure
+        r"NonFiniteError: non-finite reward of environment 0 of runner 1, after \d+ env steps",
+        study.ended("fault=nan_reward").failure,
     )
     assert study.restarts("fault=nan_reward") == []
 
@@ -214,7 +249,9 @@ def test_a_number_that_is_not_finite_fails_a_trial_with_runners_too(run_faulty: 
 @pytest.mark.nightly
 def test_a_loss_that_is_not_finite_fails_its_trial(run_faulty: RunFaulty) -> None:
     study = run_faulty("study.space={algorithm.training.lr:[1.0e+30]}")
-    assert re.fullmatch(r"NonFiniteError: non-finite learner/\w+ = \S+ after \d+ env steps", study.ended("lr=1e30").failure)
+    assert re.fullmatch(
+        r"NonFiniteError: non-finite learner/\w+ = \S+ after \d+ env steps", study.ended("lr=1e30").failure
+    )
     assert study.restarts("lr=1e30") == []
 
 
@@ -235,29 +272,43 @@ def test_many_trials_that_fail_are_one_line(run_faulty: RunFaulty, tmp_path: Pat
     needs = tmp_path / "licence"
     needs.touch()
     seeds = "seeds=[0,1,2,3]"
-    study = run_faulty("study.space={}", f"+env.env_config.needs={needs}", seeds, "faults.max_restarts=1", before=needs.unlink)
+    study = run_faulty(
+        "study.space={}", f"+env.env_config.needs={needs}", seeds, "faults.max_restarts=1", before=needs.unlink
+    )
     assert study.outcome.exit_code == 1
     (line,) = failures(study.outcome.outcomes)
     assert re.fullmatch(
-        r"4 failed: .*the simulator has no licence.*  \(ppo-cartpole s=0, ppo-cartpole s=1, ppo-cartpole s=2 and 1 more\)", line
+        r"4 failed: .*the simulator has no licence.*  \(ppo-cartpole s=0, ppo-cartpole s=1, "
+        r"ppo-cartpole s=2 and 1 more\)",
+        line,
     )
-    runs = "SELECT status, count(*) FROM runs JOIN tags USING (run_uuid) WHERE key = 'kind' AND value = 'trial' GROUP BY 1"
+    runs = (
+        "SELECT status, count(*) FROM runs JOIN tags USING (run_uuid) WHERE key = 'kind' AND value = 'trial' GROUP BY 1"
+    )
     assert study.query(runs) == [("FAILED", 4)]
     assert len(study.shown.splitlines()) < 20
     assert "Traceback" not in study.shown
 
 
 def test_a_full_disk_costs_what_there_was_no_room_for_and_nothing_else(tmp_path: Path) -> None:
-    # Full from env step 2400 to 5000; a checkpoint is due at 2048, 4096 and 6144. Everything is on this disk, MLflow's store too.
+    # Full from env step 2400 to 5000; a checkpoint is due at 2048, 4096 and 6144. Everything is on this disk,
+    # MLflow's store too.
     out, kept = tmp_path / "out", tmp_path / "kept"
     out.mkdir()
     full = f"{{fault:full_disk,disk:{out},at:600,room_at:1250,once:{tmp_path / 'once'}}}"
     overrides = (*TINY, *FAULTY, "study.space={}", f"+env.env_config={full}", "hardware.num_env_runners=0")
-    spacing = ("budget_env_steps=6144", "report_every_env_steps=512", "checkpoint.every_env_steps=2048", "checkpoint.keep=3")
+    spacing = (
+        "budget_env_steps=6144",
+        "report_every_env_steps=512",
+        "checkpoint.every_env_steps=2048",
+        "checkpoint.keep=3",
+    )
     command = [sys.executable, "experiments/run.py", *overrides, *spacing, "report=false", f"output_dir={out}"]
     # The file system vanishes with the last process that sees it.
     keep = ["sh", "-c", 'kept=$1; shift; "$@"; code=$?; cp -r "$0" "$kept"; exit $code', str(out), str(kept)]
-    done = subprocess.run(on_small_disk(out, 24, [*keep, *command]), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        on_small_disk(out, 24, [*keep, *command]), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
     print(done.stdout, done.stderr)
     assert done.returncode == 0
     (folder,) = kept.glob("studies/*/trials/*")
@@ -266,13 +317,16 @@ def test_a_full_disk_costs_what_there_was_no_room_for_and_nothing_else(tmp_path:
     for checkpoint in checkpoints:
         check_checkpoint(checkpoint)
     steps = list(range(512, 6145, 512))
-    assert [report.env_steps for report in reports(TrialFolder(folder).log.all())] == steps  # the late ones when there was room again
+    # the late ones when there was room again
+    assert [report.env_steps for report in reports(TrialFolder(folder).log.all())] == steps
     said = re.sub(r"\s", "", done.stdout)  # long paths are wrapped
     assert f"notsaved:ppo-cartpoleseed0:{out}/studies/{folder.parent.parent.name}/trials/{folder.name}" in said
     assert "events.jsonl:Nospaceleftondevice" in said
     store = kept / "mlflow.db"
     assert query(store, "PRAGMA integrity_check") == [("ok",)]
-    assert query(store, "SELECT step FROM metrics WHERE key = 'eval/return_mean' ORDER BY timestamp") == [(step,) for step in steps]
+    assert query(store, "SELECT step FROM metrics WHERE key = 'eval/return_mean' ORDER BY timestamp") == [
+        (step,) for step in steps
+    ]
     assert query(store, "SELECT DISTINCT status FROM runs") == [("FINISHED",)]
     ((tag,),) = query(store, "SELECT value FROM tags WHERE key = 'unsaved'")
     assert str(out) in tag

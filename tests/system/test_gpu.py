@@ -30,7 +30,8 @@ pytestmark = [
 def logged(out: Path, metric: str) -> list[float]:
     """A metric's values in all runs of trials."""
     query = (
-        "SELECT metrics.value FROM metrics JOIN tags USING (run_uuid) WHERE metrics.key = ? AND tags.key = 'kind' AND tags.value = 'trial'"
+        "SELECT metrics.value FROM metrics JOIN tags USING (run_uuid) WHERE metrics.key = ? "
+        "AND tags.key = 'kind' AND tags.value = 'trial'"
     )
     with sqlite3.connect(out / "mlflow.db") as database:
         return [value for (value,) in database.execute(query, [metric])]
@@ -39,11 +40,17 @@ def logged(out: Path, metric: str) -> list[float]:
 def learner_gpus(out: Path) -> set[float]:
     """What the trials' learners had of a GPU, by their parameters in MLflow."""
     with sqlite3.connect(out / "mlflow.db") as database:
-        return {float(value) for (value,) in database.execute("SELECT value FROM params WHERE key = 'num_gpus_per_learner'")}
+        return {
+            float(value) for (value,) in database.execute("SELECT value FROM params WHERE key = 'num_gpus_per_learner'")
+        }
 
 
-def test_a_study_of_the_workstation_profile_logs_its_score_its_gpu_and_how_busy_that_was(run_suite: RunSuite, tmp_path: Path) -> None:
-    done = run_suite(*TINY, *LONGER, *SINGLE, "hardware=workstation", "hardware.num_cpus=16", "seeds=[0]", timeout_s=600)
+def test_a_study_of_the_workstation_profile_logs_its_score_its_gpu_and_how_busy_that_was(
+    run_suite: RunSuite, tmp_path: Path
+) -> None:
+    done = run_suite(
+        *TINY, *LONGER, *SINGLE, "hardware=workstation", "hardware.num_cpus=16", "seeds=[0]", timeout_s=600
+    )
     out = tmp_path / "out"
     assert done.returncode == 0, done.stdout + done.stderr
     assert learner_gpus(out) == {GPUS}
@@ -85,14 +92,21 @@ def test_a_logged_trial_is_reproduced(run_suite: RunSuite, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "env"), [("ppo", "cartpole"), ("dqn", "cartpole"), ("sac", "pendulum"), ("impala", "cartpole"), ("appo", "cartpole")]
+    ("algorithm", "env"),
+    [("ppo", "cartpole"), ("dqn", "cartpole"), ("sac", "pendulum"), ("impala", "cartpole"), ("appo", "cartpole")],
 )
 @pytest.mark.parametrize("learners", [0, 1])
 def test_every_algorithm_finishes(run_suite: RunSuite, tmp_path: Path, algorithm: str, env: str, learners: int) -> None:
-    where = ("hardware.num_cpus=4", f"hardware.num_learners={learners}", "hardware.num_gpus_per_learner=0.5", "seeds=[0,1]")
+    where = (
+        "hardware.num_cpus=4",
+        f"hardware.num_learners={learners}",
+        "hardware.num_gpus_per_learner=0.5",
+        "seeds=[0,1]",
+    )
     done = run_suite("study=smoke", *SINGLE, *where, f"algorithm={algorithm}", f"env={env}", timeout_s=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(logged(tmp_path / "out", "final/score")) == 2  # the second trial after the first one in its process, or beside it
+    # the second trial after the first one in its process, or beside it
+    assert len(logged(tmp_path / "out", "final/score")) == 2
 
 
 @pytest.mark.alone

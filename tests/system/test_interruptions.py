@@ -1,4 +1,6 @@
-"""Studies whose driver gets a signal, loses Ray, its tracking server or its disk: how they end, and that they go on as they say."""
+"""Studies whose driver gets a signal, loses Ray, its tracking server or its disk: how they end,
+and that they go on as they say.
+"""
 
 import contextlib
 import os
@@ -39,7 +41,9 @@ EVERYTHING, RAYLET, GCS = "all of Ray's processes", "the raylet", "the control s
 @pytest.mark.parametrize(
     "lost", [pytest.param(EVERYTHING, marks=pytest.mark.nightly), RAYLET, pytest.param(GCS, marks=pytest.mark.nightly)]
 )
-def test_a_driver_that_loses_ray_ends_in_a_minute_says_how_to_go_on_and_resumes(lost: str, tmp_path: Path, reference: Path) -> None:
+def test_a_driver_that_loses_ray_ends_in_a_minute_says_how_to_go_on_and_resumes(
+    lost: str, tmp_path: Path, reference: Path
+) -> None:
     out = tmp_path / "out"
     driver = Driver(out, *SMALL).until(lambda: bool(checkpoints(out)))
     for process in psutil.Process(driver.process.pid).children(recursive=True):
@@ -72,8 +76,12 @@ SIGNALS: dict[str, tuple[Callable[[int], None], int]] = {
 
 
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("name", ["SIGINT", *(pytest.param(name, marks=pytest.mark.nightly) for name in list(SIGNALS)[1:])])
-def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(name: str, tmp_path: Path, reference: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["SIGINT", *(pytest.param(name, marks=pytest.mark.nightly) for name in list(SIGNALS)[1:])]
+)
+def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(
+    name: str, tmp_path: Path, reference: Path
+) -> None:
     out, (send, code) = tmp_path / "out", SIGNALS[name]
     driver = Driver(out, *SMALL, report=True).until(lambda: is_halfway(out))
     send(driver.process.pid)
@@ -86,7 +94,8 @@ def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(name: 
     assert statuses["study"] == "KILLED"
     assert set(statuses.values()) == {"KILLED", "FINISHED"}
     (report,) = out.glob("reports/*.html")
-    were = {name: status for name, status in statuses.items() if name != "study"}  # those that came to their end meanwhile finished
+    # those that came to their end meanwhile finished
+    were = {name: status for name, status in statuses.items() if name != "study"}
     assert ("of 4 trials interrupted: gamma=" in report.read_text()) == ("KILLED" in were.values())
     resumed = type_here(printed_command(driver.stdout, "resume"))
     assert resumed.returncode == 0
@@ -98,7 +107,9 @@ def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(name: 
 def test_a_study_whose_terminal_is_closed_is_saved_with_its_report(tmp_path: Path, reference: Path) -> None:
     out = tmp_path / "out"
     words = [sys.executable, "experiments/run.py", *SMALL, f"output_dir={out}", "report.video=false"]
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as driver:
+    with subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    ) as driver:
         assert driver.stdout is not None
         assert driver.stdout.readline().startswith(b"study ")
         driver.stdout.close()
@@ -116,8 +127,12 @@ def test_a_study_whose_terminal_is_closed_is_saved_with_its_report(tmp_path: Pat
     assert_same(left_in(out / "mlflow.db"), left_in(reference / "mlflow.db"))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly)])
-def test_a_study_that_is_interrupted_while_ray_starts_leaves_nothing(tmp_path: Path, number: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly)]
+)
+def test_a_study_that_is_interrupted_while_ray_starts_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     out = tmp_path / "out"
     driver = Driver(out, *SMALL)
     driver.until(lambda: any(child.name() == "gcs_server" for child in psutil.Process(driver.process.pid).children()))
@@ -132,9 +147,13 @@ def test_a_full_disk_at_the_very_start_is_named_and_nothing_is_begun(tmp_path: P
     disk.mkdir()
     fill_and_run = 'cat /dev/zero > "$0"/filler 2> /dev/null; "$@"; ended=$?; find "$0"; exit $ended'
     command = ["sh", "-c", fill_and_run, str(disk), sys.executable, "experiments/run.py", *SMALL, f"output_dir={disk}"]
-    done = subprocess.run(on_small_disk(disk, 1, command), cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(
+        on_small_disk(disk, 1, command), cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
+    )
     assert done.returncode == 2, done.stderr
-    assert re.search(rf"error: output_dir: {disk}/studies/\S+ cannot be written \(No space left on device\)", done.stderr)
+    assert re.search(
+        rf"error: output_dir: {disk}/studies/\S+ cannot be written \(No space left on device\)", done.stderr
+    )
     assert "Traceback" not in done.stderr
     assert set(done.stdout.split(f"{disk}\n")[-1].split()) == {f"{disk}/filler", f"{disk}/studies"}
 
@@ -189,7 +208,9 @@ def test_a_study_whose_server_never_comes_back_finishes_and_is_delivered_later(
 
 
 @pytest.mark.nightly
-def test_a_study_with_a_slow_server_is_not_slowed_down_and_ends_complete(tmp_path: Path, server: Server, reference: Path) -> None:
+def test_a_study_with_a_slow_server_is_not_slowed_down_and_ends_complete(
+    tmp_path: Path, server: Server, reference: Path
+) -> None:
     proxy = Proxy(server)
     proxy.fate = lambda path: 1.0
     out, start = tmp_path / "out", time.monotonic()

@@ -29,7 +29,9 @@ def given_twice(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: Non
     return made_once(tmp_path_factory, "given-twice", make)
 
 
-def test_a_command_given_again_after_a_kill_ends_with_one_study_and_the_same_bits(given_twice: Path, reference: Path) -> None:
+def test_a_command_given_again_after_a_kill_ends_with_one_study_and_the_same_bits(
+    given_twice: Path, reference: Path
+) -> None:
     printed = (given_twice / "printed").read_text()
     finished, going_on, _ = standing(printed)
     assert "key         the study night was begun and goes on" in printed
@@ -43,10 +45,13 @@ def test_a_command_given_again_after_a_kill_ends_with_one_study_and_the_same_bit
 
 
 @pytest.mark.parametrize("where", [(), ("hardware.address=127.0.0.1:1",)], ids=["here", "whose cluster is gone"])
-def test_a_command_given_again_after_the_end_says_where_the_results_are_and_runs_nothing(where: tuple[str, ...], given_twice: Path) -> None:
+def test_a_command_given_again_after_the_end_says_where_the_results_are_and_runs_nothing(
+    where: tuple[str, ...], given_twice: Path
+) -> None:
     out = given_twice / "out"
     before, trained = left_in(out / "mlflow.db"), {p: p.stat().st_mtime_ns for p in out.glob("studies/*/trials/**/*")}
-    again = run_here("experiments/run.py", *COMMAND, *where, f"output_dir={out}", "report=false")  # fails if Ray is started
+    # fails if Ray is started
+    again = run_here("experiments/run.py", *COMMAND, *where, f"output_dir={out}", "report=false")
     assert again.returncode == 0, again.stderr
     assert "key         the study night is finished: nothing is run again" in again.stdout
     assert f"files       {folder_of(out)}" in again.stdout
@@ -54,7 +59,9 @@ def test_a_command_given_again_after_the_end_says_where_the_results_are_and_runs
     assert {p: p.stat().st_mtime_ns for p in out.glob("studies/*/trials/**/*")} == trained
 
 
-def test_another_command_with_the_key_of_a_finished_study_is_refused_and_changes_nothing(tmp_path: Path, given_twice: Path) -> None:
+def test_another_command_with_the_key_of_a_finished_study_is_refused_and_changes_nothing(
+    tmp_path: Path, given_twice: Path
+) -> None:
     out = Path(shutil.copytree(given_twice / "out", tmp_path / "out"))
     before = contents(out)
     refused = run_here("experiments/run.py", *COMMAND, "seeds=[0,1,2]", f"output_dir={out}", "report=false")

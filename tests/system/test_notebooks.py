@@ -17,7 +17,8 @@ from analysis.load import Study, load_study
 from tests.support.suite import ROOT
 
 ANALYSES = ("convergence", "learning_rate_batch", "reproducibility", "throughput")
-"""They show a study's frames, whatever became of it; the other one a policy, which is there once a trial has finished."""
+"""They show a study's frames, whatever became of it; the other one a policy, which is there once
+a trial has finished."""
 NAMES = (*ANALYSES, "policy")
 MOST_BYTES = 1_500_000
 
@@ -48,13 +49,18 @@ def test_there_are_five() -> None:
 def test_the_first_code_cell_says_which_study(name: str) -> None:
     first, *others = code_cells(name)
     assert first["metadata"]["tags"] == [notebooks.PARAMETERS]
-    assert re.findall(r"^(\w+) = (\w+)", "".join(first["source"]), re.MULTILINE) == [("STUDY", "None"), ("TRACKING_URI", "None")]
+    assert re.findall(r"^(\w+) = (\w+)", "".join(first["source"]), re.MULTILINE) == [
+        ("STUDY", "None"),
+        ("TRACKING_URI", "None"),
+    ]
     assert not any(cell["metadata"].get("tags") for cell in others)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_notebooks_narrate_and_define_nothing(name: str) -> None:
-    assert not re.search(r"^\s*(def|class|async def) |lambda", "\n".join("".join(c["source"]) for c in code_cells(name)), re.MULTILINE)
+    assert not re.search(
+        r"^\s*(def|class|async def) |lambda", "\n".join("".join(c["source"]) for c in code_cells(name)), re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,10 +119,15 @@ def only(study: Study, keep: pd.Series) -> Study:
 def twelve_seeds(study: Study) -> Study:
     """The study as if it had planned these trials six times over, on as many seeds."""
     runs, curves = (
-        pd.concat([f.assign(seed=f["seed"] + 2 * i, run_id=f["run_id"].astype(str) + f"/{i}") for i in range(6)], ignore_index=True)
+        pd.concat(
+            [f.assign(seed=f["seed"] + 2 * i, run_id=f["run_id"].astype(str) + f"/{i}") for i in range(6)],
+            ignore_index=True,
+        )
         for f in (study.runs, study.curves)
     )
-    return replace(study, runs=runs, curves=curves.assign(run_id=pd.Categorical(curves["run_id"], categories=list(runs["run_id"]))))
+    return replace(
+        study, runs=runs, curves=curves.assign(run_id=pd.Categorical(curves["run_id"], categories=list(runs["run_id"])))
+    )
 
 
 VARIANTS = {
@@ -124,12 +135,16 @@ VARIANTS = {
     "all trials failed": lambda s: lost(s, slice(None), "failed"),
     "one seed": lambda s: only(s, s.runs["seed"] == 0),
     "each seed once": lambda s: replace(only(s, s.runs["repeat"] == 0), repeats=1),
-    "no promise of bits": lambda s: replace(s, runs=s.runs.assign(reproducible=pd.array([False] * len(s.runs), dtype="boolean"))),
+    "no promise of bits": lambda s: replace(
+        s, runs=s.runs.assign(reproducible=pd.array([False] * len(s.runs), dtype="boolean"))
+    ),
     "twelve seeds": twelve_seeds,
     "one configuration": lambda s: only(s, s.runs["gamma"] == 0.99),
     "no target": lambda s: replace(s, runs=s.runs.assign(target=np.nan)),
     "trials alone": lambda s: replace(s, runs=s.runs.assign(exclusive=True)),
-    "two environments": lambda s: replace(s, runs=s.runs.assign(env=np.where(s.runs["gamma"] == 0.99, "cartpole", "acrobot"))),
+    "two environments": lambda s: replace(
+        s, runs=s.runs.assign(env=np.where(s.runs["gamma"] == 0.99, "cartpole", "acrobot"))
+    ),
     "searched": lambda s: replace(
         s,
         axes=("lr", "train_batch_size_total"),
@@ -148,7 +163,8 @@ EVERY_VARIANT = [(ANALYSES[i % len(ANALYSES)], variant) for i, variant in enumer
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "variant"), [pair if pair in EVERY_VARIANT else pytest.param(*pair, marks=pytest.mark.nightly) for pair in MATRIX]
+    ("name", "variant"),
+    [pair if pair in EVERY_VARIANT else pytest.param(*pair, marks=pytest.mark.nightly) for pair in MATRIX],
 )
 def test_the_cells_run_on_any_study(name: str, variant: str, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     study = VARIANTS[variant](load_study("smoke", store))

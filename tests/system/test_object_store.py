@@ -1,4 +1,6 @@
-"""A study that is kept in an object store: trained, killed, and gone on with by a machine that has nothing but the address."""
+"""A study that is kept in an object store: trained, killed, and gone on with by a machine that has nothing
+but the address.
+"""
 
 import contextlib
 import shlex
@@ -44,7 +46,9 @@ def copy_in(folder: Path, address: str) -> Path:
 
 
 def is_under_way(address: str) -> bool:
-    """Two trials have reported a checkpoint: after `Started` and `Placed`, every second event is of a report with one."""
+    """Two trials have reported a checkpoint: after `Started` and `Placed`, every second event
+    is of a report with one.
+    """
     return sum(name.endswith("/events/000005.jsonl") for name in Objects(address).names()) >= 2
 
 
@@ -81,14 +85,18 @@ def test_a_killed_study_goes_on_from_its_address_alone_to_the_same_bits_and_is_r
     refused = run_here("experiments/evaluate.py", f"run={run_id(out, 'trial')}", store, "output_dir=elsewhere")
     assert refused.returncode == 2
     assert f"Say that it is yours: output_dir={kept}." in refused.stderr
-    removed = run_here("experiments/delete.py", f"study={run_id(out, 'study')}", store, f"output_dir={kept}", "yes=true")
+    removed = run_here(
+        "experiments/delete.py", f"study={run_id(out, 'study')}", store, f"output_dir={kept}", "yes=true"
+    )
     assert removed.returncode == 0, removed.stderr
     assert Objects(bucket).names() == []
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["optuna", "pbt"])
-def test_a_search_that_is_killed_goes_on_from_its_address_alone_with_the_same_trials(bucket: str, name: str, tmp_path: Path) -> None:
+def test_a_search_that_is_killed_goes_on_from_its_address_alone_with_the_same_trials(
+    bucket: str, name: str, tmp_path: Path
+) -> None:
     words = (*SEARCHED, *SEARCHES[name])
 
     def is_under_way() -> bool:
@@ -108,10 +116,14 @@ def test_a_search_that_is_killed_goes_on_from_its_address_alone_with_the_same_tr
 
 
 @pytest.mark.nightly
-def test_a_study_on_nodes_that_share_nothing_but_a_store_loses_one_and_ends_to_the_same_bits(tmp_path: Path, reference: Path) -> None:
+def test_a_study_on_nodes_that_share_nothing_but_a_store_loses_one_and_ends_to_the_same_bits(
+    tmp_path: Path, reference: Path
+) -> None:
     server = f"{HEAD_ADDRESS}:5678"
     with two_nodes(tmp_path, shared=False, environment=environment(server)) as nodes, contextlib.ExitStack() as ended:
-        store = subprocess.Popen(nodes.on_head("moto_server", "-H", HEAD_ADDRESS, "-p", "5678"), stderr=subprocess.DEVNULL)
+        store = subprocess.Popen(
+            nodes.on_head("moto_server", "-H", HEAD_ADDRESS, "-p", "5678"), stderr=subprocess.DEVNULL
+        )
         ended.callback(store.wait)
         ended.callback(store.kill)
 
@@ -120,11 +132,25 @@ def test_a_study_on_nodes_that_share_nothing_but_a_store_loses_one_and_ends_to_t
 
         patient = "botocore.config.Config(retries={'mode': 'standard', 'max_attempts': 10})"  # until the server listens
         on_head(f"import boto3, botocore; boto3.client('s3', config={patient}).create_bucket(Bucket='bucket')")
-        words = [*SMALL_THERE, "output_dir=s3://bucket/kept", f"tracking.uri=sqlite:///{tmp_path / 'mlflow.db'}", "report=false"]
-        command = ["env", f"--chdir={tmp_path}", sys.executable, str(ROOT / "experiments/run.py"), *words, f"hardware.address={CLUSTER}"]
+        words = [
+            *SMALL_THERE,
+            "output_dir=s3://bucket/kept",
+            f"tracking.uri=sqlite:///{tmp_path / 'mlflow.db'}",
+            "report=false",
+        ]
+        command = [
+            "env",
+            f"--chdir={tmp_path}",
+            sys.executable,
+            str(ROOT / "experiments/run.py"),
+            *words,
+            f"hardware.address={CLUSTER}",
+        ]
         study = Driver.typed(shlex.join(nodes.on_head(*command)), tmp_path / "driver")
         names = "from experiments.storage.objects import Objects; print(Objects('s3://bucket/kept').names())"
-        study.until(lambda: nodes.head.trains() and nodes.second.trains() and on_head(names).count("/events/000005.jsonl") >= 2)
+        study.until(
+            lambda: nodes.head.trains() and nodes.second.trains() and on_head(names).count("/events/000005.jsonl") >= 2
+        )
         nodes.second.kill()
         assert study.end() == 0
     found = left_in(tmp_path / "mlflow.db")

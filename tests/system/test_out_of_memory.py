@@ -43,14 +43,17 @@ def test_trials_that_take_more_memory_than_there_is_fail_alone(tmp_path: Path, b
         done = run(cgroup, out, *TINY, *HOARDING, by_ray=by_ray)
         assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
         assert re.search(
-            rf"seed \d is run again with no other trial under way: out of memory: it had {SIZE}, {SIZE} beside it", done.stdout
+            rf"seed \d is run again with no other trial under way: out of memory: it had {SIZE}, {SIZE} beside it",
+            done.stdout,
         )
         alone = rf"run again: it had {SIZE}, no other trial beside it"
         failed = rf"out of memory: it had {SIZE}, .* beside it; {alone}\. .*num_envs_per_env_runner=\d+"
         assert_as_they_should(out, failed)
         assert len(list((out / "reports").glob("*.html"))) == 1
         if by_ray:  # goes on, and ends
-            ((study_run,),) = query(out / "mlflow.db", "SELECT run_uuid FROM tags WHERE key = 'kind' AND value = 'study'")
+            ((study_run,),) = query(
+                out / "mlflow.db", "SELECT run_uuid FROM tags WHERE key = 'kind' AND value = 'study'"
+            )
             done = run(cgroup, out, f"resume={study_run}", by_ray=by_ray)
             assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
             assert_as_they_should(out, failed)

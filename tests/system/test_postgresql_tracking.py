@@ -20,11 +20,17 @@ NUM_TRIALS = 200
 
 
 def deployed() -> tuple[dict[str, str], int, int]:
-    """Of deploy/kuberay/mlflow.yaml: the server's own variables, its number of workers, and the connections that the database takes."""
+    """Of deploy/kuberay/mlflow.yaml: the server's own variables, its number of workers, and the connections
+    that the database takes.
+    """
     found = {
-        d["metadata"]["name"]: d for d in yaml.safe_load_all((ROOT / "deploy/kuberay/mlflow.yaml").read_text()) if "template" in d["spec"]
+        d["metadata"]["name"]: d
+        for d in yaml.safe_load_all((ROOT / "deploy/kuberay/mlflow.yaml").read_text())
+        if "template" in d["spec"]
     }
-    (server,), (database,) = (found[name]["spec"]["template"]["spec"]["containers"] for name in ("mlflow", "mlflow-database"))
+    (server,), (database,) = (
+        found[name]["spec"]["template"]["spec"]["containers"] for name in ("mlflow", "mlflow-database")
+    )
     variables = {v["name"]: v["value"] for v in server["env"] if v["name"].startswith("MLFLOW_")}
     (workers,) = (int(a.removeprefix("--workers=")) for a in server["args"] if a.startswith("--workers="))
     (most,) = (int(a.removeprefix("max_connections=")) for a in database["args"] if a.startswith("max_connections="))
@@ -45,13 +51,16 @@ def logged_in(database: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Post
 
 
 def driver(name: str, uri: str, out: Path, resumed: bool = False) -> BaseProcess:
-    process = multiprocessing.get_context("spawn").Process(target=recorded_studies.drive, args=(name, uri, out, resumed))
+    process = multiprocessing.get_context("spawn").Process(
+        target=recorded_studies.drive, args=(name, uri, out, resumed)
+    )
     process.start()
     return process
 
 
 def num_finished(database: PostgresServer, name: str) -> int:
-    if None in database.query("SELECT to_regclass('runs'), to_regclass('experiments')")[0]:  # a driver has yet to make them
+    # a driver has yet to make them
+    if None in database.query("SELECT to_regclass('runs'), to_regclass('experiments')")[0]:
         return 0
     ((count,),) = database.query(
         "SELECT count(*) FROM runs r JOIN experiments e ON e.experiment_id = r.experiment_id"
@@ -65,8 +74,8 @@ def assert_complete(database: PostgresServer, name: str, out: Path) -> None:
     """Every trial has one run, with every point of its log once and no other."""
     plan, folder = recorded_studies.plan_of_200_trials(name), StudyFolder(out / "studies" / name)
     runs = database.query(
-        "SELECT t.value, r.run_uuid, r.status FROM runs r JOIN experiments e ON e.experiment_id = r.experiment_id"
-        " JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'trial_id' WHERE e.name = %s AND r.lifecycle_stage = 'active'",
+        "SELECT t.value, r.run_uuid, r.status FROM runs r JOIN experiments e ON e.experiment_id = r.experiment_id JOIN "
+        "tags t ON t.run_uuid = r.run_uuid AND t.key = 'trial_id' WHERE e.name = %s AND r.lifecycle_stage = 'active'",
         plan.experiment,
     )
     assert sorted(key for key, _, _ in runs) == sorted(trial.folder_name for trial in plan.trials)
@@ -99,7 +108,11 @@ def test_two_drivers_of_200_trials_each_lose_no_point_and_double_none_although_o
         while any(process.is_alive() for process in drivers):
             ((connections,),) = logged_in.query("SELECT count(*) FROM pg_stat_activity WHERE usename = %s", USER)
             most_seen = max(most_seen, connections)
-            if drivers[1].is_alive() and drivers[1].name != "again" and num_finished(logged_in, names[1]) >= NUM_TRIALS // 3:
+            if (
+                drivers[1].is_alive()
+                and drivers[1].name != "again"
+                and num_finished(logged_in, names[1]) >= NUM_TRIALS // 3
+            ):
                 drivers[1].kill()
                 drivers[1].join()
                 drivers[1] = driver(names[1], uri, tmp_path, resumed=True)

@@ -19,13 +19,31 @@ DASHBOARD = f"http://{HEAD_ADDRESS}:8265"
 @pytest.fixture
 def head(tmp_path: Path) -> Iterator[TwoNodes]:
     """A head with a dashboard, which takes jobs."""
-    pytest.importorskip("aiohttp_cors", reason="Ray's dashboard is not installed: pip install -r requirements-cluster.txt")
+    pytest.importorskip(
+        "aiohttp_cors", reason="Ray's dashboard is not installed: pip install -r requirements-cluster.txt"
+    )
     with linked_machines(tmp_path, shared=True) as nodes:
-        words = ["ray", "start", "--head", f"--node-ip-address={HEAD_ADDRESS}", "--port=6379", f"--dashboard-host={HEAD_ADDRESS}"]
-        words += ["--num-cpus=2", "--num-gpus=0", "--temp-dir=/mnt/ray", "--object-store-memory=100000000", "--disable-usage-stats"]
-        started = answer(nodes, *words)  # goes on without `--block`, which ends all when Ray's client server, unused here, is late
+        words = [
+            "ray",
+            "start",
+            "--head",
+            f"--node-ip-address={HEAD_ADDRESS}",
+            "--port=6379",
+            f"--dashboard-host={HEAD_ADDRESS}",
+        ]
+        words += [
+            "--num-cpus=2",
+            "--num-gpus=0",
+            "--temp-dir=/mnt/ray",
+            "--object-store-memory=100000000",
+            "--disable-usage-stats",
+        ]
+        # goes on without `--block`, which ends all when Ray's client server, unused here, is late
+        started = answer(nodes, *words)
         assert started.returncode == 0, started.stdout + started.stderr
-        wait_for(lambda: answer(nodes, "ray", "job", "list", f"--address={DASHBOARD}").returncode == 0, "Ray takes no jobs")
+        wait_for(
+            lambda: answer(nodes, "ray", "job", "list", f"--address={DASHBOARD}").returncode == 0, "Ray takes no jobs"
+        )
         yield nodes
 
 
@@ -43,13 +61,23 @@ def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.ray
 @pytest.mark.timeout(1800)
-def test_a_job_that_is_stopped_leaves_nothing_running_and_submitted_again_goes_on_to_the_same_bits(head: TwoNodes, tmp_path: Path) -> None:
+def test_a_job_that_is_stopped_leaves_nothing_running_and_submitted_again_goes_on_to_the_same_bits(
+    head: TwoNodes, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     longer = [*SMALL, "budget_env_steps=8192"]
     there = ["study.key=job", f"output_dir={out}", f"tracking.uri=sqlite:///{tmp_path}/mlflow.db", "report=false"]
     command = ["python", "experiments/run.py", *(word for word in longer if not word.startswith("hardware.")), *there]
     environment = json.dumps({"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}})
-    submit = ["ray", "job", "submit", f"--address={DASHBOARD}", "--working-dir=.", "--no-wait", f"--runtime-env-json={environment}"]
+    submit = [
+        "ray",
+        "job",
+        "submit",
+        f"--address={DASHBOARD}",
+        "--working-dir=.",
+        "--no-wait",
+        f"--runtime-env-json={environment}",
+    ]
     submitted = answer(head, *submit, "--submission-id=first", "--", *command)
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
     wait_for(lambda: len(list(out.glob("studies/*/trials/*/checkpoints/*"))) >= 2, "no checkpoint is written")

@@ -22,15 +22,23 @@ def commands_of(page: str) -> list[str]:
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = commands_of("README.md")
-READING = [c for c in COMMANDS if c.startswith(("python analysis/", "python experiments/list.py", "python experiments/evaluate.py"))]
-SUITE = [c for c in COMMANDS if c.startswith("python experiments/") and c not in ("python experiments/run.py", *READING)]
+READING = [
+    c
+    for c in COMMANDS
+    if c.startswith(("python analysis/", "python experiments/list.py", "python experiments/evaluate.py"))
+]
+SUITE = [
+    c for c in COMMANDS if c.startswith("python experiments/") and c not in ("python experiments/run.py", *READING)
+]
 QUICK = [c for c in (*SUITE, *commands_of("docs/spaces.md")) if "dry_run" in c or "--cfg" in c]
 REAL = [c for c in SUITE if c not in QUICK]
 
 
 def run(command: str, *more: str) -> subprocess.CompletedProcess[str]:
     _, *arguments = shlex.split(command)
-    return subprocess.run([sys.executable, *arguments, *more], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(
+        [sys.executable, *arguments, *more], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
+    )
 
 
 @pytest.mark.parametrize("command", QUICK)
@@ -43,7 +51,9 @@ def test_commands_that_start_nothing(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [pytest.param(c, marks=pytest.mark.nightly) if "algorithm=" in c else c for c in REAL])
+@pytest.mark.parametrize(
+    "command", [pytest.param(c, marks=pytest.mark.nightly) if "algorithm=" in c else c for c in REAL]
+)
 def test_commands_that_run_a_study(command: str, tmp_path: Path) -> None:
     done = run(command, f"output_dir={tmp_path}", f"report={str(command == REAL[0]).lower()}")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -51,7 +61,8 @@ def test_commands_that_run_a_study(command: str, tmp_path: Path) -> None:
     for read in READING if command == REAL[0] else []:
         _, script, *arguments = shlex.split(read)
         store = f"tracking_uri=sqlite:///{tmp_path}/mlflow.db"
-        done = run_here(script, *arguments, store) if script in typed else run(read, store)  # each script as a person starts it, once
+        # each script as a person starts it, once
+        done = run_here(script, *arguments, store) if script in typed else run(read, store)
         typed.add(script)
         assert done.returncode == 0, done.stdout + done.stderr
         assert list(tmp_path.glob("reports/*.html"))
@@ -65,7 +76,9 @@ def test_studies_that_are_read_are_run_by_a_command_before() -> None:
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("make ")])
 def test_make_targets_exist(command: str) -> None:
-    listed = subprocess.run(["make", "--dry-run", *shlex.split(command)[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = subprocess.run(
+        ["make", "--dry-run", *shlex.split(command)[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert listed.returncode == 0, listed.stderr
 
 

@@ -39,7 +39,9 @@ MACHINE = Cluster((Node(2, 0),))
 NAMES = [name for name in METRICS if not depends_on_clock(name)]
 
 curves_of = st.dictionaries(
-    st.sampled_from(NAMES), st.dictionaries(st.integers(1, 20).map(lambda i: 1000 * i), st.floats(), min_size=1), min_size=1
+    st.sampled_from(NAMES),
+    st.dictionaries(st.integers(1, 20).map(lambda i: 1000 * i), st.floats(), min_size=1),
+    min_size=1,
 )
 
 
@@ -61,7 +63,8 @@ def test_the_first_report_that_differs_is_named_with_its_metrics_and_values(
     points = [(step, name) for name, curve in curves.items() for step in curve]
     altered = data.draw(st.sets(st.sampled_from(points), min_size=1))
     again = {
-        name: {step: other(value) if (step, name) in altered else value for step, value in curve.items()} for name, curve in curves.items()
+        name: {step: other(value) if (step, name) in altered else value for step, value in curve.items()}
+        for name, curve in curves.items()
     }
     difference = compare_curves(curves, again).difference
     assert difference is not None
@@ -90,7 +93,9 @@ def test_nothing_beyond_the_end_of_a_stopped_run_is_compared() -> None:
 
 
 def test_a_metric_that_only_one_version_logs_is_named_and_does_not_count() -> None:
-    found = compare_curves({"learner/kl": {1: 0.1}, "learner/loss": {1: 2.0}}, {"learner/loss": {1: 2.0}, "learner/new": {1: 3.0}})
+    found = compare_curves(
+        {"learner/kl": {1: 0.1}, "learner/loss": {1: 2.0}}, {"learner/loss": {1: 2.0}, "learner/new": {1: 3.0}}
+    )
     assert found.difference is None
     assert (found.metrics, found.missing, found.added) == (("learner/loss",), ("learner/kl",), ("learner/new",))
 
@@ -103,7 +108,9 @@ APART = compare_curves({"learner/loss": {1: 2.0}}, {"learner/loss": {1: 2.5}})
 NOTHING = compare_curves({"learner/loss": {1: 2.0}}, {})
 
 
-def verdict(curves: Any, weights: tuple[str | None, str | None], score: float | None, others: list[float], asynchronous: bool) -> Verdict:
+def verdict(
+    curves: Any, weights: tuple[str | None, str | None], score: float | None, others: list[float], asynchronous: bool
+) -> Verdict:
     return judge(curves, weights, score, others, asynchronous).verdict
 
 
@@ -236,16 +243,26 @@ def log(store: Path) -> Log:
         record: Mapping[str, Any] | None = None,
     ) -> str:
         found = client.get_experiment_by_name("lr/ppo-cartpole")
-        experiment = found.experiment_id if found else client.create_experiment("lr/ppo-cartpole", (store / "mlartifacts" / "lr").as_uri())
+        experiment = (
+            found.experiment_id
+            if found
+            else client.create_experiment("lr/ppo-cartpole", (store / "mlartifacts" / "lr").as_uri())
+        )
         identity = {"config_id": trial.config_id, "seed": str(trial.seed), "hardware": "auto"} if trial else {}
-        run = client.create_run(experiment, tags={"kind": "trial", "study_run": "s0", **identity, **(tags or {})}, run_name="b=512 s=0")
+        run = client.create_run(
+            experiment, tags={"kind": "trial", "study_run": "s0", **identity, **(tags or {})}, run_name="b=512 s=0"
+        )
         run_id = str(run.info.run_id)
         points = [
-            (n, s, v) for n, curve in ({"eval/return_mean": {1024: 5.0}} if curves is None else curves).items() for s, v in curve.items()
+            (n, s, v)
+            for n, curve in ({"eval/return_mean": {1024: 5.0}} if curves is None else curves).items()
+            for s, v in curve.items()
         ]
         client.log_batch(run_id, [Metric(name, value, 1, step) for name, step, value in points])
         if trial is not None and config is None:
-            config = json.dumps({**trial.to_mapping(), "provenance": record or {"commit": "abc", "host": {"cpu_count": 64}}})
+            config = json.dumps(
+                {**trial.to_mapping(), "provenance": record or {"commit": "abc", "host": {"cpu_count": 64}}}
+            )
         if config is not None:
             client.log_text(run_id, config, "config.json")
         client.set_terminated(run_id, status)
@@ -267,7 +284,9 @@ def archive(store: Path) -> Archive:
     return Archive(f"sqlite:///{store}/mlflow.db", store, 5.0)
 
 
-def test_a_logged_trial_is_read_back_without_what_depends_on_the_clock(store: Path, log: Log, tiny: TrialConfig) -> None:
+def test_a_logged_trial_is_read_back_without_what_depends_on_the_clock(
+    store: Path, log: Log, tiny: TrialConfig
+) -> None:
     run_id = log(tiny, curves={"eval/return_mean": {1024: 5.0, 2048: 7.25}, "throughput/env_steps_per_s": {1024: 99.0}})
     found = archive(store).trial(run_id)
     assert found.curves == {"eval/return_mean": {1024: 5.0, 2048: 7.25}}
@@ -278,15 +297,25 @@ def test_a_logged_trial_is_read_back_without_what_depends_on_the_clock(store: Pa
 def test_a_plan_of_a_recorded_trial_has_that_trial_and_no_other(store: Path, log: Log, plan_of: PlanOf) -> None:
     fitting = Cluster((Node(64, 0),))
     for overrides in (
-        ("algorithm=ppo", "env=lunarlander", "hardware=workstation", "hardware.num_gpus=0", "hardware.threads_per_process=2"),
+        (
+            "algorithm=ppo",
+            "env=lunarlander",
+            "hardware=workstation",
+            "hardware.num_gpus=0",
+            "hardware.threads_per_process=2",
+        ),
         ("algorithm=dqn", "env=cartpole", "stop_at_target=true", "checkpoint.every_env_steps=5000"),
         ("algorithm=sac", "env=pendulum", "evaluation.final_episodes=7"),
         ("algorithm.training.lr={rule:sqrt,base_lr:1e-3,base_batch:512}",),
     ):
         trial = plan_of("study.space={}", "seeds=[7]", "repeats=2", *overrides, cluster=fitting).trials[-1]
         first = archive(store).trial(log(trial))
-        plan = plan_again(recorded_trial(first), first, hardware_of(trial), MACHINE, f"sqlite:///{store}/mlflow.db", store)
-        assert [(t.config_id, t.seed, t.label, t.checkpoint) for t in plan.trials] == [(trial.config_id, 7, trial.label, trial.checkpoint)]
+        plan = plan_again(
+            recorded_trial(first), first, hardware_of(trial), MACHINE, f"sqlite:///{store}/mlflow.db", store
+        )
+        assert [(t.config_id, t.seed, t.label, t.checkpoint) for t in plan.trials] == [
+            (trial.config_id, 7, trial.label, trial.checkpoint)
+        ]
         assert plan.experiment == f"reproduce/{trial.algorithm['name']}-{trial.env.name}"
 
 
@@ -348,9 +377,17 @@ def test_what_does_not_fit_or_is_not_installed_here_is_refused(
     store: Path, log: Log, plan_of: PlanOf, tiny: TrialConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpus = plan_of(*TINY, "hardware=workstation", "study.space={}", cluster=Cluster((Node(9, 1),))).trials[0]
-    many = plan_of("study=smoke", "algorithm=impala", "hardware.num_env_runners=900", "study.space={}", cluster=Cluster((Node(999, 0),)))
+    many = plan_of(
+        "study=smoke",
+        "algorithm=impala",
+        "hardware.num_env_runners=900",
+        "study.space={}",
+        cluster=Cluster((Node(999, 0),)),
+    )
     mapping = tiny.to_mapping()
-    absent = TrialConfig.from_mapping({**mapping, "env": {**mapping["env"], "id": "no_such_module:X-v0", "extra": "box2d"}})
+    absent = TrialConfig.from_mapping(
+        {**mapping, "env": {**mapping["env"], "id": "no_such_module:X-v0", "extra": "box2d"}}
+    )
     for trial, cpus, message in (
         (gpus, 9, "use a machine that has them"),
         (many.trials[0], 999, "use a machine with 90"),
@@ -362,8 +399,12 @@ def test_what_does_not_fit_or_is_not_installed_here_is_refused(
         assert message in error
 
 
-def test_a_cluster_that_does_not_answer_is_refused(store: Path, log: Log, tiny: TrialConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "hardware.address=127.0.0.1:9" in refused(capsys, f"run={log(tiny)}", f"output_dir={store}", "hardware.address=127.0.0.1:9")
+def test_a_cluster_that_does_not_answer_is_refused(
+    store: Path, log: Log, tiny: TrialConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "hardware.address=127.0.0.1:9" in refused(
+        capsys, f"run={log(tiny)}", f"output_dir={store}", "hardware.address=127.0.0.1:9"
+    )
 
 
 def test_a_trial_of_a_cluster_needs_all_the_cpus_that_it_had_there(store: Path, log: Log, plan_of: PlanOf) -> None:
@@ -374,7 +415,9 @@ def test_a_trial_of_a_cluster_needs_all_the_cpus_that_it_had_there(store: Path, 
         plan_again(trial, first, hardware_of(trial), MACHINE, "", store)
 
 
-def test_processes_beyond_the_cpus_take_turns_where_that_changes_nothing(store: Path, log: Log, plan_of: PlanOf) -> None:
+def test_processes_beyond_the_cpus_take_turns_where_that_changes_nothing(
+    store: Path, log: Log, plan_of: PlanOf
+) -> None:
     cluster = Cluster((Node(999, 0),))
     wide = ("study=smoke", "hardware.num_env_runners=900", "study.space={}")
     synchronous = plan_of(
@@ -386,7 +429,8 @@ def test_processes_beyond_the_cpus_take_turns_where_that_changes_nothing(store: 
     ).trials[0]
     asynchronous = plan_of(*wide, "algorithm=impala", cluster=cluster).trials[0]
     reader = archive(store)
-    for trial, had in ((synchronous, 999), (asynchronous, 1)):  # the asynchronous one took turns when it was recorded, too
+    # the asynchronous one took turns when it was recorded, too
+    for trial, had in ((synchronous, 999), (asynchronous, 1)):
         first = reader.trial(log(trial, record={"host": {"cpu_count": had}}))
         plan = plan_again(trial, first, hardware_of(trial), MACHINE, f"sqlite:///{store}/mlflow.db", store)
         assert plan.suite.hardware.num_cpus is not None
@@ -407,14 +451,20 @@ def test_processes_beyond_the_cpus_take_turns_where_that_changes_nothing(store: 
         (["run=1", "tracking_uri=sqlite:///nowhere/mlflow.db", "output_dir=/tmp"], "there is no store"),
     ],
 )
-def test_bad_input_is_refused_with_the_key_at_fault(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_refused_with_the_key_at_fault(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert message in refused(capsys, *arguments)
 
 
 def test_the_command_says_its_exit_codes_and_refuses_without_a_traceback(tmp_path: Path) -> None:
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "experiments/reproduce.py", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+            [sys.executable, "experiments/reproduce.py", *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     shown = command("--help")
@@ -432,7 +482,15 @@ def test_the_command_says_its_exit_codes_and_refuses_without_a_traceback(tmp_pat
 
 def logged(**given: Any) -> LoggedTrial:
     tags = {"weights": "w", **given.pop("tags", {})}
-    values = {"run_id": "r", "name": "n", "status": "FINISHED", "experiment": "e", "experiment_id": "1", "config": {}, "curves": {}}
+    values = {
+        "run_id": "r",
+        "name": "n",
+        "status": "FINISHED",
+        "experiment": "e",
+        "experiment_id": "1",
+        "config": {},
+        "curves": {},
+    }
     return LoggedTrial(**{**values, "tags": tags, **given})
 
 
@@ -442,7 +500,8 @@ CURVES = {"eval/return_mean": {1: 5.0, 2: 6.0}, "final/score": {2: 6.0}}
 def test_a_different_verdict_tells_the_first_difference_and_what_changed() -> None:
     first = logged(curves=CURVES, config={"provenance": {"commit": "a", "versions": {"ray": "2.59.0"}}})
     second = logged(
-        curves={**CURVES, "eval/return_mean": {1: 5.0, 2: 6.5}}, config={"provenance": {"commit": "a", "versions": {"ray": "2.60.0"}}}
+        curves={**CURVES, "eval/return_mean": {1: 5.0, 2: 6.5}},
+        config={"provenance": {"commit": "a", "versions": {"ray": "2.60.0"}}},
     )
     found = conclude(first, second, "", False, [])
     assert found.judgement.verdict is Verdict.DIFFERENT
@@ -452,7 +511,10 @@ def test_a_different_verdict_tells_the_first_difference_and_what_changed() -> No
     assert "eval/return_mean 6.0 -> 6.5" in told
     assert "ray 2.59.0 -> 2.60.0" in told
     assert "[n](#/experiments/1/runs/r)" in found.note()
-    assert json.loads(json.dumps(found.to_mapping()))["first_difference"] == {"env_steps": 2, "values": {"eval/return_mean": [6.0, 6.5]}}
+    assert json.loads(json.dumps(found.to_mapping()))["first_difference"] == {
+        "env_steps": 2,
+        "values": {"eval/return_mean": [6.0, 6.5]},
+    }
 
 
 def test_weights_alone_can_differ_and_a_cause_that_nobody_recorded_is_said_to_be_none() -> None:
@@ -495,7 +557,9 @@ def tags_of(out: Path, run_id: str) -> dict[str, str]:
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
-def test_a_logged_trial_comes_out_identical_and_a_tampered_record_does_not(suite_here: RunSuite, tmp_path: Path) -> None:
+def test_a_logged_trial_comes_out_identical_and_a_tampered_record_does_not(
+    suite_here: RunSuite, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     assert suite_here(*TINY, "seeds=[1]", "study.space={}", with_ray=True).returncode == 0
     (first,) = run_ids(out, "smoke")
@@ -513,7 +577,10 @@ def test_a_logged_trial_comes_out_identical_and_a_tampered_record_does_not(suite
     assert second in done.stdout
 
     with sqlite3.connect(out / "mlflow.db") as database:
-        database.execute("UPDATE metrics SET value = value + 1e-9 WHERE run_uuid = ? AND key = 'learner/loss' AND step = 1024", [first])
+        database.execute(
+            "UPDATE metrics SET value = value + 1e-9 WHERE run_uuid = ? AND key = 'learner/loss' AND step = 1024",
+            [first],
+        )
     done = run_here(*words, with_ray=True)
     assert done.returncode == 1, done.stdout + done.stderr
     second = run_ids(out, "reproduce")[-1]
@@ -526,7 +593,10 @@ def test_a_logged_trial_comes_out_identical_and_a_tampered_record_does_not(suite
 
 
 def test_a_trial_that_a_scheduler_stopped_is_compared_as_far_as_it_went() -> None:
-    first = logged(curves={"eval/return_mean": {1: 5.0}}, tags={"stopped_at_env_steps": "1"})  # a run that MLflow calls finished
+    # a run that MLflow calls finished
+    first = logged(curves={"eval/return_mean": {1: 5.0}}, tags={"stopped_at_env_steps": "1"})
     found = conclude(first, logged(curves=CURVES), "", False, [])
     assert found.judgement.verdict is Verdict.IDENTICAL
-    assert "was stopped early by its study's scheduler: what it logged is compared, up to 1 env steps" in "\n".join(found.lines())
+    assert "was stopped early by its study's scheduler: what it logged is compared, up to 1 env steps" in "\n".join(
+        found.lines()
+    )

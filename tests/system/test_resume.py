@@ -1,4 +1,6 @@
-"""Studies that were killed and are gone on with: what a resume takes up, refuses, and leaves: the same as a study never touched."""
+"""Studies that were killed and are gone on with: what a resume takes up, refuses, and leaves:
+the same as a study never touched.
+"""
 
 import contextlib
 import io
@@ -61,10 +63,17 @@ def test_a_study_whose_driver_is_killed_resumes_to_the_same_to_the_bit(killed: K
 
 
 @pytest.mark.usefixtures("ray_instance")
-def test_a_trial_whose_damaged_folder_is_removed_as_told_is_run_again(tmp_path: Path, killed: Killed, reference: Path) -> None:
+def test_a_trial_whose_damaged_folder_is_removed_as_told_is_run_again(
+    tmp_path: Path, killed: Killed, reference: Path
+) -> None:
     out = killed.copy(tmp_path / "out")
     shutil.rmtree(unfinished(out))
-    words = (f"resume={folder_of(out)}", f"tracking.uri=sqlite:///{tmp_path}/new.db", f"output_dir={out}", "report=false")
+    words = (
+        f"resume={folder_of(out)}",
+        f"tracking.uri=sqlite:///{tmp_path}/new.db",
+        f"output_dir={out}",
+        "report=false",
+    )
     assert run_here("experiments/run.py", *words, with_ray=True).returncode == 0
     assert_same(left_in(tmp_path / "new.db"), left_in(reference / "mlflow.db"))
 
@@ -81,7 +90,9 @@ def no_checkpoints(out: Path) -> None:
 
 
 @pytest.mark.parametrize("leave", [only_plan, no_checkpoints])
-def test_a_study_without_a_checkpoint_starts_from_the_beginning(leave: Callable[[Path], None], tmp_path: Path, killed: Killed) -> None:
+def test_a_study_without_a_checkpoint_starts_from_the_beginning(
+    leave: Callable[[Path], None], tmp_path: Path, killed: Killed
+) -> None:
     out = killed.copy(tmp_path / "out")
     leave(out)
     planned = run_here("experiments/run.py", f"resume={folder_of(out)}", f"output_dir={out}", "dry_run=true")
@@ -97,7 +108,9 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_study_that_is_killed_before_its_first_checkpoint_right_after(moment: str, tmp_path: Path, reference: Path) -> None:
+def test_a_study_that_is_killed_before_its_first_checkpoint_right_after(
+    moment: str, tmp_path: Path, reference: Path
+) -> None:
     out = tmp_path / "out"
     Driver(out, *SMALL).until(lambda: MOMENTS[moment](out)).kill()
     resumed = Driver(out, f"resume={folder_of(out)}")
@@ -119,7 +132,9 @@ def unfinished(out: Path) -> Path:
 
 
 def weights_of(out: Path) -> Path:
-    return next(unfinished(out).glob("checkpoints/0*/algorithm/learner_group/learner/rl_module/default_policy/module_state.pkl"))
+    return next(
+        unfinished(out).glob("checkpoints/0*/algorithm/learner_group/learner/rl_module/default_policy/module_state.pkl")
+    )
 
 
 def remove(path: Path) -> Path:
@@ -196,7 +211,11 @@ def test_a_study_that_is_finished_runs_nothing_when_it_is_resumed(tmp_path: Path
     before = left_in(reference / "mlflow.db")
     mtimes = {path: path.stat().st_mtime_ns for path in reference.glob("studies/*/trials/**/*")}
     resumed = run_here(
-        "experiments/run.py", f"resume={run_id(reference, 'study')}", f"output_dir={reference}", "report=false", with_ray=True
+        "experiments/run.py",
+        f"resume={run_id(reference, 'study')}",
+        f"output_dir={reference}",
+        "report=false",
+        with_ray=True,
     )
     assert resumed.returncode == 0
     assert standing(resumed.stdout) == (4, 0, 0)
@@ -206,7 +225,8 @@ def test_a_study_that_is_finished_runs_nothing_when_it_is_resumed(tmp_path: Path
 
 @pytest.mark.usefixtures("ray_instance")
 def test_a_store_that_lacks_everything_of_a_finished_study_is_given_it(tmp_path: Path, reference: Path) -> None:
-    new, out = tmp_path / "new.db", shutil.copytree(reference, tmp_path / "out")  # artifacts are written beside the study
+    # artifacts are written beside the study
+    new, out = tmp_path / "new.db", shutil.copytree(reference, tmp_path / "out")
     words = (f"resume={folder_of(out)}", f"tracking.uri=sqlite:///{new}", f"output_dir={out}", "report=false")
     assert run_here("experiments/run.py", *words, with_ray=True).returncode == 0
     found, expected = left_in(new), left_in(reference / "mlflow.db")
@@ -218,10 +238,17 @@ def test_a_store_that_lacks_everything_of_a_finished_study_is_given_it(tmp_path:
 
 
 @pytest.mark.usefixtures("ray_instance")
-def test_failed_trials_are_tried_again_also_on_another_machine(tmp_path: Path, plan_of: PlanOf, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_trials_are_tried_again_also_on_another_machine(
+    tmp_path: Path, plan_of: PlanOf, caplog: pytest.LogCaptureFixture
+) -> None:
     licence = tmp_path / "licence"
     licence.touch()
-    faulty = ("env.id=tiny_envs:tiny/Faulty-v0", "env.vectorize_mode=sync", f"+env.env_config.needs={licence}", "seeds=[0]")
+    faulty = (
+        "env.id=tiny_envs:tiny/Faulty-v0",
+        "env.vectorize_mode=sync",
+        f"+env.env_config.needs={licence}",
+        "seeds=[0]",
+    )
     small = [o for o in SMALL if not o.startswith("hardware")]
     plan = plan_of(*small, *faulty, "hardware.num_envs_per_env_runner=4", cluster=Cluster((Node(4, 0),)))
     licence.unlink()
@@ -234,7 +261,9 @@ def test_failed_trials_are_tried_again_also_on_another_machine(tmp_path: Path, p
     licence.touch()
     folder = StudyFolder(outcome.folder)
     folder.lock()
-    assert folder.standing(plan).endswith("0 trials are finished, 0 go on from a checkpoint, 2 start from the beginning")
+    assert folder.standing(plan).endswith(
+        "0 trials are finished, 0 go on from a checkpoint, 2 start from the beginning"
+    )
     smaller = folder.plan(Cluster((Node(1, 0),)), plan.suite.tracking)
     assert resume_study(smaller, folder, out, Console(file=io.StringIO()), conclusions).exit_code == 0
     found = left_in(out / "mlflow.db")

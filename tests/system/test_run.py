@@ -78,7 +78,8 @@ def test_dry_run_prints_the_plan_and_starts_nothing(suite_here: RunSuite, tmp_pa
     assert "45 trials, 2,700,000 env steps" in done.stdout
     assert re.search(r"lr=3e-3 b=2048 +[0-9a-f]{8}", done.stdout)
     assert re.search(
-        r"time +about .*: an estimate\..*No trial of ppo on cartpole of about this length has run with this store yet", done.stdout
+        r"time +about .*: an estimate\..*No trial of ppo on cartpole of about this length has run with this store yet",
+        done.stdout,
     )
     assert not (tmp_path / "out").exists()
 
@@ -87,7 +88,10 @@ def test_dry_run_prints_the_plan_and_starts_nothing(suite_here: RunSuite, tmp_pa
     ("arguments", "message"),
     [
         (["algorithm.training.lrr=1"], "Did you mean algorithm.training.lr=1? To add it: ++algorithm.training.lrr=1"),
-        (["algorithm.rl_module.use_lstm=true"], "its file has no such setting. To add it: ++algorithm.rl_module.use_lstm=true"),
+        (
+            ["algorithm.rl_module.use_lstm=true"],
+            "its file has no such setting. To add it: ++algorithm.rl_module.use_lstm=true",
+        ),
         (["algorithm=pppo"], "pppo"),
         (["+new=1"], "new: there is no such setting"),
         (
@@ -148,10 +152,19 @@ def test_a_whole_number_may_be_written_with_an_exponent(suite_here: RunSuite) ->
 
 
 def test_declared_cpus_are_called_declared(suite_here: RunSuite) -> None:
-    assert "this machine is declared to have 64 CPUs and 0 GPUs" in suite_here("hardware.num_cpus=64", "dry_run=true").stdout
+    assert (
+        "this machine is declared to have 64 CPUs and 0 GPUs"
+        in suite_here("hardware.num_cpus=64", "dry_run=true").stdout
+    )
 
 
-FIRST = {"ppo": "mountaincar_continuous", "dqn": "acrobot", "sac": "hopper", "impala": "lunarlander", "appo": "halfcheetah"}
+FIRST = {
+    "ppo": "mountaincar_continuous",
+    "dqn": "acrobot",
+    "sac": "hopper",
+    "impala": "lunarlander",
+    "appo": "halfcheetah",
+}
 """An environment for each algorithm, trained on in every run of the tests; the others are for the night."""
 
 
@@ -178,7 +191,9 @@ def test_smoke_runs_and_its_policy_plays_with_every_pair_that_the_action_space_a
 @pytest.mark.ray
 @pytest.mark.nightly
 def test_declared_logical_cpus_run_a_large_profile_on_a_small_machine(run_suite: RunSuite, tmp_path: Path) -> None:
-    done = run_suite(*TINY, "hardware=workstation", "hardware.num_cpus=16", "hardware.num_gpus=0", "seeds=[0]", "study.space={}")
+    done = run_suite(
+        *TINY, "hardware=workstation", "hardware.num_cpus=16", "hardware.num_gpus=0", "seeds=[0]", "study.space={}"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert runs(tmp_path / "out", "trial") == [("ppo-cartpole s=0", "FINISHED")]
 
@@ -192,7 +207,9 @@ def test_a_study_joins_the_cluster_that_the_environment_names_with_its_token_alo
     token, other = "0123456789abcdef" * 4, "fedcba9876543210" * 4
     with ray_head({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}) as address:
         monkeypatch.setenv("RAY_AUTH_TOKEN", other)
-        assert_refused(run_suite(*words, f"hardware.address={address}"), "perhaps the one that was found here is not the cluster's")
+        assert_refused(
+            run_suite(*words, f"hardware.address={address}"), "perhaps the one that was found here is not the cluster's"
+        )
         assert not (tmp_path / "out").exists()
         # As Ray sets it for a job.
         monkeypatch.setenv("RAY_AUTH_TOKEN", token)

@@ -1,4 +1,6 @@
-"""A trial is the same to the bit wherever and beside whatever it runs; and a process that runs hundreds of them does not grow."""
+"""A trial is the same to the bit wherever and beside whatever it runs; and a process that runs hundreds
+of them does not grow.
+"""
 
 import threading
 from pathlib import Path
@@ -22,7 +24,9 @@ MIB = 2**20
 
 def run_ids(database: Path) -> list[str]:
     """Of the trials, in the order in which they ended."""
-    runs = "SELECT run_uuid FROM runs JOIN tags USING (run_uuid) WHERE key = 'kind' AND value = 'trial' ORDER BY end_time"
+    runs = (
+        "SELECT run_uuid FROM runs JOIN tags USING (run_uuid) WHERE key = 'kind' AND value = 'trial' ORDER BY end_time"
+    )
     return [run for (run,) in query(database, runs)]
 
 
@@ -41,8 +45,17 @@ def test_trials_side_by_side_are_the_same_to_the_bit_as_one_alone(plan_of: PlanO
 
 
 @pytest.mark.nightly
-def test_trials_with_runners_side_by_side_are_the_same_to_the_bit_as_one_alone(run_suite: RunSuite, tmp_path: Path) -> None:
-    overrides = (*TINY, *ONE_SEED, NORMALIZE, "hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4", "hardware.num_cpus=6")
+def test_trials_with_runners_side_by_side_are_the_same_to_the_bit_as_one_alone(
+    run_suite: RunSuite, tmp_path: Path
+) -> None:
+    overrides = (
+        *TINY,
+        *ONE_SEED,
+        NORMALIZE,
+        "hardware.num_env_runners=2",
+        "hardware.num_envs_per_env_runner=4",
+        "hardware.num_cpus=6",
+    )
     found = {}
     for name, more in (("alone", "repeats=1"), ("packed", "repeats=2")):
         done = run_suite(*overrides, more, f"output_dir={tmp_path / name}")
@@ -53,7 +66,9 @@ def test_trials_with_runners_side_by_side_are_the_same_to_the_bit_as_one_alone(r
 
 
 @pytest.mark.nightly
-def test_sixty_trials_in_one_process_are_the_same_to_the_bit_and_do_not_fill_its_memory(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_sixty_trials_in_one_process_are_the_same_to_the_bit_and_do_not_fill_its_memory(
+    plan_of: PlanOf, tmp_path: Path
+) -> None:
     short = ("budget_env_steps=512", "report_every_env_steps=512", "repeats=60", "hardware.max_concurrent_trials=1")
     overrides = (*TINY, *ONE_SEED, "hardware.num_env_runners=0", "hardware.num_envs_per_env_runner=4", *short)
     driver_mib: list[float] = []

@@ -52,7 +52,8 @@ def suggestions(out: Path) -> list[Any]:
     (storage,) = out.glob("studies/*/optuna.db")
     (study,) = optuna.get_all_study_names(f"sqlite:///{storage}")
     return [
-        (t.number, t.state.name, t.params, t.values) for t in optuna.load_study(study_name=study, storage=f"sqlite:///{storage}").trials
+        (t.number, t.state.name, t.params, t.values)
+        for t in optuna.load_study(study_name=study, storage=f"sqlite:///{storage}").trials
     ]
 
 
@@ -96,7 +97,9 @@ def test_a_search_that_is_killed_twice_goes_on_with_no_trial_lost_and_none_run_t
 
 
 @pytest.mark.usefixtures("ray_instance")
-def test_a_limit_ends_a_search_keeps_what_was_done_and_confirms_what_it_found(suite_here: RunSuite, tmp_path: Path) -> None:
+def test_a_limit_ends_a_search_keeps_what_was_done_and_confirms_what_it_found(
+    suite_here: RunSuite, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     done = suite_here(*SMALL, "search=racing", f"max_env_steps={6 * 4096}", with_ray=True)
     assert done.returncode == 0
@@ -108,7 +111,9 @@ def test_a_limit_ends_a_search_keeps_what_was_done_and_confirms_what_it_found(su
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("ray_instance")
-def test_a_limited_grid_ends_with_whole_configurations_and_concludes_from_what_it_has(suite_here: RunSuite, tmp_path: Path) -> None:
+def test_a_limited_grid_ends_with_whole_configurations_and_concludes_from_what_it_has(
+    suite_here: RunSuite, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     done = suite_here(*SMALL, f"max_env_steps={5 * 4096}", "seeds=[0,1]", with_ray=True)
     assert done.returncode == 0

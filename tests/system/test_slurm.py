@@ -20,10 +20,15 @@ def cluster(tmp_path: Path) -> Iterator[Slurm]:
 
 def statuses(database: Path) -> list[tuple[str, str]]:
     """(name, status) of the trials' runs."""
-    return query(database, "SELECT name, status FROM runs JOIN tags USING (run_uuid) WHERE key = 'kind' AND value = 'trial' ORDER BY 1")
+    return query(
+        database,
+        "SELECT name, status FROM runs JOIN tags USING (run_uuid) WHERE key = 'kind' AND value = 'trial' ORDER BY 1",
+    )
 
 
-def test_a_job_whose_time_is_over_saves_the_study_and_is_queued_again_until_it_is_finished(cluster: Slurm, tmp_path: Path) -> None:
+def test_a_job_whose_time_is_over_saves_the_study_and_is_queued_again_until_it_is_finished(
+    cluster: Slurm, tmp_path: Path
+) -> None:
     out, store = tmp_path / "out", tmp_path / "mlflow.db"
     settings = [
         *TINY,
@@ -41,7 +46,8 @@ def test_a_job_whose_time_is_over_saves_the_study_and_is_queued_again_until_it_i
     cluster.wait_for(lambda: cluster.state(job) == "PENDING", timeout_s=300)
     assert {status for _, status in statuses(store)} <= {"KILLED", "FINISHED"}
     assert "KILLED" in {status for _, status in statuses(store)}
-    cluster.command("scontrol", "update", f"JobId={job}", "StartTime=now")  # Slurm waits for two minutes before it starts a job again
+    # Slurm waits for two minutes before it starts a job again
+    cluster.command("scontrol", "update", f"JobId={job}", "StartTime=now")
     cluster.wait_for(lambda: cluster.state(job) in ("COMPLETED", "FAILED"), timeout_s=900)
     assert cluster.state(job) == "COMPLETED", cluster.output(job)
     assert statuses(store) == [(f"gamma={gamma} s={seed}", "FINISHED") for gamma in (0.98, 0.99) for seed in (0, 1)]

@@ -1,4 +1,6 @@
-"""An embedded store that is locked, on a full disk, or that two studies begin at once: no point is lost, none is there twice."""
+"""An embedded store that is locked, on a full disk, or that two studies begin at once: no point is lost,
+none is there twice.
+"""
 
 import logging
 import os
@@ -80,11 +82,17 @@ def test_a_disk_that_is_full_is_named_and_loses_nothing_when_it_is(full: str, tm
     disk = tmp_path / "small"
     disk.mkdir()
     code = (
-        f"from tests.system import test_store_faults as t; t.write_to_full_disk({full!r}, t.Path({str(tmp_path)!r}), t.Path({str(disk)!r}))"
+        f"from tests.system import test_store_faults as t; t.write_to_full_disk({full!r}, "
+        f"t.Path({str(tmp_path)!r}), t.Path({str(disk)!r}))"
     )
     environment = {**os.environ, "TMPDIR": str(disk)} if full == "the temporary files'" else None
     done = subprocess.run(
-        on_small_disk(disk, 4, [sys.executable, "-c", code]), capture_output=True, text=True, timeout=120, check=False, env=environment
+        on_small_disk(disk, 4, [sys.executable, "-c", code]),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr[-3000:]
 
@@ -109,12 +117,24 @@ def write_to_full_disk(full: str, folder: Path, disk: Path) -> None:
     put_reports(writer, 2, range(HALF, REPORTS))
     writer.put("log_table", "study", {"config": ["a"] * 1000}, "configurations.json")
     eventually(lambda: len(messages) == 1)
-    named = {"the database's": database, "a new database's": database, "the artifacts'": artifacts, "the temporary files'": disk}[full]
+    named = {
+        "the database's": database,
+        "a new database's": database,
+        "the artifacts'": artifacts,
+        "the temporary files'": disk,
+    }[full]
     assert f"({named}" in messages[0], messages
     assert "No space left" in messages[0] or "disk is full" in messages[0] or "unable to open" in messages[0], messages
     if full != "a new database's":  # earlier results can be read, by another process
-        count = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM metrics').fetchone()[0])"
-        rows = int(subprocess.run([sys.executable, "-c", count, str(database)], capture_output=True, text=True, check=True).stdout)
+        count = (
+            "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) "
+            "FROM metrics').fetchone()[0])"
+        )
+        rows = int(
+            subprocess.run(
+                [sys.executable, "-c", count, str(database)], capture_output=True, text=True, check=True
+            ).stdout
+        )
         assert rows >= 2 * HALF * METRICS
     if "database" not in full:  # and rows do not wait for files
         eventually(lambda: list(writer._lanes) == [("study", True)])
@@ -127,7 +147,9 @@ def write_to_full_disk(full: str, folder: Path, disk: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_two_studies_that_start_at_the_same_moment_on_one_new_store_both_complete_and_do_not_mix(tmp_path: Path) -> None:
+def test_two_studies_that_start_at_the_same_moment_on_one_new_store_both_complete_and_do_not_mix(
+    tmp_path: Path,
+) -> None:
     start_together(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
     for study in ("first", "second"):
         assert_same_name_complete(tmp_path / "mlflow.db", study)

@@ -27,10 +27,19 @@ from tests.support.studies import Study
 from tests.support.suite import PlanOf
 from tests.support.trials import FAILURE, step, with_folder
 
-QUICK = ("measurement.warmup_s=0.1", "measurement.seconds=0.6", "measurement.max_seconds=60", "measurement.block_s=0.15")
+QUICK = (
+    "measurement.warmup_s=0.1",
+    "measurement.seconds=0.6",
+    "measurement.max_seconds=60",
+    "measurement.block_s=0.15",
+)
 QUICK += ("measurement.precision=0.5", "measurement.max_other_cpu_percent=400")
 SPACE = "study.space={algorithm.env_runners.num_env_runners:[1,2],algorithm.env_runners.num_envs_per_env_runner:[2,8]}"
-SMALL = ("algorithm.training.train_batch_size_per_learner=256", "algorithm.training.minibatch_size=128", "algorithm.training.num_epochs=1")
+SMALL = (
+    "algorithm.training.train_batch_size_per_learner=256",
+    "algorithm.training.minibatch_size=128",
+    "algorithm.training.num_epochs=1",
+)
 
 
 def test_configurations_are_measured_once_in_each_round_in_an_order_drawn_anew(plan_of: PlanOf) -> None:
@@ -39,7 +48,9 @@ def test_configurations_are_measured_once_in_each_round_in_an_order_drawn_anew(p
     assert all(sorted(order) == sorted(c.label for c in plan.configurations) for order in orders)
     assert len({tuple(order) for order in orders}) == 3
     assert [t.seed for t in plan.trials] == sorted(t.seed for t in plan.trials)
-    assert [t.label for t in plan.trials] == [t.label for t in plan_of("study=runner_scaling", cluster=Cluster((Node(16, 0),))).trials]
+    assert [t.label for t in plan.trials] == [
+        t.label for t in plan_of("study=runner_scaling", cluster=Cluster((Node(16, 0),))).trials
+    ]
 
 
 def test_throughput_is_measured_one_trial_at_a_time(plan_of: PlanOf) -> None:
@@ -47,13 +58,18 @@ def test_throughput_is_measured_one_trial_at_a_time(plan_of: PlanOf) -> None:
     assert plan.concurrency == 1
     assert plan.exclusive
     assert plan.common_request is not None
-    assert len(plan.common_request.bundles) == 9  # every trial takes what the largest needs, so that one process can serve them all
-    with pytest.raises(ConfigurationError, match=r"max_concurrent_trials=2: throughput is measured one trial at a time"):
+    # every trial takes what the largest needs, so that one process can serve them all
+    assert len(plan.common_request.bundles) == 9
+    with pytest.raises(
+        ConfigurationError, match=r"max_concurrent_trials=2: throughput is measured one trial at a time"
+    ):
         plan_of("study=runner_scaling", "hardware.max_concurrent_trials=2", cluster=Cluster((Node(64, 0),)))
 
 
 def test_more_runners_than_the_cluster_holds_are_refused_with_the_largest_number_that_fits(plan_of: PlanOf) -> None:
-    with pytest.raises(ConfigurationError, match=r"needs 9 CPUs.*The largest number of env runners that fits is 4: num_env_runners=4"):
+    with pytest.raises(
+        ConfigurationError, match=r"needs 9 CPUs.*The largest number of env runners that fits is 4: num_env_runners=4"
+    ):
         plan_of("study=runner_scaling", cluster=Cluster((Node(5, 0),)))
 
 
@@ -64,7 +80,9 @@ def test_a_way_to_vectorise_that_the_environment_does_not_have_is_left_out_and_n
     everything = plan_of("study=vectorization", "env=cartpole", cluster=Cluster((Node(4, 0),)))
     assert not everything.left_out
     assert len(everything.configurations) == 6
-    with pytest.raises(ConfigurationError, match=r"brings no vector implementation of its own. Try env.vectorize_mode=sync"):
+    with pytest.raises(
+        ConfigurationError, match=r"brings no vector implementation of its own. Try env.vectorize_mode=sync"
+    ):
         plan_of("env=acrobot", "study.space={env.vectorize_mode:[vector_entry_point]}")
 
 
@@ -76,7 +94,9 @@ def test_runners_are_scaled_from_the_layout_that_auto_takes_but_for_algorithms_t
     assert len(plan.common_request.bundles) == 9  # one process serves them all
     impala = plan_of("study=runner_scaling", "algorithm=impala", cluster=machine)
     assert {c.layout.num_env_runners for c in impala.configurations} == {1, 2, 4, 8}
-    assert impala.left_out == ("algorithm.env_runners.num_env_runners=0, since impala samples while it learns and needs a runner actor",)
+    assert impala.left_out == (
+        "algorithm.env_runners.num_env_runners=0, since impala samples while it learns and needs a runner actor",
+    )
     with pytest.raises(ConfigurationError, match="needs a runner actor"):
         plan_of("algorithm=impala", "study.space={algorithm.env_runners.num_env_runners:[0]}", cluster=machine)
 
@@ -127,12 +147,24 @@ class TestAStudyThatRan:
         label = measured.plan.configurations[0].label
         names = set(measured.curve(label))
         assert not {name for name in names if name.startswith("eval/")}
-        assert {"throughput/env_steps_per_s", "time/env_step_share", "system/other_cpu_percent", "final/disturbed_share"} <= names
+        assert {
+            "throughput/env_steps_per_s",
+            "time/env_step_share",
+            "system/other_cpu_percent",
+            "final/disturbed_share",
+        } <= names
 
     def test_runs_say_what_they_are_and_what_held_them_up(self, measured: Study) -> None:
         tags = measured.tags(measured.plan.configurations[0].label)
         assert (tags["phase"], tags["exclusive"]) == ("throughput", "true")
-        assert tags["bottleneck"] in {"env-bound", "inference-bound", "transfer-bound", "learner-bound", "starved", "balanced"}
+        assert tags["bottleneck"] in {
+            "env-bound",
+            "inference-bound",
+            "transfer-bound",
+            "learner-bound",
+            "starved",
+            "balanced",
+        }
         assert tags["health"]
 
     def test_the_parts_of_the_wall_clock_add_up(self, measured: Study) -> None:
@@ -177,7 +209,9 @@ def own_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.alone  # where others take the machine, a short measurement may end before the learner's first update
 @pytest.mark.usefixtures("ray_instance", "own_pool")
-def test_trials_take_over_each_others_runners_and_are_measured_whatever_the_algorithm(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_trials_take_over_each_others_runners_and_are_measured_whatever_the_algorithm(
+    plan_of: PlanOf, tmp_path: Path
+) -> None:
     def settings(number: int, *overrides: str) -> dict[str, Any]:
         given = ("+measurement=throughput", "study.space={}", "seeds=[0]", *QUICK, *overrides)
         (trial,) = plan_of(*given, cluster=Cluster((Node(4, 0),))).trials
@@ -201,8 +235,11 @@ def test_trials_take_over_each_others_runners_and_are_measured_whatever_the_algo
     trial = MeasuredTrial(settings(0, f"{runners}=2", "algorithm.env_runners.num_envs_per_env_runner=2", *SMALL))
     try:
         first, pids = measure(trial)
-        longer = ("measurement.seconds=3", "measurement.block_s=0.5")  # for some updates of a learner that tells of them when it is asked
-        trial.reset_config(settings(1, "algorithm=impala", f"{runners}=1", "algorithm.env_runners.num_envs_per_env_runner=4", *longer))
+        # for some updates of a learner that tells of them when it is asked
+        longer = ("measurement.seconds=3", "measurement.block_s=0.5")
+        trial.reset_config(
+            settings(1, "algorithm=impala", f"{runners}=1", "algorithm.env_runners.num_envs_per_env_runner=4", *longer)
+        )
         second, fewer = measure(trial)
     finally:
         trial.cleanup()

@@ -1,4 +1,6 @@
-"""A tracking server that dies, is slow, loses answers or never answers: no point of a study is lost, none is there twice."""
+"""A tracking server that dies, is slow, loses answers or never answers: no point of a study is lost,
+none is there twice.
+"""
 
 import contextlib
 import http.server
@@ -73,7 +75,9 @@ def test_a_study_that_is_delivered_again_changes_nothing_on_a_server(server: Ser
         assert_complete(server.database, server.artifacts, "again")
 
 
-def test_a_server_that_is_killed_and_comes_back_loses_no_point(server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_is_killed_and_comes_back_loses_no_point(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     writer = writer_to(server.uri, tmp_path)
     open_study(writer, "killed", 3)
     put_reports(writer, 3, range(HALF))
@@ -93,7 +97,9 @@ def test_a_server_that_is_killed_and_comes_back_loses_no_point(server: Server, t
     assert "nothing was lost" in recovered
 
 
-def test_a_slow_server_is_written_to_side_by_side_and_loses_no_point(server: Server, proxy: Proxy, tmp_path: Path) -> None:
+def test_a_slow_server_is_written_to_side_by_side_and_loses_no_point(
+    server: Server, proxy: Proxy, tmp_path: Path
+) -> None:
     proxy.fate = lambda path: 0.5
     writer = writer_to(proxy.uri, tmp_path)
     whole_study(writer, "slow", trials=16)
@@ -123,11 +129,16 @@ def test_no_run_is_made_twice_when(fate: str | float, server: Server, proxy: Pro
     assert (writer.undelivered, writer.refused) == (0, 0)
     assert_complete(server.database, server.artifacts, name)
     with contextlib.closing(sqlite3.connect(server.database)) as connection:
-        ((made,),) = connection.execute("SELECT count(*) FROM tags WHERE key = 'study_folder' AND value = ?", (f"/out/{name}",)).fetchall()
-    assert made == (1 if fate == "drop" else 2)  # a run that comes late cannot be kept from being made, but does not stay
+        ((made,),) = connection.execute(
+            "SELECT count(*) FROM tags WHERE key = 'study_folder' AND value = ?", (f"/out/{name}",)
+        ).fetchall()
+    # a run that comes late cannot be kept from being made, but does not stay
+    assert made == (1 if fate == "drop" else 2)
 
 
-def test_a_server_that_never_comes_back_costs_a_bounded_wait_and_what_is_missing_is_delivered_later(server: Server, tmp_path: Path) -> None:
+def test_a_server_that_never_comes_back_costs_a_bounded_wait_and_what_is_missing_is_delivered_later(
+    server: Server, tmp_path: Path
+) -> None:
     away = writer_to(f"http://127.0.0.1:{free_port()}", tmp_path)
     whole_study(away, "later")
     away.close(wait_s=1.0)
@@ -138,8 +149,13 @@ def test_a_server_that_never_comes_back_costs_a_bounded_wait_and_what_is_missing
     assert_complete(server.database, server.artifacts, "later")
 
 
-def test_a_server_that_takes_connections_and_never_answers_does_not_keep_the_process_alive(silent_server: str, tmp_path: Path) -> None:
-    code = f"from tests.system import test_tracking_faults as t; t.write_to_silence({silent_server!r}, t.Path({str(tmp_path)!r}))"
+def test_a_server_that_takes_connections_and_never_answers_does_not_keep_the_process_alive(
+    silent_server: str, tmp_path: Path
+) -> None:
+    code = (
+        f"from tests.system import test_tracking_faults as t; t.write_to_silence({silent_server!r}, "
+        f"t.Path({str(tmp_path)!r}))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "11 undelivered"
 
@@ -173,8 +189,12 @@ def test_a_server_that_is_not_to_be_known_by_a_name_is_refused_with_the_option_t
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = socket.getaddrinfo
-    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *how, **more: found("127.0.0.1" if host == NAME else host, *how, **more))
-    with pytest.raises(ConfigurationError, match=rf"Invalid Host header.*Start it with --allowed-hosts={NAME}:{server.port}, ") as refused:
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *how, **more: found("127.0.0.1" if host == NAME else host, *how, **more)
+    )
+    with pytest.raises(
+        ConfigurationError, match=rf"Invalid Host header.*Start it with --allowed-hosts={NAME}:{server.port}, "
+    ) as refused:
         check_store(f"http://me:secret@{NAME}:{server.port}", 30.0)
     assert "secret" not in str(refused.value)
 
@@ -202,7 +222,9 @@ def test_a_variable_of_mlflows_that_cannot_work_with_a_server_is_refused_at_the_
         check_store(server.uri, 30.0)
 
 
-def test_two_studies_that_start_at_the_same_moment_on_one_server_both_complete_and_do_not_mix(server: Server, tmp_path: Path) -> None:
+def test_two_studies_that_start_at_the_same_moment_on_one_server_both_complete_and_do_not_mix(
+    server: Server, tmp_path: Path
+) -> None:
     start_together(server.uri, tmp_path)
     for study in ("first", "second"):
         assert_same_name_complete(server.database, study)

@@ -28,7 +28,8 @@ LONG = "budget_env_steps=49152"
 MIDDLE = "budget_env_steps=16384"
 """Of a shorter one: until a node is missed by a head that asks as often as `ASKS_OFTEN` says."""
 ASKS_OFTEN = {
-    f"RAY_health_check_{name}": value for name, value in (("period_ms", "500"), ("timeout_ms", "2000"), ("failure_threshold", "2"))
+    f"RAY_health_check_{name}": value
+    for name, value in (("period_ms", "500"), ("timeout_ms", "2000"), ("failure_threshold", "2"))
 }
 
 HANG = f"self.t += 1\n        time.sleep(0 if socket.gethostname() != {SECOND!r} else 10_000)"
@@ -83,21 +84,27 @@ def lose_second(
     """A study whose second node is lost in the midst of a trial there."""
     out = tmp_path / "out"
     with two_nodes(tmp_path, shared=True, environment=environment) as nodes:
-        study = nodes.study(out, *SMALL_THERE, budget).until(lambda: nodes.second.trains() and len(checkpoints(out)) == 2)
+        study = nodes.study(out, *SMALL_THERE, budget).until(
+            lambda: nodes.second.trains() and len(checkpoints(out)) == 2
+        )
         lose(nodes)
         assert study.end() == 0
     return out, study
 
 
 @pytest.mark.slow
-def test_a_study_whose_node_is_killed_and_soon_missed_ends_to_the_same_bits_on_the_other(tmp_path: Path, middle_reference: Path) -> None:
+def test_a_study_whose_node_is_killed_and_soon_missed_ends_to_the_same_bits_on_the_other(
+    tmp_path: Path, middle_reference: Path
+) -> None:
     out, study = lose_second(tmp_path, lambda nodes: nodes.second.kill(), MIDDLE, ASKS_OFTEN)
     assert_lost(middle_reference, out, study)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("turn", range(5))
-def test_a_study_whose_node_is_killed_ends_to_the_same_bits_on_the_other(turn: int, tmp_path: Path, long_reference: Path) -> None:
+def test_a_study_whose_node_is_killed_ends_to_the_same_bits_on_the_other(
+    turn: int, tmp_path: Path, long_reference: Path
+) -> None:
     out, study = lose_second(tmp_path, lambda nodes: nodes.second.kill())
     assert_lost(long_reference, out, study)
 
@@ -105,14 +112,19 @@ def test_a_study_whose_node_is_killed_ends_to_the_same_bits_on_the_other(turn: i
 def assert_lost(reference: Path, out: Path, study: Driver) -> None:
     """A study has lost a node and nothing else."""
     assert sum(ended_as(reference, out).restarts.values()) == 1
-    assert said_of_nodes(study) == [f"{SECOND_NODE} is gone: what ran there goes on elsewhere, from its last checkpoint"]
+    assert said_of_nodes(study) == [
+        f"{SECOND_NODE} is gone: what ran there goes on elsewhere, from its last checkpoint"
+    ]
 
 
 @pytest.mark.nightly
 def test_a_study_whose_node_is_cut_off_ends_to_the_same_bits_on_the_other(tmp_path: Path, long_reference: Path) -> None:
     out, study = lose_second(tmp_path, lambda nodes: nodes.set_link(up=False))
     assert sum(ended_as(long_reference, out).restarts.values()) == 1
-    assert said_of_nodes(study)[0] == f"{SECOND_NODE} does not answer: what ran there goes on elsewhere, from its last checkpoint"
+    assert (
+        said_of_nodes(study)[0]
+        == f"{SECOND_NODE} does not answer: what ran there goes on elsewhere, from its last checkpoint"
+    )
 
 
 @pytest.mark.nightly
@@ -173,7 +185,9 @@ def test_a_head_without_cpus_waits_for_a_node_that_comes(tmp_path: Path, referen
 
 
 @pytest.mark.nightly
-def test_an_autoscaler_that_tells_nobody_what_it_may_add_hears_of_every_trial(tmp_path: Path, long_reference: Path) -> None:
+def test_an_autoscaler_that_tells_nobody_what_it_may_add_hears_of_every_trial(
+    tmp_path: Path, long_reference: Path
+) -> None:
     out = tmp_path / "out"
     with linked_machines(tmp_path, shared=True) as nodes:
         nodes.start_growing_head(2)
@@ -251,12 +265,16 @@ def test_a_trial_that_hangs_on_the_other_node_is_ended_as_stalled_and_leaves_no_
     found = left_in(out / "mlflow.db")
     failed = {run for run, tags in found.tags.items() if tags["host"] == SECOND}
     assert failed and {run for run in TRIALS if found.statuses[run] == "FAILED"} == failed
-    assert {found.tags[run]["failure"] for run in failed} == {"stalled: no sign of life for 20 s (faults.stall_after_s)"}
+    assert {found.tags[run]["failure"] for run in failed} == {
+        "stalled: no sign of life for 20 s (faults.stall_after_s)"
+    }
     assert set(found.weights) == set(TRIALS) - failed
 
 
 @pytest.mark.nightly
-def test_a_node_that_lacks_a_package_or_has_another_numpy_is_refused_by_name_before_anything_is_started(tmp_path: Path) -> None:
+def test_a_node_that_lacks_a_package_or_has_another_numpy_is_refused_by_name_before_anything_is_started(
+    tmp_path: Path,
+) -> None:
     import Box2D
     import numpy as np
 
@@ -283,7 +301,13 @@ def test_a_node_that_lacks_a_package_or_has_another_numpy_is_refused_by_name_bef
 @pytest.mark.timeout(900)
 def test_a_trial_with_processes_on_both_nodes_tells_their_machines_and_what_they_use(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    spread = ("hardware.placement=SPREAD", "hardware.num_env_runners=1", "seeds=[0]", "study.space={}", "tracking.system_metrics=true")
+    spread = (
+        "hardware.placement=SPREAD",
+        "hardware.num_env_runners=1",
+        "seeds=[0]",
+        "study.space={}",
+        "tracking.system_metrics=true",
+    )
     with two_nodes(tmp_path, shared=True) as nodes:
         assert nodes.study(out, *SMALL_THERE, *spread).end() == 0
     study = load_study("smoke", f"sqlite:///{out / 'mlflow.db'}")
@@ -292,22 +316,29 @@ def test_a_trial_with_processes_on_both_nodes_tells_their_machines_and_what_they
     assert trial["cpu"] == cpu_model() and trial["exclusive"]
     used = study.curves.groupby("metric", observed=True)["value"].last()
     assert used["system/runners_memory_mib"] > 50 and used["system/runners_cpu_percent"] > 0
-    assert used["system/memory_mib"] == pytest.approx(used["system/runners_memory_mib"] + used["system/driver_memory_mib"])
+    assert used["system/memory_mib"] == pytest.approx(
+        used["system/runners_memory_mib"] + used["system/driver_memory_mib"]
+    )
 
 
 def is_under_way_on_second(out: Path) -> bool:
     """Whether a trial has reported from the second node, and not ended."""
     logs = [log.read_text() for log in out.glob("studies/*/trials/*/events.jsonl")]
-    return any(f'"hosts": ["{SECOND}"]' in log and '"kind": "reported"' in log and '"kind": "ended"' not in log for log in logs)
+    return any(
+        f'"hosts": ["{SECOND}"]' in log and '"kind": "reported"' in log and '"kind": "ended"' not in log for log in logs
+    )
 
 
 LAST = {"racing": ("budget_env_steps=16384",), "pbt": ("budget_env_steps=16384", "scheduler.interval_env_steps=8192")}
-"""What makes a search's trials last until a process has started on the second node: else all of them are handed the one on the first."""
+"""What makes a search's trials last until a process has started on the second node:
+else all of them are handed the one on the first."""
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["racing", "pbt"])
-def test_a_search_on_both_nodes_that_loses_one_asks_for_the_same_trials_to_the_same_bits(name: str, tmp_path: Path) -> None:
+def test_a_search_on_both_nodes_that_loses_one_asks_for_the_same_trials_to_the_same_bits(
+    name: str, tmp_path: Path
+) -> None:
     words = (*SEARCHED, *SEARCHES[name], *LAST[name])
     there = [word for word in words if not word.startswith("hardware.")]
     out, whole = tmp_path / "out", tmp_path / "whole"
@@ -321,4 +352,5 @@ def test_a_search_on_both_nodes_that_loses_one_asks_for_the_same_trials_to_the_s
     assert found.learned == alone.learned
     assert found.weights == alone.weights
     assert set(found.statuses.values()) == {"FINISHED"}
-    assert sum(found.restarts.values()) == 1 or SECOND in {tags["host"] for tags in found.tags.values()}  # it ended before the kill
+    # it ended before the kill
+    assert sum(found.restarts.values()) == 1 or SECOND in {tags["host"] for tags in found.tags.values()}

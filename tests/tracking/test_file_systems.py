@@ -60,7 +60,9 @@ def all_nfs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_address, "mounts", lambda: [Mount("/", "nfs4")])
 
 
-def test_a_study_does_not_write_to_a_database_on_a_network_file_system(all_nfs: None, suite_here: RunSuite, tmp_path: Path) -> None:
+def test_a_study_does_not_write_to_a_database_on_a_network_file_system(
+    all_nfs: None, suite_here: RunSuite, tmp_path: Path
+) -> None:
     refused = suite_here("study=smoke")
     assert refused.returncode == 2
     assert f"tracking store {tmp_path / 'out/mlflow.db'}: is on a network file system (nfs4)" in refused.stderr

@@ -118,21 +118,27 @@ def test_a_database_is_checked_for_everything_that_would_lose_writes(
         Store(server.uri, tmp_path, 30.0).experiment(INDEX_EXPERIMENT)
     finally:
         server.kill()
-    assert "logged by a tracking server, which alone takes their files. Name it, tracking.uri=http://host:port" in refusal(uri)
+    assert (
+        "logged by a tracking server, which alone takes their files. Name it, tracking.uri=http://host:port"
+        in refusal(uri)
+    )
     logged_in.query("DELETE FROM experiments WHERE name = %s", INDEX_EXPERIMENT)
     Store(uri, tmp_path, 30.0).experiment(INDEX_EXPERIMENT)
     check_store(uri, 5.0)
 
 
 @pytest.mark.slow
-def test_two_drivers_that_begin_at_once_in_an_empty_database_lose_nothing(logged_in: PostgresServer, tmp_path: Path) -> None:
+def test_two_drivers_that_begin_at_once_in_an_empty_database_lose_nothing(
+    logged_in: PostgresServer, tmp_path: Path
+) -> None:
     logged_in.query("DROP SCHEMA public CASCADE")
     logged_in.query("CREATE SCHEMA public AUTHORIZATION suite")
     start_together(logged_in.uri, tmp_path)
     assert logged_in.query(
-        "SELECT s.value, r.name, r.status, p.value, m.timestamp FROM runs r JOIN experiments e ON e.experiment_id = r.experiment_id"
-        " JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'study_run' JOIN tags s ON s.run_uuid = t.value AND s.key = 'study_folder'"
-        " JOIN params p ON p.run_uuid = r.run_uuid JOIN metrics m ON m.run_uuid = r.run_uuid WHERE e.name = 'same' ORDER BY 1, 2"
+        "SELECT s.value, r.name, r.status, p.value, m.timestamp FROM runs r JOIN experiments e ON e.experiment_id = "
+        "r.experiment_id JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'study_run' JOIN tags s ON s.run_uuid = "
+        "t.value AND s.key = 'study_folder' JOIN params p ON p.run_uuid = r.run_uuid JOIN metrics m ON m.run_uuid = "
+        "r.run_uuid WHERE e.name = 'same' ORDER BY 1, 2"
     ) == [
         (f"/out/same-{study}", f"s={trial}", "FINISHED", study, at_ms)
         for study, at_ms in (("first", 1), ("second", 2))

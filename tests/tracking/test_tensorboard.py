@@ -39,7 +39,11 @@ def test_reports_and_the_end_are_written_once_over_env_steps(plan_of: PlanOf, tm
     end = Ended(status=FINISHED, env_steps=2000, metrics={"final/score": 7.0})
     for event in (reported(1000), reported(1000), reported(2000), end, end):
         listener.on_event(trial, event)
-    assert written(tmp_path / trial.folder_name) == [(1000, {"metric/0": 0.5}), (2000, {"metric/0": 0.5}), (2000, {"final/score": 7.0})]
+    assert written(tmp_path / trial.folder_name) == [
+        (1000, {"metric/0": 0.5}),
+        (2000, {"metric/0": 0.5}),
+        (2000, {"final/score": 7.0}),
+    ]
 
 
 @pytest.fixture
@@ -52,7 +56,9 @@ def small_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_a_disk_that_takes_no_more_holds_up_no_study_and_later_reports_are_there(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_a_disk_that_takes_no_more_holds_up_no_study_and_later_reports_are_there(
+    plan_of: PlanOf, tmp_path: Path
+) -> None:
     listener, trial = TensorBoardListener(tmp_path), plan_of("study=smoke").trials[0]
     for env_steps, num in ((1000, 1), (2000, 1000), (3000, 1)):
         listener.on_event(trial, reported(env_steps, num))

@@ -122,7 +122,9 @@ def test_a_new_run_is_made_at_once() -> None:
     assert [method for method, _ in flaky.calls] == ["create_run", "finish"]
 
 
-def test_a_store_that_stays_away_ends_the_wait_and_the_missing_writes_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_stays_away_ends_the_wait_and_the_missing_writes_are_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     writer = writer_to(FlakyStore(failures=10**9))
     open_trial(writer)
     writer.put("log_metrics", "trial", {"x": 1.0}, 4000, 7)
@@ -174,7 +176,10 @@ def test_reports_that_wait_go_out_together_but_never_past_the_runs_end() -> None
     writer.put("finish", "a", "FINISHED", 0)
     writer.close(wait_s=5)
     assert [method for method, args in flaky.calls if args[0] == writer.run_ids["a"]] == ["log_rows", "finish"]
-    assert [[step for _, step, _ in args[3]] for method, args in flaky.calls if method == "log_rows"] == [[0, 1, 2], [0, 1, 2]]
+    assert [[step for _, step, _ in args[3]] for method, args in flaky.calls if method == "log_rows"] == [
+        [0, 1, 2],
+        [0, 1, 2],
+    ]
 
 
 def test_parameters_tags_and_reports_that_wait_go_out_in_one_call() -> None:
@@ -253,13 +258,23 @@ def test_the_studys_run_is_there_before_its_trials_and_files_do_not_hold_up_repo
             calls.append("end")
 
     writer = writer_to(Slow(), num_threads=4)
-    writer.put("open_run", "trial", "e", "trial", 0, {"trial_id": "trial", Tag.STUDY_RUN: "study"}, (Tag.STUDY_RUN, "trial_id"), True)
+    writer.put(
+        "open_run",
+        "trial",
+        "e",
+        "trial",
+        0,
+        {"trial_id": "trial", Tag.STUDY_RUN: "study"},
+        (Tag.STUDY_RUN, "trial_id"),
+        True,
+    )
     writer.put("log_texts", "trial", {"config.json": "{}"})
     writer.put("log_metrics", "trial", {"x": 1.0}, 0, 0)
     writer.put("finish", "trial", "FINISHED", 0)
     writer.put("open_run", "study", "e", "study", 0, {}, (), True)
     writer.close()
-    assert calls == ["create study of None", "create trial of id-study", "reports", "files", "end"]  # ended runs are whole
+    # ended runs are whole
+    assert calls == ["create study of None", "create trial of id-study", "reports", "files", "end"]
 
 
 def test_a_run_is_found_again_whatever_the_folder_is_called_that_tells_it_from_others(store: Store) -> None:
@@ -271,7 +286,9 @@ def test_a_run_is_found_again_whatever_the_folder_is_called_that_tells_it_from_o
     assert [opened(name) for name in names] == [opened(name) for name in names]
 
 
-def test_a_changed_parameter_is_refused_once_and_holds_up_nothing(store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_changed_parameter_is_refused_once_and_holds_up_nothing(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     writer = writer_to(store)
     open_trial(writer)
     for lr in (1, 1, 2):
@@ -322,7 +339,10 @@ def test_a_run_that_a_person_deletes_costs_its_own_writes_only(store: Store, tmp
         writer.put("finish", key, "FINISHED", 0)
     writer.close()
     assert (writer.undelivered, writer.refused) == (0, 2)
-    assert rows(tmp_path, "SELECT name, status FROM runs ORDER BY name") == [("deleted", "RUNNING"), ("kept", "FINISHED")]
+    assert rows(tmp_path, "SELECT name, status FROM runs ORDER BY name") == [
+        ("deleted", "RUNNING"),
+        ("kept", "FINISHED"),
+    ]
 
 
 def test_a_batch_of_which_some_points_are_there_adds_the_others(store: Store, tmp_path: Path) -> None:
@@ -342,7 +362,10 @@ def test_a_run_that_is_opened_again_is_the_same_and_runs(folder: str, store: Sto
     first = store.open_run("e", "name", 10, tags, ("study_folder",))
     store.finish(first, "KILLED", 20)
     assert store.open_run("e", "name", 30, tags, ("study_folder",)) == first != other
-    assert rows(tmp_path, "SELECT name, status, start_time FROM runs ORDER BY name") == [("name", "RUNNING", 10), ("other", "RUNNING", 5)]
+    assert rows(tmp_path, "SELECT name, status, start_time FROM runs ORDER BY name") == [
+        ("name", "RUNNING", 10),
+        ("other", "RUNNING", 5),
+    ]
 
 
 def test_a_table_that_is_logged_again_is_replaced_and_mlflow_finds_it(
@@ -354,7 +377,10 @@ def test_a_table_that_is_logged_again_is_replaced_and_mlflow_finds_it(
         store.log_table(run, {"config": ["a", "b"], "score": [2.0, score]}, "configurations.json")
     experiment = store.experiment("study")
     table = store._client.load_table(experiment, "configurations.json", [run])
-    assert table.astype(object).where(table.notna(), None).to_dict("list") == {"config": ["a", "b"], "score": [2.0, None]}
+    assert table.astype(object).where(table.notna(), None).to_dict("list") == {
+        "config": ["a", "b"],
+        "score": [2.0, None],
+    }
     assert store._client.load_table(experiment, "configurations.json").equals(table)  # by the tag that the UI looks at
 
 
@@ -421,8 +447,13 @@ def test_a_file_of_a_tracking_server_is_refused_for_the_server(store: Store, tmp
     uri, experiment = f"sqlite:///{tmp_path / 'mlflow.db'}", store.experiment(INDEX_EXPERIMENT)
     check_store(uri, 1.0)
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database, database:  # as a server makes it
-        database.execute("UPDATE experiments SET artifact_location = 'mlflow-artifacts:/2' WHERE experiment_id = ?", [experiment])
-    with pytest.raises(ConfigurationError, match=r"mlflow\.db: has studies that were logged by a tracking server.*Name it, tracking\.uri="):
+        database.execute(
+            "UPDATE experiments SET artifact_location = 'mlflow-artifacts:/2' WHERE experiment_id = ?", [experiment]
+        )
+    with pytest.raises(
+        ConfigurationError,
+        match=r"mlflow\.db: has studies that were logged by a tracking server.*Name it, tracking\.uri=",
+    ):
         check_store(uri, 1.0)
 
 
@@ -431,7 +462,10 @@ def test_the_embedded_store_is_under_the_output_folder(tmp_path: Path) -> None:
 
 
 def test_passwords_in_urls_are_not_recorded() -> None:
-    assert without_passwords("tracking.uri=https://me:secret@host:5000/x seeds=[0]") == "tracking.uri=https://***@host:5000/x seeds=[0]"
+    assert (
+        without_passwords("tracking.uri=https://me:secret@host:5000/x seeds=[0]")
+        == "tracking.uri=https://***@host:5000/x seeds=[0]"
+    )
     assert without_passwords("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
 
 
@@ -482,8 +516,8 @@ def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: Recorded) -
     assert experiment == "lr_batch/ppo-cartpole"
     assert name == "lr=3e-4 b=512 s=0"
     assert {
-        "kind", "study", "algorithm", "env", "hardware", "config", "config_id", "seed", "phase", "exclusive", "exploratory", "trial_id",
-        "mlflow.source.name", "study_run",
+        "kind", "study", "algorithm", "env", "hardware", "config", "config_id", "seed", "phase", "exclusive",
+        "exploratory", "trial_id", "mlflow.source.name", "study_run",
     } <= set(tags)  # fmt: skip
     assert (tags["config"], tags["seed"], tags["exclusive"]) == ("lr=3e-4 b=512", "0", "false")
     assert (identity, new) == (("study_run", "trial_id"), True)
@@ -494,7 +528,9 @@ def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: Recorded) -
     assert params["train_batch_size_total"] == 512
 
 
-def test_only_allow_listed_finite_metrics_are_logged_at_the_grid_step_and_the_moment_they_were_reported(recorded: Recorded) -> None:
+def test_only_allow_listed_finite_metrics_are_logged_at_the_grid_step_and_the_moment_they_were_reported(
+    recorded: Recorded,
+) -> None:
     listener, writer, trial = recorded
     listener.on_event(trial, Started())
     listener.on_event(trial, reported(4000, {"eval/return_mean": 5.0, "learner/loss": float("nan")}))
@@ -514,7 +550,9 @@ def _placed(listener: TrackingListener, writer: RecordingWriter, *hosts: str) ->
     trials = listener.plan.trials[: len(hosts)]
     for at_ms, (trial, host) in enumerate(zip(trials, hosts, strict=True)):
         listener.on_event(trial, Started())
-        listener.on_event(trial, Placed(hosts=(host,), cpus=("EPYC",), gpus=("H200",) if host == "gpu-node" else (), at_ms=at_ms))
+        listener.on_event(
+            trial, Placed(hosts=(host,), cpus=("EPYC",), gpus=("H200",) if host == "gpu-node" else (), at_ms=at_ms)
+        )
     for trial in trials:
         listener.on_event(trial, Ended(status=FINISHED, env_steps=9000, at_ms=100))
     tags: dict[str, dict[str, str]] = {trial.folder_name: {} for trial in trials}
@@ -537,7 +575,11 @@ def test_trials_on_one_machine_at_one_time_were_not_alone(plan_of: PlanOf, tmp_p
     listener = TrackingListener(StudyTrials(plan), StudyFolder(tmp_path / "study"), writer, conclusions)  # type: ignore[arg-type]
     listener.begin()
     assert plan.exclusive
-    assert [tags.get("exclusive") for tags in _placed(listener, writer, "one", "two", "one").values()] == ["false", None, "false"]
+    assert [tags.get("exclusive") for tags in _placed(listener, writer, "one", "two", "one").values()] == [
+        "false",
+        None,
+        "false",
+    ]
 
 
 def test_no_run_is_left_running(recorded: Recorded) -> None:
@@ -580,7 +622,10 @@ def test_a_conclusion_that_fails_costs_the_study_nothing(recorded: Recorded, mon
     monkeypatch.setattr("analysis.document.answer.answers", lambda runs: 1 / 0)
     listener.on_event(trial, Started())
     listener.end("FINISHED", interrupted(listener))
-    assert [o[1:3] for o in writer.of("finish")] == [(listener.plan.trials[0].folder_name, "KILLED"), ("study", "FINISHED")]
+    assert [o[1:3] for o in writer.of("finish")] == [
+        (listener.plan.trials[0].folder_name, "KILLED"),
+        ("study", "FINISHED"),
+    ]
 
 
 def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
@@ -602,8 +647,16 @@ def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
     ("end", "status", "said"),
     [
         (Ended(status=PRUNED, env_steps=4000), "FINISHED", {"stopped_at_env_steps": "4000"}),
-        (Ended(status=FAILED, env_steps=4000, reason="it crashed"), "FAILED", {"failure": "it crashed", "diverged": "false"}),
-        (Ended(status=FAILED, env_steps=4000, reason="NaN", diverged=True), "FAILED", {"failure": "NaN", "diverged": "true"}),
+        (
+            Ended(status=FAILED, env_steps=4000, reason="it crashed"),
+            "FAILED",
+            {"failure": "it crashed", "diverged": "false"},
+        ),
+        (
+            Ended(status=FAILED, env_steps=4000, reason="NaN", diverged=True),
+            "FAILED",
+            {"failure": "NaN", "diverged": "true"},
+        ),
     ],
 )
 def test_a_trial_that_ended_before_its_budget_is_not_taken_for_interrupted(

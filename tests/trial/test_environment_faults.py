@@ -32,12 +32,20 @@ def said(make: Make, plan_of: PlanOf, *words: str) -> tuple[str, int]:
         ((*TINY, "+env.env_config.does=exit"), LICENCE),
         ((*TINY, "+env.env_config.does=exit", "fast=false"), LICENCE),
         ((*TINY, "+env.env_config.does=exit", "env.vectorize_mode=async", "hardware.total_envs=2"), LICENCE),
-        ((*TINY, "+env.env_config.does=exit", "hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=2"), LICENCE),
+        (
+            (*TINY, "+env.env_config.does=exit", "hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=2"),
+            LICENCE,
+        ),
         ((*REPLAY, "algorithm=dqn", "hardware.total_envs=4", "+env.env_config.does=exit"), LICENCE),
-        ((*TINY, "+env.env_config.reward=array"), "odd/Odd-v0: step gave the reward array([10.]), which is not a number"),
+        (
+            (*TINY, "+env.env_config.reward=array"),
+            "odd/Odd-v0: step gave the reward array([10.]), which is not a number",
+        ),
     ],
 )
-def test_it_ends_its_trial_at_once_with_what_it_did(make: Make, plan_of: PlanOf, words: tuple[str, ...], reason: str) -> None:
+def test_it_ends_its_trial_at_once_with_what_it_did(
+    make: Make, plan_of: PlanOf, words: tuple[str, ...], reason: str
+) -> None:
     assert said(make, plan_of, *words, *ODD, LATER) == (reason, 0)
 
 
@@ -73,7 +81,9 @@ def test_infos_that_may_be_read_are_kept_and_named_where_they_do_not_fit(plan_of
     config = build_algorithm_config(plan_of(*TINY, *ODD, own, "+env.env_config.info=of changing length").trials[0])
     made = runner(config=config, worker_index=0)
     try:
-        with pytest.raises(EnvironmentFaultError, match=r"cannot be batched at the key 'path' \(ValueError: could not broadcast"):
+        with pytest.raises(
+            EnvironmentFaultError, match=r"cannot be batched at the key 'path' \(ValueError: could not broadcast"
+        ):
             made.sample()
     finally:
         made.stop()

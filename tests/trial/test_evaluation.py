@@ -92,7 +92,13 @@ def test_actions_in_minus_one_to_one_are_stretched_to_the_box_or_clipped_as_rlli
 
 def test_short_episodes_are_not_favoured() -> None:
     # The pole falls sooner in some episodes than in others; each counts once, whichever ends first.
-    result = evaluate(Policy(first_action), env("CartPole-v1", "vector_entry_point"), stream_seeds(0, Role.EVALUATION, 30), True, False)
+    result = evaluate(
+        Policy(first_action),
+        env("CartPole-v1", "vector_entry_point"),
+        stream_seeds(0, Role.EVALUATION, 30),
+        True,
+        False,
+    )
     assert len(result.returns) == 30
     assert len(set(result.lengths.tolist())) > 1
     assert result.metrics()["eval/return_mean"] == pytest.approx(result.returns.mean())
@@ -107,7 +113,9 @@ def test_the_same_seeds_give_the_same_returns_and_the_module_keeps_its_mode() ->
     assert policy.training
 
 
-@pytest.mark.parametrize(("name", "mode", "actions"), [("CartPole-v1", "vector_entry_point", 2), ("Acrobot-v1", "sync", 3)])
+@pytest.mark.parametrize(
+    ("name", "mode", "actions"), [("CartPole-v1", "vector_entry_point", 2), ("Acrobot-v1", "sync", 3)]
+)
 def test_environments_that_are_kept_give_the_returns_of_new_ones(name: str, mode: str, actions: int) -> None:
     policy = Policy(lambda obs: (obs.sum(dim=1) * 1000).long() % actions)
     settings, kept, made = env(name, mode), KeptEnvironments(), []
@@ -136,7 +144,9 @@ def test_environments_that_may_remember_or_that_failed_are_not_kept() -> None:
 
 
 def test_an_episode_without_end_is_cut() -> None:
-    result = evaluate(Policy(first_action), env("tiny_envs:tiny/Count-v0", length=10**9), [1, 2], True, False, max_env_steps=30)
+    result = evaluate(
+        Policy(first_action), env("tiny_envs:tiny/Count-v0", length=10**9), [1, 2], True, False, max_env_steps=30
+    )
     assert result.lengths.tolist() == [30, 30]
     assert result.returns.tolist() == [30, 30]
 

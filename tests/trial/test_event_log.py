@@ -63,7 +63,11 @@ def test_a_trial_that_has_ended_does_nothing_more(path: Path, status: str) -> No
     log = log_at(path)
     log.add(Started())
     log.add(Ended(status=status, env_steps=1000))
-    for event in (reported(2000), Restarted(env_steps=0, reason="", cause="fault", count=1), Ended(status=FINISHED, env_steps=2000)):
+    for event in (
+        reported(2000),
+        Restarted(env_steps=0, reason="", cause="fault", count=1),
+        Ended(status=FINISHED, env_steps=2000),
+    ):
         with pytest.raises(RefusedEventError, match=f"the trial has {status}"):
             log_at(path).add(event)
 
@@ -140,7 +144,10 @@ def test_what_a_disk_does_not_take_leaves_the_log_as_it_was(path: Path) -> None:
         (lambda lines: ["nonsense", *lines], r"events\.jsonl: cannot be read"),
         (lambda lines: lines[1:], r"events\.jsonl: lacks the event 1"),
         (lambda lines: [lines[0], *lines[2:]], r"events\.jsonl: lacks the event 2"),
-        (lambda lines: [lines[0].replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA + 1}')], "written by a later version of the suite"),
+        (
+            lambda lines: [lines[0].replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA + 1}')],
+            "written by a later version of the suite",
+        ),
     ],
 )
 def test_a_damaged_log_is_named_with_the_fix(path: Path, damage: object, said: str) -> None:
@@ -155,7 +162,15 @@ def test_a_damaged_log_is_named_with_the_fix(path: Path, damage: object, said: s
 
 def test_a_record_of_an_earlier_schema_with_fewer_fields_is_read(path: Path) -> None:
     path.parent.mkdir()
-    record = {"schema": SCHEMA, "kind": "ended", "number": 1, "attempt": 1, "at_ms": 5, "status": "finished", "env_steps": 9}
+    record = {
+        "schema": SCHEMA,
+        "kind": "ended",
+        "number": 1,
+        "attempt": 1,
+        "at_ms": 5,
+        "status": "finished",
+        "env_steps": 9,
+    }
     path.write_text(json.dumps(record) + "\n")
     (end,) = log_at(path).all()
     assert end == Ended(number=1, attempt=1, at_ms=5, status="finished", env_steps=9)
@@ -163,5 +178,7 @@ def test_a_record_of_an_earlier_schema_with_fewer_fields_is_read(path: Path) -> 
 
 def test_an_end_of_before_divergence_was_recorded_is_read_by_its_reason() -> None:
     record = {"schema": 1, "kind": "ended", "number": 3, "attempt": 1, "at": 0.0, "status": "failed", "env_steps": 0}
-    ends = [event_of({**record, "reason": reason}) for reason in ("NonFiniteError: a NaN", "RuntimeError: an infinite loop")]
+    ends = [
+        event_of({**record, "reason": reason}) for reason in ("NonFiniteError: a NaN", "RuntimeError: an infinite loop")
+    ]
     assert [end.diverged for end in ends if isinstance(end, Ended)] == [True, False]

@@ -19,9 +19,13 @@ def folder(tmp_path: Path) -> TrialFolder:
     return opened
 
 
-def save(folder: TrialFolder, env_steps: int, return_mean: float | None = None, keep: int = 2, keep_best: bool = False) -> Path:
+def save(
+    folder: TrialFolder, env_steps: int, return_mean: float | None = None, keep: int = 2, keep_best: bool = False
+) -> Path:
     content = json.dumps({"return_mean": return_mean})
-    return folder.add_checkpoint(env_steps, folder.log.attempt, lambda path: (path / STATE_FILE).write_text(content), keep, keep_best)  # type: ignore[arg-type,return-value]
+    return folder.add_checkpoint(
+        env_steps, folder.log.attempt, lambda path: (path / STATE_FILE).write_text(content), keep, keep_best
+    )  # type: ignore[arg-type,return-value]
 
 
 def test_the_newest_checkpoints_are_kept_and_the_best_if_asked(folder: TrialFolder) -> None:

@@ -8,7 +8,9 @@ from pydantic import ValidationError
 from experiments.config.schema import MeasurementSettings
 from experiments.trial.measurement import Block, Measurement, MeasurementError
 
-SETTINGS = MeasurementSettings(warmup_s=0, seconds=2, max_seconds=10, precision=0.05, block_s=0.5, max_other_cpu_percent=20)
+SETTINGS = MeasurementSettings(
+    warmup_s=0, seconds=2, max_seconds=10, precision=0.05, block_s=0.5, max_other_cpu_percent=20
+)
 
 
 def blocks(*speeds: float, other: float = 0.0, seconds: float = 0.5) -> list[Block]:
@@ -84,8 +86,17 @@ def test_its_interval_covers_in_95_of_100() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seconds": 0.5}, r"measurement.seconds=0.5 is less than 4 blocks.*too short to mean anything. Try measurement.seconds=2 or more"),
-        ({"max_seconds": 1.0}, r"measurement.max_seconds=1 is less than measurement.seconds=2. Try measurement.max_seconds=4"),
+        (
+            {"seconds": 0.5},
+            (
+                r"measurement.seconds=0.5 is less than 4 blocks.*too short to mean anything. "
+                r"Try measurement.seconds=2 or more"
+            ),
+        ),
+        (
+            {"max_seconds": 1.0},
+            r"measurement.max_seconds=1 is less than measurement.seconds=2. Try measurement.max_seconds=4",
+        ),
         ({"block_s": 0.01, "seconds": 3.0}, r"measurement.block_s=0.01: shorter blocks than 0.1 s"),
     ],
 )

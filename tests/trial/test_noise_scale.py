@@ -28,20 +28,28 @@ def measured(said: dict[str, Any]) -> set[str]:
         ((*REPLAY, "algorithm=dqn"), False),
         pytest.param((*REPLAY, "algorithm=dqn", "fast=false"), False, marks=pytest.mark.slow),
         pytest.param((*REPLAY, "algorithm=sac", "env=pendulum"), True, marks=pytest.mark.slow),
-        pytest.param((*REPLAY, "algorithm=sac", "env=pendulum", "preprocessing=normalize"), True, marks=pytest.mark.nightly),
+        pytest.param(
+            (*REPLAY, "algorithm=sac", "env=pendulum", "preprocessing=normalize"), True, marks=pytest.mark.nightly
+        ),
     ],
     ids=["ppo", "ppo, one trunk", "ppo of RLlib", "dqn", "dqn of RLlib", "sac", "sac, normalised"],
 )
-def test_measuring_changes_nothing_that_is_learned(plan_of: PlanOf, make: Make, settings: tuple[str, ...], networks: bool) -> None:
+def test_measuring_changes_nothing_that_is_learned(
+    plan_of: PlanOf, make: Make, settings: tuple[str, ...], networks: bool
+) -> None:
     off, on = (plan_of(*settings, *HERE, *more).trials[0] for more in ((), ON))
     assert on.config_id == off.config_id
     expected, found = run(make(off)), run(make(on))
     assert found[-1][WEIGHTS] == expected[-1][WEIGHTS]
     assert not any(map(measured, expected))
     own = measured(found[-1])
-    assert [{k: v for k, v in learned(said).items() if k not in measured(said)} for said in found] == [learned(said) for said in expected]
+    assert [{k: v for k, v in learned(said).items() if k not in measured(said)} for said in found] == [
+        learned(said) for said in expected
+    ]
     estimates = {f"{group}/gradient_{what}" for group in ("learner", "final") for what in ("square", "noise")}
-    assert own >= estimates | ({f"{name}{of}" for name in estimates for of in ("_policy", "_value")} if networks else set())
+    assert own >= estimates | (
+        {f"{name}{of}" for name in estimates for of in ("_policy", "_value")} if networks else set()
+    )
     assert any(name.endswith("_policy") for name in own) == networks
     if networks:
         for name in estimates:
@@ -51,7 +59,15 @@ def test_measuring_changes_nothing_that_is_learned(plan_of: PlanOf, make: Make, 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [pytest.param("impala", marks=pytest.mark.nightly), "appo"])
 def test_asynchronous_algorithms_measure_it_too(plan_of: PlanOf, make: Make, algorithm: str) -> None:
-    settings = ("study=smoke", f"algorithm={algorithm}", "budget_env_steps=8000", "report_every_env_steps=4000", "evaluation.episodes=2")
+    settings = (
+        "study=smoke",
+        f"algorithm={algorithm}",
+        "budget_env_steps=8000",
+        "report_every_env_steps=4000",
+        "evaluation.episodes=2",
+    )
     runners = ("hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4", "seeds=[0]", "study.space={}", *ON)
     said = run(make(plan_of(*settings, *runners, "evaluation.final_episodes=2").trials[0]))
-    assert {f"final/gradient_{what}{of}" for what in ("square", "noise") for of in ("", "_policy", "_value")} <= measured(said[-1])
+    assert {
+        f"final/gradient_{what}{of}" for what in ("square", "noise") for of in ("", "_policy", "_value")
+    } <= measured(said[-1])

@@ -28,7 +28,8 @@ def test_phase_diversity_by_hand(spans: list[tuple[int, int]], expected: float) 
 def test_environments_at_random_are_nearly_as_diverse_as_evenly_spread_ones() -> None:
     rng = np.random.default_rng(0)
     drawn = [phase_diversity(np.array([(t, t + 1) for t in rng.integers(0, 200, 64)]), 200.0) for _ in range(400)]
-    assert np.mean(drawn) == pytest.approx(1 - math.sqrt(math.pi / 4 / 64), abs=0.01)  # the mean of Rayleigh's distribution
+    # the mean of Rayleigh's distribution
+    assert np.mean(drawn) == pytest.approx(1 - math.sqrt(math.pi / 4 / 64), abs=0.01)
 
 
 def test_batches_are_averaged_not_pooled() -> None:

@@ -41,14 +41,15 @@ def statistics_of(trial: Any) -> dict[str, Any]:
 )
 def test_every_env_step_counts_once(plan_of: PlanOf, make: Make, fast: str, runners: int) -> None:
     local = (f"hardware.num_env_runners={runners}", "hardware.num_envs_per_env_runner=4")
-    config = plan_of(*TINY, *ONE, "env=pendulum", "preprocessing=normalize", f"fast={fast}", *local, cluster=Cluster((Node(4, 0),))).trials[
-        0
-    ]
+    config = plan_of(
+        *TINY, *ONE, "env=pendulum", "preprocessing=normalize", f"fast={fast}", *local, cluster=Cluster((Node(4, 0),))
+    ).trials[0]
     trial = make(config)
     said = [step(trial), step(trial)]
     found, env_steps = statistics_of(trial), said[-1]["progress/env_steps"]
     assert found["of_returns.count"] == env_steps
-    begun = max(1, runners) * 4 * (1 + (env_steps // (max(1, runners) * 4)) // 200)  # Pendulum's episodes have 200 steps
+    # Pendulum's episodes have 200 steps
+    begun = max(1, runners) * 4 * (1 + (env_steps // (max(1, runners) * 4)) // 200)
     assert begun - max(1, runners) * 4 <= found["of_observations.count"] - env_steps <= begun
     squares = np.square(found["of_observations.mean"]) + found["of_observations.variance"]
     assert squares[0] + squares[1] == pytest.approx(1, abs=1e-6)  # sine and cosine of an angle
@@ -57,7 +58,9 @@ def test_every_env_step_counts_once(plan_of: PlanOf, make: Make, fast: str, runn
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param((*PENDULUM, "preprocessing=normalize", "checkpoint.every_env_steps=1024"), marks=pytest.mark.nightly),
+        pytest.param(
+            (*PENDULUM, "preprocessing=normalize", "checkpoint.every_env_steps=1024"), marks=pytest.mark.nightly
+        ),
         (*PENDULUM, "preprocessing=normalize", "preprocessing.frame_stack=3", "checkpoint.every_env_steps=1024"),
         pytest.param(
             (*REPLAY, *ONE, "hardware.num_env_runners=0", "algorithm=dqn", "env=acrobot", "preprocessing=normalize"),
@@ -121,7 +124,11 @@ def test_rllib_acts_from_a_checkpoint_as_the_trial_does(
 @pytest.mark.parametrize("algorithm", ["impala", pytest.param("appo", marks=pytest.mark.nightly)])
 def test_asynchronous_algorithms_merge_what_has_arrived(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     # RLlib's learners give away their weights with every twentieth batch at most.
-    many_batches = ("budget_env_steps=12288", "report_every_env_steps=4096", "algorithm.training.train_batch_size_per_learner=128")
+    many_batches = (
+        "budget_env_steps=12288",
+        "report_every_env_steps=4096",
+        "algorithm.training.train_batch_size_per_learner=128",
+    )
     settings = (*TINY, *ONE, f"algorithm={algorithm}", "env=cartpole", "preprocessing=normalize", *many_batches)
     trial = make(plan_of(*settings, cluster=Cluster((Node(4, 0),))).trials[0])
     env_steps = [step(trial), step(trial)][-1]["progress/env_steps"]

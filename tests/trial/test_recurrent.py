@@ -11,7 +11,11 @@ from tests.support.policies import assert_acts_as_evaluated
 from tests.support.suite import PlanOf
 from tests.support.trials import FAILURE, REPLAY, Make, run, step
 
-LSTM = ("++algorithm.rl_module.use_lstm=true", "++algorithm.rl_module.lstm_cell_size=8", "++algorithm.rl_module.max_seq_len=6")
+LSTM = (
+    "++algorithm.rl_module.use_lstm=true",
+    "++algorithm.rl_module.lstm_cell_size=8",
+    "++algorithm.rl_module.max_seq_len=6",
+)
 SMALL = (
     "study=smoke",
     "study.space={}",
@@ -51,7 +55,9 @@ def test_it_is_evaluated_with_what_it_remembers(plan_of: PlanOf, make: Make, set
 @pytest.mark.usefixtures("ray_instance")
 @pytest.mark.parametrize("algorithm", [pytest.param("impala", marks=pytest.mark.nightly), "appo"])
 def test_asynchronous_algorithms_train_it(plan_of: PlanOf, make: Make, algorithm: str) -> None:
-    trial = make(plan_of(*SMALL, BATCH, f"algorithm={algorithm}", "env=cartpole", "preprocessing=normalize", *LSTM).trials[0])
+    trial = make(
+        plan_of(*SMALL, BATCH, f"algorithm={algorithm}", "env=cartpole", "preprocessing=normalize", *LSTM).trials[0]
+    )
     assert FAILURE not in step(trial)
 
 
@@ -87,10 +93,15 @@ def test_each_environment_of_dqn_gets_an_action_of_its_own(plan_of: PlanOf) -> N
             "Try '++algorithm.training.replay_buffer_config={type: EpisodeReplayBuffer, capacity: 500}'.",
         ),
         (("algorithm=dqn", "env=cartpole", "++algorithm.training.n_step=3"), "Try ++algorithm.training.n_step=1."),
-        (("algorithm=dqn", "env=cartpole", "++algorithm.training.num_atoms=5"), "Try ++algorithm.training.num_atoms=1."),
+        (
+            ("algorithm=dqn", "env=cartpole", "++algorithm.training.num_atoms=5"),
+            "Try ++algorithm.training.num_atoms=1.",
+        ),
     ],
 )
-def test_what_rllib_cannot_train_is_refused_with_the_fix(plan_of: PlanOf, overrides: tuple[str, ...], message: str) -> None:
+def test_what_rllib_cannot_train_is_refused_with_the_fix(
+    plan_of: PlanOf, overrides: tuple[str, ...], message: str
+) -> None:
     with pytest.raises(ConfigurationError) as error:
         plan_of("study=smoke", "study.space={}", "seeds=[0]", *overrides, *LSTM)
     assert message in str(error.value)

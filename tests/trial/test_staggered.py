@@ -13,8 +13,20 @@ from experiments.rllib.hooks import STAGGERED
 from tests.support.suite import TINY, PlanOf
 from tests.support.trials import WEIGHTS, Make, learned, run, step
 
-PENDULUM = ("env=pendulum", "env.max_episode_steps=16", "study.space={}", "seeds=[0]", "hardware.num_envs_per_env_runner=4")
-SMALL = (*TINY, *PENDULUM, "budget_env_steps=256", "report_every_env_steps=64", "algorithm.training.train_batch_size_per_learner=64")
+PENDULUM = (
+    "env=pendulum",
+    "env.max_episode_steps=16",
+    "study.space={}",
+    "seeds=[0]",
+    "hardware.num_envs_per_env_runner=4",
+)
+SMALL = (
+    *TINY,
+    *PENDULUM,
+    "budget_env_steps=256",
+    "report_every_env_steps=64",
+    "algorithm.training.train_batch_size_per_learner=64",
+)
 SMALLER = (*SMALL, "algorithm.training.minibatch_size=32", "algorithm.training.num_epochs=1")
 STAGGER = "env.stagger=true"
 FOUR_CPUS = Cluster((Node(4, 0),))
@@ -28,7 +40,10 @@ def trial_of(plan_of: PlanOf, *settings: str) -> TrialConfig:
     ("settings", "fix"),
     [
         (("env=cartpole",), r"the vector implementation that CartPole-v1 brings .* Try env.vectorize_mode=sync."),
-        (("env=pendulum", "env.backend=envpool"), "EnvPool cannot end the episode of one environment alone. Try env.backend=gymnasium."),
+        (
+            ("env=pendulum", "env.backend=envpool"),
+            "EnvPool cannot end the episode of one environment alone. Try env.backend=gymnasium.",
+        ),
     ],
 )
 def test_what_cannot_be_staggered_is_refused_with_the_fix(plan_of: PlanOf, settings: tuple[str, ...], fix: str) -> None:
@@ -57,11 +72,13 @@ def test_only_training_is_staggered(plan_of: PlanOf) -> None:
 class TestTrained:
     """In training."""
 
-    def test_environments_are_at_spread_phases_and_cut_episodes_count_as_none(self, plan_of: PlanOf, make: Make) -> None:
+    def test_environments_are_at_spread_phases_and_cut_episodes_count_as_none(
+        self, plan_of: PlanOf, make: Make
+    ) -> None:
         trial = make(trial_of(plan_of, STAGGER))
         first, second, *_ = run(trial)
-        # In the first 64 env steps of four environments three episodes are cut, after 4, 8 and 12 env steps, and the last one's is whole;
-        # in the next four whole ones end.
+        # In the first 64 env steps of four environments three episodes are cut, after 4, 8 and 12 env steps, and the
+        # last one's is whole; in the next four whole ones end.
         assert (first["train/episodes"], second["train/episodes"]) == (1, 4)
         assert first["train/episode_len_mean"] == second["train/episode_len_mean"] == 16
         assert second["progress/env_steps"] == 128  # no step is taken beside them
@@ -98,11 +115,17 @@ class TestTrained:
     @pytest.mark.slow
     def test_processes_of_their_own_give_what_one_process_gives(self, plan_of: PlanOf, make: Make) -> None:
         whole = "checkpoint.every_env_steps=256"  # at a checkpoint on the way, processes of their own are reset
-        sync, apart = (run(make(trial_of(plan_of, STAGGER, whole, f"env.vectorize_mode={mode}")))[-1] for mode in ("sync", "async"))
+        sync, apart = (
+            run(make(trial_of(plan_of, STAGGER, whole, f"env.vectorize_mode={mode}")))[-1] for mode in ("sync", "async")
+        )
         assert (apart[WEIGHTS], learned(apart)) == (sync[WEIGHTS], learned(sync))
 
     def test_of_an_algorithm_that_replays_there_is_no_phase_diversity(self, plan_of: PlanOf, make: Make) -> None:
-        soon = ("algorithm=sac", "algorithm.training.num_steps_sampled_before_learning_starts=32", "budget_env_steps=64")
+        soon = (
+            "algorithm=sac",
+            "algorithm.training.num_steps_sampled_before_learning_starts=32",
+            "budget_env_steps=64",
+        )
         said = step(make(plan_of("study=smoke", *PENDULUM, *soon, STAGGER, "report_every_env_steps=64").trials[0]))
         assert "train/phase_diversity" not in said
         assert said["progress/updates"] > 0

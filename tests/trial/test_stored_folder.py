@@ -29,7 +29,9 @@ def on_machine(study: Objects, machine: Path, name: str = NAME) -> StoredTrialFo
 
 def save(folder: TrialFolder, env_steps: int, return_mean: float = 0.0, keep: int = 2, keep_best: bool = False) -> Path:
     content = json.dumps({"return_mean": return_mean})
-    return folder.add_checkpoint(env_steps, folder.log.attempt, lambda path: (path / STATE_FILE).write_text(content), keep, keep_best)  # type: ignore[arg-type,return-value]
+    return folder.add_checkpoint(
+        env_steps, folder.log.attempt, lambda path: (path / STATE_FILE).write_text(content), keep, keep_best
+    )  # type: ignore[arg-type,return-value]
 
 
 def test_events_are_in_the_store_and_those_of_an_earlier_attempt_are_refused(study: Objects, tmp_path: Path) -> None:
@@ -56,11 +58,15 @@ def test_a_log_that_lacks_an_event_names_the_folder_to_remove(study: Objects, tm
     for _ in range(3):
         folder.log.add(Started())
     study.remove([f"trials/{NAME}/events/000002.jsonl"])
-    with pytest.raises(DamagedFileError, match=f"lacks the event 2. Remove the folder s3://bucket/study/trials/{NAME} to run"):
+    with pytest.raises(
+        DamagedFileError, match=f"lacks the event 2. Remove the folder s3://bucket/study/trials/{NAME} to run"
+    ):
         on_machine(study, tmp_path / "b").log.all()
 
 
-def test_a_log_is_read_with_a_request_for_every_16_events(study: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_read_with_a_request_for_every_16_events(
+    study: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log, other, read = on_machine(study, tmp_path).log, on_machine(study, tmp_path / "b").log, []
     for _ in range(20):
         log.add(Started())
@@ -75,7 +81,9 @@ def test_a_log_is_read_with_a_request_for_every_16_events(study: Objects, tmp_pa
     assert read == ["000040.jsonl"]
 
 
-def test_a_checkpoint_comes_to_another_machine_and_goes_where_the_policy_does_not_keep_it(study: Objects, tmp_path: Path) -> None:
+def test_a_checkpoint_comes_to_another_machine_and_goes_where_the_policy_does_not_keep_it(
+    study: Objects, tmp_path: Path
+) -> None:
     first = on_machine(study, tmp_path / "a")
     for env_steps, return_mean in ((1000, 5.0), (2000, 9.0), (3000, 1.0), (4000, 2.0)):
         save(first, env_steps, return_mean, keep=1, keep_best=True)
@@ -123,7 +131,11 @@ def test_what_a_trial_began_with_and_said_comes_with_its_folder(study: Objects, 
     folder.close(logs=tmp_path)
     driver.fetch()
     found = {file.name: file.read_text() for file in driver.path.iterdir() if file.is_file()}
-    assert found == {"provenance.json": '{"commit": "one"}', ERROR_FILE: "Traceback", "stdout": "what an environment printed"}
+    assert found == {
+        "provenance.json": '{"commit": "one"}',
+        ERROR_FILE: "Traceback",
+        "stdout": "what an environment printed",
+    }
 
 
 def test_a_place_is_a_folder_or_an_address(tmp_path: Path) -> None:

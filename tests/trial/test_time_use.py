@@ -31,7 +31,15 @@ def test_a_trial_that_samples_in_its_own_process_moves_no_data() -> None:
     use = TimeUse(runners={"0": runner(4, 2, 1)}, evaluation_s=1, logging_s=0.5)
     shares = use.shares(10, {"sample": 5, "learn": 2, "sync": 0.5})
     found = {name.removeprefix("time/").removesuffix("_share"): share for name, share in shares.items()}
-    expected = {"env_step": 0.2, "inference": 0.1, "connectors": 0.2, "learn": 0.2, "sync": 0.05, "evaluation": 0.1, "logging": 0.05}
+    expected = {
+        "env_step": 0.2,
+        "inference": 0.1,
+        "connectors": 0.2,
+        "learn": 0.2,
+        "sync": 0.05,
+        "evaluation": 0.1,
+        "logging": 0.05,
+    }
     assert found == pytest.approx({**expected, "unexplained": 0.1})
 
 
@@ -60,7 +68,9 @@ def test_an_asynchronous_trial_waits_for_what_its_runners_do() -> None:
     others=st.tuples(SECONDS, SECONDS, SECONDS),
     runners=st.dictionaries(st.sampled_from("012"), st.tuples(SECONDS, SECONDS, SECONDS)),
 )
-def test_the_parts_add_up_whatever_was_measured(wall_s: float, phases: Any, asynchronous: bool, others: Any, runners: Any) -> None:
+def test_the_parts_add_up_whatever_was_measured(
+    wall_s: float, phases: Any, asynchronous: bool, others: Any, runners: Any
+) -> None:
     spent = {index: RunnerSeconds(sum(seconds), seconds[0], seconds[1]) for index, seconds in runners.items()}
     use = TimeUse(asynchronous, spent, *others)
     shares = use.shares(wall_s, phases)

@@ -29,10 +29,13 @@ def test_a_report_holds_the_contracts_metrics_and_no_others(plan_of: PlanOf, mak
     last = run(make(tiny(plan_of, "noise_scale.measure=true", "noise_scale.every_updates=1"), system=True))[-1]
     ours = {k for k in last if "/" in k}
     assert ours <= set(METRICS)
-    of_others = {f"system/{role}_{what}" for role in ("driver", "runners", "learners") for what in ("cpu_percent", "memory_mib")}
+    of_others = {
+        f"system/{role}_{what}" for role in ("driver", "runners", "learners") for what in ("cpu_percent", "memory_mib")
+    }
     remote = {"time/transfer_share", "time/waiting_share"}
     target = {"final/env_steps_to_target", "final/seconds_to_target"}
-    scales = {name for name in METRICS if "/noise_scale" in name}  # absent where the gradient does not stand out from its noise
+    # absent where the gradient does not stand out from its noise
+    scales = {name for name in METRICS if "/noise_scale" in name}
     assert set(METRICS) - ours <= {"system/gpu_percent", "final/disturbed_share"} | target | of_others | remote | scales
     assert all(math.isfinite(last[k]) for k in ours)
     assert sum(last[f"throughput/{part}_share"] for part in ("sample", "learn", "sync", "other")) == pytest.approx(1)
@@ -46,7 +49,8 @@ def test_what_is_watched_leaves_the_fast_parts_fast_and_is_there_without_them(pl
         trial = make(tiny(plan_of, f"fast={str(fast).lower()}"))
         reports = [step(trial)]
         if fast:
-            assert trial._training.algorithm.learner_group._learner._logged_reasons == set()  # nothing made it fall back to RLlib's updates
+            # nothing made it fall back to RLlib's updates
+            assert trial._training.algorithm.learner_group._learner._logged_reasons == set()
             assert trial._training.algorithm.env_runner._logged_reasons == set()
         reports.append(step(trial))
         last[fast] = reports[-1]
@@ -78,11 +82,22 @@ def test_a_nan_reward_fails_the_trial_with_its_place(plan_of: PlanOf, make: Make
 
 @pytest.mark.parametrize(
     ("setting", "reason"),
-    [("nan_after=40", r"NonFiniteError: non-finite .* after \d+ env steps"), ("crash_after=40", "RuntimeError: the simulator crashed")],
+    [
+        ("nan_after=40", r"NonFiniteError: non-finite .* after \d+ env steps"),
+        ("crash_after=40", "RuntimeError: the simulator crashed"),
+    ],
 )
-def test_a_fault_in_the_midst_of_lean_steps_fails_the_trial_with_its_reason(plan_of: PlanOf, make: Make, setting: str, reason: str) -> None:
+def test_a_fault_in_the_midst_of_lean_steps_fails_the_trial_with_its_reason(
+    plan_of: PlanOf, make: Make, setting: str, reason: str
+) -> None:
     config = plan_of(
-        *REPLAY, "algorithm=dqn", "hardware.total_envs=4", *COUNT, f"+env.env_config.{setting}", "study.space={}", "seeds=[0]"
+        *REPLAY,
+        "algorithm=dqn",
+        "hardware.total_envs=4",
+        *COUNT,
+        f"+env.env_config.{setting}",
+        "study.space={}",
+        "seeds=[0]",
     ).trials[0]
     said = run(make(config))[-1]
     assert re.fullmatch(reason, said[FAILURE])
@@ -124,7 +139,9 @@ def test_asynchronous_algorithms_train_and_report_on_the_grid(plan_of: PlanOf, m
     assert math.isfinite(reports[-1]["final/score"])
 
 
-def test_a_trial_whose_log_holds_its_end_is_over_whoever_asks_it_to_go_on(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+def test_a_trial_whose_log_holds_its_end_is_over_whoever_asks_it_to_go_on(
+    plan_of: PlanOf, make: Make, tmp_path: Path
+) -> None:
     config, folder = tiny(plan_of), tmp_path / "folder"
     first = make(config, folder=folder)
     ended = run(first)[-1]
@@ -135,7 +152,11 @@ def test_a_trial_whose_log_holds_its_end_is_over_whoever_asks_it_to_go_on(plan_o
     assert TrialFolder(folder).log.all() == log
     end = log[-1]
     assert isinstance(end, Ended)
-    assert (end.env_steps, end.metrics["final/score"], end.weights) == (config.budget_env_steps, ended["final/score"], ended[WEIGHTS])
+    assert (end.env_steps, end.metrics["final/score"], end.weights) == (
+        config.budget_env_steps,
+        ended["final/score"],
+        ended[WEIGHTS],
+    )
 
 
 def test_a_trial_that_was_killed_between_its_last_report_and_its_end_ends_with_the_same(
@@ -148,10 +169,16 @@ def test_a_trial_that_was_killed_between_its_last_report_and_its_end_ends_with_t
     path = folder / "events.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     last = run(make(config, folder=folder))[-1]
-    assert (last["report_env_steps"], last["final/score"], last[WEIGHTS]) == (config.budget_env_steps, ended["final/score"], ended[WEIGHTS])
+    assert (last["report_env_steps"], last["final/score"], last[WEIGHTS]) == (
+        config.budget_env_steps,
+        ended["final/score"],
+        ended[WEIGHTS],
+    )
 
 
-def test_a_process_whose_trial_another_one_has_taken_up_gives_it_up(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+def test_a_process_whose_trial_another_one_has_taken_up_gives_it_up(
+    plan_of: PlanOf, make: Make, tmp_path: Path
+) -> None:
     config, folder = tiny(plan_of), tmp_path / "folder"
     trial = make(config, folder=folder)
     step(trial)
@@ -178,7 +205,9 @@ def test_a_process_that_does_not_find_what_the_driver_wrote_leaves_no_trace_on_i
     assert not (tmp_path / "folder").exists()
 
 
-def test_a_process_has_the_drivers_attempt_and_sends_it_its_signs_of_life(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+def test_a_process_has_the_drivers_attempt_and_sends_it_its_signs_of_life(
+    plan_of: PlanOf, make: Make, tmp_path: Path
+) -> None:
     config, folder, signs = tiny(plan_of), TrialFolder(tmp_path / "folder"), list[tuple[str, int]]()
     folder.log.add(Started())
     folder.log.add(Started())

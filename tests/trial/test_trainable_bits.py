@@ -1,4 +1,6 @@
-"""The bits of a trial: the same again, on other processes, with RLlib's own parts and after a checkpoint; other ones with another seed."""
+"""The bits of a trial: the same again, on other processes, with RLlib's own parts and after a checkpoint;
+other ones with another seed.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,9 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
 
 @pytest.mark.slow
-def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one(
+    plan_of: PlanOf, make: Make, tmp_path: Path
+) -> None:
     config = tiny(plan_of)
     first = make(config)
     once = [learned(r) for r in run(first)]
@@ -28,10 +32,14 @@ def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one
     actor = ray.remote(num_cpus=1)(Trial).remote(with_folder(config, tmp_path / "fresh"))
     fresh = [event for _ in once for event in ray.get(actor.train.remote())[EVENTS] if isinstance(event, Reported)]
     ray.kill(actor)
-    assert [learned(dict(event.metrics)) for event in fresh] == [{k: v for k, v in of.items() if not k.startswith("final/")} for of in once]
+    assert [learned(dict(event.metrics)) for event in fresh] == [
+        {k: v for k, v in of.items() if not k.startswith("final/")} for of in once
+    ]
 
 
-@pytest.mark.parametrize(("algorithm", "env"), [("dqn", "cartpole"), pytest.param("sac", "pendulum", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("algorithm", "env"), [("dqn", "cartpole"), pytest.param("sac", "pendulum", marks=pytest.mark.slow)]
+)
 def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Make, algorithm: str, env: str) -> None:
     # Replay buffers draw from the operating system's entropy unless they are seeded.
     small = ("study=smoke", "budget_env_steps=400", "report_every_env_steps=200", "study.space={}", "seeds=[3]")
@@ -47,7 +55,12 @@ def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Ma
     [
         (*TINY, "checkpoint.every_env_steps=1024", "hardware.num_env_runners=0", "hardware.num_envs_per_env_runner=4"),
         pytest.param(
-            (*TINY, "checkpoint.every_env_steps=1024", "hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4"),
+            (
+                *TINY,
+                "checkpoint.every_env_steps=1024",
+                "hardware.num_env_runners=1",
+                "hardware.num_envs_per_env_runner=4",
+            ),
             marks=pytest.mark.nightly,
         ),
         (*REPLAY, "algorithm=dqn", "hardware.num_env_runners=0"),
@@ -77,8 +90,14 @@ def test_seeds_differ(plan_of: PlanOf, make: Make) -> None:
 @pytest.mark.slow
 def test_real_runners_environments_have_streams_of_their_own_in_every_segment(plan_of: PlanOf, make: Make) -> None:
     draws: list[float] = []
-    two_by_four = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4", "checkpoint.every_env_steps=1024")
-    trial = make(plan_of(*TINY, "seeds=[0]", "study.space={}", *COUNT, *two_by_four, cluster=Cluster((Node(4, 0),))).trials[0])
+    two_by_four = (
+        "hardware.num_env_runners=2",
+        "hardware.num_envs_per_env_runner=4",
+        "checkpoint.every_env_steps=1024",
+    )
+    trial = make(
+        plan_of(*TINY, "seeds=[0]", "study.space={}", *COUNT, *two_by_four, cluster=Cluster((Node(4, 0),))).trials[0]
+    )
     for _ in range(2):  # as many episodes in each segment: equal streams would show equal draws
         step(trial)
         per_runner = trial._training.algorithm.env_runner_group.foreach_env_runner(

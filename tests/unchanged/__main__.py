@@ -1,4 +1,7 @@
-"""Write the pins anew. Those of an earlier commit's own, the frames and the events of its studies, stay as it gave them."""
+"""Write the pins anew.
+
+Those of an earlier commit's own, the frames and the events of its studies, stay as it gave them.
+"""
 
 import tempfile
 from pathlib import Path

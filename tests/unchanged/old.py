@@ -1,7 +1,8 @@
-"""Two studies that commit d567f16 wrote, where a test wants them: one that is finished, and one whose driver was killed.
+"""Two studies that commit d567f16 wrote, where a test wants them: one that is finished,
+and one whose driver was killed.
 
-The settings of `tests.support.outputs.SMALL` and `report=false`, into /tmp/d567f16/out; and one trial at a time, killed when one had
-finished and another one had a checkpoint, into /tmp/d567f16/begun.
+The settings of `tests.support.outputs.SMALL` and `report=false`, into /tmp/d567f16/out; and one trial at a time, killed
+when one had finished and another one had a checkpoint, into /tmp/d567f16/begun.
 """
 
 import json
@@ -50,10 +51,14 @@ def report_of(study: Study, out: Path) -> str:
 
 
 def events_of(out: Path) -> dict[str, dict[str, Any]]:
-    """Kind of an event to its fields and their types, of metrics to their names, as the newest ones in the logs of trials have them."""
+    """Kind of an event to its fields and their types, of metrics to their names, as the newest ones in the logs
+    of trials have them.
+    """
     logs = sorted(out.glob("studies/*/trials/*/events.jsonl"), key=lambda log: log.stat().st_mtime)
     events = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
     return {
-        event["kind"]: {name: sorted(value) if name == "metrics" else type(value).__name__ for name, value in event.items()}
+        event["kind"]: {
+            name: sorted(value) if name == "metrics" else type(value).__name__ for name, value in event.items()
+        }
         for event in events
     }

@@ -15,8 +15,21 @@ from tests.support.suite import PAIRS
 FOLDER = Path(__file__).parent / "pins"
 MACHINE = Cluster((Node(16, 0),))
 STUDIES = (
-    *("study=lr_batch", "study=smoke", "study=lr_rules", "study=batch_invariance", "study=batch_recipe", "study=lockstep"),
-    *("study=noise_scale", "study=replay algorithm=dqn", "study=sensitivity", "study=algorithms env=cartpole", "study=runner_scaling"),
+    *(
+        "study=lr_batch",
+        "study=smoke",
+        "study=lr_rules",
+        "study=batch_invariance",
+        "study=batch_recipe",
+        "study=lockstep",
+    ),
+    *(
+        "study=noise_scale",
+        "study=replay algorithm=dqn",
+        "study=sensitivity",
+        "study=algorithms env=cartpole",
+        "study=runner_scaling",
+    ),
     *("study=runner_convergence", "study=reproducibility", "study=vectorization", "study=throughput_algorithms"),
     *("study=learner_scaling hardware.num_learners=1", "search=racing", "search=optuna", "search=compare study=smoke"),
     *("scheduler=asha", "scheduler=pbt scheduler.population=4"),
@@ -53,4 +66,8 @@ PINS: Mapping[str, Callable[[], dict[str, Any]]] = {"config_ids": config_ids, "p
 
 def text_of(pins: Mapping[str, Any]) -> str:
     """As a file whose changes can be read: JSON, a line for each entry."""
-    return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(pins[name], sort_keys=True)}" for name in sorted(pins)) + "\n}\n"
+    return (
+        "{\n"
+        + ",\n".join(f"{json.dumps(name)}: {json.dumps(pins[name], sort_keys=True)}" for name in sorted(pins))
+        + "\n}\n"
+    )

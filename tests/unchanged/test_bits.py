@@ -1,4 +1,6 @@
-"""What is learned is what an earlier commit of the suite learned, to the bit, on the same machine: floats depend on the processor."""
+"""What is learned is what an earlier commit of the suite learned, to the bit, on the same machine:
+floats depend on the processor.
+"""
 
 import os
 import shlex
@@ -16,8 +18,9 @@ from tests.support.suite import ROOT
 
 BEFORE = "d567f16"
 SHORT = (
-    "budget_env_steps=4096 report_every_env_steps=1024 checkpoint.every_env_steps=1024 evaluation.episodes=2 evaluation.final_episodes=5 "
-    "seeds=[0] tracking.tensorboard=false tracking.system_metrics=false hardware.num_cpus=3 report=false study=single"
+    "budget_env_steps=4096 report_every_env_steps=1024 checkpoint.every_env_steps=1024 evaluation.episodes=2 "
+    "evaluation.final_episodes=5 seeds=[0] tracking.tensorboard=false tracking.system_metrics=false "
+    "hardware.num_cpus=3 report=false study=single"
 )
 CASES = {
     "PPO": "",
@@ -42,7 +45,9 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.nightly]
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The suite as it was."""
-    if subprocess.run(["git", "cat-file", "-e", f"{BEFORE}^{{commit}}"], cwd=ROOT, capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["git", "cat-file", "-e", f"{BEFORE}^{{commit}}"], cwd=ROOT, capture_output=True, check=False
+    ).returncode:
         pytest.skip(f"commit {BEFORE} is not in this clone")
     folder = tmp_path_factory.mktemp("before") / BEFORE
     subprocess.run(["git", "worktree", "add", "--quiet", "--detach", folder, BEFORE], cwd=ROOT, check=True)
@@ -59,7 +64,9 @@ def importing(root: Path) -> dict[str, str]:
 
 
 def run(root: Path, out: Path, words: str) -> None:
-    done = subprocess.run(command(out, words), cwd=root, env=importing(root), capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(
+        command(out, words), cwd=root, env=importing(root), capture_output=True, text=True, timeout=280, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -74,7 +81,9 @@ def test_a_killed_study_goes_on_to_what_was_learned(before: Path, tmp_path: Path
     words = f"algorithm=dqn {ONE_BY_ONE}"
     run(before, tmp_path / "before", words)
     out = tmp_path / "out"
-    Driver(out, *(word for word in shlex.split(f"{SHORT} {words}") if word != "report=false")).until(lambda: is_halfway(out)).kill()
+    Driver(out, *(word for word in shlex.split(f"{SHORT} {words}") if word != "report=false")).until(
+        lambda: is_halfway(out)
+    ).kill()
     resumed = Driver(out, f"resume={next((out / 'studies').iterdir())}")
     assert resumed.end() == 0
     assert_same(left_in(out / "mlflow.db"), left_in(tmp_path / "before" / "mlflow.db"))

@@ -42,9 +42,13 @@ def test_a_report_says_what_it_said(study: Study, outputs: tuple[Path, Path]) ->
 @pytest.mark.slow
 def test_policies_play_as_they_played(study: Study, outputs: tuple[Path, Path]) -> None:
     run = study.runs["run_id"].iloc[0]
-    done = run_here("experiments/evaluate.py", f"run={run}", f"tracking_uri=sqlite:///{outputs[0]}/mlflow.db", "episodes=2")
+    done = run_here(
+        "experiments/evaluate.py", f"run={run}", f"tracking_uri=sqlite:///{outputs[0]}/mlflow.db", "episodes=2"
+    )
     if study.runs["cpu"].iloc[0] == this_machine().cpu:
-        assert (done.returncode, "the logged final/score, to the bit" in done.stdout) == (0, True), done.stdout + done.stderr
+        assert (done.returncode, "the logged final/score, to the bit" in done.stdout) == (0, True), (
+            done.stdout + done.stderr
+        )
     else:
         assert "mean return of 5 held-out episodes" in done.stdout, done.stdout + done.stderr
 

@@ -12,13 +12,23 @@ from analysis.document.next_step import hydra_value
 from experiments.config.space import leaves
 
 SHORT, DEFAULT = "short", "default"
-_CHOICES = ("algorithm=ppo", "env=cartpole", "hardware=auto", "search=grid", "scheduler=fifo", "tracking=sqlite", "~tuned")
+_CHOICES = (
+    "algorithm=ppo",
+    "env=cartpole",
+    "hardware=auto",
+    "search=grid",
+    "scheduler=fifo",
+    "tracking=sqlite",
+    "~tuned",
+)
 
 
 def frozen(name: str) -> dict[str, Any]:
     """What a study's file and that of its trials hold, as nested dictionaries."""
     folder = Path(__file__).parent
-    return OmegaConf.to_container(OmegaConf.merge(*(OmegaConf.load(folder / f"{part}.yaml") for part in ("ppo_cartpole", name))))  # type: ignore[return-value]
+    return OmegaConf.to_container(
+        OmegaConf.merge(*(OmegaConf.load(folder / f"{part}.yaml") for part in ("ppo_cartpole", name)))
+    )  # type: ignore[return-value]
 
 
 def overrides(name: str, **changes: Any) -> list[str]:

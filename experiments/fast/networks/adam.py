@@ -13,8 +13,8 @@ _ALIGNED = 16
 class FlatAdam:
     """Takes the steps of a plain Adam, with gradient and moments as one vector each.
 
-    The optimizer's state stays in the optimizer: its moments become views of the vectors here. So its `state_dict` is that of any Adam, and
-    its own `step()` can be called between `end` and `begin`.
+    The optimizer's state stays in the optimizer: its moments become views of the vectors here. So its `state_dict` is
+    that of any Adam, and its own `step()` can be called between `end` and `begin`.
 
     Attributes:
         optimizer: The Adam; its settings are read at every step.
@@ -40,9 +40,21 @@ class FlatAdam:
         if type(optimizer) is not torch.optim.Adam or len(optimizer.param_groups) != 1:
             return False
         group = optimizer.param_groups[0]
-        others = ("amsgrad", "maximize", "capturable", "differentiable", "fused", "weight_decay", "decoupled_weight_decay")
+        others = (
+            "amsgrad",
+            "maximize",
+            "capturable",
+            "differentiable",
+            "fused",
+            "weight_decay",
+            "decoupled_weight_decay",
+        )
         hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
-        return not hooks and not any(group.get(name) for name in others) and all(isinstance(beta, float) for beta in group["betas"])
+        return (
+            not hooks
+            and not any(group.get(name) for name in others)
+            and all(isinstance(beta, float) for beta in group["betas"])
+        )
 
     def begin(self) -> None:
         """Read the optimizer's state, which may have been loaded, or changed by its own `step`."""
@@ -83,7 +95,10 @@ class FlatAdam:
             rooms = [-(-p.numel() // _ALIGNED) * _ALIGNED for p in parameters]
             flat = [torch.zeros(sum(rooms), dtype=parameters[0].dtype, device=parameters[0].device) for _ in range(4)]
             self.gradient, self._mean, self._square, self._change = flat
-            views = [[r[: p.numel()].view(p.shape) for r, p in zip(torch.split(v, rooms), parameters, strict=True)] for v in flat]
+            views = [
+                [r[: p.numel()].view(p.shape) for r, p in zip(torch.split(v, rooms), parameters, strict=True)]
+                for v in flat
+            ]
             self.gradients, *self._moments, self._changes = views
             for parameter, state, mean, square in zip(parameters, states, *self._moments, strict=True):
                 if state:
@@ -112,7 +127,9 @@ class FlatAdam:
 
     def scatter(self) -> None:
         """Copy `gradient`, which may have been clipped, back to the parameters' gradients."""
-        torch._foreach_copy_([parameter.grad for parameter in self._params if parameter.grad is not None], self.gradients)
+        torch._foreach_copy_(
+            [parameter.grad for parameter in self._params if parameter.grad is not None], self.gradients
+        )
 
     def is_finite(self) -> bool:
         """Whether all of the gradient is; sets `length`."""
@@ -151,5 +168,7 @@ def _factor(limit: float, norm: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def _factor_below(limit: float) -> float:
-    """The factor of gradients that are not clipped: not always 1, since torch divides by multiplying by the reciprocal."""
+    """The factor of gradients that are not clipped: not always 1, since torch divides by multiplying
+    by the reciprocal.
+    """
     return float(_factor(limit, torch.zeros(())))

@@ -7,7 +7,11 @@ import torch
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
 from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
 from ray.rllib.core.columns import Columns
-from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical, TorchDiagGaussian, TorchSquashedGaussian
+from ray.rllib.core.distribution.torch.torch_distribution import (
+    TorchCategorical,
+    TorchDiagGaussian,
+    TorchSquashedGaussian,
+)
 from ray.rllib.core.models.torch.encoder import TorchMLPEncoder
 from ray.rllib.core.models.torch.heads import TorchMLPHead
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
@@ -21,21 +25,26 @@ Forward = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def inference_function(module: TorchRLModule) -> Forward:
-    """A module's `_forward_inference`, without the calls of its parts and the distribution where it is a default one of perceptrons.
+    """A module's `_forward_inference`, without the calls of its parts and the distribution
+    where it is a default one of perceptrons.
 
     Args:
         module: Its weights may change; parameters that replace others are not used.
 
     Returns:
-        From a batch with observations [N, ...] to one with actions [N] or with the inputs of the action distribution: the module's, to the
-        bit.
+        From a batch with observations [N, ...] to one with actions [N] or with the inputs of the action distribution:
+        the module's, to the bit.
     """
     return _greedy_policy(module) or plain_policy(module) or _plain_sac_policy(module) or module._forward_inference
 
 
 def chooses_by_number(module: Any) -> bool:
-    """Whether a module is a default one that acts by a number that it puts out for each action, if its actions are discrete."""
-    own = not isinstance(module, TorchRLModule) or is_overridden(module, TorchRLModule, "forward_inference", "forward_exploration")
+    """Whether a module is a default one that acts by a number that it puts out for each action,
+    if its actions are discrete.
+    """
+    own = not isinstance(module, TorchRLModule) or is_overridden(
+        module, TorchRLModule, "forward_inference", "forward_exploration"
+    )
     return not own and (_greedy_policy(module) or plain_policy(module)) is not None
 
 
@@ -65,14 +74,19 @@ def _plain_sac_policy(module: TorchRLModule) -> Forward | None:
 
 
 def exploration_function(module: TorchRLModule) -> Forward | None:
-    """The same of the `_forward_exploration` of SAC's default module, which is its `_forward_inference`; None of any other module."""
-    if not isinstance(module, DefaultSACTorchRLModule) or is_overridden(module, DefaultSACTorchRLModule, "_forward_exploration"):
+    """The same of the `_forward_exploration` of SAC's default module, which is its `_forward_inference`;
+    None of any other module.
+    """
+    if not isinstance(module, DefaultSACTorchRLModule) or is_overridden(
+        module, DefaultSACTorchRLModule, "_forward_exploration"
+    ):
         return None
     return _plain_sac_policy(module)
 
 
 def deterministic_actions(distribution: Any, inputs: torch.Tensor) -> torch.Tensor:
-    """What RLlib's `distribution.from_logits(inputs).to_deterministic().sample()` gives, without making the distributions.
+    """What RLlib's `distribution.from_logits(inputs).to_deterministic().sample()` gives,
+    without making the distributions.
 
     Args:
         distribution: A class of RLlib's.

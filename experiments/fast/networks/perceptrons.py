@@ -1,8 +1,9 @@
 """Multilayer perceptrons of RLlib as lists of layers: forward and backward passes without modules, hooks and a graph.
 
-With networks of this size autograd takes as long as what it differentiates: it records every operation, and walks over the records. The
-layers are always the same few, so here are torch's own formulas for them (tools/autograd/derivatives.yaml,
-torch/csrc/autograd/FunctionsManual.cpp), on the same numbers in the same order: outputs and gradients are torch's to the bit.
+With networks of this size autograd takes as long as what it differentiates: it records every operation, and walks over
+the records. The layers are always the same few, so here are torch's own formulas for them
+(tools/autograd/derivatives.yaml, torch/csrc/autograd/FunctionsManual.cpp), on the same numbers in the same order:
+outputs and gradients are torch's to the bit.
 """
 
 import functools
@@ -46,7 +47,9 @@ def layers_of(*networks: TorchMLP) -> Layers | None:
 
 def is_differentiable(layers: Layers) -> bool:
     """Whether `Perceptron` knows the gradients of all layers."""
-    return all(len(following) <= 1 and all(type(module) in _ACTIVATIONS for module in following) for _, following in layers)
+    return all(
+        len(following) <= 1 and all(type(module) in _ACTIVATIONS for module in following) for _, following in layers
+    )
 
 
 def has_hooks(module: nn.Module) -> bool:
@@ -66,7 +69,11 @@ def forward_function(layers: Layers) -> Callable[[torch.Tensor], torch.Tensor]:
     """
     linear = torch.nn.functional.linear
     steps = [
-        (layer.weight, layer.bias, [_ACTIVATIONS[type(module)][0] if type(module) in _ACTIVATIONS else module for module in following])
+        (
+            layer.weight,
+            layer.bias,
+            [_ACTIVATIONS[type(module)][0] if type(module) in _ACTIVATIONS else module for module in following],
+        )
         for layer, following in layers
     ]
 
@@ -92,7 +99,10 @@ class Perceptron:
         self._layers = [_Layer(linear, following[0] if following else None, gradients) for linear, following in layers]
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """[rows, inputs] to [rows, outputs]. The next call overwrites the hidden layers' outputs, not those that are returned."""
+        """[rows, inputs] to [rows, outputs].
+
+        The next call overwrites the hidden layers' outputs, not those that are returned.
+        """
         for layer in self._layers[:-1]:
             values = layer.forward(values, reuse=True)
         return self._layers[-1].forward(values, reuse=False)
@@ -161,6 +171,8 @@ class BranchedPerceptron:
 
     def backward(self, gradients: Sequence[torch.Tensor]) -> None:
         """Compute the parameters' gradients from those of the branches' outputs."""
-        upstream = [branch.backward(g, self._trunk is not None) for branch, g in zip(self._branches, gradients, strict=True)]
+        upstream = [
+            branch.backward(g, self._trunk is not None) for branch, g in zip(self._branches, gradients, strict=True)
+        ]
         if self._trunk is not None:
             self._trunk.backward(functools.reduce(torch.add, upstream), to_inputs=False)

@@ -1,4 +1,6 @@
-"""The default networks of PPO, IMPALA and APPO (algorithms/ppo/torch/default_ppo_torch_rl_module.py) where they are perceptrons."""
+"""The default networks of PPO, IMPALA and APPO (algorithms/ppo/torch/default_ppo_torch_rl_module.py)
+where they are perceptrons.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,11 +35,14 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
         module: An env runner's. Its weights may change; parameters that replace others are not used.
 
     Returns:
-        From a batch with observations [N, ...] to one with the inputs of the action distribution; None for any other module.
+        From a batch with observations [N, ...] to one with the inputs of the action distribution;
+        None for any other module.
     """
     stock = (
         isinstance(module, DefaultPPOTorchRLModule)
-        and not is_overridden(module, base_of(module, DefaultPPOTorchRLModule), "_forward", "_forward_exploration", "_forward_inference")
+        and not is_overridden(
+            module, base_of(module, DefaultPPOTorchRLModule), "_forward", "_forward_exploration", "_forward_inference"
+        )
         and type(module.encoder) is TorchActorCriticEncoder
         and type(module.pi) in _POLICY_HEADS
     )
@@ -52,9 +57,9 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
 
 
 class LogStds:
-    """The logarithmic standard deviations among the inputs of a Gaussian policy's distribution, as RLlib's heads make them
-    (core/models/torch/heads.py): outputs of the network or, if they are free, a parameter of their own; clipped or not. Nothing changes
-    of policies without any.
+    """The logarithmic standard deviations among the inputs of a Gaussian policy's distribution, as RLlib's heads make
+    them (core/models/torch/heads.py): outputs of the network or, if they are free, a parameter of their own; clipped or
+    not. Nothing changes of policies without any.
 
     Args:
         head: A policy's, of `_POLICY_HEADS`. Its parameter may change, not be replaced.
@@ -78,7 +83,9 @@ class LogStds:
         return torch.cat((means, torch.clamp(self._unclipped, *self._bounds)), dim=-1)
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The gradient of the network's outputs, from that of what `complete` made of them last; sets that of a free parameter."""
+        """The gradient of the network's outputs, from that of what `complete` made of them last;
+        sets that of a free parameter.
+        """
         if self._free is None and self._bounds is None:
             return gradient
         means, log_stds = torch.chunk(gradient, 2, dim=-1)
@@ -110,7 +117,9 @@ class DefaultNetworks:
 
     @staticmethod
     def is_known(module: TorchRLModule, parameters: Sequence[nn.Parameter]) -> bool:
-        """Whether a module is a default one of perceptrons, with exactly these parameters, all of them trained and without hooks."""
+        """Whether a module is a default one of perceptrons, with exactly these parameters,
+        all of them trained and without hooks.
+        """
         stock = (
             isinstance(module, DefaultPPOTorchRLModule)
             and not is_overridden(module, base_of(module, DefaultPPOTorchRLModule), "_forward_train", "compute_values")
@@ -131,7 +140,9 @@ class DefaultNetworks:
         return usual and len(known) == len(parameters) and set(known) == set(parameters)
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs of the action distribution [rows, inputs], and values [rows], of observations [rows, ...] after preprocessing."""
+        """Inputs of the action distribution [rows, inputs], and values [rows], of observations [rows,
+        ...] after preprocessing.
+        """
         dist_inputs, values = self._networks.forward(observations)
         return self._log_stds.complete(dist_inputs), values.squeeze(-1)
 
@@ -141,12 +152,16 @@ class DefaultNetworks:
 
 
 def _layers(module: Any) -> tuple[Layers, Layers, Layers] | None:
-    """The layers that policy and value function share, the policy's, and the value function's; None if there are others."""
+    """The layers that policy and value function share, the policy's, and the value function's;
+    None if there are others.
+    """
     encoder, pi, vf = module.encoder, module.pi.net, module.vf.net
     shared = encoder.config.shared
     encoders = [encoder.encoder] if shared else [encoder.actor_encoder, encoder.critic_encoder]
     if any(type(part) is not TorchMLPEncoder for part in encoders):
         return None
     first, last = encoders[0].net, encoders[-1].net
-    networks = (layers_of(first), layers_of(pi), layers_of(vf)) if shared else ([], layers_of(first, pi), layers_of(last, vf))
+    networks = (
+        (layers_of(first), layers_of(pi), layers_of(vf)) if shared else ([], layers_of(first, pi), layers_of(last, vf))
+    )
     return None if None in networks else networks  # type: ignore[return-value]  # mypy does not narrow the tuple

@@ -77,8 +77,11 @@ class QNetworks:
         epsilon = self._module.epsilon_schedule.get_current_value()
         allowed = (torch.nan_to_num(q_values, neginf=0.0) != 0.0).float()
         self._allowed.append(allowed)
-        random = (allowed / torch.empty_like(allowed).exponential_(1)).argmax(dim=-1)  # `torch.multinomial`, without its checks
-        chosen = torch.where(torch.rand(len(q_values), device=random.device) < epsilon, random, torch.argmax(q_values, dim=-1))
+        # `torch.multinomial`, without its checks
+        random = (allowed / torch.empty_like(allowed).exponential_(1)).argmax(dim=-1)
+        chosen = torch.where(
+            torch.rand(len(q_values), device=random.device) < epsilon, random, torch.argmax(q_values, dim=-1)
+        )
         return {Columns.ACTIONS: chosen}
 
     def exploit(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +92,8 @@ class QNetworks:
         """Check the Q values of all calls of `explore` since the last check.
 
         Raises:
-            RuntimeError: All of an observation's are NaN, zero or minus infinity: the error of `torch.multinomial`, which RLlib calls.
+            RuntimeError: All of an observation's are NaN, zero or minus infinity: the error of `torch.multinomial`,
+                which RLlib calls.
         """
         checked, self._allowed = self._allowed, []
         for allowed in checked:
@@ -99,7 +103,12 @@ class QNetworks:
 
     def parameters(self) -> set[Tensor]:
         """Those that are trained."""
-        return {parameter for layers in _layers(self._module, "") for linear, _ in layers for parameter in linear.parameters()}
+        return {
+            parameter
+            for layers in _layers(self._module, "")
+            for linear, _ in layers
+            for parameter in linear.parameters()
+        }
 
     def train_into(self, gradients: Gradients) -> None:
         """Prepare `forward` and `backward`: with this, where `backward` writes the gradients of `parameters` to."""
@@ -126,7 +135,8 @@ class QNetworks:
             gradient: [B].
         """
         assert self._main is not None
-        # With zeros for the next observations, whose Q values no loss is made from: without them, sums would be in another order.
+        # With zeros for the next observations, whose Q values no loss is made from: without them,
+        # sums would be in another order.
         of_q_values = torch.zeros_like(self._outputs[0]).scatter_add_(-1, actions, gradient.unsqueeze(-1))
         self._main.backward(_gradients_of_heads(of_q_values, len(self._outputs)))
 
@@ -137,7 +147,11 @@ def _names(module: DefaultDQNTorchRLModule) -> list[str]:
 
 
 def _is_known(network: Any) -> bool:
-    if type(network) not in (TorchMLPEncoder, TorchMLPHead) or getattr(network, "clip_log_std", False) or has_hooks(network):
+    if (
+        type(network) not in (TorchMLPEncoder, TorchMLPHead)
+        or getattr(network, "clip_log_std", False)
+        or has_hooks(network)
+    ):
         return False
     layers = layers_of(network.net)
     return bool(layers) and is_differentiable(layers or [])

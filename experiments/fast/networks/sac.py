@@ -1,4 +1,6 @@
-"""SAC's networks of continuous actions where they are perceptrons: RLlib's policy, and critics of observation and action side by side."""
+"""SAC's networks of continuous actions where they are perceptrons: RLlib's policy, and critics of observation
+and action side by side.
+"""
 
 from typing import Any, NamedTuple
 
@@ -25,7 +27,13 @@ from experiments.preprocessing.modules import base_of, observations_function
 
 Tensor = torch.Tensor
 
-_METHODS = ("_forward_train", "_forward_train_continuous", "_qf_forward_train_helper", "compute_q_values", "forward_target")
+_METHODS = (
+    "_forward_train",
+    "_forward_train_continuous",
+    "_qf_forward_train_helper",
+    "compute_q_values",
+    "forward_target",
+)
 _CRITICS = ("qf", "qf_twin")
 
 
@@ -91,9 +99,13 @@ class SACNetworks:
             return None
         names = _CRITICS if module.twin_q else _CRITICS[:1]
         encoders = [(module.pi_encoder, TorchMLPEncoder)]
-        encoders += [(getattr(module, f"{of}{name}_encoder"), ConcatenatingEncoder) for of in ("", "target_") for name in names]
+        encoders += [
+            (getattr(module, f"{of}{name}_encoder"), ConcatenatingEncoder) for of in ("", "target_") for name in names
+        ]
         heads = [module.pi, *(getattr(module, f"{of}{name}") for of in ("", "target_") for name in names)]
-        if any(type(encoder) is not kind for encoder, kind in encoders) or any(type(head) is not TorchMLPHead for head in heads):
+        if any(type(encoder) is not kind for encoder, kind in encoders) or any(
+            type(head) is not TorchMLPHead for head in heads
+        ):
             return None
         if any(head.clip_log_std for head in heads[1:]):
             return None
@@ -114,7 +126,10 @@ class SACNetworks:
             self._actions, self._logp = TorchSquashedGaussian.from_logits(self._logits).rsample_and_logp()
         actions, logp = self._actions.detach(), self._logp.detach()
         actions_after, logp_after = TorchSquashedGaussian.from_logits(logits_after).sample_and_logp()
-        joined, joined_after = torch.cat([observations, batch[Columns.ACTIONS]], dim=-1), torch.cat([after, actions_after], dim=-1)
+        joined, joined_after = (
+            torch.cat([observations, batch[Columns.ACTIONS]], dim=-1),
+            torch.cat([after, actions_after], dim=-1),
+        )
         drawn = torch.cat([observations, actions], dim=-1)
         q = [critic.forward(joined).squeeze(-1) for critic in self._critics]
         self._drawn_q = [critic.forward(drawn).squeeze(-1) for critic in self._critics_of_drawn]
@@ -127,7 +142,9 @@ class SACNetworks:
             critic.backward(gradient.unsqueeze(-1), to_inputs=False)
         of_inputs = [
             critic.backward(gradient.unsqueeze(-1), to_inputs=True)
-            for critic, gradient in zip(self._critics_of_drawn, _gradients_of_least(of_drawn, self._drawn_q), strict=True)
+            for critic, gradient in zip(
+                self._critics_of_drawn, _gradients_of_least(of_drawn, self._drawn_q), strict=True
+            )
         ]
         of_inputs = [gradient[:, -self._actions.size(-1) :] for gradient in of_inputs]
         of_actions = of_inputs[0] if len(of_inputs) == 1 else of_inputs[0] + of_inputs[1]
@@ -141,7 +158,10 @@ def _policy_layers(module: Any) -> Layers:
 
 def _critics_layers(module: Any, prefix: str) -> list[Layers]:
     names = _CRITICS if module.twin_q else _CRITICS[:1]
-    return [layers_of(getattr(module, f"{prefix}{name}_encoder").net, getattr(module, f"{prefix}{name}").net) or [] for name in names]
+    return [
+        layers_of(getattr(module, f"{prefix}{name}_encoder").net, getattr(module, f"{prefix}{name}").net) or []
+        for name in names
+    ]
 
 
 def _least(values: list[Tensor]) -> Tensor:

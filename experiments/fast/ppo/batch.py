@@ -1,4 +1,6 @@
-"""PPO's training batch from the arrays of episodes: what RLlib's default learner connectors make, without changing the episodes."""
+"""PPO's training batch from the arrays of episodes: what RLlib's default learner connectors make,
+without changing the episodes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -110,10 +112,11 @@ def _items(buffer: InfiniteLookbackBuffer, length: int) -> np.ndarray:
 
 
 class BatchBuilder:
-    """Builds a batch, one method per connector of RLlib: the rows of all chunks, one after the other, each chunk with one row more.
+    """Builds a batch, one method per connector of RLlib: the rows of all chunks, one after the other,
+    each chunk with one row more.
 
-    This row repeats the chunk's last one, but with the observation that the last action led to: its value is the one to bootstrap with.
-    It is not trained on.
+    This row repeats the chunk's last one, but with the observation that the last action led to: its value is the one to
+    bootstrap with. It is not trained on.
 
     Attributes:
         columns: Built so far, [rows, ...] each: arrays, and tensors in the end.
@@ -149,7 +152,9 @@ class BatchBuilder:
 
     def to_tensors(self, connector: NumpyToTensor, module: MultiRLModule) -> None:
         """NumpyToTensor, which knows the device."""
-        self.columns = connector(rl_module=module, batch={DEFAULT_MODULE_ID: self.columns}, episodes=[])[DEFAULT_MODULE_ID]
+        self.columns = connector(rl_module=module, batch={DEFAULT_MODULE_ID: self.columns}, episodes=[])[
+            DEFAULT_MODULE_ID
+        ]
 
     def transform_rewards(self, connector: ScaleRewards, module: MultiRLModule) -> None:
         """ScaleRewards."""
@@ -171,9 +176,15 @@ class BatchBuilder:
 
 
 def value_targets(
-    values: np.ndarray, rewards: np.ndarray, terminateds: np.ndarray, truncateds: np.ndarray, gamma: float, lambda_: float
+    values: np.ndarray,
+    rewards: np.ndarray,
+    terminateds: np.ndarray,
+    truncateds: np.ndarray,
+    gamma: float,
+    lambda_: float,
 ) -> np.ndarray:
-    """Generalised advantage estimates plus values, as `compute_value_targets` (utils/postprocessing/value_predictions.py), to the bit.
+    """Generalised advantage estimates plus values, as `compute_value_targets`
+    (utils/postprocessing/value_predictions.py), to the bit.
 
     The recursion is over Python's floats: as precise as NumPy's, and ten times as fast one by one.
 
@@ -181,7 +192,8 @@ def value_targets(
         values: [rows], float32, of all episodes one after the other.
         rewards: [rows], float32.
         terminateds: [rows]: No value comes after this row.
-        truncateds: [rows]: The next row's value counts, but the next row is of another episode, or one to bootstrap with.
+        truncateds: [rows]: The next row's value counts, but the next row is of another episode,
+            or one to bootstrap with.
         gamma: Discount per step.
         lambda_: Decay of the estimates' weights with their length.
 

@@ -1,7 +1,8 @@
 """The gradient of PPO's loss with respect to the inputs of the action distribution, without autograd.
 
-The loss is always the same, so here are torch's own formulas for it (tools/autograd/derivatives.yaml), without factors of 1 and terms of 0.
-Sums are in the order in which autograd adds them up, the operation that came last first: the bits are the same.
+The loss is always the same, so here are torch's own formulas for it (tools/autograd/derivatives.yaml), without
+factors of 1 and terms of 0. Sums are in the order in which autograd adds them up, the operation that came last first:
+the bits are the same.
 """
 
 import math
@@ -18,7 +19,8 @@ Rows = dict[str, torch.Tensor]
 
 
 class PolicyGradient:
-    """The gradient of PPO's loss (algorithms/ppo/torch/ppo_torch_learner.py) with respect to the inputs of the action distribution.
+    """The gradient of PPO's loss (algorithms/ppo/torch/ppo_torch_learner.py) with respect to the inputs
+    of the action distribution.
 
     Args:
         now: RLlib's class of the distribution that is learned.
@@ -74,7 +76,8 @@ class PolicyGradient:
         """The gradient with respect to the action's log-probability, [rows]."""
         ratio = torch.exp(logp - rows["logp"])
         clipped, advantages = torch.clamp(ratio, self._low, self._high), rows["advantages"]
-        # The gradient goes to the lesser of the two. If they are equal each gets half, and the clipped one passes none on.
+        # The gradient goes to the lesser of the two. If they are equal each gets half,
+        # and the clipped one passes none on.
         share = torch.heaviside(advantages * clipped - advantages * ratio, _HALF)
         return torch.where(clipped == ratio, rows["of_surrogate"], rows["of_surrogate"] * share) * ratio
 

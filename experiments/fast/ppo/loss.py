@@ -18,8 +18,8 @@ SEEN = "observations_seen"
 class PPOLoss:
     """The loss of one module, and its gradients.
 
-    RLlib takes means over the rows that count. The gradient of a mean is one over their number in these rows, and 0 in the others: the
-    upstream gradient that a backward pass begins with.
+    RLlib takes means over the rows that count. The gradient of a mean is one over their number in these rows, and 0 in
+    the others: the upstream gradient that a backward pass begins with.
 
     Attributes:
         module: RLlib's.
@@ -79,7 +79,9 @@ class PPOLoss:
         return predictions
 
     def compare(self, rows: Rows, dist_inputs: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor | None]:
-        """The present policy, and its probability ratio and KL divergence to the one that sampled; None without `use_kl_loss`."""
+        """The present policy, and its probability ratio and KL divergence to the one that sampled;
+        None without `use_kl_loss`.
+        """
         now = self._now.from_logits(dist_inputs)
         before = self._before.from_logits(rows[Columns.ACTION_DIST_INPUTS]) if self.config.use_kl_loss else None
         ratio = torch.exp(now.logp(rows[Columns.ACTIONS]) - rows[Columns.ACTION_LOGP])

@@ -88,7 +88,9 @@ class MinibatchValues:
         now, ratio, kl = self._loss.compare(rows, dist_inputs)
         targets = rows[Postprocessing.VALUE_TARGETS]
         vf_loss = torch.pow(predictions - targets, 2.0)
-        unexplained = torch.var((targets - predictions).view(-1, size), dim=1) / (torch.var(targets.view(-1, size), dim=1) + SMALL_NUMBER)
+        unexplained = torch.var((targets - predictions).view(-1, size), dim=1) / (
+            torch.var(targets.view(-1, size), dim=1) + SMALL_NUMBER
+        )
         values = {
             POLICY_LOSS_KEY: -means(self._loss.surrogate(rows, ratio)),
             VF_LOSS_KEY: means(torch.clamp(vf_loss, 0, config.vf_clip_param)),
@@ -98,5 +100,7 @@ class MinibatchValues:
             LEARNER_RESULTS_KL_KEY: torch.zeros(len(counts), device=counts.device) if kl is None else means(kl),
         }
         if WEIGHTS_SEQ_NO in rows:
-            values[DIFF_NUM_GRAD_UPDATES_VS_SAMPLER_POLICY] = means((self._weights_seq_no - rows[WEIGHTS_SEQ_NO]).float())
+            values[DIFF_NUM_GRAD_UPDATES_VS_SAMPLER_POLICY] = means(
+                (self._weights_seq_no - rows[WEIGHTS_SEQ_NO]).float()
+            )
         return values

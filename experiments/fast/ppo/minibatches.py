@@ -15,8 +15,9 @@ from experiments.fast.ppo.gradient import Rows
 class Passes:
     """Passes over the rows of a batch.
 
-    The first pass is in the rows' own order, and each further one a shuffle of the one before; a minibatch can begin in one pass and end
-    in the next. RLlib shuffles the rows after the last pass as well, and so do these: the generator's state is the same afterwards.
+    The first pass is in the rows' own order, and each further one a shuffle of the one before; a minibatch can begin in
+    one pass and end in the next. RLlib shuffles the rows after the last pass as well, and so do these: the generator's
+    state is the same afterwards.
     """
 
     num_rows: int
@@ -26,7 +27,12 @@ class Passes:
 
     @classmethod
     def over(
-        cls, episodes: Sequence[Any], num_epochs: int, minibatch_size: int | None, shuffle: bool, num_total_minibatches: int
+        cls,
+        episodes: Sequence[Any],
+        num_epochs: int,
+        minibatch_size: int | None,
+        shuffle: bool,
+        num_total_minibatches: int,
     ) -> "Passes":
         """As `Learner.update` (core/learner/learner.py) understands its arguments."""
         num_rows = sum(map(len, episodes)) + len(episodes)

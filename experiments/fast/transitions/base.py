@@ -1,4 +1,6 @@
-"""What the two fast replay buffers share: episodes in arrays, samples as a training batch or as episodes, metrics, state."""
+"""What the two fast replay buffers share: episodes in arrays, samples as a training batch
+or as episodes, metrics, state.
+"""
 
 import copy
 from abc import abstractmethod
@@ -132,12 +134,14 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
         """Store a chunk. Returns its episode, and the rows that its steps start from."""
         stored = self._stored.get(chunk.id_)
         if stored is None:
-            stored = self._stored[chunk.id_] = StoredEpisode(chunk.id_, len(self._stored) + self._num_episodes_evicted, chunk.t_started)
+            stored = self._stored[chunk.id_] = StoredEpisode(
+                chunk.id_, len(self._stored) + self._num_episodes_evicted, chunk.t_started
+            )
             self._count(num_episodes_added=1)
         elif stored.ended or stored.t_started + len(stored) != chunk.t_started:
             raise ValueError(
-                f"A chunk from step {chunk.t_started} does not continue episode {chunk.id_}, of which there are {len(stored)} steps "
-                f"from {stored.t_started}{', and which ended' if stored.ended else ''}."
+                f"A chunk from step {chunk.t_started} does not continue episode {chunk.id_}, of which there "
+                f"are {len(stored)} steps from {stored.t_started}{', and which ended' if stored.ended else ''}."
             )
         steps = len(chunk.rewards)
         self._rows.append(stored, chunk)
@@ -169,9 +173,16 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
         return sample
 
     def sample_columns(
-        self, num_items: int, *, n_step: int | tuple[int, int] = 1, gamma: float = 0.99, beta: float = 0.0, **others: Any
+        self,
+        num_items: int,
+        *,
+        n_step: int | tuple[int, int] = 1,
+        gamma: float = 0.99,
+        beta: float = 0.0,
+        **others: Any,
     ) -> dict[str, Any]:
-        """Sample transitions as a training batch: what RLlib's learner connectors make of the episodes that `sample` returns.
+        """Sample transitions as a training batch: what RLlib's learner connectors make of the episodes
+        that `sample` returns.
 
         Args:
             num_items: Transitions.
@@ -181,8 +192,8 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
             **others: What else RLlib's `sample` takes.
 
         Returns:
-            Arrays [B, ...], or structures of such where a space is nested: the columns `obs`, `new_obs`, `actions`, `rewards`,
-            `terminateds`, `truncateds`, `weights` and `n_step`.
+            Arrays [B, ...], or structures of such where a space is nested: the columns `obs`, `new_obs`, `actions`,
+            `rewards`, `terminateds`, `truncateds`, `weights` and `n_step`.
 
         Raises:
             ValueError: Something is asked for that is not stored, or there is nothing to sample from.
@@ -216,7 +227,10 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
                     rewards=[sample.rewards[number]],
                     terminated=bool(ended & TERMINATED),
                     truncated=bool(ended & TRUNCATED),
-                    extra_model_outputs={WEIGHTS: [float(sample.weights[number])], N_STEP: [int(sample.n_steps[number])]},
+                    extra_model_outputs={
+                        WEIGHTS: [float(sample.weights[number])],
+                        N_STEP: [int(sample.n_steps[number])],
+                    },
                     t_started=int(rows.step[row]),
                     len_lookback_buffer=0,
                 )
@@ -249,7 +263,8 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
     def get_metrics(self) -> Any:
         """Log what was added and sampled since the last call, and reduce it, as RLlib does.
 
-        A mean counts as often as there was a sample: RLlib's algorithm calls this for every one, and takes the mean over an iteration.
+        A mean counts as often as there was a sample: RLlib's algorithm calls this for every one, and takes the mean
+        over an iteration.
         """
         counts, self._counts = self._counts, {}
         adds, samples = counts.get("adds", 0), counts.get("samples", 0)
@@ -258,10 +273,15 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
             self._update_add_metrics(**_per_agent({name: counts.get(name, 0) for name in names}))
         if samples:
             names = ("num_env_steps_sampled", "num_episodes_per_sample", "num_env_steps_per_sample", "num_resamples")
-            found = {name: counts[name] for name in names} | {"sampled_n_step": counts["n_steps"] / counts["num_env_steps_sampled"]}
+            found = {name: counts[name] for name in names} | {
+                "sampled_n_step": counts["n_steps"] / counts["num_env_steps_sampled"]
+            }
             self._update_sample_metrics(**_per_agent(found))
         results = super().get_metrics()
-        stored = {NUM_EPISODES_STORED: counts.get("episodes_stored", 0), NUM_ENV_STEPS_STORED: counts.get("env_steps_stored", 0)}
+        stored = {
+            NUM_EPISODES_STORED: counts.get("episodes_stored", 0),
+            NUM_ENV_STEPS_STORED: counts.get("env_steps_stored", 0),
+        }
         for path, stats in tree.flatten_with_path(results) if max(adds, samples) > 1 else ():
             if isinstance(stats, MeanStats):
                 values = [stored[path[0]] / adds] if adds and path[0] in stored else list(stats.values)
@@ -311,7 +331,11 @@ def refuse(
 def _per_agent(counts: Mapping[str, float]) -> dict[str, Any]:
     """Counts, and the same by agent and by module, under the names of RLlib's arguments."""
     by = {"agent_to_": DEFAULT_AGENT_ID, "module_to_": DEFAULT_MODULE_ID}
-    nested = {prefix + name.replace("env_steps", "steps"): {id_: count} for prefix, id_ in by.items() for name, count in counts.items()}
+    nested = {
+        prefix + name.replace("env_steps", "steps"): {id_: count}
+        for prefix, id_ in by.items()
+        for name, count in counts.items()
+    }
     return {**counts, **nested}
 
 

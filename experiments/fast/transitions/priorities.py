@@ -7,10 +7,11 @@ import numpy as np
 
 
 class Priorities:
-    """RLlib's segment trees (ray/rllib/execution/segment_tree.py): every node is the sum, or the minimum, of the two below it.
+    """RLlib's segment trees (ray/rllib/execution/segment_tree.py): every node is the sum, or the minimum,
+    of the two below it.
 
-    A node follows from the leaves alone, so the nodes above all leaves that were set are updated together, when they are needed. The
-    minimum does not depend on the order of the operations: blocks of leaves replace its tree.
+    A node follows from the leaves alone, so the nodes above all leaves that were set are updated together, when they
+    are needed. The minimum does not depend on the order of the operations: blocks of leaves replace its tree.
     """
 
     _BLOCK = 64
@@ -72,12 +73,16 @@ class Priorities:
         nodes = np.full(2 * width, neutral)
         nodes[width : width + len(leaves)] = leaves
         while width := width >> 1:
-            operation(nodes[2 * width : 4 * width : 2], nodes[2 * width + 1 : 4 * width : 2], out=nodes[width : 2 * width])
+            operation(
+                nodes[2 * width : 4 * width : 2], nodes[2 * width + 1 : 4 * width : 2], out=nodes[width : 2 * width]
+            )
         found: list[float] = nodes.tolist()
         return found
 
     def find(self, sums: np.ndarray) -> np.ndarray:
-        """For each of `sums` [B] the first leaf with which the sum of the leaves exceeds it: `SumSegmentTree.find_prefixsum_idx`."""
+        """For each of `sums` [B] the first leaf with which the sum of the leaves
+        exceeds it: `SumSegmentTree.find_prefixsum_idx`.
+        """
         self._update_nodes()
         nodes, total = self._sums, self._sums[1]
         rest = np.where(sums >= total, total - 1e-5, sums)

@@ -105,7 +105,10 @@ class TransitionRows:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows that were never used."""
-        return {name: _map_columns(value, lambda column: column[: self._end].copy()) for name, value in self.__dict__.items()}
+        return {
+            name: _map_columns(value, lambda column: column[: self._end].copy())
+            for name, value in self.__dict__.items()
+        }
 
     def append(self, stored: StoredEpisode, chunk: Chunk) -> None:
         """Add a chunk to the episode that it belongs to."""
@@ -122,7 +125,12 @@ class TransitionRows:
             _write(self.actions, last, [leaf[0] for leaf in chunk.actions], len(self.after))
             self.rewards[last] = chunk.rewards[0]
             self.after[last] = new
-            self.after[new], self.ended[new], self.serial[new], self.step[new] = -1, chunk.ended, stored.serial, len(rows)
+            self.after[new], self.ended[new], self.serial[new], self.step[new] = (
+                -1,
+                chunk.ended,
+                stored.serial,
+                len(rows),
+            )
             rows.append(new)
         elif steps:
             taken = self._take(steps)
@@ -143,14 +151,18 @@ class TransitionRows:
         """Make an episode's rows free for others."""
         self._free.extend(stored.rows)
 
-    def follow(self, rows: np.ndarray, n_steps: int | np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Follow the episodes from `rows` [B] for `n_steps`, or to the last observation of the episode if that is nearer.
+    def follow(
+        self, rows: np.ndarray, n_steps: int | np.ndarray, gamma: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Follow the episodes from `rows` [B] for `n_steps`, or to the last observation of the episode
+        if that is nearer.
 
         Returns:
             The rows reached, the steps taken, and the discounted sum of their rewards; [B] each.
         """
         if isinstance(n_steps, int) and n_steps == 1:  # every row that a step starts from has a next one
-            return self.after.take(rows), np.ones(len(rows), np.int64), self.rewards.take(rows) + 0.0  # as RLlib: never -0.0
+            # as RLlib: never -0.0
+            return self.after.take(rows), np.ones(len(rows), np.int64), self.rewards.take(rows) + 0.0
         path, at, taken = [], rows, np.zeros(len(rows), np.int64)
         for step in range(int(np.max(n_steps))):
             after = self.after.take(at)
@@ -174,7 +186,8 @@ class TransitionRows:
             if self._end > len(self.after):
                 length = max(self._end, 2 * len(self.after), 1024)
                 self.__dict__ = {
-                    name: _map_columns(value, lambda column: lengthened(column, length)) for name, value in self.__dict__.items()
+                    name: _map_columns(value, lambda column: lengthened(column, length))
+                    for name, value in self.__dict__.items()
                 }
         return taken
 

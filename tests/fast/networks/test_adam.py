@@ -53,8 +53,14 @@ def spoil_gradients(learner: Any) -> None:
         parameter.register_hook(spoiling())
 
 
-@matrix(clipping=[(0.5, "global_norm"), (0.5, "norm"), (0.5, "value"), (None, "value")], flag=[True, False], logged=[True, False])
-def test_gradients_that_are_not_finite_are_treated_as_by_rllib(clipping: tuple[float | None, str], flag: bool, logged: bool) -> None:
+@matrix(
+    clipping=[(0.5, "global_norm"), (0.5, "norm"), (0.5, "value"), (None, "value")],
+    flag=[True, False],
+    logged=[True, False],
+)
+def test_gradients_that_are_not_finite_are_treated_as_by_rllib(
+    clipping: tuple[float | None, str], flag: bool, logged: bool
+) -> None:
     clip, by = clipping
     config = config_of(grad_clip=clip, grad_clip_by=by)
     config.reporting(log_gradients=logged)
@@ -65,24 +71,32 @@ def test_gradients_that_are_not_finite_are_treated_as_by_rllib(clipping: tuple[f
         spoil_gradients(learner)
     for number, episodes in enumerate(batches_of(config)):
         assert_same_results(update(fast, episodes, number), update(stock, episodes, number))
-        for mine, its in zip(fast.module[DEFAULT_MODULE_ID].parameters(), stock.module[DEFAULT_MODULE_ID].parameters(), strict=True):
+        for mine, its in zip(
+            fast.module[DEFAULT_MODULE_ID].parameters(), stock.module[DEFAULT_MODULE_ID].parameters(), strict=True
+        ):
             assert same(mine, its)
         for mine, its in zip(fast.get_optimizer().state.values(), stock.get_optimizer().state.values(), strict=True):
             assert all(same(mine[name], its[name]) for name in its)
     if not flag:
-        assert not all(torch.equal(one, other) for one, other in zip(before, stock.module[DEFAULT_MODULE_ID].parameters(), strict=True))
+        assert not all(
+            torch.equal(one, other)
+            for one, other in zip(before, stock.module[DEFAULT_MODULE_ID].parameters(), strict=True)
+        )
     assert not fast._logged_reasons
 
 
 @pytest.mark.parametrize("clip", [0.5, None])
-def test_a_minibatch_that_overflows_is_treated_as_by_rllib(clip: float | None, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_minibatch_that_overflows_is_treated_as_by_rllib(
+    clip: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
     config = config_of(grad_clip=clip)
     config.torch_skip_nan_gradients = False
     batches = batches_of(config)
     for batch in batches:
         for episode in batch[::3]:
             episode.extra_model_outputs[Columns.ACTION_LOGP].data[-1] = -200.0  # a ratio that is no number any more
-    logger = logging.getLogger("ray.rllib.core.learner.torch.torch_learner")  # a Ray that was started before may have quietened it
+    # a Ray that was started before may have quietened it
+    logger = logging.getLogger("ray.rllib.core.learner.torch.torch_learner")
     logger.addHandler(caplog.handler)
     try:
         with caplog.at_level(logging.WARNING, logger=logger.name):

@@ -30,7 +30,12 @@ def actions_of(module: Any, outputs: dict[str, Any]) -> torch.Tensor:
     """RLlib's own."""
     if Columns.ACTIONS in outputs:
         return outputs[Columns.ACTIONS]
-    return module.get_inference_action_dist_cls().from_logits(outputs[Columns.ACTION_DIST_INPUTS]).to_deterministic().sample()
+    return (
+        module.get_inference_action_dist_cls()
+        .from_logits(outputs[Columns.ACTION_DIST_INPUTS])
+        .to_deterministic()
+        .sample()
+    )
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -48,7 +48,9 @@ def test_weights_are_those_of_rllib_for_other_networks(env: str) -> None:
 
 
 @matrix(free=[True, False], shared=[True, False], clip=[20.0, 0.01], head=[[], [8]])
-def test_weights_are_those_of_rllib_whatever_makes_the_standard_deviations(free: bool, shared: bool, clip: float, head: list[int]) -> None:
+def test_weights_are_those_of_rllib_whatever_makes_the_standard_deviations(
+    free: bool, shared: bool, clip: float, head: list[int]
+) -> None:
     model = {"free_log_std": free, "vf_share_layers": shared, "log_std_clip_param": clip, "head_fcnet_hiddens": head}
     config = config_of("Pendulum-v1", model, entropy_coeff=0.01)
     learner = learner_of(FastPPOTorchLearner, config)

@@ -18,19 +18,31 @@ def dist_inputs_of(kind: Any, rows: int, generator: torch.Generator) -> torch.Te
     return torch.randn((rows, 6), generator=generator) * spread[torch.randint(3, (rows, 1), generator=generator)]
 
 
-@matrix(kind=[TorchCategorical, TorchDiagGaussian], entropy_coeff=[0.0, 0.02, torch.tensor(0.3)], kl=[True, False], moved=[0.0, 0.1, 3.0])
+@matrix(
+    kind=[TorchCategorical, TorchDiagGaussian],
+    entropy_coeff=[0.0, 0.02, torch.tensor(0.3)],
+    kl=[True, False],
+    moved=[0.0, 0.1, 3.0],
+)
 def test_gradients_by_hand_are_those_of_autograd(kind: Any, entropy_coeff: Any, kl: bool, moved: float) -> None:
     generator = torch.Generator().manual_seed(0)
     rows = 2000
     before = dist_inputs_of(kind, rows, generator)
     now = before + moved * torch.randn(before.shape, generator=generator)
-    actions = kind.from_logits(before).sample() if kind is TorchCategorical else torch.randn((rows, 3), generator=generator)
+    actions = (
+        kind.from_logits(before).sample() if kind is TorchCategorical else torch.randn((rows, 3), generator=generator)
+    )
     advantages = torch.randn(rows, generator=generator) * (torch.rand(rows, generator=generator) < 0.9)
     logp = kind.from_logits(before).logp(actions)
     at_bound = torch.rand(rows, generator=generator) < 0.2  # where the clipped and the other are equal, or next to it
     bounds = torch.where(torch.rand(rows, generator=generator) < 0.5, 1.2, 0.8).log()
     logp = torch.where(at_bound, kind.from_logits(now).logp(actions) - bounds, logp)
-    block = {Columns.ACTIONS: actions, Columns.ACTION_LOGP: logp, Columns.ACTION_DIST_INPUTS: before, "advantages": advantages}
+    block = {
+        Columns.ACTIONS: actions,
+        Columns.ACTION_LOGP: logp,
+        Columns.ACTION_DIST_INPUTS: before,
+        "advantages": advantages,
+    }
     weights = torch.where(torch.rand(rows, generator=generator) < 0.9, 1 / rows, 0.0)
     by_hand, by_autograd = (PolicyGradient(kind, kind, 0.2, entropy_coeff) for _ in range(2))
     by_autograd._gradient, by_autograd._before_columns = by_autograd._any, lambda dist_inputs: {"before": dist_inputs}

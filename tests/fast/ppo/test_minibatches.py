@@ -13,7 +13,11 @@ from tests.support.matrix import matrix
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@matrix(strength=1, passes=[(64, 3), (7, 2), (50, 1), (1, 1), (1000, 3), (None, 1), (None, 3), (154, 2), (77, 2)], shuffle=[True, False])
+@matrix(
+    strength=1,
+    passes=[(64, 3), (7, 2), (50, 1), (1, 1), (1000, 3), (None, 1), (None, 3), (154, 2), (77, 2)],
+    shuffle=[True, False],
+)
 def test_weights_are_those_of_rllib_whatever_the_minibatch(passes: tuple[int | None, int], shuffle: bool) -> None:
     size, epochs = passes
     batches = batches_of(config_of(), (30, 12, 41)) if size == 1 else None
@@ -34,4 +38,6 @@ def test_weights_are_those_of_rllib_for_a_given_number_of_minibatches() -> None:
 
 def test_a_minibatch_without_a_row_that_counts_changes_nothing_but_moments() -> None:
     # Of one row each: every chunk's last one is only there for its value.
-    assert_same_updates(config_of(), batches_of(config_of(), (12, 9)), num_epochs=2, minibatch_size=1, shuffle_batch_per_epoch=True)
+    assert_same_updates(
+        config_of(), batches_of(config_of(), (12, 9)), num_epochs=2, minibatch_size=1, shuffle_batch_per_epoch=True
+    )

@@ -13,7 +13,9 @@ from tests.support.fast_replay import Runner, assert_same_counts, assert_same_sa
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.mark.parametrize("alpha", [pytest.param(0.0, marks=pytest.mark.nightly), 0.6, pytest.param(1.0, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "alpha", [pytest.param(0.0, marks=pytest.mark.nightly), 0.6, pytest.param(1.0, marks=pytest.mark.nightly)]
+)
 def test_a_large_buffer_of_single_steps_samples_as_rllib_does(alpha: float) -> None:
     fast, stock = reversed(both("prioritized", capacity=5000, alpha=alpha))
     runner = Runner(longest=400, seed=3)
@@ -49,7 +51,11 @@ def test_priorities_can_be_given_after_a_restart() -> None:
 def test_priorities_steer_what_is_sampled_and_weights_take_it_back() -> None:
     fast = FastPrioritizedEpisodeReplayBuffer(capacity=100, alpha=1.0)
     observations = [np.array([i], np.float32) for i in range(5)]
-    fast.add(SingleAgentEpisode(observations=observations, actions=[0] * 4, rewards=[1.0, 2.0, 3.0, 4.0], len_lookback_buffer=0))
+    fast.add(
+        SingleAgentEpisode(
+            observations=observations, actions=[0] * 4, rewards=[1.0, 2.0, 3.0, 4.0], len_lookback_buffer=0
+        )
+    )
     fast.rng = np.random.default_rng(0)
     wanted = np.array([1.0, 2.0, 3.0, 10.0])
     for _ in range(200):  # until all have been drawn
