@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 
 # a notebook imports what lies beside it first
-for _name, _file in {"experiments": "metrics", "conf": "config.yaml"}.items():
+for _name, _file in {"experiments": "contract", "conf": "config.yaml"}.items():
     _found = importlib.util.find_spec(_name)
     _places = [] if _found is None else [*(_found.submodule_search_locations or [str(_found.origin)])]
     if _places and not any((Path(place) / _file).exists() for place in _places):

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.questions.comparison import DESIGN
 from analysis.stores.records import STATUS, Points, Run
-from experiments.metrics import METRICS, Tag
+from experiments.contract import METRICS, Tag
 
 FINAL = {name.removeprefix("final/"): name for name in METRICS if name.startswith("final/")}
 """Column of `Study.runs` to the metric it holds."""

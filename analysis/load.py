@@ -15,7 +15,7 @@ from analysis.frames import FINAL, MISSING, curves_frame, runs_frame
 from analysis.questions.labels import trials_named
 from analysis.stores.executions import near, opened, runs_of_studies
 from analysis.stores.records import STATUS, Run
-from experiments.metrics import Tag
+from experiments.contract import Tag
 
 _OLD_ASYNCHRONOUS, _OLD_REPLAYING = ("impala", "appo"), ("dqn", "sac")
 """The algorithms that there were before a study recorded what its own does."""

@@ -33,7 +33,7 @@ from analysis.questions.labels import FORMS, listed, percent
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
 from analysis.stores.executions import only_execution
-from experiments.metrics.sqlite_address import sqlite_path
+from experiments.contract.sqlite_address import sqlite_path
 
 SEED = 0
 """Of the draws behind a report: the same study gives the same report."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from analysis.document.command_line import exit_code_of, settings_of
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, stored_at
-from experiments.metrics import Tag
+from experiments.contract import Tag
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store_address import database_of, where_logged
 

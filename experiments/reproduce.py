@@ -17,7 +17,7 @@ from analysis.document.command_line import exit_code_of, settings_of, words_of
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_kept, check_writable
 from experiments.config.own_modules import take_recorded
-from experiments.metrics import Tag
+from experiments.contract import Tag
 from experiments.tracking.archive import Archive, LoggedTrial
 from experiments.tracking.store_address import check_local, where_logged
 

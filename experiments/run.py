@@ -34,7 +34,7 @@ from experiments.config.schema import SuiteConfig, parse
 from experiments.config.space import points
 from experiments.config.trial_config import Compose
 from experiments.config.usage import help_text, refuse
-from experiments.metrics.mlflow_environment import keep_out
+from experiments.contract.mlflow_environment import keep_out
 from experiments.signals import exit_at_signals
 from experiments.study.several import run_each
 from experiments.tracking.provenance import without_passwords

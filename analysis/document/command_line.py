@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from analysis import AnalysisError
 from analysis.document.standard_streams import keep_streams
-from experiments.metrics.mlflow_environment import keep_out
+from experiments.contract.mlflow_environment import keep_out
 
 REFUSED, INTERRUPTED = 2, 130
 """Exit codes."""

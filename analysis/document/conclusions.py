@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from experiments.metrics import FAILED, FINISHED, PRUNED, Tag
+from experiments.contract import FAILED, FINISHED, PRUNED, Tag
 
 if TYPE_CHECKING:
     import pandas as pd

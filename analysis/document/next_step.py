@@ -13,7 +13,7 @@ from analysis.questions.decision import Decision
 from analysis.questions.labels import code, rough_time
 from analysis.stats.curves import plural
 from conf import CONFIG_DIR, config_dirs
-from experiments.metrics import NAMED_AXES
+from experiments.contract import NAMED_AXES
 
 FRESH_SEEDS = 5
 """Seeds, at least, of the command that tries the answer again."""

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.questions.claims import Verdict
 from analysis.questions.convergence import alike, conclusive
 from analysis.questions.lr_rules import BATCH, MEASURES, RulesFound, compared
-from experiments.metrics import AT_BASE
+from experiments.contract import AT_BASE
 
 WAYS = {
     "num_envs_per_env_runner_rule": {"linear": "more environments", "constant": "longer fragments"},

@@ -8,7 +8,7 @@ from analysis.questions.advice import ADVICE, Change, for_starved, words_of
 from analysis.questions.facts import Facts
 from analysis.questions.labels import percent
 from analysis.questions.time_use import Load, TimeUse
-from experiments.metrics import TIME_PARTS
+from experiments.contract import TIME_PARTS
 
 STARVED, BALANCED, UNKNOWN = "starved", "balanced", "unknown"
 

@@ -13,7 +13,7 @@ from analysis.questions.bottleneck import UNKNOWN, Bottleneck, bottleneck
 from analysis.questions.facts import Facts
 from analysis.questions.health import HealthSignal, Series, health, health_tag, points_of
 from analysis.questions.measured_changes import MeasuredChanges
-from experiments.metrics import TIME_PARTS
+from experiments.contract import TIME_PARTS
 
 
 def diagnose(curves: Series, facts: Facts) -> tuple[Bottleneck, list[HealthSignal]]:

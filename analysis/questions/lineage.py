@@ -6,7 +6,7 @@ and a member is known by its seed.
 
 import pandas as pd
 
-from experiments.metrics import of_generation
+from experiments.contract import of_generation
 
 _ENDED = ("finished", "failed")
 

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.questions.convergence import alike, by_seed, conclusive, differences, turned
 from analysis.stats.comparisons import holm
 from analysis.stats.interval import CONFIDENCE
-from experiments.metrics import AT_BASE
+from experiments.contract import AT_BASE
 
 RULE, BATCH = "lr_rule", "train_batch_size_total"
 MEASURES = ("auc", "score")

@@ -15,7 +15,7 @@ from analysis.questions import scaling_laws
 from analysis.questions.convergence import conclusive
 from analysis.stats.curves import plural
 from analysis.stats.interval import Interval, prediction_interval
-from experiments.metrics import MAX_REPORTS, TIME_PARTS
+from experiments.contract import MAX_REPORTS, TIME_PARTS
 
 SEED = 0
 """Of the draws behind a fit: the same study gives the same prediction."""

@@ -15,7 +15,7 @@ from analysis.stats.comparisons import p_values, seeds_needed
 from analysis.stats.curves import Curves, compare_curves
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.moderated import moderated_intervals, paired_differences
-from experiments.metrics import METRICS, depends_on_clock
+from experiments.contract import METRICS, depends_on_clock
 
 NUM_SPLITS = 2000
 """Draws of some seeds against as many others."""
@@ -109,7 +109,7 @@ _FINAL = {
 def compare_repeats(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> pd.DataFrame:
     """Each repeat, bit by bit, with the first finished run of its configuration and seed.
 
-    All that was logged and does not depend on the clock is compared (`experiments.metrics.depends_on_clock`),
+    All that was logged and does not depend on the clock is compared (`experiments.contract.depends_on_clock`),
     and the final weights.
 
     Args:

@@ -9,7 +9,7 @@ from analysis import AnalysisError
 from analysis.questions.convergence import alike, by_seed, conclusive, summarise
 from analysis.questions.machines import trials_by_kind
 from analysis.stats.moderated import moderated_intervals
-from experiments.metrics import TIME_PARTS
+from experiments.contract import TIME_PARTS
 
 PARTS = ("sample", "learn", "sync", "other")
 """The parts of a training second, as in the metrics `throughput/*_share`."""

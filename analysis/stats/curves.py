@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from experiments.metrics import METRICS
+from experiments.contract import METRICS
 
 Curves = Mapping[str, Mapping[int, float]]
 """Metric to env steps of the report to value."""

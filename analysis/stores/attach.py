@@ -9,7 +9,7 @@ from pathlib import Path
 
 from analysis.stores.address import without_password
 from analysis.stores.sqlite import SqliteReader
-from experiments.metrics.sqlite_address import sqlite_path
+from experiments.contract.sqlite_address import sqlite_path
 
 TIMEOUT_S = 30
 """Of a request. A server that does not answer keeps the report from nobody: it is a file as well."""

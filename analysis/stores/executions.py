@@ -16,8 +16,8 @@ from analysis.stores.cache import default_folder
 from analysis.stores.records import STATUS, Reader, Run
 from analysis.stores.server import ServerReader
 from analysis.stores.sqlite import SqliteReader
-from experiments.metrics import INDEX_EXPERIMENT, Tag
-from experiments.metrics.sqlite_address import sqlite_path, sqlite_uri
+from experiments.contract import INDEX_EXPERIMENT, Tag
+from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 
 PROJECT = Path(__file__).resolve().parents[2]
 _NAMED_AT_MOST = 12

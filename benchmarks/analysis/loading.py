@@ -17,7 +17,7 @@ from pathlib import Path
 
 from analysis.load import CURVE_METRICS
 from benchmarks.support.harness import BenchmarkError, Report, Table, against, run, spread, started, take_turns
-from experiments.metrics.sqlite_address import sqlite_uri
+from experiments.contract.sqlite_address import sqlite_uri
 from experiments.tracking.store import Store
 
 SQLITE_TARGET_S = 0.5

@@ -15,7 +15,7 @@ from analysis.stats.interval import Array
 from analysis.stats.moderated import moderated_intervals
 from benchmarks.support.frozen import DEFAULT, overrides
 from benchmarks.support.harness import Report, Table, against, ratio, run, say, spread, suite_command, take_turns
-from experiments.metrics.sqlite_address import sqlite_uri
+from experiments.contract.sqlite_address import sqlite_uri
 
 REPORT_TARGET_S = 4.0
 INTERVALS_TARGET_S = 10.0

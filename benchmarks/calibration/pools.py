@@ -20,7 +20,7 @@ from benchmarks.support.commanded import plan_of_command
 from benchmarks.support.harness import say
 from benchmarks.support.kept import keep, kept
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.study.ray_process import quiet
 from experiments.tracking.provenance import git_state, host
 from experiments.trial.events import Ended

@@ -38,7 +38,7 @@ from benchmarks.support.harness import (
     suite_command,
 )
 from experiments.config.compose import CONF
-from experiments.metrics.sqlite_address import sqlite_uri
+from experiments.contract.sqlite_address import sqlite_uri
 from experiments.planning.terminal import duration
 from experiments.study.ray_process import quiet
 from experiments.tracking.provenance import git_state, host

@@ -22,7 +22,7 @@ from benchmarks.support.commanded import plan_of_command
 from benchmarks.support.harness import Report, Table
 from experiments.config.search_settings import Asha
 from experiments.config.space import Point, parse_space
-from experiments.metrics import FINISHED, PRUNED
+from experiments.contract import FINISHED, PRUNED
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.trials import StudyTrials
 from experiments.search.optuna_search import Suggested

@@ -30,7 +30,7 @@ from benchmarks.support.harness import (
     suite_command,
     take_turns,
 )
-from experiments.metrics import TIME_PARTS
+from experiments.contract import TIME_PARTS
 
 EARLIER = "7c43745"
 """The commit that the default study was frozen at."""

@@ -17,8 +17,8 @@ from analysis.load import load_study
 from benchmarks.support.harness import Report, Table, Usage, against, run
 from experiments.config.compose import CONF, composer
 from experiments.config.schema import HardwareSettings, parse
+from experiments.contract.sqlite_address import sqlite_uri
 from experiments.fast.env_runner import FastEnvRunner
-from experiments.metrics.sqlite_address import sqlite_uri
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import plan_study
 from experiments.rllib.building import build_algorithm_config

@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.tune import Trainable
 
-from experiments.metrics import FINISHED, METRICS
+from experiments.contract import FINISHED, METRICS
 from experiments.trial.attempt import Attempt, own_nodes
 from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.folder import TrialFolder

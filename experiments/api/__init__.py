@@ -24,7 +24,7 @@ from experiments.config.command_words import composed, is_doubtful, read
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute
 from experiments.config.usage import reason_for_refusal
-from experiments.metrics.mlflow_environment import keep_out
+from experiments.contract.mlflow_environment import keep_out
 from experiments.run import Executed, execute
 from experiments.tracking import provenance
 from experiments.tracking.store_address import where_logged

@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import said
-from experiments.metrics import AT_BASE
+from experiments.contract import AT_BASE
 
 EXPONENTS: Mapping[str, float] = {"constant": 0.0, "sqrt": 0.5, "linear": 1.0}
 """Rule to the power of the batch that a setting grows with (constant; Krizhevsky 2014, arXiv 1404.5997,

@@ -10,7 +10,7 @@ from typing import Any
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import is_rule, moved_schedule
 from experiments.config.space import value_at
-from experiments.metrics import NAMED_AXES
+from experiments.contract import NAMED_AXES
 
 _BATCH = "algorithm.training.train_batch_size_per_learner"
 

@@ -28,7 +28,7 @@ from experiments.config.fields import (
 )
 from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.search_settings import ConfirmationSettings, SchedulerSettings, SearchSettings, check_search
-from experiments.metrics import MAX_REPORTS
+from experiments.contract import MAX_REPORTS
 
 LEAST_BLOCK_S = 0.1
 """Seconds: Linux counts CPU time in hundredths."""

@@ -24,7 +24,7 @@ from experiments.config.search_settings import (
     SearchSettings,
 )
 from experiments.config.trial_config import GROUPS
-from experiments.metrics import NAMED_AXES
+from experiments.contract import NAMED_AXES
 
 SAMPLES_PER_AXIS = 10
 """Configurations for each searched setting, where nobody says how many (Loeppky et al. 2009, "Choosing the sample size

@@ -23,7 +23,7 @@ from experiments.config.schema import (
     SuiteConfig,
     parse,
 )
-from experiments.metrics import NAMED_AXES
+from experiments.contract import NAMED_AXES
 
 GROUPS = ("algorithm", "env", "hardware", "preprocessing")
 """Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""

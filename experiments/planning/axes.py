@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.config.lr_rules import is_rule
 from experiments.config.trial_config import distinct_names, is_own_setting
-from experiments.metrics import COLUMNS, NAMED_AXES
+from experiments.contract import COLUMNS, NAMED_AXES
 
 _RULE = "_rule"
 """Ending of the parameter that says by which rule another one was set."""

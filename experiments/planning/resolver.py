@@ -13,7 +13,7 @@ from experiments.config.named_axes import settings_of
 from experiments.config.schema import SuiteConfig, with_report_grid
 from experiments.config.space import Point, corners, points
 from experiments.config.trial_config import GROUPS, Compose, apply_point, is_own_setting, label_of
-from experiments.metrics import MAX_REPORTS, NAMED_AXES
+from experiments.contract import MAX_REPORTS, NAMED_AXES
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
 from experiments.planning.resources import checked_algorithm, layout_of, with_counts

@@ -23,7 +23,7 @@ from experiments.config.search_settings import (
 )
 from experiments.config.space import Choice, Point, corners, num_samples, parse_space, points
 from experiments.config.trial_config import TRAINING
-from experiments.metrics import NAMED_AXES
+from experiments.contract import NAMED_AXES
 from experiments.planning.configuration import Configuration
 from experiments.planning.resolver import Resolver
 from experiments.search.comparing import Comparing

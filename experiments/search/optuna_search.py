@@ -13,8 +13,8 @@ from sqlalchemy import event
 from typing_extensions import override
 
 from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there, size
-from experiments.metrics import FAILED, PRUNED
-from experiments.metrics.sqlite_address import sqlite_uri
+from experiments.contract import FAILED, PRUNED
+from experiments.contract.sqlite_address import sqlite_uri
 from experiments.search.strategy import Ask, Outcome, Signal, Strategy, key_of, next_seed
 
 SamplerName = Literal["tpe", "gp", "random"]

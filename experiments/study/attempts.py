@@ -14,7 +14,7 @@ from ray import cloudpickle, exceptions
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayTaskError
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED
+from experiments.contract import FAILED
 from experiments.study.actor_manager import LostProcessError
 from experiments.study.event_stream import EventStream
 from experiments.study.heartbeats import Key

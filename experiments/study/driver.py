@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.config.search_settings import Asha, Median
-from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
+from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
 from experiments.study.early_stopping import EarlyStopping, rule_of

@@ -7,7 +7,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, Tri
 
 from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.search.strategy import SEARCH
 from experiments.trial.events import Ended, Event, Reported
 

@@ -10,7 +10,7 @@ from experiments.config.compose import override
 from experiments.config.errors import first_line
 from experiments.config.output_dir import stored_at
 from experiments.config.schema import SuiteConfig
-from experiments.metrics.sqlite_address import sqlite_uri
+from experiments.contract.sqlite_address import sqlite_uri
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
 from experiments.study.removal import Holdings, holdings, room

@@ -20,7 +20,7 @@ from experiments.config.output_dir import is_within, stored_at
 from experiments.config.own_modules import KEPT_IN
 from experiments.config.schema import HardwareSettings, StartingPolicy, SuiteConfig, parse
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
 from experiments.planning.plan import Plan, concurrency_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import stored_at
-from experiments.metrics import Tag
+from experiments.contract import Tag
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import Store
 from experiments.tracking.store_address import database_of

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED, PRUNED
+from experiments.contract import FAILED, FINISHED, PRUNED
 from experiments.planning.plan import Plan
 from experiments.planning.terminal import duration
 from experiments.study.outcomes import TrialOutcome

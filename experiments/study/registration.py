@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FINISHED, Tag
+from experiments.contract import FINISHED, Tag
 from experiments.planning.trials import StudyTrials
 from experiments.policies import checkpoint, policy
 from experiments.policies.export import Origin, export_policy

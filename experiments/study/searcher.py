@@ -8,7 +8,7 @@ from ray.tune.search import Searcher
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED, PRUNED
+from experiments.contract import FAILED, FINISHED, PRUNED
 from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import SEARCH, TO_TARGET, Ask, Outcome, Signal

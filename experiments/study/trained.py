@@ -5,7 +5,7 @@ from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import stored_at
-from experiments.metrics import Tag
+from experiments.contract import Tag
 from experiments.policies import checkpoint
 from experiments.policies.checkpoint import SCORE, Checkpoint
 from experiments.storage.objects import Objects

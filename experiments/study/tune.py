@@ -9,7 +9,7 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import PRUNED
+from experiments.contract import PRUNED
 from experiments.study.attempts import Attempts, config_of
 from experiments.study.early_stopping import EarlyStopping
 from experiments.study.event_stream import EventStream

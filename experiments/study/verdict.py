@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.stats.curves import CurveComparison, compare_curves
 from analysis.stats.verdict import Judgement, Verdict, judge
-from experiments.metrics import Tag
+from experiments.contract import Tag
 from experiments.tracking.archive import SCORE, LoggedTrial
 from experiments.tracking.provenance_changes import Change, changes
 

@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from experiments.metrics import FAILED
+from experiments.contract import FAILED
 from experiments.study.attempts import Attempts, config_of
 from experiments.study.event_stream import EventStream
 from experiments.study.heartbeats import Heartbeats, Key

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
-from experiments.metrics import Tag, depends_on_clock
+from experiments.contract import Tag, depends_on_clock
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import Store
 from experiments.tracking.store_address import check_store, database_of

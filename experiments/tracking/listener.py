@@ -14,7 +14,7 @@ from experiments.config import own_modules
 from experiments.config.errors import first_line
 from experiments.config.own_modules import KEPT_IN
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, METRICS, PRUNED, Tag
+from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, METRICS, PRUNED, Tag
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record, searched_params, study_params, trial_params
 from experiments.planning.terminal import summary

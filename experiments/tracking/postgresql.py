@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from urllib.parse import urlparse
 
 from experiments.config.errors import ConfigurationError, first_line
-from experiments.metrics import INDEX_EXPERIMENT
+from experiments.contract import INDEX_EXPERIMENT
 
 _TABLES_LOCK = 6_072_131_795
 """Key of the advisory lock under which MLflow's tables are made: any number that no other program takes

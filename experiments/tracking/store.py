@@ -16,8 +16,8 @@ from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from experiments.config.errors import first_line, root_cause
-from experiments.metrics import Tag
-from experiments.metrics.sqlite_address import sqlite_path, sqlite_uri
+from experiments.contract import Tag
+from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 from experiments.tracking import postgresql, registry, views
 from experiments.tracking.provenance import without_passwords
 

@@ -11,8 +11,8 @@ from urllib.parse import urlparse
 from experiments.config.errors import ConfigurationError, first_line, root_cause
 from experiments.config.output_dir import absolute, check_writable
 from experiments.config.schema import TrackingSettings
-from experiments.metrics.mlflow_environment import check_honoured
-from experiments.metrics.sqlite_address import sqlite_path, sqlite_uri
+from experiments.contract.mlflow_environment import check_honoured
+from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 from experiments.tracking import postgresql
 from experiments.tracking.file_systems import mounts, network_type
 from experiments.tracking.provenance import without_passwords

@@ -12,7 +12,7 @@ from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from experiments.config.errors import ConfigurationError
-from experiments.metrics import INDEX_EXPERIMENT, Tag
+from experiments.contract import INDEX_EXPERIMENT, Tag
 from experiments.tracking.archive import Archive
 from experiments.tracking.registry import ABOUT, MODEL_ID
 

@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from experiments.metrics.mlflow_environment import keep_out
-from experiments.metrics.sqlite_address import sqlite_uri
+from experiments.contract.mlflow_environment import keep_out
+from experiments.contract.sqlite_address import sqlite_uri
 
 if __name__ == "__main__":
     keep_out()

@@ -15,7 +15,7 @@ from itertools import accumulate, islice, takewhile
 from typing import Any
 
 from experiments.config.errors import first_line
-from experiments.metrics import Tag
+from experiments.contract import Tag
 from experiments.tracking.store import FILES, MAX_VALUES, Store, StoreError
 
 RETRY_S = 2.0

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from experiments.metrics import FAILED
+from experiments.contract import FAILED
 from experiments.trial.events import Ended, Event, Started, event_of, record_of
 from experiments.trial.json_lines import add_line, cut_torn_line, lines_of
 

@@ -61,7 +61,7 @@ class Reported(Event):
 
     Attributes:
         env_steps: The point on the study's report grid.
-        metrics: As in `experiments.metrics`.
+        metrics: As in `experiments.contract`.
         reproducible: Whether the same trial would come out the same to the bit, as far as this one can tell.
         unsaved: What the disk did not take since the last report, and why; empty if it took everything.
     """

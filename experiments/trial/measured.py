@@ -3,7 +3,7 @@
 import math
 from time import perf_counter
 
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.rllib import runner_pool
 from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.measurement import Block, Measurement, MeasurementError

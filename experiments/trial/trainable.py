@@ -19,8 +19,8 @@ from ray.tune import PlacementGroupFactory, Trainable
 from experiments.config import own_modules
 from experiments.config.errors import first_line
 from experiments.config.trial_config import TrialConfig
+from experiments.contract import FAILED, FINISHED, depends_on_clock
 from experiments.envs.checked import EnvironmentFaultError, named_exit
-from experiments.metrics import FAILED, FINISHED, depends_on_clock
 from experiments.rllib import starting_weights
 from experiments.rllib.algorithms import promises_bits
 from experiments.rllib.process_state import ProcessState, packages_of

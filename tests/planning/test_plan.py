@@ -17,7 +17,7 @@ from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import EnvSettings, HardwareSettings
 from experiments.config.trial_config import TrialConfig, distinct_names, label_of
-from experiments.metrics import COLUMNS
+from experiments.contract import COLUMNS
 from experiments.planning.axes import PARAMS
 from experiments.planning.machines import Cluster, Node, local_machine
 from experiments.planning.record import plan_record, searched_params, trial_params

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from experiments.config.errors import ConfigurationError
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
 from experiments.planning.terminal import plan_lines, summary

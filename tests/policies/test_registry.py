@@ -18,8 +18,8 @@ import mlflow
 import numpy as np
 import pytest
 
-from experiments.metrics import Tag
-from experiments.metrics.sqlite_address import sqlite_uri
+from experiments.contract import Tag
+from experiments.contract.sqlite_address import sqlite_uri
 from experiments.policies.export import Exported, export_policy
 from experiments.policies.mlflow_model import REQUIREMENTS, save_model
 from experiments.tracking.registry import CHAMPION, SCORES, TASK, PolicyModel, significantly_better, supersedes

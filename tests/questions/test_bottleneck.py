@@ -8,7 +8,7 @@ import pytest
 from analysis.questions.bottleneck import BALANCED, STARVED, UNKNOWN, Bottleneck, bottleneck
 from analysis.questions.facts import Facts
 from analysis.questions.time_use import ENV, INFERENCE, LEARNER, TRANSFER
-from experiments.metrics import METRICS, TIME_PARTS
+from experiments.contract import METRICS, TIME_PARTS
 from tests.support.diagnosed import LAPTOP, facts
 
 IDLE = {"system/machine_cpu_percent": 30.0, "system/runner_cpu_share": 0.98, "throughput/env_steps_per_s": 1000.0}

@@ -10,7 +10,7 @@ import pytest
 from analysis.questions.diagnosis import tags
 from analysis.questions.facts import Facts
 from analysis.questions.health import health
-from experiments.metrics import METRICS
+from experiments.contract import METRICS
 from tests.support.diagnosed import LAPTOP, facts, logged
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.metrics import METRICS
+from experiments.contract import METRICS
 from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.results import EpisodeSums, NonFiniteError, check_finite, gradient_steps, learner_metrics
 from experiments.trial.target import TargetWatch, area_under_curve

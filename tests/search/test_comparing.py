@@ -8,7 +8,7 @@ import pytest
 
 from analysis.stats.sequential import Design
 from experiments.config.space import Point
-from experiments.metrics import FAILED
+from experiments.contract import FAILED
 from experiments.search.comparing import Comparing
 from experiments.search.strategy import FIXED, Ask, Outcome, key_of
 from experiments.search.trial_queue import Limits, TrialQueue

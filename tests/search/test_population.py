@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.config.space import parse_space
-from experiments.metrics import FAILED, FINISHED
+from experiments.contract import FAILED, FINISHED
 from experiments.search.population import Population
 from experiments.search.strategy import Ask, Outcome
 from experiments.search.trial_queue import Limits, TrialQueue

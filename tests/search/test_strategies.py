@@ -10,7 +10,7 @@ import optuna
 import pytest
 
 from experiments.config.space import Point, parse_space
-from experiments.metrics import FAILED, FINISHED, PRUNED
+from experiments.contract import FAILED, FINISHED, PRUNED
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
 from experiments.search.strategy import (

@@ -12,7 +12,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 from ray.tune.experiment import Trial
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED
+from experiments.contract import FAILED, FINISHED
 from experiments.study.actor_manager import LostProcessError
 from experiments.study.attempts import Attempts
 from experiments.study.event_stream import EventStream

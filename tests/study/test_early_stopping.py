@@ -5,7 +5,7 @@ import pytest
 
 from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.study.early_stopping import RETURN, EarlyStopping, rule_of
 from experiments.trial.events import Ended, Reported
 from tests.support.suite import TINY, PlanOf

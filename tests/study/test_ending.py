@@ -9,8 +9,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from sqlalchemy import make_url
 
 from experiments.config.output_dir import absolute
-from experiments.metrics import FAILED, FINISHED
-from experiments.metrics.sqlite_address import sqlite_uri
+from experiments.contract import FAILED, FINISHED
+from experiments.contract.sqlite_address import sqlite_uri
 from experiments.study.driver import StudyOutcome
 from experiments.study.ending import delete_command, deliver_command, in_mlflow, resume_command, room_lines
 from experiments.study.outcomes import INTERRUPTED

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED, PRUNED
+from experiments.contract import FAILED, FINISHED, PRUNED
 from experiments.study.event_stream import EventStream
 from experiments.study.folder import StudyFolder
 from experiments.study.outcomes import Outcomes

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.planning.trials import StudyTrials
 from experiments.study.last_trials import Preparation
 from experiments.study.outcomes import Outcomes

@@ -9,7 +9,7 @@ from rich.console import Console
 from analysis.document.answer import closing_table
 from analysis.document.conclusions import runs_of
 from analysis.document.terminal import outcome_table
-from experiments.metrics import FAILED, FINISHED
+from experiments.contract import FAILED, FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
 from experiments.planning.terminal import duration, plan_table

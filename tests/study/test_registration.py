@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED, Tag
+from experiments.contract import FAILED, FINISHED, Tag
 from experiments.planning.trials import StudyTrials
 from experiments.study import registration
 from experiments.study.folder import StudyFolder

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.questions.facts import Facts
-from experiments.metrics import TIME_PARTS
+from experiments.contract import TIME_PARTS
 from tests.support.study_frames import make_curves, make_runs
 
 Curves = dict[str, list[tuple[float, float]]]

@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.metrics import depends_on_clock
+from experiments.contract import depends_on_clock
 
 SMALL = (
     "study=smoke",

@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.document import conclusions
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
 from experiments.study.event_stream import EventStream

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mlflow.models import Model
 
-from experiments.metrics import Tag
+from experiments.contract import Tag
 from experiments.tracking.registry import CHAMPION, PolicyModel
 from experiments.tracking.store import Store
 from tests.support.stored_studies import START_MS, planned

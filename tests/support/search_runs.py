@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from experiments.config.space import Point
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.search.strategy import Ask, Outcome, Signal, key_of
 from experiments.search.trial_queue import TrialQueue
 

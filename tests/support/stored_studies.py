@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from experiments.metrics.sqlite_address import sqlite_uri
+from experiments.contract.sqlite_address import sqlite_uri
 from experiments.tracking.store import Store
 
 START_MS = 1_800_000_000_000

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from analysis.document import conclusions
-from experiments.metrics import depends_on_clock
+from experiments.contract import depends_on_clock
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome, run_study
 from experiments.trial.events import Restarted

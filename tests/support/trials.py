@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, METRICS, depends_on_clock
+from experiments.contract import FAILED, METRICS, depends_on_clock
 from experiments.trial.events import Ended, Reported
 from experiments.trial.trainable import EVENTS, FOLDER, RECYCLE_PROCESS, TRIAL, Trial
 from tests.support.suite import TINY, PlanOf

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from experiments.metrics import Tag
+from experiments.contract import Tag
 from experiments.tracking import writer as writer_module
 from experiments.tracking.store import SERVER_THREADS, Store
 from experiments.tracking.writer import Writer

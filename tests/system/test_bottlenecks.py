@@ -16,7 +16,7 @@ from analysis.questions.bottleneck import STARVED
 from analysis.questions.diagnosis import of_study
 from analysis.questions.time_use import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERCENT, TRANSFER
 from experiments.config.schema import HardwareSettings
-from experiments.metrics import TIME_PARTS
+from experiments.contract import TIME_PARTS
 from experiments.planning.machines import Cluster, Node
 from experiments.study.ray_process import start_ray
 from tests.support.planning import plan_for

@@ -21,7 +21,7 @@ from analysis.stats.verdict import Judgement, Verdict, judge
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.config.trial_config import Start, TrialConfig
-from experiments.metrics import METRICS, depends_on_clock
+from experiments.contract import METRICS, depends_on_clock
 from experiments.planning.machines import Cluster, Node
 from experiments.reproduce import main
 from experiments.study.reproduction import plan_again, recorded_trial

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import readable_errors
 from experiments.config.schema import TrackingSettings
-from experiments.metrics import INDEX_EXPERIMENT
+from experiments.contract import INDEX_EXPERIMENT
 from experiments.tracking.postgresql import with_timeouts
 from experiments.tracking.store import Store
 from experiments.tracking.store_address import check_store

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tensorboardX.proto import event_pb2
 
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.tracking.tensorboard import TensorBoardListener
 from experiments.trial.events import Ended, Reported
 from tests.support.suite import PlanOf

@@ -14,7 +14,7 @@ from analysis.document import conclusions
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import TrackingSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.metrics import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
+from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning.record import plan_record
 from experiments.planning.trials import StudyTrials
 from experiments.study.folder import StudyFolder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.metrics import FAILED, FINISHED, PRUNED
+from experiments.contract import FAILED, FINISHED, PRUNED
 from experiments.trial.event_log import DamagedFileError, EventLog, JsonLines, RefusedEventError
 from experiments.trial.events import SCHEMA, Ended, Event, Reported, Restarted, Started, event_of
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from experiments.metrics import METRICS
+from experiments.contract import METRICS
 from tests.support.suite import TINY, PlanOf
 from tests.support.trials import REPLAY, WEIGHTS, Make, learned, run
 

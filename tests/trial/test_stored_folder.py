@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from experiments.metrics import FINISHED
+from experiments.contract import FINISHED
 from experiments.storage.objects import Objects
 from experiments.trial.event_log import DamagedFileError, RefusedEventError
 from experiments.trial.events import Ended, Reported, Started

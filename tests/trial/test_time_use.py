@@ -9,7 +9,7 @@ from ray.rllib.algorithms.impala import impala_learner
 from ray.rllib.utils import metrics as rllib_names
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from experiments.metrics import METRICS
+from experiments.contract import METRICS
 from experiments.rllib.clocks import LEARNER_THREAD_TIMER, RUNNER_TIMERS
 from experiments.rllib.results import RUNNER_SECONDS, RunnerSeconds, runner_seconds
 from experiments.rllib.runner_clock import RunnerClock

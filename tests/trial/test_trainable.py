@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.metrics import METRICS
+from experiments.contract import METRICS
 from experiments.trial.attempt import Attempt, UnfitNodeError
 from experiments.trial.events import Ended, Restarted, Started
 from experiments.trial.folder import TrialFolder

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from experiments.metrics.sqlite_address import sqlite_path, sqlite_uri
+from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 from tests.support.names import NAMES
 
 

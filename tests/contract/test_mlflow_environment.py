@@ -7,7 +7,7 @@ import pytest
 from mlflow import environment_variables
 from mlflow.environment_variables import _EnvironmentVariable
 
-from experiments.metrics.mlflow_environment import HONOURED, OWN, check_honoured, keep_out
+from experiments.contract.mlflow_environment import HONOURED, OWN, check_honoured, keep_out
 
 DEFINED = {
     variable.name for variable in vars(environment_variables).values() if isinstance(variable, _EnvironmentVariable)
