@@ -11,12 +11,10 @@ import pandas as pd
 
 from analysis.questions.comparison import DESIGN
 from analysis.stores.records import STATUS, Points, Run
-from experiments.contract import METRICS, Tag
+from experiments.contract import Tag
+from experiments.contract.extensions import metrics as all_metrics
 
-FINAL = {name.removeprefix("final/"): name for name in METRICS if name.startswith("final/")}
-"""Column of `Study.runs` to the metric it holds."""
-CURVE_METRICS = tuple(name for name in METRICS if name not in FINAL.values())
-"""The metrics of `Study.curves`."""
+_FINAL = "final/"
 
 MISSING = "missing"
 """A trial that was planned but has no run: it was never started, or its run was deleted."""
@@ -85,7 +83,7 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
     ]
     given = {name: plan.get("report", {}).get(name) for name in _GIVEN}
     given |= {column: plan.get("comparison", {}).get(name) for column, name in DESIGN.items()}
-    frame = pd.DataFrame(rows).assign(**given)
+    frame, finals = pd.DataFrame(rows).assign(**given), final_metrics(plan)
     params = [
         {
             **{name: str(value) for name, value in configurations[label]["params"].items()},
@@ -98,9 +96,9 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
     }
     columns: dict[str, pd.Series] = {}
     for name in dict.fromkeys([*plan["axes"], *(name for of_run in params for name in of_run)]):
-        if name not in frame and name not in FINAL and not name.startswith("log10_"):
+        if name not in frame and name not in finals and not name.startswith("log10_"):
             columns[name] = _typed([of_run.get(name) for of_run in params], name in texts_only)
-    for column, metric in FINAL.items():
+    for column, metric in finals.items():
         values = [math.nan if run is None or metric not in run.latest else run.latest[metric].value for run in found]
         columns[column] = pd.Series(values, dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
@@ -184,13 +182,41 @@ def _typed(values: Sequence[str | None], are_texts: bool) -> pd.Series:
     return numbers if not are_texts and numbers.notna().eq(texts.notna()).all() and numbers.notna().any() else texts
 
 
-def curves_frame(points: Points, runs: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
+def final_metrics(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Column of `Study.runs` to the metric it holds.
+
+    Args:
+        plan: As plan.json has it, which names the metrics that are neither the suite's nor of an extension
+            that is here.
+    """
+    return {name.removeprefix(_FINAL): name for name in _metrics(plan) if name.startswith(_FINAL)}
+
+
+def curve_metrics(plan: Mapping[str, Any]) -> tuple[str, ...]:
+    """The metrics of `Study.curves`.
+
+    Args:
+        plan: As above.
+    """
+    return tuple(name for name in _metrics(plan) if not name.startswith(_FINAL))
+
+
+def _metrics(plan: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys([*all_metrics(), *plan.get("metrics", ())]))
+
+
+CURVE_METRICS = curve_metrics({})
+"""Those of the suite and of the extensions that are here."""
+
+
+def curves_frame(points: Points, runs: pd.DataFrame, metrics: Sequence[str], known: Sequence[str]) -> pd.DataFrame:
     """The frame `Study.curves`.
 
     Args:
         points: Of the trials that have a run, in the order of `runs`.
         runs: As `runs_frame` gives them.
-        metrics: Those that were read, of `CURVE_METRICS`.
+        metrics: Those that were read.
+        known: All that there are, in their order.
     """
     with_run = runs[runs["run_id"].notna()]
     curve = points.run * len(metrics) + points.metric
@@ -211,7 +237,7 @@ def curves_frame(points: Points, runs: pd.DataFrame, metrics: Sequence[str]) -> 
             "seed": with_run["seed"].to_numpy()[run],
             "repeat": with_run["repeat"].to_numpy()[run],
             "metric": pd.Categorical.from_codes(
-                np.array([CURVE_METRICS.index(name) for name in metrics], np.int64)[metric], CURVE_METRICS
+                np.array([known.index(name) for name in metrics], np.int64)[metric], known
             ),
             "env_steps": step,
             "wall_s": (points.at_ms[order] - started_ms[run]) / 1000,

@@ -11,7 +11,7 @@ import yaml
 
 from analysis import AnalysisError
 from analysis.frames import CURVE_METRICS as CURVE_METRICS  # people have it from here
-from analysis.frames import FINAL, MISSING, curves_frame, runs_frame
+from analysis.frames import MISSING, curve_metrics, curves_frame, final_metrics, runs_frame
 from analysis.questions.labels import trials_named
 from analysis.stores.executions import near, opened, runs_of_studies
 from analysis.stores.records import STATUS, Run
@@ -40,8 +40,8 @@ class Study:
             as far as the study recorded it.
         base: Configuration that a search starts from, and confirms beside what it found; "" in other studies.
         objectives: What a search aims at, columns of `runs`.
-        start: The trained policy that all trials start from, in words; "" if they start from weights
-            of their seeds' own.
+        start: The trained policy that all trials start from, in words; "" if they start
+            from weights of their seeds' own.
         unmasked: Environments that say which actions are allowed, of which policies choose among all.
         seeds: Planned; of a search, those that it may use.
         concurrency: Trials side by side.
@@ -100,8 +100,7 @@ class Study:
             - env_steps_to_target, seconds_to_target: float64. NaN in a *finished* trial means that it never held the
               target: censored, at budget_env_steps and train_s.
             - env_steps_per_s, trained_steps_per_s: float64, over the training seconds.
-            - gradient_square, gradient_noise, noise_scale, and each with _policy and _value: float64, over the whole
-              trial; NaN where they were not measured.
+            - what extensions log as final/..., float64, as their manifests say; NaN where it was not logged.
             - disturbed_share: float64; where throughput was measured, the share of it in which others used the machine.
             - train_s, wall_s: float64, seconds.
         curves: A row for each point, sorted by run (as in `runs`), metric (as in the contract) and env steps. A point
@@ -195,7 +194,6 @@ def load_study(
     Raises:
         AnalysisError: There is no such study, none of its trials has started, or the store cannot be read.
     """
-    wanted = _known_metrics(metrics)
     uri, store = opened(tracking_uri, cache_dir)
     asked_for = runs_of_studies(store, uri, study)
     with_trials = ((run, store.runs(run.name, (Tag.STUDY_RUN, run.run_id))) for run in asked_for)
@@ -207,6 +205,8 @@ def load_study(
         )
     trials = sorted(trials, key=lambda trial: (trial.started_ms, trial.run_id))
     plan = _with_generations(_plan(store.content(own, "plan.json"), own), own)
+    known = curve_metrics(plan)
+    wanted = _known_metrics(metrics, known, plan)
     provenance = json.loads(store.content(own, "provenance.json") or "{}")
     runs, run_of = runs_frame(plan, trials), {trial.run_id: trial for trial in trials}
     points = store.points(own.run_id, [run_of[run_id] for run_id in runs["run_id"].dropna()], wanted)
@@ -236,7 +236,7 @@ def load_study(
         provenance=provenance,
         tracking_uri=uri,
         runs=runs,
-        curves=curves_frame(points, runs, wanted),
+        curves=curves_frame(points, runs, wanted, known),
     )
 
 
@@ -303,19 +303,19 @@ def load_clips(study: Study) -> list[Clips]:
     return clips
 
 
-def _known_metrics(metrics: Sequence[str] | None) -> tuple[str, ...]:
+def _known_metrics(metrics: Sequence[str] | None, known: Sequence[str], plan: Mapping[str, Any]) -> tuple[str, ...]:
     if metrics is None:
-        return CURVE_METRICS
+        return tuple(known)
     for name in metrics:
-        if name in FINAL.values():
+        if name in final_metrics(plan).values():
             raise AnalysisError(
                 f"{name} has no curve: it is the column {name.removeprefix('final/')} of the study's runs."
             )
-        if name not in CURVE_METRICS:
+        if name not in known:
             raise AnalysisError(
-                f"There is no metric {name!r}{near(name, CURVE_METRICS)}: analysis.load.CURVE_METRICS lists them."
+                f"There is no metric {name!r}{near(name, known)}: analysis.load.CURVE_METRICS lists them."
             )
-    return tuple(name for name in CURVE_METRICS if name in metrics)
+    return tuple(name for name in known if name in metrics)
 
 
 def _plan(text: bytes | None, own: Run) -> dict[str, Any]:

@@ -94,10 +94,9 @@ def _time_lines(time: Interval, target: Target, beside: Beside | None, first: st
     whole = Interval(*(a + b for a, b in zip(astuple(time), astuple(extra), strict=True)))
     reports = plural(beside.num_reports(target.env_steps), "report")
     return [
-        f"time        {_with_ends(whole, _hours)} {what}: training {_with_ends(time, _hours)}, "
-        f"evaluations and {reports} {_with_ends(extra, _hours)}, as long each as those of "
-        f"{plural(beside.num_trials, 'trial')} of {beside.study}"
-        + (", which has no interval" if beside.num_trials == 1 else "")
+        f"time        {_with_ends(whole, _hours)} {what}: training {_with_ends(time, _hours)}, evaluations "
+        f"and {reports} {_with_ends(extra, _hours)}, as long each as those of {plural(beside.num_trials, 'trial')} "
+        f"of {beside.study}" + (", which has no interval" if beside.num_trials == 1 else "")
     ]
 
 

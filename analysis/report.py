@@ -33,6 +33,8 @@ from analysis.questions.labels import FORMS, listed, percent
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
 from analysis.stores.executions import only_execution
+from conf import config_dirs
+from experiments.contract.extensions import ExtensionError, take_own
 from experiments.contract.sqlite_address import sqlite_path
 
 SEED = 0
@@ -57,6 +59,7 @@ Writes a study's report, finished or not: one HTML file that holds everything it
   tracking_uri=     the store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default: outputs/mlflow.db.
                     Of studies in different stores one for each, [uri,uri]
   out=              the file; default: in reports/ beside the store. It is also attached to the study's run in MLflow
+  --config-dir      a folder of your own, of which what is in its science/ is shown too (docs/extensions.md)
 
 Exit codes: 0 written. 2 there is no such study, none of its trials has started, or the store cannot be read.
 """  # noqa: E501
@@ -250,11 +253,14 @@ def publish(study: Study, path: Path) -> tuple[StudyReport, str]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    return exit_code_of(arguments, HELP, lambda: _report(arguments))
+    return exit_code_of(arguments, HELP, lambda: _report(arguments), ExtensionError)
 
 
 def _report(arguments: Sequence[str]) -> int:
-    given = settings_of(arguments, ("study", "studies", *_CONCLUDING, "tracking_uri", "out"), _USAGE)
+    words, folders = config_dirs(arguments)
+    for folder in folders:
+        take_own(Path(folder))
+    given = settings_of(words, ("study", "studies", *_CONCLUDING, "tracking_uri", "out"), _USAGE)
     if "studies" in given:
         return _side_by_side(given)
     study = _concluded_by(load_study(given.get("study"), given.get("tracking_uri")), given)

@@ -1,6 +1,6 @@
 """Finds the fastest runner settings of this machine or cluster and writes a hardware profile.
 
-python experiments/autotune.py algorithm=ppo env=cartpole minutes=3 [name=...] [max_total_envs=64]
+python experiments/autotune.py algorithm=ppo env=cartpole minutes=3 [name=...] [max_total_envs=64] \
 [hardware=auto] [key=value ...]
 """
 

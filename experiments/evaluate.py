@@ -2,7 +2,7 @@
 and in other environments.
 
 python experiments/evaluate.py run=<trial run id> | study=<name or study run id> | checkpoint=<folder>
-[episodes=...] [key=value ...]
+    [episodes=...] [key=value ...]
 """
 
 import sys
@@ -121,8 +121,8 @@ def settings(arguments: Sequence[str]) -> Asked:
             f"{' and '.join(f'{key}=' for key in subjects)} are given: name one of them."
             if subjects
             else (
-                "name what to evaluate: run=<a trial's run id in MLflow>, study=<name "
-                "or run id>, or checkpoint=<folder>."
+                "name what to evaluate: run=<a trial's run id in MLflow>, study=<name or run id>, "
+                "or checkpoint=<folder>."
             )
         )
     tracking_uri, output_dir = where_logged(given.get("tracking_uri"), given.get("output_dir"))

@@ -286,9 +286,8 @@ def execute(
                 console.print(terminal.plan_table(plan))
                 past_speed = lookup.past_speed(uri, output_dir, suite.tracking.timeout_s)
                 progress.say(console, terminal.time_line(plan, past_speed))
-                for line in terminal.noise_scale_lines(
-                    plan, lookup.past_gradients(uri, output_dir, suite.tracking.timeout_s)
-                ):
+                past = lookup.past_metrics(uri, output_dir, suite.tracking.timeout_s)
+                for line in terminal.extension_lines(plan, past):
                     progress.say(console, line)
             return Executed(plan, None, uri)
         if not ray.is_initialized() and not finished:

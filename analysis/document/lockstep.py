@@ -73,8 +73,8 @@ def _diversity(found: LockstepFound) -> str:
     if not told:
         return ""
     return (
-        "Phase diversity of a training batch (0: of one time of the episode, 1: "
-        f"spread evenly over it): {'; '.join(told)}."
+        "Phase diversity of a training batch (0: of one time of the episode, 1: spread evenly over it): "
+        f"{'; '.join(told)}."
     )
 
 

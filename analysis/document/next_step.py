@@ -67,7 +67,8 @@ def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextSte
     """What is worth most for its cost, on seeds that the choice has not seen.
 
     Where a few more seeds are likely to find differences among the leaders significant, these are run again, but for
-    those that are practically the same; else the chosen one by itself, since its numbers flatter it.
+    those that are practically the same; else the chosen one by itself,
+    since its numbers flatter it.
 
     Args:
         decision: Of the environment.

@@ -59,8 +59,8 @@ def introduce(study: Study) -> None:
     """Display what a study asked, and which of its trials are there."""
     gaps = study.gaps() or [f"All {len(study.runs)} planned trials finished."]
     shared = (
-        "> **Trials shared the machine.** Seconds and env steps/s compare configurations of this study "
-        "roughly, and nothing beyond it."
+        "> **Trials shared the machine.** Seconds and env steps/s compare configurations of this study roughly, "
+        "and nothing beyond it."
     )
     say(
         f"**The question.** {study.question or study.name}", *gaps, *([] if study.runs["exclusive"].all() else [shared])

@@ -89,8 +89,8 @@ def _off_by(runs: pd.DataFrame) -> list[str]:
 
 
 def five_against_five(gaps: pd.DataFrame, measure: str) -> list[str]:
-    """Whether five seeds against five others of the same configuration would have differed, a Markdown sentence
-    for each configuration.
+    """Whether five seeds against five others of the same configuration would have differed,
+    a Markdown sentence for each configuration.
 
     Args:
         gaps: From `reproducibility.group_gaps`.

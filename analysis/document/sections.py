@@ -1,12 +1,13 @@
 """The sections of a study, in their order: what the report shows and the notebooks draw from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.document import batch, learning, lockstep, noise_scale, search, sensitivity, speed
+from analysis.document import batch, learning, lockstep, search, sensitivity, speed
+from analysis.document.extension import reports
 from analysis.document.parts import Drawn, Part, Section, figure_of
 from analysis.load import Study
 from analysis.plots import sensitivity_plane
@@ -31,8 +32,8 @@ def by_env(study: Study, rng: np.random.Generator) -> dict[str, list[Section]]:
 
 
 def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Section:
-    """What settings come to over several environments, and how much tuning they need; without a sentence
-    where there is one environment.
+    """What settings come to over several environments, and how much tuning they need;
+    without a sentence where there is one environment.
 
     Args:
         study: Finished or not.
@@ -59,11 +60,13 @@ def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Sectio
     drawn = (
         Drawn("sensitivity", figure_of(sensitivity_plane.plot(sensitivity.points(needed))), _PLANE) if needed else None
     )
-    of_noise, noise_scales = noise_scale.across(study, runs, rng)
-    sentences += [*sensitivity.sentences(needed), *of_noise]
-    return Section(
-        "environments", "Over all environments", tuple(sentences), (*([drawn] if drawn else []), *noise_scales)
-    )
+    sentences += sensitivity.sentences(needed)
+    figures = [drawn] if drawn else []
+    for report in reports():
+        told, shown_too = report.across(study, runs, rng)
+        sentences += told
+        figures += shown_too
+    return Section("environments", "Over all environments", tuple(sentences), tuple(figures))
 
 
 _PLANE = (
@@ -102,24 +105,40 @@ def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list
     part = Part(study, runs, rng)
     of_design = part if len(design) == len(runs) or design.empty else Part(study, design, rng)
     if convergence.is_measured(runs):
-        found = [speed.scaling(part), speed.speed(part), speed.bottlenecks(part), speed.health(part)]
+        own = {"scaling": speed.scaling, "speed": speed.speed, "bottlenecks": speed.bottlenecks, "health": speed.health}
+        found = [section(part) for section in own.values()]
     else:
-        found = [
-            learning.repeats(part),
-            learning.sequence(part),
-            batch.invariance(of_design),
-            batch.recipe(of_design),
-            learning.lr_rules(of_design),
-            lockstep.lockstep(of_design),
-            learning.learning(part),
-            learning.lr_and_batch(of_design),
-            noise_scale.section(of_design),
-            learning.replay(of_design),
-            learning.seeds(part),
-            learning.comparison(part),
-            speed.speed(part),
-            learning.same_learning(part),
-            speed.bottlenecks(part),
-            speed.health(part),
-        ]
+        found = _of_learning(part, of_design)
     return [*first, *(section for section in found if section.figures or section.sentences)]
+
+
+def _of_learning(part: Part, of_design: Part) -> list[Section]:
+    """The sections of a study in which trials learn: each is made when its turn comes, since they draw at random."""
+    own: list[tuple[str, Callable[[Part], Section], Part]] = [
+        ("repeats", learning.repeats, part),
+        ("sequential", learning.sequence, part),
+        ("batch-invariance", batch.invariance, of_design),
+        ("batch-recipe", batch.recipe, of_design),
+        ("lr-rules", learning.lr_rules, of_design),
+        ("lockstep", lockstep.lockstep, of_design),
+        ("learning", learning.learning, part),
+        ("lr-batch", learning.lr_and_batch, of_design),
+        ("replay", learning.replay, of_design),
+        ("seeds", learning.seeds, part),
+        ("comparison", learning.comparison, part),
+        ("speed", speed.speed, part),
+        ("runners", learning.same_learning, part),
+        ("bottlenecks", speed.bottlenecks, part),
+        ("health", speed.health, part),
+    ]
+    found: list[Section] = []
+    of_extensions = reports()
+    for key, section, rests_on in own:
+        for report in of_extensions:
+            if report.before == key:
+                found += report.sections(of_design)
+        found.append(section(rests_on))
+    for report in of_extensions:
+        if report.before not in {key for key, _, _ in own}:
+            found += report.sections(of_design)
+    return found

@@ -68,8 +68,8 @@ def _sentence(one: Sensitivity) -> str:
     )
     told = (
         f"{code(one.algorithm)}: {shown(one.tuned, _FORM)} with the best of {one.num_settings} settings "
-        f"in each of {len(one.tuned_settings)} environments, {shown(one.common, _FORM)} with the best "
-        f"one for all ({code(one.common_setting)}): a sensitivity of {shown(one.difference, _FORM)}{held_out} "
+        f"in each of {len(one.tuned_settings)} environments, {shown(one.common, _FORM)} with the best one for all "
+        f"({code(one.common_setting)}): a sensitivity of {shown(one.difference, _FORM)}{held_out} "
         f"({plural(one.num_seeds, 'seed')} each or more)."
     )
     if not one.by_number:

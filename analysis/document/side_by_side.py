@@ -258,8 +258,8 @@ def _around(studies: Sequence[Study]) -> list[Setting]:
 
 
 def _answers(sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], best: pd.DataFrame) -> list[list[str]]:
-    """How the recommended configurations compare: a paragraph of Markdown sentences for each pair
-    of studies and environment.
+    """How the recommended configurations compare: a paragraph of Markdown sentences
+    for each pair of studies and environment.
     """
     found = []
     for (a, b, env), part in best.groupby(["a", "b", "env"], sort=False):

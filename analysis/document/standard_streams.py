@@ -1,5 +1,5 @@
-"""Standard output and standard error that a command can always write to: what becomes of them
-must not end what it does.
+"""Standard output and standard error that a command can always write to:
+what becomes of them must not end what it does.
 """
 
 import errno

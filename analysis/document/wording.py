@@ -243,8 +243,8 @@ def tolerance_sentence(summary: pd.DataFrame) -> str:
     if known.empty:
         needed = fewest_seeds()
         return (
-            f"What {share} of seeds reach at least takes {needed} seeds to say ({percent(CONFIDENCE)} "
-            f"confidence); these are {most}."
+            f"What {share} of seeds reach at least takes {needed} seeds to say ({percent(CONFIDENCE)} confidence); "
+            f"these are {most}."
         )
     bounds = [
         f"{row['score_tolerance']:.1f} with {code(row['config'])} ({row['num_ended']} seeds)"

@@ -1,5 +1,5 @@
-"""Where more batch stops paying: env steps against updates to target, with the curve
-of McCandlish et al. (1812.06162).
+"""Where more batch stops paying: env steps against updates to target,
+with the curve of McCandlish et al. (1812.06162).
 """
 
 import math

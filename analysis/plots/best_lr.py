@@ -1,5 +1,5 @@
-"""The best learning rate, or another setting, against train batch, or another one, with rules
-and the fitted power drawn in.
+"""The best learning rate, or another setting, against train batch, or another one,
+with rules and the fitted power drawn in.
 """
 
 import math

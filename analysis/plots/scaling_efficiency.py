@@ -21,8 +21,8 @@ def plot(
     """Draws throughput over count times the throughput of one, a line per series, with intervals.
 
     Args:
-        efficiency: From `scaling_laws.fit`, the frame `counts`: num, efficiency (1:
-            linear scaling), efficiency_low, efficiency_high.
+        efficiency: From `scaling_laws.fit`, the frame `counts`: num, efficiency
+            (1: linear scaling), efficiency_low, efficiency_high.
         series: Column that tells lines apart (algorithm, envs per runner); None: there is one line.
         axis: What was counted.
         packed: Trials ran side by side: said below.

@@ -17,8 +17,8 @@ _HEIGHT_IN = 4.0
 
 
 def plot(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draws a point per configuration, with its interval on held-out seeds; below the diagonal it did worse
-    than in the search.
+    """Draws a point per configuration, with its interval on held-out seeds;
+    below the diagonal it did worse than in the search.
 
     Args:
         frame: From `search_results.winners_curse`: config, is_base, searched, confirmed, confirmed_low, confirmed_high.
@@ -87,8 +87,8 @@ def plot(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def _limits(ax: Axes, known: pd.DataFrame, has_margin: bool) -> tuple[float, float, float]:
-    """Sets limits around all points; returns the ends of the search scores' axis, and where in the margin
-    left of it points stand.
+    """Sets limits around all points; returns the ends of the search scores' axis,
+    and where in the margin left of it points stand.
     """
     scores = known[["searched", "confirmed", "confirmed_low", "confirmed_high"]]
     low, high = float(scores.min(axis=None)), float(scores.max(axis=None))

@@ -326,8 +326,8 @@ def pairwise(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
 
 
 def differences(matrix: pd.DataFrame) -> pd.DataFrame:
-    """Every pair of configurations by their common seeds: `config_a`, `config_b`, `difference`
-    with its interval, `p`, `num_seeds`.
+    """Every pair of configurations by their common seeds: `config_a`, `config_b`,
+    `difference` with its interval, `p`, `num_seeds`.
 
     Args:
         matrix: As `by_seed` gives it, without rows that have no value.

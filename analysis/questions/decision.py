@@ -23,8 +23,8 @@ class Decision:
 
     Attributes:
         env: The environment.
-        measure: What decided: `score`; `env_steps_to_target` where scores saturate; `env_steps_per_s`
-            where throughput was measured.
+        measure: What decided: `score`; `env_steps_to_target` where scores saturate;
+            `env_steps_per_s` where throughput was measured.
         saturated: Whether several configurations solve the environment and their scores
             are not significantly different.
         num_solving: How many these are.
@@ -313,8 +313,8 @@ def _choose(
 
 
 def _near(configs: list[str], values: pd.DataFrame, smallest: bool) -> list[str]:
-    """Those whose mean is less than a standard error off the best mean; one seed of n that collapses
-    is off by exactly one.
+    """Those whose mean is less than a standard error off the best mean;
+    one seed of n that collapses is off by exactly one.
     """
     means = values.reindex(configs).mean(axis=1) * (1 if smallest else -1)
     if means.isna().all():

@@ -28,8 +28,8 @@ KL_HIGH, KL_LOW = 2.0, 0.02
 """Times the target. RLlib's PPO raises its penalty above 2 (`ppo_torch_learner.py`, `_update_module_kl_coeff`);
 the lower one is ours."""
 EXPLODED = 100.0
-"""Times the usual level of a loss or a gradient norm. Healthy runs on CartPole jump to 12 times
-it (45 runs of `lr_batch`)."""
+"""Times the usual level of a loss or a gradient norm. Healthy runs on CartPole jump to 12 times it
+(45 runs of `lr_batch`)."""
 STALE = 2.0
 """Updates between the policy that sampled and the one that learns; practical guides keep the lag
 of IMPALA to 1 or 2."""
@@ -118,8 +118,8 @@ def _entropy(curves: Series, facts: Facts) -> HealthSignal | None:
 
 
 def _kl(curves: Series, facts: Facts) -> HealthSignal | None:
-    """Above `KL_HIGH` times the target in more than half of the reports, or below `KL_LOW` times in all of the
-    last half, unsolved.
+    """Above `KL_HIGH` times the target in more than half of the reports,
+    or below `KL_LOW` times in all of the last half, unsolved.
     """
     steps, nats = points_of(curves, "learner/kl")
     steps, nats = _after(steps, nats, 0.25)
@@ -201,8 +201,8 @@ def _staleness(curves: Series) -> HealthSignal | None:
         return None
     return HealthSignal(
         "staleness",
-        f"Samples are {np.median(updates):.3g} updates old when they are learned from (last report: "
-        f"{updates[-1]:.3g}); up to {STALE:g} is usual. Weights sent more often "
+        f"Samples are {np.median(updates):.3g} updates old when they are learned from "
+        f"(last report: {updates[-1]:.3g}); up to {STALE:g} is usual. Weights sent more often "
         "(algorithm.training.broadcast_interval=1), fewer runners or shorter fragments keep them fresher.",
         int(steps[np.argmax(updates > STALE)]),
     )

@@ -15,7 +15,8 @@ from analysis.stats.comparisons import p_values, seeds_needed
 from analysis.stats.curves import Curves, compare_curves
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.moderated import moderated_intervals, paired_differences
-from experiments.contract import METRICS, depends_on_clock
+from experiments.contract import depends_on_clock
+from experiments.contract.extensions import metrics as all_metrics
 
 NUM_SPLITS = 2000
 """Draws of some seeds against as many others."""
@@ -101,7 +102,9 @@ def seeds_to_see(spread: float, num_comparisons: int = 1) -> pd.DataFrame:
 
 
 _FINAL = {
-    name.removeprefix("final/"): name for name in METRICS if name.startswith("final/") and not depends_on_clock(name)
+    name.removeprefix("final/"): name
+    for name in all_metrics()
+    if name.startswith("final/") and not depends_on_clock(name)
 }
 """Column of `runs` to its metric, of those that must come out the same."""
 
@@ -151,7 +154,7 @@ def _logged(runs: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[Any, 
                 zip(of_metric["env_steps"], of_metric["value"], strict=True)
             )
     for row, (column, metric) in product(runs.to_dict("records"), _FINAL.items()):
-        if not np.isnan(row.get(column, np.nan)):  # few trials measure the noise scale
+        if not np.isnan(row.get(column, np.nan)):  # not every trial logs all of them
             found.setdefault(tuple(row[name] for name in trial), {})[metric] = {row["end_env_steps"]: row[column]}
     return found
 

@@ -61,8 +61,8 @@ class ScalingFit:
             sight. The definition is ours: by the laws, X(n) - X(n - 1) >= X(1) / 2.
         counts: A row a measured count, ascending: `num`; `env_steps_per_s`, the geometric mean of what was measured,
             with _low and _high; `efficiency`, X(n) / (n X(1)), of the fit, with _low and _high; `num_seeds`.
-        laws: A row a law of `LAWS`: `law`, `weight`, and `lam`, `sigma`, `kappa` with _low and _high under
-            that law alone.
+        laws: A row a law of `LAWS`: `law`, `weight`, and `lam`, `sigma`, `kappa` with _low
+            and _high under that law alone.
         num_seeds: Blocks, at the count that has most.
         axis: What was counted.
         can_tell: The knee is known to within a factor of `WIDEST_FACTOR` and may lie within the counts, a prediction at

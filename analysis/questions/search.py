@@ -148,8 +148,8 @@ def progress(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def _trials(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
-    """The trials with the env steps that each was trained, and how it ended: a scheduler leaves a finished run
-    without a score.
+    """The trials with the env steps that each was trained, and how it ended:
+    a scheduler leaves a finished run without a score.
     """
     trials = replicates(runs).astype({"exploratory": bool})
     scored = (trials["status"] == "finished") & np.isfinite(trials["score"].astype(float))

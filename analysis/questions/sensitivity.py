@@ -95,8 +95,8 @@ def checked(table: pd.DataFrame) -> pd.DataFrame:
     if found["score"].isna().any():
         row = int(np.flatnonzero(found["score"].isna())[0])
         raise AnalysisError(
-            f"score of row {row + 1} of the table is {table['score'].iloc[row]}: "
-            "must be a number. Leave failed runs out."
+            f"score of row {row + 1} of the table is {table['score'].iloc[row]}: must be a number. "
+            "Leave failed runs out."
         )
     if "algorithm" not in found:
         found["algorithm"] = "all"

@@ -16,8 +16,8 @@ ENV, INFERENCE, TRANSFER, LEARNER = "env-bound", "inference-bound", "transfer-bo
 FULL_CPU_PERCENT = 90.0
 """Of the machine, from which on no core is free."""
 MUCH_WITHOUT_A_CORE = 0.15
-"""Of training time, that runners spend on sampling without a CPU, from which on they wait
-for one (or for their environment)."""
+"""Of training time, that runners spend on sampling without a CPU, from which on they wait for one
+(or for their environment)."""
 MUCH_OWN_LOAD = 0.75
 """Of the machine, that a trial takes itself, from which on its many processes are what fills it."""
 MUCH_OTHER_PERCENT = 25.0

@@ -46,8 +46,8 @@ class Design:
 
     @property
     def can_decide(self) -> bool:
-        """Whether any scores could show a difference: there are enough permutations for the share
-        of alpha at the last look.
+        """Whether any scores could show a difference: there are enough permutations
+        for the share of alpha at the last look.
         """
         ways = math.comb(2 * self.seeds_per_look, self.seeds_per_look) ** self.looks
         return bool(2 / min(ways, PERMUTATIONS) <= self.alpha)
@@ -132,8 +132,8 @@ def compare(scores: Array, design: Design) -> Verdict:
 
 
 def _differences(scores: Array, pairs: list[tuple[int, int]], labels: Labels) -> Array:
-    """Of each pair, the difference of means for each assignment of its seeds to the
-    two: (num_permutations, num_pairs).
+    """Of each pair, the difference of means for each assignment of its seeds
+    to the two: (num_permutations, num_pairs).
     """
     n = scores.shape[1]
     both = np.stack([np.concatenate([scores[a], scores[b]]) for a, b in pairs], axis=1)

@@ -14,8 +14,8 @@ from experiments.contract.sqlite_address import sqlite_path
 TIMEOUT_S = 30
 """Of a request. A server that does not answer keeps the report from nobody: it is a file as well."""
 FILES_AT_ONCE = 10
-"""To a server, to hide its delay: as many as MLflow's pool holds connections, else urllib3 warns
-of each that it throws away."""
+"""To a server, to hide its delay: as many as MLflow's pool holds connections,
+else urllib3 warns of each that it throws away."""
 
 
 def attach(html: str, pictures: Mapping[str, bytes], run_id: str, tracking_uri: str) -> str:

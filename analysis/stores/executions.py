@@ -115,8 +115,8 @@ def opened(tracking_uri: str | None, cache_dir: Path | None = None) -> tuple[str
 
 
 def _embedded_store() -> str:
-    """The store under the working directory, or else the project's: a notebook's working
-    directory is its own folder.
+    """The store under the working directory, or else the project's:
+    a notebook's working directory is its own folder.
     """
     folders = (Path.cwd(), PROJECT)
     found = next((folder for folder in folders if (folder / "outputs" / "mlflow.db").exists()), folders[0])

@@ -36,8 +36,8 @@ SELECT wanted.key AS run, metrics.key AS metric, metrics.step, metrics.timestamp
 FROM json_each(?) AS wanted CROSS JOIN metrics ON metrics.run_uuid = wanted.value
 WHERE wanted.key >= ? AND wanted.key < ?
 """  # noqa: E501
-"""NaN comes as infinity, which MLflow stores as the largest number there is: a column less
-for each of a million points."""
+"""NaN comes as infinity, which MLflow stores as the largest number there is:
+a column less for each of a million points."""
 _SOME = "AND metrics.key IN (SELECT value FROM json_each(?))"
 _INDEXED = 3
 """Up to so many metrics the index on (run, key) pays. For more, every point of a run is read, in one pass: the points

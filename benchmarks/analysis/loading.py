@@ -231,9 +231,9 @@ def _build(folder: Path, size: Size) -> None:
     )
     with closing(sqlite3.connect(folder / "mlflow.db")) as database:
         database.executemany(
-            "INSERT INTO runs (run_uuid, name, source_type, source_name, entry_point_name, user_id, source_version, "
-            "status, start_time, end_time, lifecycle_stage, artifact_uri, experiment_id) VALUES (?, ?, 'UNKNOWN', '', "
-            "'', 'unknown', '', 'FINISHED', 0, ?, 'active', '', ?)",
+            "INSERT INTO runs (run_uuid, name, source_type, source_name, entry_point_name, user_id, "
+            "source_version, status, start_time, end_time, lifecycle_stage, artifact_uri, experiment_id) "
+            "VALUES (?, ?, 'UNKNOWN', '', '', 'unknown', '', 'FINISHED', 0, ?, 'active', '', ?)",
             [(run_id, run_id, size.reports * 1000, experiment) for run_id in runs],
         )
         database.executemany(

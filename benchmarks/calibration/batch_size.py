@@ -12,9 +12,9 @@ from analysis.questions.batch_invariance import compare_with_base
 from analysis.questions.claims import Verdict
 from analysis.questions.convergence import MEASURES
 from analysis.stats.interval import Array, Interval
-from analysis.stats.noise_scale import growth, ratio
 from benchmarks.calibration.robustness import Sampler
 from benchmarks.support.harness import Table
+from science.noise_scale.intervals import growth, ratio
 
 SQUARE, NOISE, RISE = 1.0, 400.0, 10.0
 """The true |G|^2 and S of an early window, and how many times as large the noise scale is in a late one."""

@@ -1,5 +1,5 @@
-"""`search=compare` beside the package of AdaStop's authors: errors made and seeds spent, on simulated scores
-and on those of real runs.
+"""`search=compare` beside the package of AdaStop's authors: errors made and seeds spent,
+on simulated scores and on those of real runs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -188,8 +188,8 @@ def measure(quick: bool) -> Report:
             _errors("Two equal configurations called different, percent of studies", simulated),
             _errors("Any two of four equal configurations called different, percent of studies", several),
             _errors(
-                "Any two of three equal configurations called different beside one that is 200 "
-                "better, percent of studies",
+                "Any two of three equal configurations called different beside one that is 200 better, "
+                "percent of studies",
                 one_better,
             ),
             _power(apart),
@@ -209,8 +209,8 @@ def _together(shapes: Sequence[Sampler]) -> Callable[[np.random.Generator], Arra
 
 
 _NOTES = (
-    "`adastop` 0.1.3 takes its threshold from differences with their sign and holds absolute values against "
-    "it (`partial_compare`), so that it errs more often than it is set to. From the second look on it has no more "
+    "`adastop` 0.1.3 takes its threshold from differences with their sign and holds absolute values against it "
+    "(`partial_compare`), so that it errs more often than it is set to. From the second look on it has no more "
     "permutations than those of the first look that crossed no threshold, here at most 252; the suite has 10,080. "
     "So the suite has its own test of the same method."
 )

@@ -179,8 +179,8 @@ def critical_batch_coverage(
     scatter: float = 0.25,
     grid: str = "6 x 4",
 ) -> Coverage:
-    """How often the critical batch lies in its interval, runs over the budget censored and the best
-    learning rate searched for.
+    """How often the critical batch lies in its interval, runs over the budget censored
+    and the best learning rate searched for.
 
     Args:
         critical: The true one, env steps.

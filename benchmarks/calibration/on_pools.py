@@ -24,8 +24,8 @@ FAILS_BELOW: Mapping[str, float] = {"cartpole": 400.0, "acrobot": -250.0}
 
 
 def called_different(first: Array, second: Array, reps: int, rng: np.random.Generator) -> tuple[float, float]:
-    """How often a sequential comparison calls two configurations different, and the seeds of each that
-    it takes on average.
+    """How often a sequential comparison calls two configurations different,
+    and the seeds of each that it takes on average.
     """
     verdicts = [
         compare(np.stack([sampler(scores)(rng, (DESIGN.most_seeds,)) for scores in (first, second)]), DESIGN)
@@ -90,13 +90,13 @@ def tables(reps: int, rng: np.random.Generator) -> list[Table]:
         ),
         tuple(rows),
         f"Studies are drawn with replacement from the scores of {NUM_SEEDS} seeds "
-        "(`python -m benchmarks.calibration.pools`), which are the truth. fail: "
-        f"seeds below {', '.join(f'{below:g} ({env})' for env, below in FAILS_BELOW.items())}. failures: "
-        "coverage of Jeffreys' interval, exact. bound: tolerance bounds that hold. wrongly, rightly the same: "
-        "two configurations, 10 seeds, as in the table on simulated scores. leaders: six equal configurations, "
-        f"5 seeds. called different: two equal configurations in a sequential comparison of {DESIGN.looks} looks "
-        f"of {DESIGN.seeds_per_look} seeds. Promised: 95 of failures and bounds; at most 5 of wrongly the same, "
-        "leaders that miss a given one and called different.",
+        "(`python -m benchmarks.calibration.pools`), which are the truth. "
+        f"fail: seeds below {', '.join(f'{below:g} ({env})' for env, below in FAILS_BELOW.items())}. "
+        "failures: coverage of Jeffreys' interval, exact. bound: tolerance bounds that hold. "
+        "wrongly, rightly the same: two configurations, 10 seeds, as in the table on simulated scores. "
+        "leaders: six equal configurations, 5 seeds. called different: two equal configurations in a sequential "
+        f"comparison of {DESIGN.looks} looks of {DESIGN.seeds_per_look} seeds. Promised: 95 of failures and bounds; "
+        "at most 5 of wrongly the same, leaders that miss a given one and called different.",
     )  # fmt: skip
     both = Table(
         "Two real configurations, percent of studies",

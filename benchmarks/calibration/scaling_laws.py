@@ -53,8 +53,8 @@ class Truth:
 
     @property
     def knee(self) -> float:
-        """The largest count whose last runner brings half of what the first one brings, of a lawful curve,
-        up to 1000.
+        """The largest count whose last runner brings half of what the first one brings,
+        of a lawful curve, up to 1000.
         """
         num = 1
         while num < 1000 and self.of(num + 1) - self.of(num) >= 0.5 * self.of(1):

@@ -64,8 +64,8 @@ MIXED: tuple[tuple[str, Sampler, int], ...] = (
 def coverage(
     shape: Sampler, statistic: Statistic, num_configurations: int, num_seeds: int, reps: int, rng: np.random.Generator
 ) -> float:
-    """How often the moderated 95% interval of a configuration holds the truth, in studies whose configurations
-    share a distribution.
+    """How often the moderated 95% interval of a configuration holds the truth,
+    in studies whose configurations share a distribution.
 
     Args:
         shape: The distribution.

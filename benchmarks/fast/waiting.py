@@ -1,5 +1,5 @@
-"""The wait of IMPALA and APPO for samples: what it gains where it saves a CPU, and costs
-where an early runner idles.
+"""The wait of IMPALA and APPO for samples: what it gains where it saves a CPU,
+and costs where an early runner idles.
 """
 
 from benchmarks.fast.speed import Case, measured
@@ -26,8 +26,8 @@ def measure(quick: bool) -> Report:
         name="fast_waiting",
         title="Waiting for samples",
         compared=(
-            "*Waits*: the algorithm's loop waits for samples of all runners, 10 ms at most. *Asks*: "
-            "it asks without pause, as RLlib does. Runners of 4 environments with fragments of 25 steps, "
+            "*Waits*: the algorithm's loop waits for samples of all runners, 10 ms at most. "
+            "*Asks*: it asks without pause, as RLlib does. Runners of 4 environments with fragments of 25 steps, "
             "whose steps wait as long as the name says."
         ),
         verdict="; ".join(f"{name}: {gain:.2f} times as fast with the wait" for name, gain in gains.items()) + ".",

@@ -1,9 +1,8 @@
-"""A grid of PPO trials on CartPole with Stable-Baselines3 in a process pool: what one writes who needs neither
-tracking nor checkpoints.
+"""A grid of PPO trials on CartPole with Stable-Baselines3 in a process pool:
+what one writes who needs neither tracking nor checkpoints.
 
-python -m benchmarks.peers.sb3_pool --output FILE --lr 3e-4 1e-3 --batch 512 2000 --seed 0 1 --budget
-30000 [--processes 2]
-    [--evaluate-every ENV_STEPS --episodes 20]
+python -m benchmarks.peers.sb3_pool --output FILE --lr 3e-4 1e-3 --batch 512 2000 --seed 0 1 --budget 30000
+    [--processes 2] [--evaluate-every ENV_STEPS --episodes 20]
 
 With `--evaluate-every`, SB3's EvalCallback plays so many episodes with the deterministic policy, side by side.
 """

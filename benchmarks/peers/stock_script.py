@@ -2,7 +2,7 @@
 Tune's MLflow callback.
 
 python -m benchmarks.peers.stock_script --output DIR [--layout local|actors] [--evaluation-interval N] [--no-mlflow]
-[--budget N] ...
+    [--budget N] ...
 
 Everything that is not named here is RLlib's, Tune's or MLflow's default.
 """

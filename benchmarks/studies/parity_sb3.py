@@ -92,12 +92,12 @@ def measure(quick: bool) -> Report:
             "PPO on CartPole-v1 at the same hyperparameters: 16 environments x 64 steps, minibatch 256, "
             "6 epochs, learning rate 1e-3, gamma 0.99, lambda 0.95, clip 0.2, separate nets of [64, 64] tanh, "
             f"value coefficient 0.5, gradient norm 0.5, no entropy bonus, one torch thread, {len(seeds)} seeds each. "
-            "The suite runs through `experiments/run.py`, SB3 through `peers/sb3_script.py`. Score: "
-            f"mean return of the deterministic policy over {EPISODES} episodes on held-out starts, one episode of "
-            f"each environment, at the rollout that ends nearest to {' and '.join(f'{m:,}' for m in marks)} env steps. "
-            "Each keeps its own initial weights of the heads (SB3: orthogonal, policy times 0.01; RLlib: torch's "
-            "defaults) and its own way to normalise advantages (SB3 per minibatch, RLlib over the batch); hidden "
-            "layers start orthogonal in both. *Torch's initial weights*: the suite without that, as RLlib would start."
+            "The suite runs through `experiments/run.py`, SB3 through `peers/sb3_script.py`. Score: mean return of "
+            f"the deterministic policy over {EPISODES} episodes on held-out starts, one episode of each environment, "
+            f"at the rollout that ends nearest to {' and '.join(f'{m:,}' for m in marks)} env steps. Each keeps "
+            "its own initial weights of the heads (SB3: orthogonal, policy times 0.01; RLlib: torch's defaults) "
+            "and its own way to normalise advantages (SB3 per minibatch, RLlib over the batch); hidden layers start "
+            "orthogonal in both. *Torch's initial weights*: the suite without that, as RLlib would start."
         ),
         verdict=_verdict(scores, marks),
         tables=(

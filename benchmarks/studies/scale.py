@@ -71,8 +71,8 @@ def measure(quick: bool) -> Report:
                 ),
                 tuple(_row(done) for done in found),
                 "One study each. `plan`: from the composed configuration to the checked plan. `while all start`: "
-                "the first tenth of the events. `MLflow values/s`: per second that the writer was at work. `resume`: "
-                "from the command to the first new report.",
+                "the first tenth of the events. `MLflow values/s`: per second that the writer was at work. "
+                "`resume`: from the command to the first new report.",
             ),
         ),
     )

@@ -1,7 +1,7 @@
 """The suite's own command with instruments in it, or with one of its measures taken out.
 
-python -m benchmarks.support.driver [--measure FILE] [--without MEASURE ...] [--stub [--in-process]] -- <overrides
-as for run.py>
+python -m benchmarks.support.driver [--measure FILE] [--without MEASURE ...] [--stub [--in-process]]
+    -- <overrides as for run.py>
 
 The instruments and the switches are put in place of names in `experiments.study.driver`.
 """

@@ -1,5 +1,5 @@
-"""What the benchmarks share: processes that are timed, repeats that take turns, medians, and the page
-that a benchmark writes.
+"""What the benchmarks share: processes that are timed, repeats that take turns, medians,
+and the page that a benchmark writes.
 """
 
 import os

@@ -160,8 +160,8 @@ def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
 
 @contextmanager
 def _kept_environment() -> Iterator[None]:
-    """Whatever is set within it for Ray's processes, its threads and warnings, is not left to those that this
-    process starts later.
+    """Whatever is set within it for Ray's processes, its threads and warnings,
+    is not left to those that this process starts later.
     """
     before = dict(os.environ)
     try:

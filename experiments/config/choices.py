@@ -13,8 +13,10 @@ import yaml
 from conf import CONFIG_DIR, config_dirs
 from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError, first_line
+from experiments.config.extension import known
 from experiments.config.gym_registry import id_named
 from experiments.config.schema import EnvSettings
+from experiments.contract.extensions import ExtensionError, take_own
 
 _NAMED = ("algorithm", "env", "hardware", "tracking", "study")
 """Groups whose files are named in results: under another file's name, theirs would be filed as that one's."""
@@ -27,15 +29,18 @@ def groups() -> list[str]:
 
 
 def files_of(group: str, own: Path | None = None) -> list[str]:
-    """The names of a group's files, in alphabetical order.
+    """The names of a group's files, in alphabetical order: those of conf/, of extensions, and of a person's own folder.
 
     Args:
         group: Of conf/.
         own: A person's own folder.
     """
-    return sorted(
-        {file.stem for folder in (CONF, own) if folder is not None for file in (folder / group).glob("*.yaml")}
-    )
+    return sorted({file.stem for folder in (CONF, *_searched(own)) for file in (folder / group).glob("*.yaml")})
+
+
+def _searched(own: Path | None) -> list[Path]:
+    """The folders that are searched beside conf/."""
+    return [*([] if own is None else [own]), *(conf for one in known() if (conf := one.conf) is not None)]
 
 
 def own_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
@@ -60,6 +65,10 @@ def own_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
         raise ConfigurationError(
             f"{CONFIG_DIR} {given[0]}: {'is a file, not' if own.exists() else 'there is no such'} folder."
         )
+    try:
+        take_own(own)
+    except ExtensionError as error:
+        raise ConfigurationError(str(error)) from None
     if own.resolve() != CONF.resolve():
         _check_places(own)
         for group in groups():
@@ -69,11 +78,11 @@ def own_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
 
 
 def hydra_search_path(own: Path | None) -> list[str]:
-    """The override by which Hydra's compose API reads a person's own folder beside conf/; none without one."""
-    if own is None:
-        return []
-    quoted = re.sub(r"(\\*)'", r"\1\1\\'", str(own))
-    return [f"hydra.searchpath=['file://{quoted}']"]
+    """The overrides by which Hydra's compose API reads a person's own folder and those of extensions beside conf/."""
+    quoted = [re.sub(r"(\\*)'", r"\1\1\\'", str(folder)) for folder in _searched(own)]
+    folders = ",".join(f"'file://{folder}'" for folder in quoted)
+    with_settings = ",".join(one.name for one in known() if one.has_settings)
+    return [f"hydra.searchpath=[{folders}]", f"extension=[{with_settings}]"]
 
 
 def check_choices(arguments: Sequence[str], own: Path | None = None) -> None:

@@ -18,6 +18,8 @@ import conf
 from experiments.config import own_modules
 from experiments.config.data_files import ENV_CONFIG, with_whole_paths
 from experiments.config.errors import ConfigurationError
+from experiments.config.extension import known, taken
+from experiments.config.fields import readable_errors
 from experiments.config.gym_registry import with_registry
 from experiments.config.space import starts_from, value_at
 from experiments.config.trial_config import Compose
@@ -35,11 +37,23 @@ def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return [a for a in arguments if a not in given], given
 
 
+def with_present_names(arguments: Sequence[str]) -> list[str]:
+    """The command line with the settings of extensions as they are called now, `extension.<name>.<setting>`."""
+    formers = {one.manifest.formerly: f"extension.{one.name}" for one in known() if one.manifest.formerly}
+    renamed = []
+    for word in arguments:
+        former, dot, rest = word.lstrip("+~").partition(".")
+        start = word[: len(word) - len(word.lstrip("+~"))]
+        renamed.append(f"{start}{formers[former]}.{rest}" if dot and former in formers else word)
+    return renamed
+
+
 def with_new_keys(arguments: Sequence[str]) -> list[str]:
     """The command line in which `env.env_config={...}` may name what the environment's file does not:
     Hydra asks for a + there.
     """
-    return [f"+{a}" if a.startswith(tuple(f"{key}={{" for key in _OPEN)) else a for a in arguments]
+    present = with_present_names(arguments)
+    return [f"+{a}" if a.startswith(tuple(f"{key}={{" for key in _OPEN)) else a for a in present]
 
 
 def check_axes_are_free(composed: Mapping[str, Any], overrides: Sequence[str]) -> None:
@@ -110,7 +124,7 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
         if given and isinstance(composed.get("study"), dict):
             composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
         _cut_to_size(composed, [o.lstrip("+~").partition("=")[0] for o in kept])
-        composed["modules"] = own_modules.take(composed.get("modules"))
+        composed["modules"] = own_modules.take(_with_own_extensions(composed))
         if isinstance(env := composed.get("env"), dict):
             composed["env"] = with_registry(env)
         return with_whole_paths(composed)
@@ -155,6 +169,18 @@ def composed_group(group: str, overrides: Sequence[str]) -> dict[str, Any]:
         )
     assert isinstance(settings, dict)
     return {str(k): v for k, v in settings.items()}
+
+
+def _with_own_extensions(composed: Mapping[str, Any]) -> Any:
+    """The modules of a person's own, with the extensions of their own that the study asks for."""
+    modules, settings = composed.get("modules"), composed.get("extension")
+    folders = {one.name: str(one.folder) for one in known() if one.is_own}
+    if not folders or not isinstance(modules, list) or not isinstance(settings, dict):
+        return modules  # what is neither a list nor a mapping is refused
+    with readable_errors():
+        asked = {*taken({name: values for name, values in settings.items() if name in folders})}
+    asked |= {path.split(".")[1] for path in value_at(composed, "study.space") or {} if path.startswith("extension.")}
+    return [*modules, *(folder for name, folder in folders.items() if name in asked and folder not in modules)]
 
 
 def _cut_to_size(composed: Mapping[str, Any], given: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import ConfigurationError, reason_of
+from experiments.contract.extensions import ExtensionError, take_package
 
 KEPT_IN = "modules"
 """Folder of a study's folder, and of its artifacts in MLflow."""
@@ -151,8 +152,8 @@ def left_behind(error: BaseException) -> str:
 
 
 def registering(gym_id: str) -> str:
-    """An id as Gymnasium takes it in a process that has imported nothing yet: `my_env:MyEnv-v0`
-    if the module my_env registers it.
+    """An id as Gymnasium takes it in a process that has imported nothing yet:
+    `my_env:MyEnv-v0` if the module my_env registers it.
     """
     return f"{_registers[gym_id]}:{gym_id}" if gym_id in _registers else gym_id
 
@@ -207,8 +208,8 @@ def digest(path: Path) -> str:
 
 
 def _files(path: Path) -> Iterator[tuple[str, Path]]:
-    """The files of a module, as they are called beside it, in alphabetical order; not those that Python
-    or an editor leaves behind.
+    """The files of a module, as they are called beside it, in alphabetical order;
+    not those that Python or an editor leaves behind.
 
     With a file go the files below its folder whose names stand in its source,
     as texts: "prices.csv", "data/prices.csv".
@@ -348,6 +349,10 @@ def _import(path: Path) -> None:
         del _taken[_name(path)]
         said = f"{_where(error)}raises {reason_of(error)} when it is imported.{_sibling(path, error)}"
         raise ConfigurationError(f"modules=[{path}]: {said}") from None
+    try:
+        take_package(_name(path))
+    except ExtensionError as error:
+        raise ConfigurationError(f"modules=[{path}]: {error}") from None
     _registers.update({gym_id: _name(path) for gym_id, spec in gym.registry.items() if before.get(gym_id) is not spec})
 
 

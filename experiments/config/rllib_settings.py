@@ -28,8 +28,8 @@ BUILDERS = ("training", "env_runners", "learners")
 SECTIONS = (*BUILDERS, "rl_module")
 """What an algorithm file may hold beside `name` and `config_class`."""
 MODULE_CLASS, MODEL_CONFIG = "module_class", "model_config"
-"""Settings of `rl_module` that are for a module of a person's own; all others are fields
-of RLlib's DefaultModelConfig."""
+"""Settings of `rl_module` that are for a module of a person's own;
+all others are fields of RLlib's DefaultModelConfig."""
 
 
 _TYPES: Mapping[str, Any] = {

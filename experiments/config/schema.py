@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, TypeAdapter
 from pydantic.dataclasses import dataclass
 
+from experiments.config import extension
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import (
     MAX_TRIALS,
@@ -190,8 +191,8 @@ class MeasurementSettings:
     Attributes:
         warmup_s: Seconds that are left out at the start, two training batches at least.
         seconds: Least seconds that count.
-        max_seconds: Most seconds after the warm-up: a measurement that is not precise enough, or was disturbed,
-            goes on up to here.
+        max_seconds: Most seconds after the warm-up: a measurement that is not precise enough,
+            or was disturbed, goes on up to here.
         precision: The half-width of the throughput's 95% interval over blocks, relative to it,
             at which a measurement ends.
         block_s: Seconds of a block, of which each has a throughput; a training batch that takes longer is a block.
@@ -223,21 +224,6 @@ class MeasurementSettings:
                 f"measurement.max_seconds={self.max_seconds:g} is less than measurement.seconds={self.seconds:g}. "
                 f"Try measurement.max_seconds={2 * self.seconds:g}."
             )
-
-
-@dataclass(frozen=True, config=STRICT)
-class NoiseScaleSettings:
-    """Whether trials measure the gradient noise scale as they learn, which leaves what they learn
-    as it is (docs/noise_scale.md).
-
-    Attributes:
-        measure: Whether they do.
-        every_updates: From one measurement to the next, an update is a training batch; `None` lets the suite choose, so
-            that they take at most 2% of a trial's time (`rllib.noise_scale.updates_between`).
-    """
-
-    measure: StrictBool = False
-    every_updates: Positive | None = None
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -313,8 +299,8 @@ class StudySettings:
         start: A trained policy that all trials start from: the run id of its trial, or a checkpoint's folder,
             and once that was looked up (`study.starting`) what was found; None: each trial starts from weights
             of its seed's own.
-        key: A name by which the same command finds the study again, and goes on with it; None:
-            each command starts a study.
+        key: A name by which the same command finds the study again, and goes on with it;
+            None: each command starts a study.
     """
 
     name: Name
@@ -364,6 +350,7 @@ Report = Annotated[ReportSettings | None, BeforeValidator(_report)]
 class SuiteConfig:
     """The whole composed configuration.
 
+    `extension` has the settings of those that are not as by default, by name (`extension.Training`).
     `algorithm` stays RLlib's: a plain mapping of its sections. `modules` are paths on the command line, and from then
     on the name of each module of a person's own to the hash of its content (`own_modules.take`).
     """
@@ -388,7 +375,7 @@ class SuiteConfig:
     fast: StrictBool = True
     modules: dict[Name, StrictStr] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
-    noise_scale: NoiseScaleSettings = field(default_factory=NoiseScaleSettings)
+    extension: dict[Name, Any] = field(default_factory=dict)
     confirmation: ConfirmationSettings = field(default_factory=ConfirmationSettings)
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     max_env_steps: Positive | None = None
@@ -423,11 +410,8 @@ class SuiteConfig:
                 f"hardware.max_concurrent_trials={self.hardware.max_concurrent_trials}: "
                 "throughput is measured one trial at a time. Try hardware.max_concurrent_trials=1."
             )
-        if self.measurement is not None and self.noise_scale.measure:
-            raise ConfigurationError(
-                "noise_scale.measure=true takes some of the time in which a throughput is measured. "
-                "Try noise_scale.measure=false."
-            )
+        for settings in self.extension.values():
+            settings.check(self)
         if len(self.seeds) * self.repeats > MAX_TRIALS:
             raise ConfigurationError(
                 f"repeats={self.repeats} of {len(self.seeds)} seeds are more than {MAX_TRIALS:,} trials."
@@ -475,7 +459,9 @@ def parse(config: Mapping[str, Any]) -> SuiteConfig:
             the message lists every such key.
     """
     with readable_errors():
-        return _ADAPTER.validate_python(dict(config))
+        former = {one.manifest.formerly for one in extension.known()}
+        settings = {name: value for name, value in config.items() if name not in former}
+        return _ADAPTER.validate_python({**settings, "extension": extension.taken(extension.given(config))})
 
 
 def with_report_grid(suite: SuiteConfig, report_every_env_steps: int) -> SuiteConfig:

@@ -217,8 +217,8 @@ def check_search(suite: "SuiteConfig") -> None:
         )
     if search.name == "racing" and scheduler.name != "fifo":
         raise ConfigurationError(
-            f"scheduler={scheduler.name} with search=racing: a race compares trials of the same "
-            "budget. Try scheduler=fifo."
+            f"scheduler={scheduler.name} with search=racing: a race compares trials of the same budget. "
+            "Try scheduler=fifo."
         )
     if search.name == "optuna" and scheduler.name == "pbt":
         raise ConfigurationError(
@@ -241,8 +241,8 @@ def _check_comparison(suite: "SuiteConfig", search: CompareSearch) -> None:
         )
     if suite.scheduler.name != "fifo":
         raise ConfigurationError(
-            f"scheduler={suite.scheduler.name} with search=compare: trials of the same budget "
-            "are compared. Try scheduler=fifo."
+            f"scheduler={suite.scheduler.name} with search=compare: trials of the same budget are compared. "
+            "Try scheduler=fifo."
         )
     if suite.confirmation.always:
         raise ConfigurationError(

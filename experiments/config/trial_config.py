@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.extension import Absent, Training, recorded, versions
 from experiments.config.fields import whole
 from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.schema import (
@@ -18,7 +19,6 @@ from experiments.config.schema import (
     EvaluationSettings,
     FaultSettings,
     MeasurementSettings,
-    NoiseScaleSettings,
     StartingPolicy,
     SuiteConfig,
     parse,
@@ -72,7 +72,6 @@ _NOT_HASHED = (
     "seed",
     "checkpoint",
     "faults",
-    "noise_scale",
     "repeat",
     "label",
     "rules",
@@ -103,7 +102,8 @@ class TrialConfig:
         preprocessing: What is done with observations and rewards before networks and losses see them.
         modules: A person's own that it imports, name to the hash of its content.
         measurement: How its throughput is measured; None if it trains to its budget.
-        noise_scale: Whether the gradient noise scale is measured. Not part of the hash: it does not change the result.
+        extension: Settings of extensions, by name. Of those that do not change the result, not part of the hash.
+        extensions: The versions of those that change the result, by name.
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
         label: The configuration in words, without the seed: what differs within the study. Not part of the hash.
         rules: Setting of `training` to the rule that its number comes from. Not part of the hash: the number is.
@@ -130,7 +130,8 @@ class TrialConfig:
     preprocessing: PreprocessingSettings = field(default_factory=PreprocessingSettings)
     modules: Mapping[str, str] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
-    noise_scale: NoiseScaleSettings = field(default_factory=NoiseScaleSettings)
+    extension: Mapping[str, Training] = field(default_factory=dict)
+    extensions: Mapping[str, str] = field(default_factory=dict)
     repeat: int = 0
     label: str = ""
     rules: Mapping[str, str] = field(default_factory=dict)
@@ -154,8 +155,11 @@ class TrialConfig:
         content["algorithm"]["rl_module"] = {
             k: v for k, v in networks.items() if v or k not in ("module_class", "model_config")
         }
-        if not self.modules:
-            del content["modules"]
+        content["modules"] = {k: v for k, v in self.modules.items() if k not in self.extension}
+        content["extension"] = {k: v for k, v in content["extension"].items() if k in self.extensions}
+        for name in ("modules", "extension", "extensions"):
+            if not content[name]:
+                del content[name]
         if self.measurement is None:
             del content["measurement"]
         if self.start is None:
@@ -214,7 +218,7 @@ class TrialConfig:
                 "measurement": MeasurementSettings(**measurement)
                 if (measurement := mapping.get("measurement"))
                 else None,
-                "noise_scale": NoiseScaleSettings(**mapping.get("noise_scale", {})),
+                "extension": recorded(mapping),
                 "start": Start(**start) if (start := mapping.get("start")) else None,
                 "starts_from": StartingPolicy(**policy) if (policy := mapping.get("starts_from")) else None,
             }
@@ -237,8 +241,11 @@ def trial_config(
     """The trial of a configuration whose runner and learner counts are numbers (`resources.with_counts`)."""
     assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
     assert not isinstance(suite.study.start, str), "the policy is looked up first"
+    env = suite.env
+    for settings in suite.extension.values():
+        env = settings.environment(env)
     return TrialConfig(
-        **{name: getattr(suite, name) for name in SHARED},
+        **{**{name: getattr(suite, name) for name in SHARED}, "env": env},
         seed=seed,
         threads_per_process=suite.hardware.threads_per_process,
         repeat=repeat,
@@ -247,6 +254,7 @@ def trial_config(
         multiples=multiples or {},
         phase="throughput" if suite.measurement is not None else phase,
         starts_from=suite.study.start,
+        extensions=versions(suite.extension, suite.modules),
     )
 
 
@@ -356,6 +364,8 @@ def _short_value(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Absent):
+        return _plain(value.settings)
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

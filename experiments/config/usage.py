@@ -46,8 +46,8 @@ def help_text(own: Path | None = None) -> str:
             *settings,
             "",
             (
-                "Settings of an algorithm are in its file, RLlib's under their own names: "
-                "algorithm.training.lr=1e-3. ++ adds those that it"
+                "Settings of an algorithm are in its file, RLlib's under their own names: algorithm.training.lr=1e-3. "
+                "++ adds those that it"
             ),
             "leaves to RLlib: ++algorithm.rl_module.use_lstm=true. A study's space is replaced whole:",
             (

@@ -53,19 +53,6 @@ METRICS: dict[str, str] = {
     "learner/lr": "learning rate",
     "learner/explained_variance": "share of the returns' variance that the value function explains",
     "learner/staleness_updates": "updates between the policy that sampled and the one that learns",
-    "learner/gradient_square": (
-        "estimate of |G|^2, the squared norm of the gradient without noise; mean of those since the last report"
-    ),
-    "learner/gradient_square_policy": "of the policy network alone, where it shares no weights",
-    "learner/gradient_square_value": "of the value network or the critics alone, likewise",
-    "learner/gradient_noise": "estimate of S, the trace of the covariance of one row's gradient, likewise",
-    "learner/gradient_noise_policy": "of the policy network alone",
-    "learner/gradient_noise_value": "of the value network or the critics alone",
-    "learner/noise_scale": (
-        "gradient noise scale, gradient_noise / gradient_square: rows; absent where gradient_square is not positive"
-    ),
-    "learner/noise_scale_policy": "of the policy network alone",
-    "learner/noise_scale_value": "of the value network or the critics alone",
     "system/cpu_percent": "CPU of the trial's process tree; 100 is one core",
     "system/memory_mib": "resident memory of the trial's process tree, MiB",
     "system/driver_cpu_percent": "CPU of the trial's own process, where it has others; 100 is one core",
@@ -86,15 +73,6 @@ METRICS: dict[str, str] = {
     "final/seconds_to_target": "training seconds until then",
     "final/env_steps_per_s": "env steps per training second over the trial, warm-up left out",
     "final/trained_steps_per_s": "steps that the learner consumed per training second, likewise",
-    "final/gradient_square": "learner/gradient_square over the whole trial",
-    "final/gradient_square_policy": "of the policy network alone",
-    "final/gradient_square_value": "of the value network or the critics alone",
-    "final/gradient_noise": "learner/gradient_noise over the whole trial",
-    "final/gradient_noise_policy": "of the policy network alone",
-    "final/gradient_noise_value": "of the value network or the critics alone",
-    "final/noise_scale": "their ratio: rows; absent where final/gradient_square is not positive",
-    "final/noise_scale_policy": "of the policy network alone",
-    "final/noise_scale_value": "of the value network or the critics alone",
     "final/disturbed_share": (
         "share of a throughput's seconds in which others used more of the machine than the measurement allows"
     ),

@@ -1,5 +1,5 @@
-"""An environment whose observations are one vector of floats, as networks
-take them: `experiments.envs.flattened:scaling/Flattened-v0`.
+"""An environment whose observations are one vector of floats,
+as networks take them: `experiments.envs.flattened:scaling/Flattened-v0`.
 """
 
 from collections.abc import Mapping

@@ -276,8 +276,8 @@ def _add(buffer: InfiniteLookbackBuffer, items: Any, copies: bool) -> None:
 
 
 def _like(blank: SingleAgentEpisode) -> SingleAgentEpisode:
-    """Another episode without data, of the same spaces, without RLlib's constructor: it walks both spaces,
-    for 40 us.
+    """Another episode without data, of the same spaces, without RLlib's constructor:
+    it walks both spaces, for 40 us.
     """
     episode = SingleAgentEpisode.__new__(SingleAgentEpisode)
     for name in SingleAgentEpisode.__slots__:

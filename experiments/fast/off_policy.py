@@ -48,8 +48,8 @@ from experiments.fast.q_learner import LeanUpdates
 from experiments.fast.replay import FastEpisodeReplayBuffer, FastPrioritizedEpisodeReplayBuffer
 
 STOCK_EVERY = 1000
-"""Training steps of which one is RLlib's own, so that what only it logs, such as the times
-of its connectors, is there."""
+"""Training steps of which one is RLlib's own, so that what only it logs,
+such as the times of its connectors, is there."""
 
 BUFFERS: dict[str, type] = {
     "EpisodeReplayBuffer": FastEpisodeReplayBuffer,

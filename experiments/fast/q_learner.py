@@ -1,5 +1,5 @@
-"""RLlib's learners for DQN and SAC with lean updates: without a pipeline of connectors, and with results
-for many updates at once.
+"""RLlib's learners for DQN and SAC with lean updates: without a pipeline of connectors,
+and with results for many updates at once.
 
 `Learner.update` (ray/rllib/core/learner/learner.py) makes a batch through a pipeline of connectors, logs some forty
 values one by one, reduces them to a result, and checks every gradient twice for a NaN. `lean_update` takes columns of a

@@ -1,5 +1,5 @@
-"""DQN's loss (algorithms/dqn/torch/dqn_torch_learner.py: `compute_loss_for_module`), its gradient
-and what it logs, without autograd.
+"""DQN's loss (algorithms/dqn/torch/dqn_torch_learner.py: `compute_loss_for_module`),
+its gradient and what it logs, without autograd.
 
 These are torch's own formulas on the same numbers in the same order, so the bits are the same. What is logged is
 computed for many updates at once: it takes as long as the loss otherwise.

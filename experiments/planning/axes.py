@@ -7,6 +7,7 @@ from typing import Any
 from experiments.config.lr_rules import is_rule
 from experiments.config.trial_config import distinct_names, is_own_setting
 from experiments.contract import COLUMNS, NAMED_AXES
+from experiments.contract.extensions import metrics
 
 _RULE = "_rule"
 """Ending of the parameter that says by which rule another one was set."""
@@ -89,8 +90,8 @@ class SearchedAxis:
 
     @property
     def drawn_param(self) -> str:
-        """The parameter that a view draws: the logarithm of what spans decades, since MLflow's parallel
-        coordinates are linear.
+        """The parameter that a view draws: the logarithm of what spans decades,
+        since MLflow's parallel coordinates are linear.
         """
         return self.log_param if self.spans_decades else self.name
 
@@ -103,7 +104,8 @@ def axis_params(paths: Iterable[str]) -> dict[str, str]:
     """
 
     def is_taken(name: str) -> bool:
-        return name in COLUMNS or name in PARAMS or name.startswith(_LOG) or name.endswith((_RULE, _MULTIPLE))
+        is_column = name in COLUMNS or f"final/{name}" in metrics()
+        return is_column or name in PARAMS or name.startswith(_LOG) or name.endswith((_RULE, _MULTIPLE))
 
     return distinct_names(paths, param_name, is_taken)
 

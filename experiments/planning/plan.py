@@ -110,8 +110,8 @@ class Plan:
 
     @property
     def trials(self) -> list[TrialConfig]:
-        """All trials that are known, in the order in which they are run: a study that is cut short
-        has every configuration in it.
+        """All trials that are known, in the order in which they are run:
+        a study that is cut short has every configuration in it.
 
         Where throughput is measured, a seed is a block, its configurations in an order of its own, drawn at random:
         what changes on the machine with time falls on all of them alike (Fisher, The Design of Experiments, 1935).
@@ -134,8 +134,8 @@ class Plan:
 
     @property
     def common_request(self) -> PlacementGroupFactory | None:
-        """What every trial reserves, so that trials of different layouts can take turns in one process; None:
-        each its own.
+        """What every trial reserves, so that trials of different layouts can take turns in one process;
+        None: each its own.
         """
         return request_for_all([c.request for c in self.configurations]) if self.is_measured else None
 

@@ -1,5 +1,5 @@
-"""What MLflow gets of a plan: the parameters of its runs, and `plan.json`, from which the analysis
-knows what was to be run.
+"""What MLflow gets of a plan: the parameters of its runs, and `plan.json`,
+from which the analysis knows what was to be run.
 """
 
 import math
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from experiments.config.extension import known, settings_of
 from experiments.config.space import value_at
 from experiments.config.trial_config import GROUPS, TrialConfig, is_own_setting
 from experiments.planning.axes import TRAINING_PARAMS, param_name, rule_param
@@ -55,6 +56,8 @@ def trial_params(plan: Plan, trial: TrialConfig) -> dict[str, Any]:
     if (intensity := training.get("training_intensity")) is not None:
         params["update_to_data"] = intensity / trial.total_train_batch_size
     mapping = trial.to_mapping()
+    if any(axis.path.startswith("extension.") for axis in plan.axes):
+        mapping["extension"] = settings_of(trial.extension)
     for axis in plan.axes:
         if axis.path not in GROUPS and axis.param not in params:
             params[axis.param] = trial.multiples.get(axis.path, value_at(mapping, axis.path))
@@ -78,6 +81,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         **({"start": str(plan.start)} if plan.start else {}),
         **({"report": given} if (given := _report(plan)) else {}),
         **({"unmasked": unmasked} if (unmasked := _unmasked(plan)) else {}),
+        **({"metrics": metrics} if (metrics := _metrics(plan)) else {}),
         "seeds": list(plan.seeds),
         "repeats": plan.repeats,
         "axes": {axis.name: axis.path for axis in plan.axes},
@@ -98,6 +102,13 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
 def _unmasked(plan: Plan) -> list[str]:
     """Environments whose masks of actions are not applied."""
     return list(dict.fromkeys(c.suite.env.name for c in plan.configurations if is_unmasked(c.trial(plan.seeds[0]))))
+
+
+def _metrics(plan: Plan) -> dict[str, str]:
+    """Metrics that the suite does not know without a package or file of a person's own, name to meaning and unit."""
+    asked = {name for c in plan.configurations for name in (*c.suite.extension, *c.suite.modules)}
+    named = [one.manifest.metrics for one in known() if one.name in asked and not one.is_built_in]
+    return {name: meaning for metrics in named for name, meaning in metrics.items()}
 
 
 def _report(plan: Plan) -> dict[str, float]:

@@ -134,8 +134,8 @@ def distinct(resolved: Iterable[ResolvedPoint]) -> list[ResolvedPoint]:
 
 
 def with_checkpoint_spacing(suite: SuiteConfig) -> SuiteConfig:
-    """The same with the spacing of its checkpoints: a quarter of the budget, but at least two whole episodes
-    of each environment.
+    """The same with the spacing of its checkpoints: a quarter of the budget,
+    but at least two whole episodes of each environment.
 
     Environments that cannot be saved are reset at a checkpoint: where they are reset too often,
     long episodes never end.

@@ -133,8 +133,8 @@ class SearchDesign:
 
     @cached_property
     def grid_size(self) -> int | None:
-        """Configurations of the grid of this space, of rules that say the same one; None if the space has ranges,
-        and so no grid.
+        """Configurations of the grid of this space, of rules that say the same one;
+        None if the space has ranges, and so no grid.
         """
         search = self.suite.search
         if self.is_endless:

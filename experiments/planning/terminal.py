@@ -1,24 +1,18 @@
 """What the terminal shows of a plan before it runs."""
 
-import math
-from collections.abc import Callable
-
 import gymnasium as gym
-import numpy as np
 from rich.table import Table
 
-from analysis.stats.noise_scale import ratio
+from experiments.config import extension
 from experiments.config.errors import first_line
 from experiments.planning.configuration import Configuration
 from experiments.planning.estimate import PastSpeed, study_duration
 from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
-from experiments.rllib.algorithms import rows_of_step
 from experiments.rllib.allowed_spaces import action_scaling
 from experiments.rllib.building import environment_of, is_flattened, is_unmasked, spaces
 from experiments.rllib.process_state import packages_of
-from experiments.rllib.results import NOISE, SQUARE, SUFFIXES
 from experiments.search.comparing import Comparing
 from experiments.search.strategy import Confirming
 
@@ -169,8 +163,8 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
 
 
 def _cost(plan: Plan) -> list[str]:
-    """What a search takes at most, as a share of the grid at the study's own seeds; nothing of a study
-    that searches nothing.
+    """What a search takes at most, as a share of the grid at the study's own seeds;
+    nothing of a study that searches nothing.
     """
     search, seeds = plan.search, f"these {len(plan.seeds)} seeds" if len(plan.seeds) > 1 else "this seed"
     if search is None or not plan.suite.is_search:
@@ -224,8 +218,8 @@ def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
         runners = sum(c.layout.num_env_runners for c in plan.configurations) * len(plan.seeds) * plan.repeats
         least = plan.num_trials * (how.warmup_s + how.seconds)
         return (
-            f"time        at least {duration(least)} of measuring, and the start of {runners} runner "
-            "processes, a few seconds each"
+            f"time        at least {duration(least)} of measuring, and the start of {runners} runner processes, "
+            "a few seconds each"
         )
     try:
         found = study_duration(plan, past_speed)
@@ -259,51 +253,15 @@ def _of_hours(plan: Plan) -> str:
     )
 
 
-def noise_scale_lines(plan: Plan, past_gradients: Callable[[str, str], list[dict[str, float]]]) -> list[str]:
-    """Which grids of batches lie on one side of all noise scales that are known: they cannot show
-    where a larger batch stops paying.
+def extension_lines(plan: Plan, past: extension.Past) -> list[str]:
+    """What extensions say of a plan.
 
     Args:
         plan: The study.
-        past_gradients: Algorithm and env to the estimates of |G|^2 and S of earlier trials,
-            by the last words of their metrics' names.
+        past: The metrics of earlier trials.
     """
-    grids: dict[tuple[str, str], set[int]] = {}
-    for c in plan.configurations:
-        grids.setdefault((c.suite.algorithm["name"], c.suite.env.name), set()).add(rows_of_step(c.suite.algorithm))
-    lines = []
-    for (algorithm, env), rows in grids.items():
-        if len(rows) < 2 or not (known := past_gradients(algorithm, env)):
-            continue
-        scales = _noise_scales(known)
-        below, above = all(max(rows) < low for _, low, _ in scales), all(min(rows) > high for _, _, high in scales)
-        if below or above:
-            side, what = (
-                ("below", "a larger batch may still pay") if below else ("above", "a smaller one may do as well")
-            )
-            lines.append(
-                f"batches     {algorithm} on {env}: all of the grid, {min(rows):,} to {max(rows):,} rows "
-                f"of a gradient step, is {side} the gradient noise scale of {plural(len(known), 'earlier trial')}, "
-                f"{' and '.join(words for words, _, _ in scales)}: {what} (docs/noise_scale.md)"
-            )
-    return lines
-
-
-def _noise_scales(known: list[dict[str, float]]) -> list[tuple[str, float, float]]:
-    """Of policy and value, where they were measured apart, else of all weights: in words, and its interval,
-    or the estimate twice.
-    """
-    found = []
-    apart = [suffix for suffix in SUFFIXES if suffix and all(f"{SQUARE}{suffix}" in of for of in known)]
-    for suffix in apart or [""]:
-        square, noise = (np.array([of[f"{name}{suffix}"] for of in known]) for name in (SQUARE, NOISE))
-        scale = ratio(square, noise, np.random.default_rng(0))
-        few = math.isnan(scale.low)
-        numbers = [f"{end:,.0f}" if math.isfinite(end) else "no end" for end in (scale.estimate, scale.low, scale.high)]
-        words = numbers[0] if few else f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
-        ends = (scale.estimate, scale.estimate) if few else (scale.low, scale.high)
-        found.append((f"{words}{suffix.replace('_', ' of the ')}", *ends))
-    return found
+    parts = [extension.part(one) for one in extension.known() if one.manifest.training]
+    return [line for part in parts for line in part.plan_lines(plan, past)]
 
 
 def faster_line(plan: Plan, other: Plan | None) -> str | None:

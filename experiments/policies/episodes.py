@@ -65,8 +65,8 @@ def fresh_episodes(policy: Policy, asked: Sequence[Variant], episodes: int, expl
 
 
 def summary(episodes: pd.DataFrame) -> pd.DataFrame:
-    """A row for each environment, in their order: setting, num_episodes, return with `_low` and `_high` (95%,
-    Student t), return_std, return_min, return_max, length.
+    """A row for each environment, in their order: setting, num_episodes, return with `_low` and `_high`
+    (95%, Student t), return_std, return_min, return_max, length.
     """
     rows = []
     for setting, own in episodes.groupby("setting", sort=False):

@@ -194,8 +194,8 @@ def _of_check(check: Check, seeds: list[int], one_generator: bool) -> dict[str, 
 
 
 def described(space: gym.Space[Any]) -> dict[str, Any]:
-    """A space as JSON holds it; bounds that are the same everywhere as one number, infinite ones
-    as Python's JSON has them.
+    """A space as JSON holds it; bounds that are the same everywhere as one number,
+    infinite ones as Python's JSON has them.
     """
     found: dict[str, Any] = {
         "type": type(space).__name__,

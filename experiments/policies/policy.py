@@ -319,7 +319,7 @@ def _restore(checkpoint: Checkpoint, parts: Mapping[Path, Any], named: str) -> N
         except Exception as error:  # whatever unpickling, RLlib and torch raise
             commit = checkpoint.provenance.get("commit")
             raise ConfigurationError(
-                f"{named}: {checkpoint.path / place} does not fit the trial "
-                f"that it belongs to ({first_line(error)}). It is damaged, or was written by other "
+                f"{named}: {checkpoint.path / place} does not fit the trial that it belongs to "
+                f"({first_line(error)}). It is damaged, or was written by other "
                 f"versions{f': its trial was run with commit {commit}' if commit else ''}."
             ) from error

@@ -34,8 +34,8 @@ class _Running(torch.nn.Module):
         self.register_buffer("mean", torch.zeros(*shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(*shape, dtype=torch.float64))
         self.register_buffer("count", torch.zeros(1, dtype=torch.float64))
-        # What is used at every env step and every update: a state of its own, so that who copies the state
-        # copies these as well.
+        # What is used at every env step and every update: a state of its own,
+        # so that who copies the state copies these as well.
         self.register_buffer("center", torch.zeros(*shape))
         self.register_buffer("scale", torch.ones(*shape))
 

@@ -71,10 +71,10 @@ def _check_sides(env: str, shape: tuple[int, ...]) -> None:
     """
     if len(shape) == 3 and shape[0] != shape[1] == shape[2]:
         raise ConfigurationError(
-            f"env={env} has pictures of shape {shape}. RLlib's networks expect height, width, channels: "
-            f"they would be {shape[0]} high. Register it anew, wrapped: gymnasium.wrappers.TransformObservation(env, "
-            f"lambda x: numpy.moveaxis(x, 0, 2), gymnasium.spaces.Box(low, high, {(*shape[1:], shape[0])}, "
-            "numpy.float32)) (docs/own_files.md). If the shape is right, set algorithm.rl_module.conv_filters."
+            f"env={env} has pictures of shape {shape}. RLlib's networks expect height, width, channels: they would "
+            f"be {shape[0]} high. Register it anew, wrapped: gymnasium.wrappers.TransformObservation(env, lambda x: "
+            f"numpy.moveaxis(x, 0, 2), gymnasium.spaces.Box(low, high, {(*shape[1:], shape[0])}, numpy.float32)) "
+            "(docs/own_files.md). If the shape is right, set algorithm.rl_module.conv_filters."
         )
 
 
@@ -91,8 +91,8 @@ def _check_actions(algorithm: str, config_class: type[AlgorithmConfig], env: str
         if isinstance(space, gym.spaces.Box) and not has_range(space):
             raise ConfigurationError(
                 f"{why}. Try algorithm=ppo, or register it anew with the bounds that its actions should have: "
-                "gymnasium.wrappers.TransformAction(env, lambda a: a, gymnasium.spaces.Box(low, "
-                "high)) (docs/own_files.md)."
+                "gymnasium.wrappers.TransformAction(env, lambda a: a, gymnasium.spaces.Box(low, high)) "
+                "(docs/own_files.md)."
             )
         others = (
             "ppo"

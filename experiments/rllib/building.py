@@ -131,6 +131,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     check_spaces(algorithm["name"], type(config), trial.env.name, spaces(environment_of(trial))[0], actions, **networks)
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
+    for settings in trial.extension.values():
+        settings.configure(config, trial)
     try:
         config.validate()
     except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
@@ -154,8 +156,8 @@ def _add_preprocessing(trial: TrialConfig, config: AlgorithmConfig) -> None:
 
 
 def environment_of(trial: TrialConfig) -> EnvSettings:
-    """The environment that a trial is trained and evaluated on: as its policy sees it, with actions
-    as networks choose them.
+    """The environment that a trial is trained and evaluated on: as its policy sees it,
+    with actions as networks choose them.
 
     Raises:
         ConfigurationError: It has other actions, and one vector implementation for all,
@@ -330,11 +332,8 @@ def networks_of(trial: TrialConfig, config: AlgorithmConfig) -> Any:
             f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build "
             f"these networks: {_first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
         ) from error
-    if trial.noise_scale.measure and built.is_stateful():
-        raise ConfigurationError(
-            "noise_scale.measure=true: rows of a recurrent policy are not independent, as the gradient noise scale "
-            "wants them. Try noise_scale.measure=false."
-        )
+    for settings in trial.extension.values():
+        settings.check_networks(built)
     return built
 
 

@@ -45,8 +45,8 @@ def save_environments(runner: Any) -> bytes | None:
     """The state of a runner's environments and episodes; None where there is none, or none that can be saved.
 
     Args:
-        runner: Between two samples. Whether its environments can be saved is tried once, on two others
-            that are made alike.
+        runner: Between two samples. Whether its environments can be saved is tried once,
+            on two others that are made alike.
     """
     if runner.env is None or runner._needs_initial_reset:
         return None

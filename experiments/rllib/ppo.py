@@ -1,5 +1,5 @@
-"""PPO whose policy starts as in Stable-Baselines3 and CleanRL: near uniform, and with one standard deviation
-for each action.
+"""PPO whose policy starts as in Stable-Baselines3 and CleanRL: near uniform,
+and with one standard deviation for each action.
 
 Orthogonal weights, scaled by 0.01 in front of the actions and by 1 in front of the value, and a standard deviation that
 does not depend on the observation (Huang et al. 2022, "The 37 implementation details of proximal policy optimization"):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -28,15 +28,10 @@ LEARNER_KEYS: dict[str, tuple[str, ...]] = {
     "learner/staleness_updates": ("diff_num_grad_updates_vs_sampler_policy",),
 }
 """Metric of the contract to RLlib's names for it, the first one found counts."""
-SQUARE, NOISE, SCALE, SUFFIXES = "gradient_square", "gradient_noise", "noise_scale", ("", "_policy", "_value")
-"""What is estimated of gradients, by the last words of the metrics' names; of all weights, the policy's,
-and the value's or critics'."""
 MINIBATCH_MEANS = "suite_minibatch_means"
 """Key under `learners/<module>` that holds means over an update's minibatches (`learner.average_over_minibatches`)."""
 LAST_KL = "suite_last_kl"
 """Key beside it: the divergence that PPO's learner is made to log (`learner.log_kl`)."""
-NOISE_SCALE = "suite_noise_scale"
-"""Key beside it: sums over an iteration's measurements, and their `count` (`noise_scale.measure_noise_scale`)."""
 
 
 class NonFiniteError(RuntimeError):
@@ -124,39 +119,6 @@ class EpisodeSums:
             "train/episode_len_mean": self.len_sum / self.count,
             "train/episodes": self.count,
         }
-
-
-@dataclass
-class NoiseSums:
-    """Estimates of |G|^2 and S, summed over measurements.
-
-    Attributes:
-        sums: By name, with `count`: how many measurements they are of. Empty without one.
-    """
-
-    sums: dict[str, float] = field(default_factory=dict)
-
-    def add(self, sums: Mapping[str, Any]) -> None:
-        """Add an iteration's, or others that were added up; RLlib reports NaN, or nothing,
-        where nothing was measured.
-        """
-        if float(sums.get("count", 0.0)) > 0:  # not NaN
-            for name, value in sums.items():
-                self.sums[name] = self.sums.get(name, 0.0) + float(value)
-
-    def metrics(self, group: str) -> dict[str, float]:
-        """The averages, and the noise scales that are their ratios: absent where the average
-        of |G|^2 is not positive.
-        """
-        found: dict[str, float] = {}
-        count = self.sums.get("count", 0.0)
-        for suffix in SUFFIXES if count else ():
-            if f"{SQUARE}{suffix}" in self.sums:
-                square, noise = self.sums[f"{SQUARE}{suffix}"] / count, self.sums[f"{NOISE}{suffix}"] / count
-                found |= {f"{group}/{SQUARE}{suffix}": square, f"{group}/{NOISE}{suffix}": noise}
-                if square > 0:
-                    found[f"{group}/{SCALE}{suffix}"] = noise / square
-        return found
 
 
 @dataclass(frozen=True)

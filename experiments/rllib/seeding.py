@@ -59,7 +59,7 @@ def stream_seeds(seed: int, role: Role, count: int, start: int = 0, segment: int
 
 
 def process_seed(seed: int, role: Role, index: int = 0, segment: int = 0) -> int:
-    """As `stream_seed`, in [0, 2**31): NumPy's legacy generator takes 32 bits, and RLlib adds small offsets
-    to what it is given.
+    """As `stream_seed`, in [0, 2**31): NumPy's legacy generator takes 32 bits,
+    and RLlib adds small offsets to what it is given.
     """
     return stream_seed(seed, role, index, segment) % 2**31

@@ -197,8 +197,8 @@ class Racing(Strategy):
         self._drop_by(TO_TARGET, racing, solvers([arm.outcomes for arm in racing], self.objectives), alpha)
 
     def _drop_by(self, measure: str, racing: Sequence[_Arm], may_lead: Sequence[bool], alpha: float) -> None:
-        """Take out whatever is significantly worse than the leader by a measure, if there is a leader
-        with two seeds.
+        """Take out whatever is significantly worse than the leader by a measure,
+        if there is a leader with two seeds.
         """
         several = [arm for arm in racing if len(arm.outcomes) > 1]
         leading = [arm for arm, may in zip(racing, may_lead, strict=True) if may and arm in several]

@@ -149,8 +149,8 @@ class Strategy(ABC):
     def ranking(self) -> list[Point]:
         """The points that have an outcome, best first, as `ranks` has them. Those that failed on any seed come last.
 
-        With two objectives, points that no other one beats in both come first, and in each such front
-        those of the best first objective.
+        With two objectives, points that no other one beats in both come first,
+        and in each such front those of the best first objective.
         """
         points, outcomes = {key_of(ask.point): ask.point for ask in self.asked}, self.outcomes_by_point()
         means = dict(zip(outcomes, ranks(list(outcomes.values()), self.objectives), strict=True))
@@ -166,8 +166,8 @@ class Strategy(ABC):
 
 
 def mean_worth(outcomes: Sequence[Outcome], objective: str) -> float:
-    """Mean over a configuration's seeds, with its sign such that more is better; minus infinity
-    where one of them has none.
+    """Mean over a configuration's seeds, with its sign such that more is better;
+    minus infinity where one of them has none.
 
     Args:
         outcomes: Of its trials, one at least.

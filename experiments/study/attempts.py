@@ -126,8 +126,8 @@ class Attempts:
         return trial in self._ended
 
     def lost(self, trial: Any) -> None:
-        """An attempt came to nothing, with the newest error of the trial: ends the trial
-        if it is not to be taken up again.
+        """An attempt came to nothing, with the newest error of the trial:
+        ends the trial if it is not to be taken up again.
         """
         self._stream.catch_up(config_of(trial))  # it may have ended, and its last message be lost
         loss = self._ended.pop(trial, None) or self._loss(trial)
@@ -140,8 +140,8 @@ class Attempts:
             config, at_once = config_of(trial), len(self._others(trial))
             fewer = f". Fewer trials at once: hardware.max_concurrent_trials={at_once}" if at_once else ""
             self._say(
-                f"memory      {config.label} seed {config.seed} is run again with no other trial under "
-                f"way: {loss.reason}{fewer}"
+                f"memory      {config.label} seed {config.seed} is run again with no other trial under way: "
+                f"{loss.reason}{fewer}"
             )
 
     def _others(self, trial: Any) -> list[Any]:

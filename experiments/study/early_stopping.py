@@ -41,8 +41,8 @@ def rule_of(settings: Asha | Median, budget_env_steps: int) -> TrialScheduler:
 
 @dataclass(frozen=True)
 class _Known:
-    """A trial as a rule knows it: by its folder, which a resume finds again, where Tune's own id
-    is another one each time.
+    """A trial as a rule knows it: by its folder, which a resume finds again,
+    where Tune's own id is another one each time.
     """
 
     trial_id: str
@@ -78,8 +78,8 @@ class EarlyStopping:
             self._stopped.add(name)
 
     def _carry_on(self, trial: TrialConfig, env_steps: int, return_mean: float) -> None:
-        """Compare others with the last return of a trial that stopped at its target: else it is missing
-        where they come later.
+        """Compare others with the last return of a trial that stopped at its target:
+        else it is missing where they come later.
         """
         every = trial.report_every_env_steps
         for later in range(env_steps + every, trial.budget_env_steps + 1, every):

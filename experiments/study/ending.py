@@ -163,8 +163,8 @@ def where_lines(
     lines += held
     if outcome.refused:
         lines.append(
-            f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's "
-            "files. To write all elsewhere:"
+            f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's files. "
+            "To write all elsewhere:"
         )
         lines.append(f"deliver     {deliver(sqlite_uri(outcome.folder / 'mlflow.db'))}")
     if outcome.undelivered:

@@ -388,8 +388,8 @@ class StudyFolder:
             return not plan.search and all(_has_finished(self.trial(trial).log.all()) for trial in plan.trials)
 
     def is_over(self, cluster: Cluster, tracking: Any) -> bool:
-        """Whether there is no trial to run any more, as far as a machine can tell that may not be what the
-        study was planned for.
+        """Whether there is no trial to run any more, as far as a machine can tell
+        that may not be what the study was planned for.
         """
         try:
             return self.is_finished(self.plan(cluster, tracking))

@@ -43,8 +43,8 @@ class StopOnRequest(Stopper):  # type: ignore[misc]  # Tune ships no type inform
 class Interruption:
     """Notes the signals that end a command and the end of Ray's processes while it is entered, in the main thread.
 
-    Work that may wait for a Ray that is gone runs in a thread of its own, since nothing gets
-    a thread out of such a wait.
+    Work that may wait for a Ray that is gone runs in a thread of its own,
+    since nothing gets a thread out of such a wait.
 
     Attributes:
         signals: Those that came, in order.

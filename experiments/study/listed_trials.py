@@ -11,8 +11,8 @@ from experiments.trial.trainable import TRIAL
 
 
 class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships no type information
-    """In place of Tune's generator of a grid, which copies the whole grid for each trial, keeps all copies
-    and saves them every 10 s.
+    """In place of Tune's generator of a grid, which copies the whole grid for each trial,
+    keeps all copies and saves them every 10 s.
     """
 
     def __init__(self, described: Sequence[Mapping[str, Any]], max_concurrent: int = 0) -> None:

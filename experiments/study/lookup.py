@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.extension import Past
 from experiments.config.output_dir import stored_at
 from experiments.contract import Tag
 from experiments.tracking.provenance import without_passwords
@@ -74,15 +75,13 @@ def past_speed(uri: str, output_dir: Path, timeout_s: float) -> Callable[[str, s
     return None if _missing_database(uri) is not None else Store(uri, output_dir / "mlartifacts", timeout_s).past_speed
 
 
-def past_gradients(uri: str, output_dir: Path, timeout_s: float) -> Callable[[str, str], list[dict[str, float]]]:
-    """Algorithm and env to the estimates of |G|^2 and S of their earlier trials, by name;
+def past_metrics(uri: str, output_dir: Path, timeout_s: float) -> Past:
+    """Algorithm, env and a metric to the last metrics of their earlier trials that logged it;
     none if there is no store yet.
     """
-    return (
-        (lambda *names: [])
-        if _missing_database(uri) is not None
-        else Store(uri, output_dir / "mlartifacts", timeout_s).past_gradients
-    )
+    if _missing_database(uri) is not None:
+        return lambda *names: []
+    return Store(uri, output_dir / "mlartifacts", timeout_s).past_metrics
 
 
 def _missing_database(uri: str) -> Path | None:

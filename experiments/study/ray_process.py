@@ -38,10 +38,10 @@ START_S = "RAY_raylet_start_wait_time_s"
 PRELOADED = "RAY_preload_python_modules"
 """Ray's setting of the modules that its processes import at their start."""
 _MOST_READY = 16
-"""Processes, one a CPU, that import what a trial needs before they are given one: of more, some may never be,
-at 0.3 GiB each."""
+"""Processes, one a CPU, that import what a trial needs before they are given one: of more,
+some may never be, at 0.3 GiB each."""
 
-_ROOT, _PACKAGES = Path(__file__).resolve().parents[2], ("experiments", "analysis", "conf")
+_ROOT, _PACKAGES = Path(__file__).resolve().parents[2], ("experiments", "analysis", "conf", "science")
 """Where the suite's packages are."""
 _OF_LOSSES = re.compile("A worker died|has been marked dead|Raylet is terminated")
 """What nodes and processes that are lost make Ray say, in up to forty lines each: the suite says it in one."""
@@ -180,7 +180,9 @@ def _start_ray(hardware: HardwareSettings) -> None:
     try:
         # The cluster's other nodes need not have the suite installed, only Ray and what it trains with.
         package = Path(__file__).resolve().parents[1]
-        modules = [str(path) for path in (package, package.parent / "analysis", *own_modules.copies())]
+        others = [package.parent / name for name in ("analysis", "science")]
+        shipped = (package, *(path for path in others if path.is_dir()), *own_modules.copies())
+        modules = [str(path) for path in shipped]
         with where:
             ray.init(address=hardware.address, runtime_env={"env_vars": environment, "py_modules": modules}, **common)
     except (ConnectionError, TimeoutError, RuntimeError, ValueError, AuthenticationError) as error:

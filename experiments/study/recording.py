@@ -33,10 +33,10 @@ def record_and_attach(
         folder: For the files.
         archive: The store that has its run; None: there is no run.
         seed: What it is to its study, `best` or `median`, whose run gets the files as well; "": nothing.
-        env_seeds: Of the episodes of which the best, the median and the worst are drawn; None:
-            the trial's held-out ones.
-        limit_s: Seconds that drawing may take, where a report alone is to be illustrated, by animations; None:
-            as many as it takes.
+        env_seeds: Of the episodes of which the best, the median and the worst are drawn;
+            None: the trial's held-out ones.
+        limit_s: Seconds that drawing may take, where a report alone is to be illustrated, by animations;
+            None: as many as it takes.
 
     Returns:
         Lines that say where the files are, or why there are none.

@@ -1,5 +1,5 @@
-"""What there is to remove of a study, on disk and in MLflow, and its removal, which can be interrupted
-and made again.
+"""What there is to remove of a study, on disk and in MLflow, and its removal,
+which can be interrupted and made again.
 """
 
 import os

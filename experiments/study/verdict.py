@@ -161,8 +161,8 @@ def _remarks(first: LoggedTrial, second: LoggedTrial | None, curves: CurveCompar
             )
     if asynchronous and first.tags.get("exclusive") == "false":
         remarks.append(
-            "the first run shared its machine with other trials, which an asynchronous algorithm "
-            "may feel; the second had it alone"
+            "the first run shared its machine with other trials, which an asynchronous algorithm may feel; "
+            "the second had it alone"
         )
     for names, which in ((curves.missing, "first"), (curves.added, "second")):
         if names:

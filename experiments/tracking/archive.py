@@ -154,8 +154,8 @@ class Archive(Store):
         text = self._text(run_id)
         if text is None:
             raise ConfigurationError(
-                f"run={run_id} has no {CONFIG}, which holds what to run again: restore the artifacts "
-                f"of {self._shown}, or name another run."
+                f"run={run_id} has no {CONFIG}, which holds what to run again: restore the artifacts of {self._shown}, "
+                "or name another run."
             )
         try:
             config = json.loads(text)

@@ -14,7 +14,7 @@ from experiments.config import own_modules
 from experiments.config.errors import first_line
 from experiments.config.own_modules import KEPT_IN
 from experiments.config.trial_config import TrialConfig
-from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, METRICS, PRUNED, Tag
+from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag, extensions
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record, searched_params, study_params, trial_params
 from experiments.planning.terminal import summary
@@ -275,7 +275,9 @@ class TrackingListener:
         self._tag(key, 0, promises_bits(config))
 
     def _log(self, key: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
-        values = {name: metrics[name] for name in METRICS if name in metrics and math.isfinite(metrics[name])}
+        values = {
+            name: metrics[name] for name in extensions.metrics() if name in metrics and math.isfinite(metrics[name])
+        }
         for name, value in values.items():
             self._curves.setdefault(key, {}).setdefault(name, []).append((step, value))
         self.writer.put("log_metrics", key, values, step, at_ms)

@@ -21,8 +21,8 @@ SCORES, TASK = "confirmed_scores", "task"
 """Tags of a version: the scores of all seeds of its configuration that confirmed it, and what they are scores of.
 A version without them, which a person chose, stays champion until a person chooses another."""
 ABOUT = (
-    f"Trained policies, from observation to action. `{CHAMPION}` is the best of a confirmed "
-    "recommendation, or what a person chose."
+    f"Trained policies, from observation to action. `{CHAMPION}` is the best of a confirmed recommendation, "
+    "or what a person chose."
 )
 """Description of a registered model."""
 MODEL_ID = "model_id"

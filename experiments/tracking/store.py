@@ -116,8 +116,8 @@ class Store:
             StoreError: The embedded store cannot be made.
         """
         os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(math.ceil(timeout_s))
-        # MLflow's 7 would block for minutes, and repeat requests that were carried out: whoever writes tries again,
-        # and looks first.
+        # MLflow's 7 would block for minutes, and repeat requests that were carried out:
+        # whoever writes tries again, and looks first.
         os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
         os.environ["MLFLOW_HTTP_POOL_MAXSIZE"] = str(SERVER_THREADS)
         os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # it costs a request as well
@@ -230,8 +230,8 @@ class Store:
 
     @_writes
     def log_table(self, run_id: str, columns: Mapping[str, Sequence[Any]], name: str) -> None:
-        """Attach a table that the UI shows: as MLflow's `log_table`, which would append to the table
-        of an earlier call.
+        """Attach a table that the UI shows: as MLflow's `log_table`,
+        which would append to the table of an earlier call.
         """
         import pandas as pd
         from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
@@ -314,14 +314,9 @@ class Store:
         speeds = sorted(m["progress/env_steps"] / m["final/wall_s"] for m in metrics if m.get("final/wall_s"))
         return speeds[len(speeds) // 2] if speeds else None
 
-    def past_gradients(self, algorithm: str, env: str) -> list[dict[str, float]]:
-        """The metrics `final/gradient_*`, without `final/`, of the finished trials of an algorithm on an env
-        that measured them.
-        """
-        measured = self._finished(algorithm, env, " and metrics.`final/gradient_square` < 1e300")
-        return [
-            {k.removeprefix("final/"): v for k, v in of.items() if k.startswith("final/gradient_")} for of in measured
-        ]
+    def past_metrics(self, algorithm: str, env: str, metric: str) -> list[dict[str, float]]:
+        """The last metrics of the finished trials of an algorithm on an env that logged a metric, of the 200 newest."""
+        return self._finished(algorithm, env, f" and metrics.`{metric}` < 1e300")
 
     def _finished(self, algorithm: str, env: str, also: str = "") -> list[dict[str, float]]:
         """The last metrics of finished trials, of the 200 newest."""
@@ -334,8 +329,8 @@ class Store:
 
 
 def _is_like(value: str) -> str:
-    """What MLflow's filters say of a tag with a value, and maybe of others: they have no way to write
-    every character of a text.
+    """What MLflow's filters say of a tag with a value, and maybe of others:
+    they have no way to write every character of a text.
     """
     writable = re.sub(r"""['"\\]|[^\S ]""", "_", value)
     return f"= '{value}'" if writable == value else f"LIKE '{writable}'"
@@ -353,8 +348,8 @@ def _make_tables(uri: str, artifact_root: Path) -> None:
 
 
 def _create_database(path: Path, artifact_root: Path) -> None:
-    """Make MLflow's tables, if the file is not there: complete or not at all, also when studies
-    start at the same moment.
+    """Make MLflow's tables, if the file is not there: complete or not at all,
+    also when studies start at the same moment.
     """
     with _in(path):
         if not path.exists():

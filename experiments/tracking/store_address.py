@@ -58,8 +58,8 @@ def where_logged(uri: str | None, output_dir: str | None) -> tuple[str, Path]:
     """Where trials were logged, from what a person said of it.
 
     Args:
-        uri: Of the store: `sqlite:///path`, which may be relative, or another that MLflow takes; None:
-            mlflow.db in the output folder.
+        uri: Of the store: `sqlite:///path`, which may be relative, or another that MLflow takes;
+            None: mlflow.db in the output folder.
         output_dir: None: the folder of an embedded store, else `outputs`.
 
     Returns:
@@ -104,8 +104,8 @@ def check_store(uri: str, timeout_s: float) -> None:
 
 
 def check_local(uri: str, setting: str = "tracking.uri") -> None:
-    """Make sure that a study may write to the store, if it is a file: SQLite's locks do not hold
-    on network file systems.
+    """Make sure that a study may write to the store, if it is a file:
+    SQLite's locks do not hold on network file systems.
 
     Args:
         uri: Of the store.

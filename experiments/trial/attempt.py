@@ -1,5 +1,5 @@
-"""An attempt at a trial: what the driver gives the process that makes it, and what ends it through
-no fault of the trial.
+"""An attempt at a trial: what the driver gives the process that makes it,
+and what ends it through no fault of the trial.
 """
 
 import re
@@ -18,8 +18,8 @@ class Attempt:
     """A process' turn at a trial, as the driver gives it.
 
     Attributes:
-        number: As the log has it: what a process with an earlier one still writes is refused. 0:
-            the process begins one by itself.
+        number: As the log has it: what a process with an earlier one still writes is refused.
+            0: the process begins one by itself.
         reason: Why the attempt before it, if there was one, did not end the trial.
         cause: The same, as `Restarted` has it.
         heartbeats: The actor that takes the process' signs of life; None: nobody does.

@@ -139,8 +139,8 @@ def environments(env: EnvSettings, count: int) -> Any:
 
 
 class KeptEnvironments:
-    """Environments side by side that stay from one evaluation to the next, where a reset leaves
-    nothing of what was before.
+    """Environments side by side that stay from one evaluation to the next,
+    where a reset leaves nothing of what was before.
     """
 
     def __init__(self) -> None:

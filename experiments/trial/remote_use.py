@@ -93,8 +93,8 @@ class RemoteUse:
         """What was used, and ask for the next time.
 
         Returns:
-            Role to use, None while a process of it has not answered twice; and the percentages of the GPUs
-            of those that have one.
+            Role to use, None while a process of it has not answered twice;
+            and the percentages of the GPUs of those that have one.
         """
         self._take_answers()
         self._ask()

@@ -18,6 +18,7 @@ from ray.tune import PlacementGroupFactory, Trainable
 
 from experiments.config import own_modules
 from experiments.config.errors import first_line
+from experiments.config.extension import check_versions
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, depends_on_clock
 from experiments.envs.checked import EnvironmentFaultError, named_exit
@@ -247,6 +248,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """Build the algorithm, and go on from the newest checkpoint if there is one."""
         self._take_folder()
         own_modules.check_imported(self._trial.modules)
+        check_versions(self._trial.extensions)
         if self._state is None:
             self._state = ProcessState(packages_of(self._trial))
         else:  # after a fault

@@ -4,8 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import psutil
 from ray.rllib.core import DEFAULT_MODULE_ID
 
+from experiments.config.extension import measured_by
 from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import FastOffPolicy
 from experiments.rllib import checkpoints, starting_weights
@@ -23,14 +23,11 @@ from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.hooks import EPISODES
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
 from experiments.rllib.no_compiler import leave_out_compiler
-from experiments.rllib.noise_scale import measure_noise_scale, updates_between
 from experiments.rllib.pipelines import own_pipelines
 from experiments.rllib.process_state import ProcessState
 from experiments.rllib.results import (
     LEARNER_SECONDS,
-    NOISE_SCALE,
     EpisodeSums,
-    NoiseSums,
     check_finite,
     gradient_steps,
     learner_metrics,
@@ -69,7 +66,6 @@ class Counters:
         curve: (env steps, return) of each evaluation.
         since: Of `TargetWatch`.
         reached: Likewise.
-        noise: Of `NoiseSums`.
         episode_len: Mean env steps of the episodes that ended last; None before any has.
         kept_in_process: What code that is not the suite's had changed in the trial's processes by the last checkpoint
             (`ProcessState`); None if that was not looked at.
@@ -86,7 +82,6 @@ class Counters:
     curve: list[tuple[float, float]] = field(default_factory=list)
     since: tuple[float, float] | None = None
     reached: tuple[float, float] | None = None
-    noise: dict[str, float] = field(default_factory=dict)
     episode_len: float | None = None
     kept_in_process: list[str] | None = None
 
@@ -126,9 +121,8 @@ class Training:
         self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
         for watch in (average_over_minibatches, time_updates, log_kl):
             algorithm.learner_group.foreach_learner(watch)
-        if trial.noise_scale.measure:
-            every = trial.noise_scale.every_updates or updates_between(config)
-            algorithm.learner_group.foreach_learner(partial(measure_noise_scale, every_updates=every))
+        measured = [settings.measure_in(algorithm) for settings in trial.extension.values()]
+        self._measured = [*(one for one in measured if one is not None), *measured_by(trial.modules)]
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
         if isinstance(algorithm, FastOffPolicy):
@@ -169,7 +163,7 @@ class Training:
             RuntimeError: Nothing was sampled.
         """
         now = self.counters
-        episodes, noise = EpisodeSums(), NoiseSums()
+        episodes = EpisodeSums()
         start_env_steps, start_s, start_trained, batches = now.env_steps, now.train_s, now.trained, 0
         learner: dict[str, float] = {}
         sampled_together: list[Spans] = []
@@ -182,7 +176,8 @@ class Training:
             runners = result.get("env_runners", {})
             learners = result.get("learners", {})
             module = learners.get("default_policy", {})
-            noise.add(module.get(NOISE_SCALE, {}))
+            for measured in self._measured:
+                measured.add(result)
             updating_s = float(learners.get("__all_modules__", {}).get(LEARNER_SECONDS, 0.0))
             self.time.add(runner_seconds(runners), updating_s / max(1, self.algorithm.config.num_learners))
             now.env_steps = int(runners.get("num_env_steps_sampled_lifetime", now.env_steps))
@@ -208,12 +203,11 @@ class Training:
         if now.warm is None:
             now.warm = (now.env_steps, now.train_s, now.trained)
         self._phases = self._clock.take()
-        NoiseSums(now.noise).add(noise.sums)
         return {
             **episodes.metrics(),
             **self._phase_diversity(sampled_together, episodes),
             **{name: value for name, value in learner.items() if value == value},
-            **noise.metrics("learner"),
+            **{name: value for measured in self._measured for name, value in measured.report().items()},
             **training_shares(self._phases, seconds),
             "throughput/env_steps_per_s": sampled / seconds,
             "throughput/trained_steps_per_s": (now.trained - start_trained) / seconds,
@@ -277,7 +271,7 @@ class Training:
             **TargetWatch(self._trial.env.target, now.since, now.reached).metrics(),
             "final/env_steps_per_s": (now.env_steps - warm_env_steps) / seconds,
             "final/trained_steps_per_s": (now.trained - warm_trained) / seconds,
-            **NoiseSums(now.noise).metrics("final"),
+            **{name: value for measured in self._measured for name, value in measured.final().items()},
             "final/train_s": now.train_s,
             "final/wall_s": self.wall_s(),
         }
@@ -344,12 +338,15 @@ class Training:
         """
         checkpoints.save(self.algorithm, folder, self._environments, self._scored)
         state = {
-            "counters": {**asdict(self.counters), "wall_s": self.wall_s()},
+            "counters": {**asdict(self.counters), "wall_s": self.wall_s(), **self._states()},
             "events": [record_of(event) for event in events],
             "return_mean": self.counters.curve[-1][1] if self.counters.curve else None,
         }
         (folder / STATE_FILE).write_text(json.dumps(state))
         (folder / TRIAL_FILE).write_text(json.dumps(self._trial.to_mapping()))
+
+    def _states(self) -> dict[str, Any]:
+        return {measured.key: measured.state for measured in self._measured if measured.state is not None}
 
     def restore(self, folder: Path) -> list[Event]:
         """The inverse of `save`; the events that were saved."""
@@ -368,7 +365,10 @@ class Training:
 
     def _restored(self, folder: Path) -> list[Event]:
         state: Mapping[str, Any] = json.loads((folder / STATE_FILE).read_text())
-        self.counters = Counters(**state["counters"])
+        known = {each.name for each in fields(Counters)}
+        self.counters = Counters(**{name: value for name, value in state["counters"].items() if name in known})
+        for measured in self._measured:
+            measured.state = state["counters"].get(measured.key, measured.state)
         self.begin_segment()
         return [event_of(record) for record in state["events"]]
 

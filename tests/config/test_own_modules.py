@@ -83,8 +83,8 @@ def test_modules_find_each_other_and_a_package_its_files(tmp_path: Path) -> None
 
 def test_files_that_a_module_names_go_with_it_and_are_a_part_of_it(tmp_path: Path) -> None:
     source = (
-        "import pathlib\nHERE = pathlib.Path(__file__).parent\nx = [(HERE / n).read_text() "
-        "for n in ('a b.csv', 'data/b.csv')]\n"
+        "import pathlib\nHERE = pathlib.Path(__file__).parent\n"
+        "x = [(HERE / n).read_text() for n in ('a b.csv', 'data/b.csv')]\n"
     )
     path = Path(
         written(
@@ -138,8 +138,8 @@ def test_a_file_beside_a_module_that_was_not_copied_is_named_with_the_fix(plan_o
     )
     written(tmp_path / "data/prices.csv", "1")
     expected = (
-        r"/data/prices.csv is not copied with misses_a_file.py. Write 'data/prices.csv' "
-        r"as one string in it, or make a package"
+        r"/data/prices.csv is not copied with misses_a_file.py. Write 'data/prices.csv' as one string in it, "
+        r"or make a package"
     )
     with pytest.raises(ConfigurationError, match=expected):
         plan_of("env=gym", *given, SINGLE)

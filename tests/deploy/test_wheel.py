@@ -15,10 +15,12 @@ from tests.support.suite import ROOT
 
 EVERYTHING = """
 import importlib, pkgutil
-import analysis, conf, experiments
-for package in (analysis, conf, experiments):
+import analysis, conf, experiments, science
+for package in (analysis, conf, experiments, science):
     assert package.__file__.startswith({prefix!r}), package.__file__
     for module in pkgutil.walk_packages(package.__path__, f"{{package.__name__}}."):
+        if "test" in module.name.rpartition(".")[2]:
+            continue  # what is there to test with is not
         print(module.name)
         importlib.import_module(module.name)
 """
@@ -35,7 +37,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"  # setuptools builds beside the sources, and would take up what lies there
     source.mkdir()
-    for name in ("analysis", "conf", "experiments"):
+    for name in ("analysis", "conf", "experiments", "science"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -65,12 +67,14 @@ def run(python: Path, folder: Path, *words: str) -> str:
 
 def test_every_module_is_in_the_wheel_and_imports(python: Path, tmp_path: Path) -> None:
     imported = run(python, tmp_path, "-c", EVERYTHING.format(prefix=str(python.parents[1]))).splitlines()
-    modules = (path for name in ("analysis", "experiments") for path in (ROOT / name).rglob("*.py"))
+    packages = ("analysis", "experiments", "science")
+    modules = (path for name in packages for path in (ROOT / name).rglob("*.py") if "test" not in path.stem)
     assert set(imported) == {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in modules
     } - {
         "analysis",
         "experiments",
+        "science",
     }
 
 

@@ -149,7 +149,7 @@ def test_the_settings_of_a_pair_say_what_was_measured(pair: Pair, table: Table) 
         assert "Not measured here yet" in file.read_text()
     else:
         said = (
-            f"{found['score [95%]']}, worst seed {found['worst seed']}, after {found['env steps']} env "
-            f"steps, {found['seeds']} seeds"
+            f"{found['score [95%]']}, worst seed {found['worst seed']}, after {found['env steps']} env steps, "
+            f"{found['seeds']} seeds"
         )
         assert f"# Measured: {said}" in file.read_text()

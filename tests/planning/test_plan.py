@@ -17,7 +17,7 @@ from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import EnvSettings, HardwareSettings
 from experiments.config.trial_config import TrialConfig, distinct_names, label_of
-from experiments.contract import COLUMNS
+from experiments.contract import COLUMNS, extensions
 from experiments.planning.axes import PARAMS
 from experiments.planning.machines import Cluster, Node, local_machine
 from experiments.planning.record import plan_record, searched_params, trial_params
@@ -468,7 +468,8 @@ def test_every_parameter_and_column_that_is_not_searched_is_known_as_taken(plan_
     params = trial_params(plan, plan.trials[0])
     assert set(params) <= PARAMS | COLUMNS
     runs = runs_of(plan_record(StudyTrials(plan)), [asdict(TrialOutcome(plan.trials[0].label, 0, "failed"))])
-    assert set(runs) - set(params) <= COLUMNS
+    of_extensions = {name.removeprefix("final/") for name in extensions.metrics()}
+    assert set(runs) - set(params) <= COLUMNS | of_extensions
 
 
 def test_the_report_grid_is_as_wide_as_the_largest_batch_of_the_study(plan_of: PlanOf) -> None:

@@ -64,8 +64,8 @@ SLOW = ASYNCHRONOUS | {name for name in TRAINED if " " in name} - {
     "ppo normalised, stacked",
     "ppo with connectors of one's own",
 }
-NIGHTLY = {"appo normalised"}
-"""As IMPALA's are."""
+NIGHTLY = {"appo", "appo normalised", "impala normalised"}
+"""As IMPALA's is."""
 MARKS = {**dict.fromkeys(SLOW, pytest.mark.slow), **dict.fromkeys(NIGHTLY, pytest.mark.nightly)}
 
 

@@ -44,8 +44,8 @@ def test_among_indistinguishable_leaders_within_a_standard_error_the_cheapest_is
     }
     train_s = {"dear": [90, 91, 92, 90], "cheap": [50, 51, 49, 50], "cheapest": [10, 11, 10, 9], "bad": [1, 1, 1, 1]}
     found = decision(make_runs(scores, train_s=train_s, target=np.nan))
-    # Means 362.5, 359.5 and 310: `cheapest` is not significantly different, but is more than a standard
-    # error below the best.
+    # Means 362.5, 359.5 and 310: `cheapest` is not significantly different,
+    # but is more than a standard error below the best.
     assert found.leaders == ("cheap", "dear", "cheapest")
     assert (found.chosen, found.chosen_by, found.runner_up) == ("cheap", "cost", "dear")
     assert found.difference == pytest.approx(-3)  # worse, and preferred for its cost

@@ -27,8 +27,8 @@ def study(
     num_seeds: int = 5,
     diversity: float = 0.02,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Runs and curves: from -1000, straight up to -200 after `BUDGET / speed` env steps, a seed is good
-    or bad for all alike.
+    """Runs and curves: from -1000, straight up to -200 after `BUDGET / speed` env steps,
+    a seed is good or bad for all alike.
     """
     rng = np.random.default_rng(0)
     of_seed, noise = rng.normal(0, 20, num_seeds), rng.normal(0, 2, (4, num_seeds))

@@ -87,8 +87,8 @@ def test_a_held_out_seed_that_failed_is_left_out_and_counted(failed: list[int]) 
     assert f"Of the trials, {len(failed)} failed." in told[1]
     if len(failed) == 1:  # both that were picked, on the two seeds that both have: 395 and 410 for 430 and 410
         assert (
-            "scored 420.0 in the search (mean of 1 to 2 seeds each) and 402.5 on 2 held-out "
-            "seeds: a difference of -17.5 ["
+            "scored 420.0 in the search (mean of 1 to 2 seeds each) and 402.5 on 2 held-out seeds: "
+            "a difference of -17.5 ["
         ) in told[2]
     else:
         assert told[2].startswith(
@@ -124,8 +124,8 @@ def test_what_was_stopped_in_the_search_and_picked_all_the_same_has_no_search_sc
 
 @pytest.mark.nightly
 def test_the_best_of_pure_noise_does_worse_on_seeds_that_did_not_pick_it() -> None:
-    """Twenty configurations that are all alike: the three that lead were lucky, and their curse is about
-    what order statistics say.
+    """Twenty configurations that are all alike: the three that lead were lucky,
+    and their curse is about what order statistics say.
     """
     rng, differences, covered = np.random.default_rng(0), [], 0
     for _ in range(100):

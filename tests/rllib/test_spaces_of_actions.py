@@ -31,8 +31,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def is_taken(drawn: Drawn) -> bool:
-    """Whether spaces are taken: by RLlib's runner and the fast one, in an evaluation, by a policy
-    and its graph; or refused.
+    """Whether spaces are taken: by RLlib's runner and the fast one, in an evaluation,
+    by a policy and its graph; or refused.
     """
     trial = trial_with(*drawn)
     try:

@@ -42,8 +42,8 @@ def test_one_configuration_has_students_t_interval(num_seeds: int) -> None:
 
 def test_interval_of_an_iqm_by_hand() -> None:
     found = moderated_intervals(np.array([[1000.0, 10, 30, 0, 20]]), "iqm")
-    # Winsorised: 10, 10, 20, 30, 30, whose squared deviations add to 400; of 3 kept values the variance is 400 /
-    # (3 * 2).
+    # Winsorised: 10, 10, 20, 30, 30, whose squared deviations add to 400;
+    # of 3 kept values the variance is 400 / (3 * 2).
     se = np.sqrt(400 / 6)
     assert_allclose([found.estimate[0], found.se[0], found.df[0]], [20, se, 2])
     # t of 2 degrees of freedom
@@ -59,8 +59,9 @@ def test_standard_error_of_an_iqm_is_that_of_yuens_test_in_scipy() -> None:
 def test_variance_is_averaged_with_that_of_the_others_by_hand() -> None:
     # variances 4, 1 and 1 with 2 degrees of freedom each
     found = moderated_intervals(np.array([[0.0, 2, 4], [10, 11, 12], [20, 21, 22]]))
-    # First: the others have 1 on average, with (2 * 1 + 2 * 1)^2 / (2 * 1 + 2 * 1) = 4 degrees. (4 * 1 + 2 * 4) / 6
-    # = 2. Second: the others have 2.5, with (2 * 4 + 2 * 1)^2 / (2 * 16 + 2 * 1) = 50 / 17 degrees.
+    # First: the others have 1 on average, with (2 * 1 + 2 * 1)^2 / (2 * 1 + 2 * 1) = 4 degrees.
+    # (4 * 1 + 2 * 4) / 6 = 2.
+    # Second: the others have 2.5, with (2 * 4 + 2 * 1)^2 / (2 * 16 + 2 * 1) = 50 / 17 degrees.
     df = 50 / 17
     variances = np.array([2, (df * 2.5 + 2 * 1) / (df + 2), (df * 2.5 + 2 * 1) / (df + 2)])
     assert_allclose(found.df, [6, df + 2, df + 2])

@@ -15,8 +15,8 @@ few = settings(max_examples=40, deadline=None)
 
 
 def test_wilsons_interval_by_hand() -> None:
-    # 8 of 10: centre (0.8 + z^2 / 20) / (1 + z^2 / 10) = 0.7167, half (z sqrt(0.016 + z^2 / 400)) /
-    # (1 + z^2 / 10) = 0.2266.
+    # 8 of 10: centre (0.8 + z^2 / 20) / (1 + z^2 / 10) = 0.7167,
+    # half (z sqrt(0.016 + z^2 / 400)) / (1 + z^2 / 10) = 0.2266.
     low, high = share_interval(8, 10)
     assert_allclose([low, high], [0.4902, 0.9433], atol=1e-4)
     low, high = share_interval([0, 3], 3)

@@ -58,8 +58,8 @@ def test_what_is_no_error_of_rays_still_ends_the_study() -> None:
 
 
 class Killed(Trainable):
-    """The trial 1 dies once, as it steps or as its process is handed on to it; each leaves its name
-    when it begins and when it ends.
+    """The trial 1 dies once, as it steps or as its process is handed on to it;
+    each leaves its name when it begins and when it ends.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ class Attempts:
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("when", ["steps", "is handed on"])
+@pytest.mark.parametrize("when", ["steps", pytest.param("is handed on", marks=pytest.mark.nightly)])
 def test_a_trial_that_is_killed_for_want_of_memory_is_run_again_after_all_others(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,8 +20,8 @@ LSTM = ("++algorithm.rl_module.use_lstm=true", "++algorithm.rl_module.lstm_cell_
 
 
 def policy_of(trial: TrialConfig, seed: int = 7) -> Policy:
-    """A trial's policy with random weights, so large that it does not act alike everywhere, and with statistics,
-    if it has any.
+    """A trial's policy with random weights, so large that it does not act alike everywhere,
+    and with statistics, if it has any.
     """
     config, found = build_algorithm_config(trial), spaces(environment_of(trial))
     module = config.copy(copy_frozen=False).get_rl_module_spec(spaces={DEFAULT_MODULE_ID: found}).build()

@@ -22,7 +22,6 @@ from analysis.plots import (
     learning_curves,
     lineage,
     lockstep,
-    noise_scale,
     pareto,
     returns_by_setting,
     sample_efficiency,
@@ -37,6 +36,7 @@ from analysis.plots import (
     throughput_bars,
     time_breakdown,
 )
+from experiments.contract import extensions
 from tests.support.drawn_axes import lines_of
 
 LRS = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
@@ -57,20 +57,6 @@ class Study:
     @property
     def grid(self) -> list[tuple[float, int]]:
         return list(itertools.product(self.lrs, self.batches))
-
-    def noise(self) -> pd.DataFrame:
-        """Three networks over five windows, the last of which has no upper end; one seed gives no interval."""
-        rows = []
-        for i, network in enumerate(("all weights", "policy", "value")):
-            for window in range(5):
-                scale = 10.0 ** (1 + i) * 2**window
-                low, high = (
-                    (math.nan, math.nan) if self.num_seeds < 2 else (scale / 2, math.inf if window == 4 else 2 * scale)
-                )
-                rows.append((network, 6_000.0 * (2 * window + 1), scale, low, high))
-        return pd.DataFrame(
-            rows, columns=["network", "env_steps", "noise_scale", "noise_scale_low", "noise_scale_high"]
-        )
 
     def settings(self) -> pd.DataFrame:
         """A policy in several environments; with one seed there is one episode."""
@@ -290,7 +276,6 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
     "lineage": (lineage.plot, Study.lineage),
     "returns_by_setting": (returns_by_setting.plot, Study.settings),
     "sensitivity_plane": (sensitivity_plane.plot, Study.plane),
-    "noise_scale": (noise_scale.plot, Study.noise),
     "lockstep": (lockstep.plot, Study.ways),
 }
 STUDIES = {
@@ -318,11 +303,15 @@ UNITS = {
     "lineage": ("env steps", "member (its seed)"),
     "returns_by_setting": ("mean return", ""),
     "sensitivity_plane": ("sensitivity: tuned minus best common setting", "score tuned for each environment"),
-    "noise_scale": ("env steps", "gradient noise scale (rows)"),
     "lockstep": ("environments x fragment (env steps)", "area under the learning curve (mean return)"),
     "improvement_matrix": ("a run of the row beats one of the column: probability (%)", ""),
 }
 """Labels of the axes."""
+for extension in extensions.found():  # its figures keep to the same rules: FIGURES and UNITS of its module `testing`
+    if (extension.folder / "testing.py").is_file():
+        testing = extension.load(".testing:__dict__")
+        FIGURES |= testing.get("FIGURES", {})
+        UNITS |= testing.get("UNITS", {})
 each_figure = pytest.mark.parametrize("figure", FIGURES)
 
 

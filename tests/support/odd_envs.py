@@ -55,8 +55,8 @@ class Odd(gym.Env[Any, Any]):
         terminated: Key of FLAGS.
         truncated: Key of FLAGS.
         info: Key of INFOS.
-        does: `exit`, `raise`; `four`: gives four values, `alone`: resets without an info; `free`:
-            pays no attention to its seed.
+        does: `exit`, `raise`; `four`: gives four values, `alone`: resets without an info;
+            `free`: pays no attention to its seed.
         space: Key of SPACES.
         at: The step of an environment, over all its episodes, from which on it is odd.
     """

@@ -12,6 +12,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from experiments.config.choices import hydra_search_path
 from experiments.config.compose import CONF, check_axes_are_free, composer, split_space, with_new_keys
 from experiments.config.schema import parse
 from experiments.config.trial_config import Compose
@@ -19,6 +20,7 @@ from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import Plan, plan_study
 
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and any(folder.glob("*.yaml")))
+SEARCHED = tuple(hydra_search_path(None))
 
 
 def compose(overrides: Sequence[str]) -> DictConfig:
@@ -35,7 +37,7 @@ def compose(overrides: Sequence[str]) -> DictConfig:
 @functools.cache
 def chosen(choices: tuple[str, ...]) -> DictConfig:
     """The configuration that consists of these files, to read only."""
-    return hydra.compose("config", overrides=list(choices))
+    return hydra.compose("config", overrides=[*SEARCHED, *choices])
 
 
 def plan_for(*overrides: str, cluster: Cluster | None = None) -> Plan:
@@ -47,7 +49,7 @@ def composed_for(*overrides: str, cluster: Cluster | None = None) -> tuple[Plan,
     """The same, with what it was composed with."""
     overrides = (*with_new_keys(overrides),)
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        start = composer(compose(split_space(overrides)[0]), overrides)
+        start = composer(compose(split_space(overrides)[0]), [*SEARCHED, *overrides])
         check_axes_are_free(start({}), overrides)
         plan = plan_study(parse(start({})), start, cluster or Cluster((Node(2, 0),)))
 

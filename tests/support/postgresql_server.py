@@ -1,5 +1,5 @@
-"""A PostgreSQL server of the tests' own: its own data, its own port, a password, and as many connections
-as a test allows.
+"""A PostgreSQL server of the tests' own: its own data, its own port, a password,
+and as many connections as a test allows.
 """
 
 import contextlib

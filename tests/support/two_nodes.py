@@ -215,8 +215,8 @@ class TwoNodes:
 
 @contextlib.contextmanager
 def linked_machines(folder: Path, shared: bool) -> Iterator[TwoNodes]:
-    """Two nodes without Ray, ended afterwards with everything that runs on them; skips the test
-    where this machine does not allow them.
+    """Two nodes without Ray, ended afterwards with everything that runs on them;
+    skips the test where this machine does not allow them.
 
     Args:
         folder: An existing folder, where the head node also keeps what `ray start` prints.

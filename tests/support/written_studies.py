@@ -84,9 +84,9 @@ def assert_complete(database: Path, artifacts: Path, name: str, trials: int = 3)
         assert status == "FINISHED"
         assert select("value FROM tags WHERE key = 'best' AND run_uuid = ?", study) == [("s=0",)]
         runs = select(
-            "r.run_uuid, r.name, r.status, r.start_time, r.end_time, t.value FROM runs r JOIN tags t ON t.run_uuid = "
-            "r.run_uuid AND t.key = 'study_run' JOIN experiments e ON e.experiment_id = r.experiment_id WHERE e.name = "
-            "? AND r.lifecycle_stage = 'active' ORDER BY r.start_time",
+            "r.run_uuid, r.name, r.status, r.start_time, r.end_time, t.value FROM runs r JOIN tags t ON t.run_uuid "
+            "= r.run_uuid AND t.key = 'study_run' JOIN experiments e ON e.experiment_id = r.experiment_id "
+            "WHERE e.name = ? AND r.lifecycle_stage = 'active' ORDER BY r.start_time",
             name,
         )
         assert [run[1:] for run in runs] == [
@@ -160,10 +160,10 @@ def run_same_name(uri: str, folder: Path, study: str, barrier: Any) -> None:
 def assert_same_name_complete(database: Path, study: str) -> None:
     with contextlib.closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(
-            "SELECT r.name, r.status, p.value, m.timestamp FROM runs r JOIN experiments e ON e.experiment_id = "
-            "r.experiment_id JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'study_run' JOIN tags s ON s.run_uuid "
-            "= t.value AND s.key = 'study_folder' JOIN params p ON p.run_uuid = r.run_uuid JOIN metrics m ON "
-            "m.run_uuid = r.run_uuid WHERE e.name = 'same' AND s.value = ? ORDER BY r.name",
+            "SELECT r.name, r.status, p.value, m.timestamp FROM runs r JOIN experiments e "
+            "ON e.experiment_id = r.experiment_id JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'study_run' "
+            "JOIN tags s ON s.run_uuid = t.value AND s.key = 'study_folder' JOIN params p ON p.run_uuid = r.run_uuid "
+            "JOIN metrics m ON m.run_uuid = r.run_uuid WHERE e.name = 'same' AND s.value = ? ORDER BY r.name",
             (f"/out/same-{study}",),
         ).fetchall()
     assert rows == [(f"s={trial}", "FINISHED", study, 1 if study == "first" else 2) for trial in range(3)]

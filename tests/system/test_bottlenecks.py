@@ -1,5 +1,5 @@
-"""Trials that are bound by one thing each, measured as a user would: the diagnosis has to call
-every one by its name.
+"""Trials that are bound by one thing each, measured as a user would:
+the diagnosis has to call every one by its name.
 """
 
 from collections.abc import Iterator, Mapping

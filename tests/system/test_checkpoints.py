@@ -1,8 +1,6 @@
 """A trial that goes on from a checkpoint is the same to the bit as one that was never interrupted."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,73 +8,25 @@ from experiments.config.trial_config import TrialConfig
 from experiments.planning.machines import Cluster, Node
 from experiments.rllib import checkpoints
 from experiments.rllib.checkpoints import RLLIB
-from experiments.trial.trainable import RECYCLE_PROCESS, Trial
+from experiments.trial.trainable import RECYCLE_PROCESS
+from tests.support.interrupted import PPO, REPLAY, assert_same_when_interrupted, interrupted, trial_in, uninterrupted
 from tests.support.suite import PlanOf
-from tests.support.trials import COUNT, FAILURE, REPRODUCIBLE, RESTARTS, STEP, WEIGHTS, learned, step, with_folder
+from tests.support.trials import COUNT, REPRODUCIBLE, WEIGHTS, learned, step
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance"), pytest.mark.slow]
 
-PPO = (
-    "budget_env_steps=3072",
-    "report_every_env_steps=512",
-    "evaluation.episodes=2",
-    "evaluation.final_episodes=2",
-    "algorithm.training.train_batch_size_per_learner=512",
-    "checkpoint.every_env_steps=1024",
-)
 SCHEDULES = ("algorithm.training.use_kl_loss=true", "++algorithm.training.entropy_coeff=[[0,0.1],[8000,0.0]]")
-REPLAY = (
-    "report_every_env_steps=100",
-    "checkpoint.every_env_steps=200",
-    "algorithm.training.num_steps_sampled_before_learning_starts=100",
-    "evaluation.episodes=2",
-    "evaluation.final_episodes=2",
-)
 NORMALIZE = ("preprocessing=normalize",)
 LSTM = (
     "++algorithm.rl_module.use_lstm=true",
     "++algorithm.rl_module.lstm_cell_size=16",
     "++algorithm.rl_module.max_seq_len=8",
 )
-NOISE_SCALE = ("noise_scale.measure=true", "noise_scale.every_updates=3")
 EWMA = ("algorithm.training.minibatch_size=16", "algorithm.training.staleness=2")
 TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
 STAGGER = ("env.stagger=true", "env.max_episode_steps=100")
 RUNNER = ("hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4")
 RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
-
-
-def trial_in(config: TrialConfig, folder: Path) -> Trial:
-    return Trial(with_folder(config, folder))
-
-
-def uninterrupted(config: TrialConfig, folder: Path) -> Iterator[dict[str, Any]]:
-    trial = trial_in(config, folder)
-    try:
-        while True:
-            result = step(trial)
-            yield result
-            if result["done"]:
-                return
-    finally:
-        trial.cleanup()
-
-
-def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> Iterator[dict[str, Any]]:
-    """All results of a trial whose process is given up `times` times, each time after `after` reports."""
-    for left in reversed(range(times + 1)):
-        trial = trial_in(config, folder)
-        results = 0
-        try:
-            while not left or results < after:
-                result = step(trial)
-                results += 1
-                yield result
-                if result["done"]:
-                    return
-        finally:
-            trial._abandon()  # as a kill leaves it: nothing is saved
-            trial.cleanup()
 
 
 @pytest.mark.parametrize(
@@ -93,11 +43,9 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
         pytest.param("ppo", "pendulum", (*PPO, *STAGGER, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *STAGGER), marks=pytest.mark.nightly),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *TWO_LEARNERS), marks=pytest.mark.nightly),
-        pytest.param("ppo", "cartpole", (*PPO, *NOISE_SCALE), marks=pytest.mark.slow),
         pytest.param("ppo_ewma", "cartpole", (*PPO, *EWMA), marks=pytest.mark.slow),
         pytest.param("ppo_ewma", "pendulum", (*PPO, *EWMA, *NORMALIZE, "fast=false"), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
-        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *NOISE_SCALE), marks=pytest.mark.nightly),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *LSTM), marks=pytest.mark.slow),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *LSTM), marks=pytest.mark.slow),
         pytest.param("dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.slow),
@@ -114,22 +62,7 @@ def interrupted(config: TrialConfig, folder: Path, after: int, times: int) -> It
 def test_an_interrupted_trial_is_the_same_to_the_bit(
     plan_of: PlanOf, tmp_path: Path, algorithm: str, env: str, settings: tuple[str, ...]
 ) -> None:
-    local = () if any("runners" in s for s in settings) else ("hardware.num_env_runners=0",)
-    common = ("study=smoke", "study.space={}", "seeds=[0]", f"algorithm={algorithm}", f"env={env}")
-    plan = plan_of(*common, *settings, *local, cluster=Cluster((Node(4, 0),)))
-    config = plan.trials[0]
-    whole = list(uninterrupted(config, tmp_path / "whole"))
-    pieces = list(interrupted(config, tmp_path / "pieces", after=3, times=2))
-    assert FAILURE not in whole[-1]
-    by_step = {result[STEP]: result for result in pieces if STEP in result}  # the others were trained again
-    assert len(pieces) > len(by_step) == len(whole)  # some of it was trained again
-    assert [learned(by_step[result[STEP]]) for result in whole] == [learned(result) for result in whole]
-    assert pieces[-1][WEIGHTS] == whole[-1][WEIGHTS]
-    assert (pieces[-1][RESTARTS], pieces[-1][REPRODUCIBLE]) == (2, True)
-    assert whole[-1]["progress/updates"] > 0
-    (checkpoint,) = (tmp_path / "whole" / "checkpoints").iterdir()
-    size = sum(p.stat().st_size for p in checkpoint.rglob("*"))
-    assert 0.5 < plan.configurations[0].checkpoint_bytes / size < 2  # as the plan announced
+    assert_same_when_interrupted(plan_of, tmp_path, algorithm, env, settings)
 
 
 @pytest.mark.parametrize(

@@ -291,8 +291,8 @@ def test_many_trials_that_fail_are_one_line(run_faulty: RunFaulty, tmp_path: Pat
 
 
 def test_a_full_disk_costs_what_there_was_no_room_for_and_nothing_else(tmp_path: Path) -> None:
-    # Full from env step 2400 to 5000; a checkpoint is due at 2048, 4096 and 6144. Everything is on this disk,
-    # MLflow's store too.
+    # Full from env step 2400 to 5000; a checkpoint is due at 2048, 4096 and 6144.
+    # Everything is on this disk, MLflow's store too.
     out, kept = tmp_path / "out", tmp_path / "kept"
     out.mkdir()
     full = f"{{fault:full_disk,disk:{out},at:600,room_at:1250,once:{tmp_path / 'once'}}}"

@@ -103,6 +103,7 @@ def test_a_study_that_is_interrupted_ends_its_runs_and_resumes_as_it_says(
     assert_same(left_in(out / "mlflow.db"), left_in(reference / "mlflow.db"))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ray_instance")
 def test_a_study_whose_terminal_is_closed_is_saved_with_its_report(tmp_path: Path, reference: Path) -> None:
     out = tmp_path / "out"

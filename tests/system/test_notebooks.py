@@ -17,8 +17,8 @@ from analysis.load import Study, load_study
 from tests.support.suite import ROOT
 
 ANALYSES = ("convergence", "learning_rate_batch", "reproducibility", "throughput")
-"""They show a study's frames, whatever became of it; the other one a policy, which is there once
-a trial has finished."""
+"""They show a study's frames, whatever became of it; the other one a policy,
+which is there once a trial has finished."""
 NAMES = (*ANALYSES, "policy")
 MOST_BYTES = 1_500_000
 
@@ -105,7 +105,7 @@ def lost(study: Study, rows: slice, status: str) -> Study:
     """The study as if these trials had ended otherwise."""
     runs = study.runs.copy()
     runs.loc[rows, "status"] = status
-    runs.loc[rows, list(load.FINAL)] = np.nan
+    runs.loc[rows, list(load.final_metrics({}))] = np.nan
     return replace(study, runs=runs)
 
 

@@ -1,5 +1,5 @@
-"""A study that is kept in an object store: trained, killed, and gone on with by a machine that has nothing
-but the address.
+"""A study that is kept in an object store: trained, killed, and gone on with by a machine
+that has nothing but the address.
 """
 
 import contextlib
@@ -46,8 +46,8 @@ def copy_in(folder: Path, address: str) -> Path:
 
 
 def is_under_way(address: str) -> bool:
-    """Two trials have reported a checkpoint: after `Started` and `Placed`, every second event
-    is of a report with one.
+    """Two trials have reported a checkpoint: after `Started` and `Placed`,
+    every second event is of a report with one.
     """
     return sum(name.endswith("/events/000005.jsonl") for name in Objects(address).names()) >= 2
 

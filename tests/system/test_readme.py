@@ -52,7 +52,8 @@ def test_commands_that_start_nothing(command: str, tmp_path: Path) -> None:
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", [pytest.param(c, marks=pytest.mark.nightly) if "algorithm=" in c else c for c in REAL]
+    "command",  # each change runs study=smoke before its tests (.ci/run)
+    [pytest.param(c, marks=pytest.mark.nightly) if "algorithm=" in c or "smoke" in c else c for c in REAL],
 )
 def test_commands_that_run_a_study(command: str, tmp_path: Path) -> None:
     done = run(command, f"output_dir={tmp_path}", f"report={str(command == REAL[0]).lower()}")

@@ -1,5 +1,5 @@
-"""A trial is the same to the bit wherever and beside whatever it runs; and a process that runs hundreds
-of them does not grow.
+"""A trial is the same to the bit wherever and beside whatever it runs;
+and a process that runs hundreds of them does not grow.
 """
 
 import threading

@@ -135,10 +135,10 @@ def test_two_drivers_that_begin_at_once_in_an_empty_database_lose_nothing(
     logged_in.query("CREATE SCHEMA public AUTHORIZATION suite")
     start_together(logged_in.uri, tmp_path)
     assert logged_in.query(
-        "SELECT s.value, r.name, r.status, p.value, m.timestamp FROM runs r JOIN experiments e ON e.experiment_id = "
-        "r.experiment_id JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'study_run' JOIN tags s ON s.run_uuid = "
-        "t.value AND s.key = 'study_folder' JOIN params p ON p.run_uuid = r.run_uuid JOIN metrics m ON m.run_uuid = "
-        "r.run_uuid WHERE e.name = 'same' ORDER BY 1, 2"
+        "SELECT s.value, r.name, r.status, p.value, m.timestamp FROM runs r JOIN experiments e "
+        "ON e.experiment_id = r.experiment_id JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'study_run' "
+        "JOIN tags s ON s.run_uuid = t.value AND s.key = 'study_folder' JOIN params p ON p.run_uuid = r.run_uuid "
+        "JOIN metrics m ON m.run_uuid = r.run_uuid WHERE e.name = 'same' ORDER BY 1, 2"
     ) == [
         (f"/out/same-{study}", f"s={trial}", "FINISHED", study, at_ms)
         for study, at_ms in (("first", 1), ("second", 2))

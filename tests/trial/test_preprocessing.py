@@ -120,8 +120,8 @@ def test_rllib_acts_from_a_checkpoint_as_the_trial_does(
         algorithm.stop()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["impala", pytest.param("appo", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("algorithm", ["impala", "appo"])
 def test_asynchronous_algorithms_merge_what_has_arrived(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     # RLlib's learners give away their weights with every twentieth batch at most.
     many_batches = (

@@ -102,7 +102,9 @@ class TestTrained:
             (),
             pytest.param(("env.vectorize_mode=async",), marks=pytest.mark.slow),
             pytest.param(("preprocessing.frame_stack=2",), marks=pytest.mark.slow),
-            pytest.param(("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=2"), marks=pytest.mark.slow),
+            pytest.param(
+                ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=2"), marks=pytest.mark.nightly
+            ),
         ],
         ids=str,
     )
@@ -132,9 +134,9 @@ class TestTrained:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("algorithm", ["impala", pytest.param("appo", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("algorithm", ["impala", "appo"])
 def test_asynchronous_algorithms_have_it_too(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     common = ("study=smoke", *PENDULUM[1:], "env=cartpole", "env.vectorize_mode=sync", STAGGER)
     said: dict[str, Any] = run(make(plan_of(*common, f"algorithm={algorithm}", cluster=FOUR_CPUS).trials[0]))[-1]

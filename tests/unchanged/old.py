@@ -51,8 +51,8 @@ def report_of(study: Study, out: Path) -> str:
 
 
 def events_of(out: Path) -> dict[str, dict[str, Any]]:
-    """Kind of an event to its fields and their types, of metrics to their names, as the newest ones in the logs
-    of trials have them.
+    """Kind of an event to its fields and their types, of metrics to their names,
+    as the newest ones in the logs of trials have them.
     """
     logs = sorted(out.glob("studies/*/trials/*/events.jsonl"), key=lambda log: log.stat().st_mtime)
     events = [json.loads(line) for log in logs for line in log.read_text().splitlines()]

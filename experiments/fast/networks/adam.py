@@ -168,7 +168,7 @@ def _factor(limit: float, norm: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def _factor_below(limit: float) -> float:
-    """The factor of gradients that are not clipped: not always 1, since torch divides by multiplying
-    by the reciprocal.
+    """The factor of gradients that are not clipped: not always 1, since torch divides
+    by multiplying by the reciprocal.
     """
     return float(_factor(limit, torch.zeros(())))

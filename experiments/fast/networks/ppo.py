@@ -140,8 +140,8 @@ class DefaultNetworks:
         return usual and len(known) == len(parameters) and set(known) == set(parameters)
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs of the action distribution [rows, inputs], and values [rows], of observations [rows,
-        ...] after preprocessing.
+        """Inputs of the action distribution [rows, inputs], and values [rows],
+        of observations [rows, ...] after preprocessing.
         """
         dist_inputs, values = self._networks.forward(observations)
         return self._log_stds.complete(dist_inputs), values.squeeze(-1)

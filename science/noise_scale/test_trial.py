@@ -1,10 +1,13 @@
 """A trial that measures its gradient noise scale learns what it would have learned."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.contract import METRICS
+from science.noise_scale.manifest import MANIFEST
+from tests.support.interrupted import PPO, assert_same_when_interrupted
+from tests.support.interrupted import REPLAY as REPLAY_AND_CHECKPOINTS
 from tests.support.suite import TINY, PlanOf
 from tests.support.trials import REPLAY, WEIGHTS, Make, learned, run
 
@@ -16,7 +19,7 @@ HERE = ("seeds=[0]", "study.space={}", "hardware.num_env_runners=0", "hardware.n
 
 def measured(said: dict[str, Any]) -> set[str]:
     """The metrics that only a trial that measures has."""
-    return {name for name in said if name in METRICS and ("gradient_" in name or "noise_scale" in name)}
+    return {name for name in said if name in MANIFEST.metrics}
 
 
 @pytest.mark.parametrize(
@@ -71,3 +74,16 @@ def test_asynchronous_algorithms_measure_it_too(plan_of: PlanOf, make: Make, alg
     assert {
         f"final/gradient_{what}{of}" for what in ("square", "noise") for of in ("", "_policy", "_value")
     } <= measured(said[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [("ppo", PPO), pytest.param("dqn", ("budget_env_steps=600", *REPLAY_AND_CHECKPOINTS), marks=pytest.mark.nightly)],
+    ids=["ppo", "dqn"],
+)
+def test_its_sums_go_with_checkpoints(
+    plan_of: PlanOf, tmp_path: Path, algorithm: str, settings: tuple[str, ...]
+) -> None:
+    every = ("noise_scale.measure=true", "noise_scale.every_updates=3")
+    assert_same_when_interrupted(plan_of, tmp_path, algorithm, "cartpole", (*settings, *every))

@@ -2,7 +2,7 @@
 
 Pure functions of frames.
 
-The noise scale is S / |G|^2, in rows of a gradient step (`analysis.stats.noise_scale`). McCandlish et al. (2018, arXiv
+The noise scale is S / |G|^2, in rows of a gradient step (`intervals.py`). McCandlish et al. (2018, arXiv
 1812.06162) report that it rises during training, tenfold and more, and that it predicts the critical batch.
 """
 
@@ -20,7 +20,8 @@ from analysis.questions.labels import listed
 from analysis.questions.learning_rate_batch import BATCH, learning_rate_axis, points, slices
 from analysis.stats import critical_batch
 from analysis.stats.interval import Array, Interval
-from analysis.stats.noise_scale import LEAST_SEEDS, apart, growth, ratio
+from science.noise_scale.intervals import LEAST_SEEDS, apart, growth, ratio
+from science.noise_scale.names import NOISE, SQUARE
 
 NETWORKS = {"": "all weights", "_policy": "policy", "_value": "value"}
 """Suffix of the metrics to what they are of."""
@@ -30,7 +31,6 @@ MINIBATCH = "minibatch_size"
 PUBLISHED_GROWTH = 10.0
 """Times by which the published noise scales rise, or more."""
 
-_SQUARE, _NOISE = "gradient_square", "gradient_noise"
 _LEAST_BATCHES = 3
 _FAR = 10.0
 """Ends of an interval this many times apart from its estimate tell nothing."""
@@ -99,7 +99,7 @@ def over_time(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator
     rows = []
     windows = _windows(runs, curves)
     for (config, network, window), group in windows.groupby(["config", "network", "window"], observed=True, sort=False):
-        found = ratio(group[_SQUARE].to_numpy(float), group[_NOISE].to_numpy(float), rng)
+        found = ratio(group[SQUARE].to_numpy(float), group[NOISE].to_numpy(float), rng)
         rows.append(
             {
                 "config": config,
@@ -108,8 +108,8 @@ def over_time(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator
                 "window": window,
                 "env_steps": float((window + 0.5) * group["end_env_steps"].mean() / WINDOWS),
                 **found.columns("noise_scale"),
-                _SQUARE: float(group[_SQUARE].mean()),
-                _NOISE: float(group[_NOISE].mean()),
+                SQUARE: float(group[SQUARE].mean()),
+                NOISE: float(group[NOISE].mean()),
                 "num_seeds": len(group),
             }
         )
@@ -127,12 +127,12 @@ def rises(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator) ->
     windows, found = _windows(runs, curves), []
     for (config, network), group in windows.groupby(["config", "network"], observed=True, sort=False):
         parts = [
-            group[group["window"] == window].set_index("seed")[[_SQUARE, _NOISE]].astype(float)
+            group[group["window"] == window].set_index("seed")[[SQUARE, NOISE]].astype(float)
             for window in (0, WINDOWS - 1)
         ]
         both = parts[0].index.intersection(parts[1].index)
         if len(both):
-            pairs = [(part.loc[both, _SQUARE].to_numpy(), part.loc[both, _NOISE].to_numpy()) for part in parts]
+            pairs = [(part.loc[both, SQUARE].to_numpy(), part.loc[both, NOISE].to_numpy()) for part in parts]
             found.append(_rise(str(config), str(network), pairs, rng))
     return found
 
@@ -182,7 +182,7 @@ def _measured(runs: pd.DataFrame) -> list[str]:
     known = [
         network
         for network, suffix in suffix_of.items()
-        if (column := f"{_SQUARE}{suffix}") in runs and runs[column].notna().any()
+        if (column := f"{SQUARE}{suffix}") in runs and runs[column].notna().any()
     ]
     return [suffix_of[network] for network in apart_or_all(known)]
 
@@ -193,8 +193,8 @@ def _windows(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     """
     runs = replicates(runs)
     runs = runs[runs["status"] == "finished"]
-    metrics = {f"learner/{name}{suffix}": (name, suffix) for name in (_SQUARE, _NOISE) for suffix in NETWORKS}
-    columns = ["config", "env", "end_env_steps", "seed", "network", "window", _SQUARE, _NOISE]
+    metrics = {f"learner/{name}{suffix}": (name, suffix) for name in (SQUARE, NOISE) for suffix in NETWORKS}
+    columns = ["config", "env", "end_env_steps", "seed", "network", "window", SQUARE, NOISE]
     mine = curves[curves["metric"].isin(metrics) & curves["run_id"].isin(runs["run_id"])]
     if mine.empty:
         return pd.DataFrame(columns=columns)
@@ -205,7 +205,7 @@ def _windows(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     data["network"] = data["metric"].map(lambda name: NETWORKS[metrics[name][1]])
     # A report tells of what came before it.
     data["window"] = np.ceil(data["env_steps"] / data["end_env_steps"] * WINDOWS).clip(1, WINDOWS).astype(int) - 1
-    keys = [name for name in columns if name not in (_SQUARE, _NOISE)]
+    keys = [name for name in columns if name not in (SQUARE, NOISE)]
     data["config"] = data["config"].cat.remove_unused_categories() if hasattr(data["config"], "cat") else data["config"]
     means = data.pivot_table(index=keys, columns="estimate", values="value", aggfunc="mean", observed=True)
     order = {word: i for i, word in enumerate(NETWORKS.values())}
@@ -290,7 +290,7 @@ def _beside(
 
 def _noise_of(chosen: pd.DataFrame, suffix: str, rng: np.random.Generator) -> Interval:
     """Over the whole training: means over the configurations of each seed, then the ratio."""
-    square, noise = f"{_SQUARE}{suffix}", f"{_NOISE}{suffix}"
+    square, noise = f"{SQUARE}{suffix}", f"{NOISE}{suffix}"
     of_seeds = chosen.groupby("seed")[[square, noise]].mean().dropna()
     return ratio(of_seeds[square].to_numpy(float), of_seeds[noise].to_numpy(float), rng) if len(of_seeds) else _NONE
 

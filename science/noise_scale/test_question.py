@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.questions.learning_rate_batch import BATCH
-from analysis.questions.noise_scale import (
+from science.noise_scale.question import (
     MINIBATCH,
     NETWORKS,
     Beside,
@@ -18,7 +18,7 @@ from analysis.questions.noise_scale import (
     over_time,
     rises,
 )
-from tests.support.noise_curves import curves_of
+from science.noise_scale.testing import curves_of
 from tests.support.study_frames import make_runs
 
 SEEDS = 5

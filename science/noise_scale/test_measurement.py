@@ -14,8 +14,15 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 
 from experiments.fast.learner import FastPPOTorchLearner
-from experiments.rllib.noise_scale import PARTS, fragments, noise_of, part_gradients, updates_between
-from experiments.rllib.results import NoiseSums
+from science.noise_scale.measurement import (
+    LOGGED,
+    PARTS,
+    NoiseSums,
+    fragments,
+    noise_of,
+    part_gradients,
+    updates_between,
+)
 from tests.support.fast_off_policy import dqn, sac
 from tests.support.fast_ppo import batches_of, config_of, learner_of, update
 
@@ -188,18 +195,21 @@ def test_measurements_are_so_far_apart_that_they_take_2_percent_by_hand(config: 
 
 
 def test_sums_become_averages_and_their_ratio() -> None:
+    def iteration(**sums: float) -> dict[str, Any]:
+        return {"learners": {DEFAULT_MODULE_ID: {LOGGED: sums}}}
+
     sums = NoiseSums()
     sums.add({})
-    sums.add({"count": math.nan, "gradient_square": math.nan, "gradient_noise": math.nan})
-    assert sums.metrics("learner") == {}
-    sums.add({"count": 2.0, "gradient_square": 1.0, "gradient_noise": 60.0})
-    sums.add({"count": 1.0, "gradient_square": 2.0, "gradient_noise": 30.0})
-    assert sums.metrics("learner") == {
-        "learner/gradient_square": 1.0,
-        "learner/gradient_noise": 30.0,
-        "learner/noise_scale": 30.0,
-    }
-    sums.add({"count": 1.0, "gradient_square": -9.0, "gradient_noise": 30.0})
-    assert sums.metrics("final") == {"final/gradient_square": -1.5, "final/gradient_noise": 30.0}, (
-        "no noise scale below zero"
-    )
+    sums.add(iteration(count=math.nan, gradient_square=math.nan, gradient_noise=math.nan))
+    assert sums.report() == {}
+    sums.add(iteration(count=2.0, gradient_square=1.0, gradient_noise=60.0))
+    sums.add(iteration(count=1.0, gradient_square=2.0, gradient_noise=30.0))
+    averages = {"learner/gradient_square": 1.0, "learner/gradient_noise": 30.0, "learner/noise_scale": 30.0}
+    assert sums.report() == averages
+    assert sums.report() == {}, "nothing was measured since"
+    sums.add(iteration(count=1.0, gradient_square=-9.0, gradient_noise=30.0))
+    sums.report()
+    resumed = NoiseSums()
+    resumed.state = sums.state
+    without_scale = {"final/gradient_square": -1.5, "final/gradient_noise": 30.0}
+    assert sums.final() == resumed.final() == without_scale, "no noise scale below zero"

@@ -3,8 +3,8 @@
 import pytest
 
 from experiments.config.errors import ConfigurationError
-from experiments.planning.terminal import noise_scale_lines
 from experiments.rllib.algorithms import rows_of_step
+from science.noise_scale.plan import batch_lines
 from tests.support.suite import PlanOf
 
 BATCHES = "study.space={algorithm.training.train_batch_size_per_learner:[32,64,128]}"
@@ -12,7 +12,7 @@ MINIBATCHES = "study.space={algorithm.training.minibatch_size:[64,256]}"
 
 
 def of(square: float, noise: float, network: str = "") -> dict[str, float]:
-    return {f"gradient_square{network}": square, f"gradient_noise{network}": noise}
+    return {f"final/gradient_square{network}": square, f"final/gradient_noise{network}": noise}
 
 
 def known(scale: float, trials: int = 6, network: str = "") -> list[dict[str, float]]:
@@ -35,26 +35,24 @@ def known(scale: float, trials: int = 6, network: str = "") -> list[dict[str, fl
     ],
 )
 def test_a_grid_on_one_side_of_a_known_noise_scale_is_said_to_be(plan_of: PlanOf, scale: float, words: str) -> None:
-    lines = noise_scale_lines(plan_of("algorithm=dqn", BATCHES), lambda algorithm, env: known(scale))
+    lines = batch_lines(plan_of("algorithm=dqn", BATCHES), lambda *names: known(scale))
     assert (words in lines[0]) if words else not lines
     assert not words or lines[0].startswith("batches     dqn on cartpole: ")
 
 
 def test_nothing_is_said_where_nothing_is_known_or_no_gradient_steps_batch_varies(plan_of: PlanOf) -> None:
-    assert noise_scale_lines(plan_of("algorithm=dqn", BATCHES), lambda algorithm, env: []) == []
+    assert batch_lines(plan_of("algorithm=dqn", BATCHES), lambda *names: []) == []
     outer = "study.space={algorithm.training.train_batch_size_per_learner:[512,1024]}"
-    assert noise_scale_lines(plan_of(outer), lambda algorithm, env: known(1e6)) == [], (
-        "its minibatches are all the same"
-    )
+    assert batch_lines(plan_of(outer), lambda *names: known(1e6)) == [], "its minibatches are all the same"
 
 
 def test_few_trials_count_by_their_estimate_and_a_hidden_gradient_has_no_end(plan_of: PlanOf) -> None:
     plan = plan_of(MINIBATCHES)
     assert (
         "2 earlier trials, 1,000: a larger batch may still pay"
-        in noise_scale_lines(plan, lambda *names: [of(1.0, 1000.0)] * 2)[0]
+        in batch_lines(plan, lambda *names: [of(1.0, 1000.0)] * 2)[0]
     )
-    hidden = noise_scale_lines(plan, lambda *names: [of(-1.0, 1000.0)] * 3 + [of(1.0, 1000.0)] * 3)
+    hidden = batch_lines(plan, lambda *names: [of(-1.0, 1000.0)] * 3 + [of(1.0, 1000.0)] * 3)
     assert "6 earlier trials, no end [1,000, no end]: a larger" in hidden[0]
 
 
@@ -64,7 +62,7 @@ def test_a_grid_has_to_be_on_the_same_side_of_each_network(plan_of: PlanOf) -> N
     def lines(policy: float) -> list[str]:
         trials = zip(known(policy, network="_policy"), values, known(1.0), strict=True)
         earlier = [{**a, **b, **c} for a, b, c in trials]
-        return noise_scale_lines(plan, lambda *names: earlier)
+        return batch_lines(plan, lambda *names: earlier)
 
     assert lines(5000.0) == []
     (line,) = lines(10.0)
@@ -84,7 +82,7 @@ def test_measuring_takes_no_part_in_what_a_configuration_is(plan_of: PlanOf) -> 
     off, on = (
         plan_of("study.space={}", f"noise_scale.measure={measure}").configurations[0] for measure in ("false", "true")
     )
-    assert off.config_id == on.config_id and on.trial(0).noise_scale.measure
+    assert off.config_id == on.config_id and on.trial(0).extension["noise_scale"].measure
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Measures the gradient noise scale of a learner's batches, and leaves what is learned as it is (docs/noise_scale.md).
+"""Measures the gradient noise scale of a learner's batches, and leaves what is learned as it is (README.md).
 
 Before the first step of an update the gradient of its batch is computed part by part, by RLlib's own loss, on the
 weights as they are: without the optimizer, without the parameters' `grad`, with random numbers that are put back, and
@@ -20,17 +20,20 @@ from ray.rllib.algorithms.impala.impala_learner import IMPALALearner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 
-from analysis.stats.gradient_noise import estimates
+from experiments.config.extension import Measured
 from experiments.preprocessing.rewards import LossOfScaledRewards
-from experiments.rllib.results import NOISE, NOISE_SCALE, SQUARE
+from science.noise_scale.estimates import estimates
+from science.noise_scale.names import NOISE, SCALE, SQUARE, SUFFIXES
 
+LOGGED = "suite_noise_scale"
+"""Key of a module's results of RLlib's that holds sums over an iteration's measurements, and their `count`."""
 PARTS = 4
 """Of a batch. More tell the noise more precisely, not |G|^2, and take longer where batches are small."""
 
 _SHARE = 0.02
 """Of a trial's time that measurements take at most."""
 
-# CPU seconds on 2 cores of an AMD EPYC, with the networks in conf/algorithm (docs/noise_scale.md):
+# CPU seconds on 2 cores of an AMD EPYC, with the networks in conf/algorithm (README.md):
 # what the share is reckoned from.
 _MEASUREMENT_S, _MEASURED_ROW_S = 6e-3, 3.5e-6
 _ENV_STEP_S, _STEP_S = 60e-6, 1e-3
@@ -38,6 +41,59 @@ _ENV_STEP_S, _STEP_S = 60e-6, 1e-3
 _POLICY = ("pi.", "pi_encoder.", "encoder.actor_encoder.")
 _VALUE = ("vf.", "encoder.critic_encoder.", "qf.", "qf_encoder.", "qf_twin.", "qf_twin_encoder.")
 """Where the names of parameters of RLlib's own networks begin, of policy and of value function or critics."""
+
+
+class NoiseSums(Measured):
+    """Estimates of |G|^2 and S, summed over a trial's measurements, and over those since its last report.
+
+    Attributes:
+        state: Sums over the whole trial, by name, with `count`: how many measurements they are of. Empty without one.
+    """
+
+    key = "noise"
+
+    def __init__(self) -> None:
+        self.state: dict[str, float] = {}
+        self._since_report: dict[str, float] = {}
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """Add an iteration's; RLlib reports NaN, or nothing, where nothing was measured."""
+        _add(self._since_report, result.get("learners", {}).get(DEFAULT_MODULE_ID, {}).get(LOGGED, {}))
+
+    def report(self) -> dict[str, float]:
+        """The averages since the last report."""
+        since, self._since_report = self._since_report, {}
+        _add(self.state, since)
+        return averages(since, "learner")
+
+    def final(self) -> dict[str, float]:
+        """The averages over the whole trial."""
+        return averages(self.state, "final")
+
+
+def _add(into: dict[str, float], sums: Mapping[str, Any]) -> None:
+    if float(sums.get("count", 0.0)) > 0:  # not NaN
+        for name, value in sums.items():
+            into[name] = into.get(name, 0.0) + float(value)
+
+
+def averages(sums: Mapping[str, float], group: str) -> dict[str, float]:
+    """The averages of sums, and the noise scales that are their ratios:
+    absent where the average of |G|^2 is not positive.
+
+    Args:
+        sums: By name, with `count`.
+        group: Which the metrics' names begin with.
+    """
+    found: dict[str, float] = {}
+    count = sums.get("count", 0.0)
+    for suffix in SUFFIXES if count else ():
+        if f"{SQUARE}{suffix}" in sums:
+            square, noise = sums[f"{SQUARE}{suffix}"] / count, sums[f"{NOISE}{suffix}"] / count
+            found |= {f"{group}/{SQUARE}{suffix}": square, f"{group}/{NOISE}{suffix}": noise}
+            if square > 0:
+                found[f"{group}/{SCALE}{suffix}"] = noise / square
+    return found
 
 
 def updates_between(config: AlgorithmConfig) -> int:
@@ -60,7 +116,7 @@ def updates_between(config: AlgorithmConfig) -> int:
 
 def measure_noise_scale(learner: Any, every_updates: int) -> None:
     """Make an RLlib learner log estimates of |G|^2 and S at every so many updates, the first one included,
-    as sums under `NOISE_SCALE`.
+    as sums under `LOGGED`.
 
     Args:
         learner: In its own process, through `learner_group.foreach_learner`.
@@ -87,7 +143,7 @@ def _measure(learner: Any, every_updates: int, module_id: str, batch: Mapping[st
     found = noise_of(learner, module_id, batch, np.random.default_rng(learner._weights_seq_no))
     if found:
         for name, value in {"count": 1.0, **found}.items():
-            learner.metrics.log_value((module_id, NOISE_SCALE, name), value, reduce="sum")
+            learner.metrics.log_value((module_id, LOGGED, name), value, reduce="sum")
 
 
 def noise_of(

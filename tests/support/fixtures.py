@@ -10,10 +10,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.suite import ROOT, PlanOf, RunSuite
+
+if TYPE_CHECKING:
+    from experiments.config.trial_config import TrialConfig
+    from tests.support.trials import Make
 
 _OF_THE_SHELL = (
     *("MLFLOW_", "RAY_", "TUNE_", "RLLIB_", "HYDRA_", "OMP_", "MKL_", "MPL", "XDG_", "SLURM_", "CUDA_"),
@@ -122,3 +127,21 @@ def suite_here(tmp_path: Path) -> RunSuite:
         return run_here("experiments/run.py", *arguments, *output, *report, with_ray=with_ray)
 
     return run
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> "Iterator[Make]":
+    """Makes trials in the test's own process, and cleans them up."""
+    from experiments.trial.trainable import MEASURE_SYSTEM, Trial
+    from tests.support.trials import with_folder
+
+    started: list[Trial] = []
+
+    def start(config: "TrialConfig", system: bool = False, folder: Path | None = None) -> Trial:
+        folder = folder or tmp_path / f"trial-{len(started)}"
+        started.append(Trial({**with_folder(config, folder), MEASURE_SYSTEM: system}))
+        return started[-1]
+
+    yield start
+    for trial in started:
+        trial.cleanup()

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from analysis.stats.gradient_noise import estimates
 from analysis.stats.interval import Interval
-from analysis.stats.noise_scale import apart, growth, ratio
+from science.noise_scale.estimates import estimates
+from science.noise_scale.intervals import apart, growth, ratio
 
 
 def test_two_parts_by_hand() -> None:

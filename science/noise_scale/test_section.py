@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from analysis.report import build
-from tests.support.noise_curves import curves_of
+from science.noise_scale.testing import curves_of
 from tests.support.report_pages import Page, learning, study_of
 from tests.support.study_frames import make_runs, together
 

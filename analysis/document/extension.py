@@ -1,0 +1,62 @@
+"""What reports show of extensions."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from analysis import AnalysisError
+from analysis.document.parts import Drawn, Part, Section
+from analysis.load import Study
+from experiments.contract import extensions
+
+
+class Report:
+    """What reports show of an extension: of any study, if there is something to show.
+
+    Attributes:
+        before: Key of the section of the suite's own before which these come: "learning" for what a study asks,
+            "seeds" for what is seen beside it. "": after all others.
+    """
+
+    before: ClassVar[str] = ""
+
+    def sections(self, part: Part) -> Sequence[Section]:
+        """The sections on one environment; one without sentences and figures is left out.
+
+        Args:
+            part: The trials that were designed, not those that confirm what was found.
+        """
+        return ()
+
+    def across(self, study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> tuple[list[str], list[Drawn]]:
+        """Sentences and figures of the section over all environments.
+
+        Args:
+            study: Finished or not.
+            runs: Its trials that conclusions rest on.
+            rng: For what is drawn at random.
+        """
+        return [], []
+
+
+def reports() -> list[Report]:
+    """Those of all extensions, in their order.
+
+    Raises:
+        AnalysisError: One cannot be taken.
+    """
+    found = []
+    try:
+        for extension in extensions.found():
+            if extension.manifest.report:
+                loaded = extension.load(extension.manifest.report)
+                if not (isinstance(loaded, type) and issubclass(loaded, Report)):
+                    raise AnalysisError(
+                        f"the extension {extension.name}: {extension.manifest.report} is no subclass of Report."
+                    )
+                found.append(loaded())
+    except extensions.ExtensionError as error:
+        raise AnalysisError(str(error)) from None
+    return found

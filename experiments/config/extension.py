@@ -1,0 +1,267 @@
+"""What an extension does to trials, and which of them a configuration asks for."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import TypeAdapter
+
+from experiments.config.errors import ConfigurationError
+from experiments.contract import extensions
+from experiments.contract.extensions import Extension
+
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm import Algorithm
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+    from ray.rllib.core.rl_module import RLModule
+
+    from experiments.config.schema import EnvSettings, SuiteConfig
+    from experiments.config.trial_config import TrialConfig
+    from experiments.planning.plan import Plan
+
+Past = Callable[[str, str, str], list[dict[str, float]]]
+"""Algorithm, env and a metric to the last metrics of the finished trials in the store that logged it."""
+
+
+class Measured:
+    """What an extension measures in one trial.
+
+    Attributes:
+        key: Of its state among what a checkpoint holds of the trial.
+        state: What of it a resumed trial goes on from: numbers, texts, lists and dictionaries.
+    """
+
+    key: str
+    state: Any = None
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """Take what RLlib says of a training iteration."""
+
+    def report(self) -> dict[str, float]:
+        """The metrics of what was trained since the last report, under the names of the manifest."""
+        return {}
+
+    def final(self) -> dict[str, float]:
+        """The metrics over the whole trial, likewise."""
+        return {}
+
+
+class MeasuredByModule(Measured):
+    """The metrics of a module of a person's own: what its function `metrics` makes of RLlib's results."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.key, self._module = f"module {module.__name__}", module
+        self._last: dict[str, float] = {}
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """Ask the module what it makes of an iteration.
+
+        Raises:
+            RuntimeError: It gives a metric that it does not name.
+        """
+        found = self._module.metrics(result)
+        if unnamed := found.keys() - getattr(self._module, extensions.METRICS_OF_MODULE).keys():
+            raise RuntimeError(
+                f"{self._module.__name__}.metrics gives {min(unnamed)}, which {extensions.METRICS_OF_MODULE} of the "
+                "module does not name: add it there, with its meaning and unit."
+            )
+        self._last.update({name: float(value) for name, value in found.items()})
+
+    def report(self) -> dict[str, float]:
+        """Those of the last iteration that gave them."""
+        last, self._last = self._last, {}
+        return last
+
+
+class Training:
+    """The settings of an extension, and what they do to a trial: a frozen dataclass whose fields are the settings.
+
+    A trial that has the values by default is as if there were no extension, and loads nothing of it. This module and
+    what it imports is loaded by commands before Ray and RLlib are: import these in the methods that need them.
+
+    Attributes:
+        changes_results: Whether trials come to other results by it. If so, its settings
+            and its version tell configurations apart.
+    """
+
+    changes_results: ClassVar[bool] = True
+
+    def check(self, suite: "SuiteConfig") -> None:
+        """Look at the whole configuration.
+
+        Raises:
+            ConfigurationError: It does not go with something else.
+        """
+
+    def environment(self, env: "EnvSettings") -> "EnvSettings":
+        """The environment that trials are trained and evaluated on, in place of the one that was configured."""
+        return env
+
+    def configure(self, config: "AlgorithmConfig", trial: "TrialConfig") -> None:
+        """Change RLlib's configuration of a trial, once the suite has made it.
+
+        Raises:
+            ConfigurationError: It does not go with it.
+        """
+
+    def check_networks(self, module: "RLModule") -> None:
+        """Look at a trial's networks.
+
+        Raises:
+            ConfigurationError: It does not go with them.
+        """
+
+    def measure_in(self, algorithm: "Algorithm") -> Measured | None:
+        """Begin to measure something in a trial, whose algorithm was just built; None if nothing is."""
+        return None
+
+    @classmethod
+    def plan_lines(cls, plan: "Plan", past: Past) -> Sequence[str]:
+        """Lines of the plan, of any study: whether it asks for the extension or not."""
+        return ()
+
+
+def known() -> tuple[Extension, ...]:
+    """All extensions.
+
+    Raises:
+        ConfigurationError: One cannot be taken.
+    """
+    try:
+        return extensions.found()
+    except extensions.ExtensionError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def part(extension: Extension) -> type[Training]:
+    """The class that is an extension's training part.
+
+    Raises:
+        ConfigurationError: It is not there, or is none.
+    """
+    try:
+        loaded = extension.load(extension.manifest.training)
+    except extensions.ExtensionError as error:
+        raise ConfigurationError(str(error)) from None
+    if not (isinstance(loaded, type) and issubclass(loaded, Training)):
+        raise ConfigurationError(
+            f"the extension {extension.name}: {extension.manifest.training} is no subclass of {Training.__name__}."
+        )
+    return loaded
+
+
+class Absent(Training):
+    """An extension that is not here, of a trial that another process or machine recorded.
+
+    Attributes:
+        settings: As they were recorded.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        self._name, self.settings = name, dict(settings)
+
+    def configure(self, config: "AlgorithmConfig", trial: "TrialConfig") -> None:
+        """Refuse.
+
+        Raises:
+            ConfigurationError: Always.
+        """
+        raise ConfigurationError(
+            f"extension.{self._name}: the trial was run with an extension that is not here. Name the folder of it: "
+            f"modules=[path/to/{self._name}]."
+        )
+
+
+def given(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of extensions in a configuration, also where it calls them as they were called before.
+
+    Args:
+        config: The settings of a study or of a trial, plain.
+    """
+    found = dict(config.get("extension") or {})
+    for extension in known():
+        if (former := config.get(extension.manifest.formerly)) is not None:
+            found[extension.name] = {**(found.get(extension.name) or {}), **former}
+    return found
+
+
+def taken(settings: Mapping[str, Any]) -> dict[str, Training]:
+    """The settings of extensions, checked, of those that are not as by default.
+
+    Args:
+        settings: Name to settings, plain.
+
+    Raises:
+        ConfigurationError: There is no such extension.
+        pydantic.ValidationError: A setting is wrong.
+    """
+    by_name = {extension.name: extension for extension in known() if extension.manifest.training}
+    found = {}
+    for name, values in settings.items():
+        if name not in by_name:
+            raise ConfigurationError(
+                f"extension.{name}: there is no such extension. There are: {', '.join(by_name) or 'none'}."
+            )
+        own = part(by_name[name])
+        where: Any = {"extension": {name: values}}  # named in what is said of a wrong one
+        value = values
+        if not isinstance(values, own):
+            value = TypeAdapter(dict[str, dict[str, own]]).validate_python(where)["extension"][name]  # type: ignore[valid-type]
+        if value != own():
+            found[name] = value
+    return found
+
+
+def settings_of(parts: Mapping[str, Training]) -> dict[str, dict[str, Any]]:
+    """The settings of all extensions, plain, by name: those of a trial, or as by default."""
+    every: dict[str, Any] = {one.name: part(one)() for one in known() if one.manifest.training} | dict(parts)
+    return {name: one.settings if isinstance(one, Absent) else asdict(one) for name, one in every.items()}
+
+
+def recorded(mapping: Mapping[str, Any]) -> dict[str, Training]:
+    """The settings of extensions that a trial was recorded with."""
+    for name in mapping.get("modules", {}):
+        extensions.take_package(name)
+    names = {extension.name for extension in known()}
+    settings = given(mapping)
+    return {
+        **taken({name: values for name, values in settings.items() if name in names}),
+        **{name: Absent(name, values) for name, values in settings.items() if name not in names},
+    }
+
+
+def measured_by(modules: Iterable[str]) -> list[Measured]:
+    """The metrics of modules of a person's own, which are imported.
+
+    Args:
+        modules: Their names.
+    """
+    imported = [sys.modules[name] for name in modules]
+    return [MeasuredByModule(module) for module in imported if hasattr(module, extensions.METRICS_OF_MODULE)]
+
+
+def versions(settings: Mapping[str, Training], modules: Mapping[str, str]) -> dict[str, str]:
+    """What tells versions apart of the extensions that change results: of a person's own the hash of its content.
+
+    Args:
+        settings: As `taken` gives them.
+        modules: A person's own, name to hash.
+    """
+    changing = [one for one in known() if one.name in settings and settings[one.name].changes_results]
+    return {one.name: modules.get(one.package, str(one.manifest.version)) for one in changing}
+
+
+def check_versions(began_with: Mapping[str, str]) -> None:
+    """Make sure that the suite's own extensions are here as they were where a trial was planned.
+
+    Raises:
+        RuntimeError: One has another version.
+    """
+    here = {one.name: str(one.manifest.version) for one in known() if not one.is_own}
+    for name, version in began_with.items():
+        if here.get(name, version) != version:
+            raise RuntimeError(
+                f"the extension {name} has version {here[name]} here, and the study began with {version}"
+            )
