@@ -1,6 +1,6 @@
 """What reports show of extensions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -60,3 +60,19 @@ def reports() -> list[Report]:
     except extensions.ExtensionError as error:
         raise AnalysisError(str(error)) from None
     return found
+
+
+def command(word: str) -> Callable[[Sequence[str]], int]:
+    """The function that runs an extension's command line, and gives its exit code.
+
+    Args:
+        word: Of `Manifest.commands`.
+
+    Raises:
+        AnalysisError: No extension has such a command.
+    """
+    for extension in extensions.found():
+        if word in extension.manifest.commands:
+            run: Callable[[Sequence[str]], int] = extension.load(extension.manifest.commands[word])
+            return run
+    raise AnalysisError(f"{word}: no extension has such a command.")

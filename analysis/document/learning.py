@@ -1,7 +1,5 @@
 """The sections on what was learned: repeats, curves, learning rate and batch, seeds, comparisons."""
 
-import re
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,7 +8,7 @@ from matplotlib.figure import Figure
 from analysis import AnalysisError
 from analysis.document import repeats as again
 from analysis.document import sequential, wording
-from analysis.document.parts import T_INTERVAL, WILSON, Drawn, Part, Section, figure_of
+from analysis.document.parts import T_INTERVAL, WILSON, Drawn, Part, Section, figure_of, slug
 from analysis.plots import (
     batch_tradeoff,
     best_lr,
@@ -23,12 +21,10 @@ from analysis.plots import (
     seed_scatter,
     seeds_needed,
 )
-from analysis.questions import convergence, learning_rate_batch, reproducibility, update_to_data
-from analysis.questions.batch_recipe import has_ways
+from analysis.questions import convergence, learning_rate_batch, reproducibility
 from analysis.questions.comparison import sequential_comparison
 from analysis.questions.decision import chosen_values
 from analysis.questions.labels import WORDS
-from analysis.questions.lr_rules import compare_rules
 
 MOST_IN_MATRIX = 20
 """Configurations of a matrix that can still be read."""
@@ -151,45 +147,17 @@ def lr_and_batch(part: Part) -> Section:
             ax = best_lr.plot(found, p if np.isfinite(p.estimate) else None, rejected, lr)
             figures.append(
                 part.drawn(
-                    f"best-lr{_slug(label)}", figure_of(ax), what, "Gaussian process posterior", found["num_seeds"]
+                    f"best-lr{slug(label)}", figure_of(ax), what, "Gaussian process posterior", found["num_seeds"]
                 )
             )
             if tradeoff.batches["num_reached"].any():
                 figures.append(
                     part.drawn(
-                        f"tradeoff{_slug(label)}", figure_of(_tradeoff(tradeoff)), _TRADEOFF.format(where), T_INTERVAL
+                        f"tradeoff{slug(label)}", figure_of(_tradeoff(tradeoff)), _TRADEOFF.format(where), T_INTERVAL
                     )
                 )
     title = "Learning rate and batch" if grid else " and ".join(pair) if len(pair) == 2 else ""
     return Section("lr-batch", title, tuple(sentences), tuple(figures))
-
-
-def replay(part: Part) -> Section:
-    """How the best learning rate and the best batch change with the updates per env step."""
-    if part.picked:
-        return Section("replay", "")
-    sentences, figures = [], []
-    chosen = part.runs[part.runs["config"] == part.decision.order[0]]
-    for law in update_to_data.laws(part.runs, part.axes):
-        sentences.append(law.sentence)
-        over = update_to_data.UPDATES
-        for label, runs in learning_rate_batch.slices(part.runs, part.axes, law.column, over):
-            if not chosen.index.isin(runs.index).any():
-                continue
-            found = learning_rate_batch.best_learning_rates(runs, part.rng, lr=law.column, batch=over)
-            ax = best_lr.plot(found, None, law.rejected, law.column, over=over, rules=law.rules)
-            what = f"The {law.setting} with the largest area under the learning curve over the updates per env step"
-            what += f", with {label} as the answer chooses." if label else "."
-            figures.append(
-                part.drawn(
-                    f"replay-{_slug(law.setting)[1:]}",
-                    figure_of(ax),
-                    what,
-                    "Gaussian process posterior",
-                    found["num_seeds"],
-                )
-            )
-    return Section("replay", "Updates per env step" if sentences else "", tuple(sentences), tuple(figures))
 
 
 def _tradeoff(found: learning_rate_batch.Tradeoff) -> Axes:
@@ -202,21 +170,6 @@ def _tradeoff(found: learning_rate_batch.Tradeoff) -> Axes:
         found.critical_batch.high,
         no_fit=found.sentence,
     )
-
-
-def _slug(label: str) -> str:
-    return "".join(f"-{word}" for word in re.findall(r"[^\W_]+", label))
-
-
-def lr_rules(part: Part) -> Section:
-    """Which rule for the learning rate; nothing where the batch grows in several ways, of which it is a part."""
-    if has_ways(part.axes):
-        return Section("lr-rules", "")
-    sentences = tuple(
-        f"{wording.within(found.settings)}{wording.rules_sentence(found)}"
-        for found in compare_rules(part.runs, part.axes)
-    )
-    return Section("lr-rules", "Which rule for the learning rate?", sentences)
 
 
 def seeds(part: Part) -> Section:

@@ -1,5 +1,6 @@
 """What sections are made of: figures with captions, and the part of a study that they show."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -86,3 +87,8 @@ def figure_of(axes: Axes | Sequence[Axes]) -> Figure:
     figure = first.figure
     assert isinstance(figure, Figure)
     return figure
+
+
+def slug(label: str) -> str:
+    """Words for file names and links: `-lr-0-01`."""
+    return "".join(f"-{word}" for word in re.findall(r"[^\W_]+", label))

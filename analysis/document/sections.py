@@ -1,18 +1,15 @@
 """The sections of a study, in their order: what the report shows and the notebooks draw from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
-from analysis import AnalysisError
-from analysis.document import batch, learning, lockstep, search, sensitivity, speed
+from analysis.document import learning, search, speed
 from analysis.document.extension import reports
-from analysis.document.parts import Drawn, Part, Section, figure_of
+from analysis.document.parts import Drawn, Part, Section
 from analysis.load import Study
-from analysis.plots import sensitivity_plane
 from analysis.questions import convergence
-from analysis.questions import sensitivity as tuning
 from analysis.questions.labels import interval_of, shown
 from analysis.questions.lineage import is_population
 
@@ -56,33 +53,12 @@ def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Sectio
             "Scores from 0, the lowest possible return, to 1, the target; 95% intervals: "
             "stratified bootstrap over seeds.",
         )
-    needed = _tuning(runs, axes, rng)
-    drawn = (
-        Drawn("sensitivity", figure_of(sensitivity_plane.plot(sensitivity.points(needed))), _PLANE) if needed else None
-    )
-    sentences += sensitivity.sentences(needed)
-    figures = [drawn] if drawn else []
+    figures: list[Drawn] = []
     for report in reports():
         told, shown_too = report.across(study, runs, rng)
         sentences += told
         figures += shown_too
     return Section("environments", "Over all environments", tuple(sentences), tuple(figures))
-
-
-_PLANE = (
-    "The score tuned for each environment over what that tuning brought, a point an algorithm; "
-    "scores from 0 to 1 between the 5th and the 95th percentile of all settings. 95% intervals: bootstrap over seeds."
-)
-
-
-def _tuning(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> list[tuning.Sensitivity]:
-    """How much tuning the score needed, of a fixed design on several environments; else nothing."""
-    if runs["env"].nunique() < 2 or convergence.is_measured(runs):
-        return []
-    try:
-        return tuning.sensitivity(tuning.of_runs(convergence.design(runs), axes), rng)
-    except AnalysisError:  # of these runs it can't be said
-        return []
 
 
 def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list[Section]:
@@ -117,13 +93,8 @@ def _of_learning(part: Part, of_design: Part) -> list[Section]:
     own: list[tuple[str, Callable[[Part], Section], Part]] = [
         ("repeats", learning.repeats, part),
         ("sequential", learning.sequence, part),
-        ("batch-invariance", batch.invariance, of_design),
-        ("batch-recipe", batch.recipe, of_design),
-        ("lr-rules", learning.lr_rules, of_design),
-        ("lockstep", lockstep.lockstep, of_design),
         ("learning", learning.learning, part),
         ("lr-batch", learning.lr_and_batch, of_design),
-        ("replay", learning.replay, of_design),
         ("seeds", learning.seeds, part),
         ("comparison", learning.comparison, part),
         ("speed", speed.speed, part),

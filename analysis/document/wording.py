@@ -23,7 +23,7 @@ from analysis.questions.labels import (
     trials_named,
     with_interval,
 )
-from analysis.questions.lr_rules import RulesFound
+from analysis.questions.rules import RulesFound
 from analysis.questions.runners import ENVS, RUNNERS, differ_in_runners, total_envs
 from analysis.questions.scaling_laws import HeldOut, ScalingFit, units_of
 from analysis.stats.curves import plural

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from analysis.questions.batch_invariance import compare_with_base
 from analysis.questions.claims import Verdict
 from analysis.questions.convergence import MEASURES
 from analysis.stats.interval import Array, Interval
 from benchmarks.calibration.robustness import Sampler
 from benchmarks.support.harness import Table
+from science.batch_invariance.question import compare_with_base
 from science.noise_scale.intervals import growth, ratio
 
 SQUARE, NOISE, RISE = 1.0, 400.0, 10.0

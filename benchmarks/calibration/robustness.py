@@ -11,12 +11,12 @@ import pandas as pd
 from scipy import special
 
 from analysis.questions.equivalence import practically_best
-from analysis.questions.sensitivity import intervals, parts
 from analysis.stats.comparisons import leaders
 from analysis.stats.interval import Array
 from analysis.stats.shares import jeffreys_interval, share_interval
 from analysis.stats.tolerance import CONTENT, lower_bound
 from benchmarks.support.harness import Table
+from science.sensitivity.question import intervals, parts
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...]], Array]
 SEEDS = (3, 5, 10, 30)

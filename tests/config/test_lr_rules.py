@@ -7,7 +7,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import Rule, names_of, rules_of, with_rules
 from experiments.planning.record import plan_record
 from experiments.planning.trials import StudyTrials
-from tests.support.suite import PlanOf
+from tests.support.suite import RULES, PlanOf
 
 LR = "algorithm.training.lr"
 BATCH = "algorithm.training.train_batch_size_per_learner"
@@ -87,7 +87,7 @@ def test_a_wrong_rule_is_refused_with_its_key_and_the_fix(training: dict[str, An
 
 
 def test_a_study_of_rules_starts_from_one_point_and_names_its_rules(plan_of: PlanOf) -> None:
-    plan = plan_of("study=lr_rules", "confirmation.always=false", f"{LR}=0.001", f"{BATCH}=1024", "seeds=[0]")
+    plan = plan_of(RULES, f"{LR}=0.001", f"{BATCH}=1024", "seeds=[0]")
     points = {c.label: (c.suite.algorithm["training"]["lr"], c.batch_env_steps) for c in plan.configurations}
     assert points["lr=base b=1024"] == (1e-3, 1024)
     assert points["lr=sqrt b=256"] == (pytest.approx(5e-4), 256)
@@ -116,7 +116,8 @@ def test_overrides_of_what_a_study_starts_from_are_welcome_and_others_refused(pl
 
 
 def test_of_a_schedule_all_values_follow_the_batch(plan_of: PlanOf) -> None:
-    planned = plan_of("study=lr_rules", "algorithm=impala").configurations  # its rate on CartPole goes to zero
+    # its rate on CartPole goes to zero
+    planned = plan_of(RULES, "confirmation.always=true", "algorithm=impala").configurations
     rates = {c.label: c.trial(0).algorithm["training"]["lr"] for c in planned}
     assert rates["lr=base b=400"] == [[0, 1e-3], [300_000, 0.0]]
     assert rates["lr=linear b=800"] == [[0, 2e-3], [300_000, 0.0]]

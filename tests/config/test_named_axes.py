@@ -8,7 +8,7 @@ from experiments.config.space import corners, parse_space, size
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record, trial_params
 from experiments.planning.trials import StudyTrials
-from tests.support.suite import PlanOf
+from tests.support.suite import RULES, PlanOf
 
 LR, BATCH = "algorithm.training.lr", "algorithm.training.train_batch_size_per_learner"
 AXES = {"learning_rate": ["training.lr"], "batch_size": ["training.train_batch_size_per_learner"]}
@@ -103,7 +103,7 @@ def test_the_main_study_asks_about_all_learning_rates_of_sac_together(plan_of: P
 
 
 def test_by_a_rule_all_learning_rates_of_sac_follow_the_batch(plan_of: PlanOf) -> None:
-    plan = plan_of("study=lr_rules", "algorithm=sac", "env=pendulum", "confirmation.always=false", "seeds=[0]")
+    plan = plan_of(RULES, "algorithm=sac", "env=pendulum", "seeds=[0]")
     grown = training_of(plan)["lr=linear b=128"]
     assert (grown["actor_lr"], grown["alpha_lr"]) == (2e-3, 2e-3)
     record = plan_record(StudyTrials(plan))

@@ -11,7 +11,7 @@ from experiments.planning.machines import Cluster, Node
 from experiments.planning.record import plan_record
 from experiments.planning.trials import StudyTrials
 from tests.support.study_frames import Values, make_runs
-from tests.support.suite import PlanOf
+from tests.support.suite import RULES, PlanOf
 
 COMMAND = (
     "python experiments/run.py hardware=laptop study.space={} seeds=[0,1,2] algorithm.training.lr=1 "
@@ -95,7 +95,7 @@ def test_the_command_keeps_the_studys_settings_and_replaces_what_it_chooses() ->
 STUDIES = (
     (),
     ("study=smoke", "algorithm=impala"),
-    ("env=acrobot", "study=lr_rules"),
+    ("env=acrobot", RULES, "confirmation.always=true"),
     ("study=algorithms",),
     ("algorithm=sac", "env=pendulum"),
 )

@@ -24,7 +24,8 @@ from tests.support.suite import PlanOf
 
 SINGLE = "study.space={}"
 CARTPOLE_S = 62e-6
-"""Of a step of 16 environments on one core of an AMD EPYC: docs/benchmarks/fast.md, as docs/fast.md shares it out."""
+"""Of a step of 16 environments on one core of an AMD EPYC: docs/benchmarks/fast.md,
+as experiments/fast/README.md shares it out."""
 
 
 @pytest.fixture

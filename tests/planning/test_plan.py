@@ -56,7 +56,8 @@ def test_a_study_asks_every_algorithm_on_every_environment_that_its_action_space
 
 def _commands() -> Iterator[tuple[str, ...]]:
     """What the comments of `conf/study` tell a person to run: commands, and what is given after the file's first."""
-    for file in sorted(CONF.glob("study/*.yaml")):
+    folders = (CONF, *(one.conf for one in extensions.found() if one.conf is not None))
+    for file in sorted(file for folder in folders for file in folder.glob("study/*.yaml")):
         first: tuple[str, ...] = ()
         for words in (
             shlex.split(line[1:])

@@ -15,7 +15,7 @@ from experiments.search.strategy import CONFIRM, Ask, Outcome
 from experiments.search.trial_queue import TrialQueue
 from experiments.study.folder import StudyFolder
 from tests.support.search_runs import run
-from tests.support.suite import ROOT, PlanOf
+from tests.support.suite import ROOT, RULES, PlanOf
 
 ENDLESS = (
     "study.space={algorithm.training.lr:{distribution:loguniform,low:1e-5,high:1e-2},"
@@ -289,7 +289,7 @@ def test_a_grid_can_be_confirmed_by_some_of_its_own_seeds(plan_of: PlanOf) -> No
 
 
 def test_rules_that_meet_at_their_base_are_run_once(plan_of: PlanOf) -> None:
-    plan, study = searching(plan_of("study=lr_rules", "seeds=[0,1]"))
+    plan, study = searching(plan_of(RULES, "confirmation.always=true", "seeds=[0,1]"))
     assert plan.num_trials == 2 * 10 + 4 * 5
     run(queue_of(plan), lambda ask: Outcome(FINISHED, {"score": 1.0, "auc": len(study.take(ask).label)}, 1))
     assert len({trial.folder_name for trial in study.trials}) == len(study.trials)

@@ -16,12 +16,10 @@ from matplotlib.colors import to_hex
 from analysis.plots import (
     batch_tradeoff,
     best_lr,
-    curve_gaps,
     group_gaps,
     improvement_matrix,
     learning_curves,
     lineage,
-    lockstep,
     pareto,
     returns_by_setting,
     sample_efficiency,
@@ -30,7 +28,6 @@ from analysis.plots import (
     search_confirmed,
     search_progress,
     seed_scatter,
-    sensitivity_plane,
     style,
     text,
     throughput_bars,
@@ -65,26 +62,6 @@ class Study:
         return pd.DataFrame(
             {"setting": self.names, "return": means, "return_low": means - half, "return_high": means + half}
         )
-
-    def plane(self) -> pd.DataFrame:
-        """An algorithm in the place of each configuration."""
-        rows = [
-            {
-                "algorithm": name,
-                **self.with_interval("tuned", 1.0 + 0.3 * (i % 3) / 3 + 0.01 * i, 0.05),
-                **self.with_interval("difference", 0.05 + 0.02 * i, 0.02),
-            }
-            for i, name in enumerate(self.names[:5])
-        ]
-        return self.frame(rows, "algorithm")
-
-    def ways(self) -> pd.DataFrame:
-        """Environments together and staggered, a number of them in the place of each batch."""
-        rows = []
-        for stagger, (i, _) in itertools.product((False, True), enumerate(self.batches)):
-            shape = {"environments": 8 * 4**i, "fragment": 128 / 4**i, "stagger": stagger}
-            rows.append({**shape, **self.with_interval("auc", -900.0 + 50 * i + 100 * stagger, 60.0)})
-        return pd.DataFrame(rows)
 
     @property
     def names(self) -> list[str]:
@@ -269,14 +246,11 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
     "seed_scatter": (seed_scatter.plot, Study.runs),
     "improvement_matrix": (improvement_matrix.plot, Study.pairs),
     "batch_tradeoff": (batch_tradeoff.plot, Study.tradeoff),
-    "curve_gaps": (curve_gaps.plot, Study.bands),
     "group_gaps": (lambda gaps, **options: group_gaps.plot(gaps, "score", **options), Study.gaps),
     "search_confirmed": (search_confirmed.plot, Study.curse),
     "search_progress": (search_progress.plot, Study.progress),
     "lineage": (lineage.plot, Study.lineage),
     "returns_by_setting": (returns_by_setting.plot, Study.settings),
-    "sensitivity_plane": (sensitivity_plane.plot, Study.plane),
-    "lockstep": (lockstep.plot, Study.ways),
 }
 STUDIES = {
     "one configuration, one seed": Study(lrs=(1e-3,), batches=(512,), num_seeds=1),
@@ -296,14 +270,11 @@ UNITS = {
     "pareto": ("seconds to target (training time)", "env steps to target"),
     "seed_scatter": ("score (mean return of the final evaluation)", ""),
     "batch_tradeoff": ("updates to target (training batches)", "env steps to target"),
-    "curve_gaps": ("env steps", "return minus the base batch's"),
     "group_gaps": ("seeds on either side", "difference in score"),
     "search_confirmed": ("mean score in the search (return)", "mean score on held-out seeds (return)"),
     "search_progress": ("env steps spent in the search", "score (mean return)"),
     "lineage": ("env steps", "member (its seed)"),
     "returns_by_setting": ("mean return", ""),
-    "sensitivity_plane": ("sensitivity: tuned minus best common setting", "score tuned for each environment"),
-    "lockstep": ("environments x fragment (env steps)", "area under the learning curve (mean return)"),
     "improvement_matrix": ("a run of the row beats one of the column: probability (%)", ""),
 }
 """Labels of the axes."""

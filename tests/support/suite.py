@@ -29,3 +29,8 @@ TINY = (
     "evaluation.final_episodes=2",
     "algorithm.training.train_batch_size_per_learner=512",
 )
+RULES = (
+    "study.space={learning_rate: [{rule: constant}, {rule: sqrt}, {rule: linear}], "
+    "batch_size: {distribution: multiples, factors: [0.25, 0.5, 1, 2]}}"
+)
+"""A space in which the learning rate follows the batch by rules."""

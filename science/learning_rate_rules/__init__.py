@@ -1,0 +1,1 @@
+"""By which rule the learning rate should follow the batch (README.md)."""

@@ -1,0 +1,1 @@
+"""How often what was sampled should be learned from (README.md)."""
