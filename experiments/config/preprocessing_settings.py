@@ -41,7 +41,7 @@ class PreprocessingSettings:
 
     @property
     def of_module(self) -> dict[str, Any]:
-        """The arguments of `experiments.preprocessing.transforms.Preprocessing`; empty if it has nothing to do."""
+        """The arguments of `experiments.fast.preprocessing.transforms.Preprocessing`; empty if it has nothing to do."""
         own = {name: value for name, value in asdict(self).items() if name not in ("name", "frame_stack")}
         return own if own.keys() & self.in_use.keys() else {}
 

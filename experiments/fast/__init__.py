@@ -1,4 +1,4 @@
 """RLlib, faster on one machine and with the same results: `switch.make_fast`.
 
-Needs nothing of this suite but itself.
+Imports nothing else of this suite (README.md).
 """

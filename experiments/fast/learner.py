@@ -67,8 +67,8 @@ from experiments.fast.ppo.gradient import Rows
 from experiments.fast.ppo.loss import SEEN, PPOLoss
 from experiments.fast.ppo.minibatch_values import MinibatchValues
 from experiments.fast.ppo.minibatches import Passes, minibatch_of, split
-from experiments.preprocessing.modules import Preprocessed
-from experiments.preprocessing.rewards import ScaleRewards
+from experiments.fast.preprocessing.modules import Preprocessed
+from experiments.fast.preprocessing.rewards import ScaleRewards
 
 _PIPELINE = (
     AddOneTsToEpisodesAndTruncate,

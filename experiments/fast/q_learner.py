@@ -46,8 +46,8 @@ from experiments.fast import devices
 from experiments.fast.networks.adam import FlatAdam
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.q import QNetworks
+from experiments.fast.preprocessing.rewards import LossOfScaledRewards
 from experiments.fast.q_loss import KeptLosses, QLoss
-from experiments.preprocessing.rewards import LossOfScaledRewards
 
 _CONNECTORS = {
     AddObservationsFromEpisodesToBatch,

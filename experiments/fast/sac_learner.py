@@ -9,9 +9,9 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.fast.networks.adam import FlatAdam
 from experiments.fast.networks.sac import SACNetworks
+from experiments.fast.preprocessing.modules import is_stock
 from experiments.fast.q_learner import LeanUpdates
 from experiments.fast.sac_loss import SACLoss
-from experiments.preprocessing.modules import is_stock
 
 _LOSSES = ("compute_loss_for_module", "_compute_loss_for_module_continuous", "_compute_loss_for_module_discrete")
 

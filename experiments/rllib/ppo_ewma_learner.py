@@ -25,7 +25,7 @@ from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.ppo import plain_policy
 from experiments.fast.ppo.batch import EpisodeArrays
 from experiments.fast.ppo.gradient import Rows
-from experiments.preprocessing.modules import base_of
+from experiments.fast.preprocessing.modules import base_of
 from experiments.rllib.moving_averages import AverageModule, scaled_decay, standardised
 
 _LARGEST_RATIO = 100.0

@@ -17,9 +17,9 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from experiments.fast.off_policy import FastOffPolicy
-from experiments.preprocessing.modules import SETTINGS, Preprocessed, preprocessed
-from experiments.preprocessing.moments import Gatherer, Sampled
-from experiments.preprocessing.rewards import scale_rewards
+from experiments.fast.preprocessing.modules import SETTINGS, Preprocessed, preprocessed
+from experiments.fast.preprocessing.moments import Gatherer, Sampled
+from experiments.fast.preprocessing.rewards import scale_rewards
 
 UPDATE_EVERY_ENV_STEPS = 256
 """Of algorithms that replay: few enough that statistics are there before learning starts,

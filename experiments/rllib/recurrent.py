@@ -11,7 +11,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 
 from experiments.config.errors import ConfigurationError
-from experiments.preprocessing.modules import PreprocessedDQNModule
+from experiments.fast.preprocessing.modules import PreprocessedDQNModule
 
 _SEQUENCES = "EpisodeReplayBuffer"
 """RLlib's replay buffer that samples sequences."""

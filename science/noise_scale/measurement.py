@@ -21,7 +21,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 
 from experiments.config.extension import Measured
-from experiments.preprocessing.rewards import LossOfScaledRewards
+from experiments.fast.preprocessing.rewards import LossOfScaledRewards
 from science.noise_scale.estimates import estimates
 from science.noise_scale.names import NOISE, SCALE, SQUARE, SUFFIXES
 

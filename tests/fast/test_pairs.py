@@ -149,7 +149,7 @@ def test_dqn_and_sac_train_as_with_rllib(
 
 
 def test_the_documentation_has_the_tables_of_the_full_products() -> None:
-    page = (ROOT / "docs" / "fast.md").read_text()
+    page = (ROOT / "experiments/fast/README.md").read_text()
     for axes in (PPO_AXES, REPLAY_AXES):
         rows = [f"| {axis.replace('_', ' ')} | {'; '.join(map(str, values))} |" for axis, values in axes.items()]
         assert "\n".join(rows) in page
@@ -204,7 +204,7 @@ def test_ppo_of_any_settings_trains_as_with_rllib(number: int) -> None:
         "vf_clip_param": st.floats(0.01, 100.0),
     }
     model = {
-        # fewer, or fewer rows: rounded by where they lie, see docs/fast.md
+        # fewer, or fewer rows: rounded by where they lie, see experiments/fast/README.md
         "fcnet_hiddens": WIDTHS.filter(lambda widths: widths[0] > 8),
         "fcnet_activation": ACTIVATIONS,
         "vf_share_layers": st.booleans(),

@@ -10,7 +10,7 @@ from ray.rllib.core.columns import Columns
 
 from experiments.fast.networks.ppo import DefaultNetworks, plain_policy
 from experiments.fast.networks.q import QNetworks
-from experiments.preprocessing.rewards import ScaleRewards, scale_rewards
+from experiments.fast.preprocessing.rewards import ScaleRewards, scale_rewards
 from tests.support.fast_off_policy import dqn, sac
 from tests.support.fast_pairs import assert_same_off_policy, assert_same_on_policy
 from tests.support.fast_ppo import batches_of, both, config_of, update

@@ -10,9 +10,9 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.config.trial_config import TrialConfig
+from experiments.fast.preprocessing.modules import Preprocessed
+from experiments.fast.preprocessing.moments import Moments
 from experiments.policies.policy import Policy
-from experiments.preprocessing.modules import Preprocessed
-from experiments.preprocessing.moments import Moments
 from experiments.rllib.building import build_algorithm_config, environment_of, spaces
 
 SMALL = ("study=single", "seeds=[0]", "evaluation.final_episodes=4")

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from ray.rllib.core import DEFAULT_MODULE_ID
 
-from experiments.preprocessing.moments import Moments, Sampled
-from experiments.preprocessing.rewards import scale_rewards
+from experiments.fast.preprocessing.moments import Moments, Sampled
+from experiments.fast.preprocessing.rewards import scale_rewards
 from experiments.rllib.preprocessing import put_into_modules
 
 NORMALIZE = {"normalize_observations": True, "clip_observations": 1.0, "normalize_rewards": True, "clip_rewards": 1.5}

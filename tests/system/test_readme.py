@@ -30,7 +30,8 @@ READING = [
 SUITE = [
     c for c in COMMANDS if c.startswith("python experiments/") and c not in ("python experiments/run.py", *READING)
 ]
-QUICK = [c for c in (*SUITE, *commands_of("docs/spaces.md")) if "dry_run" in c or "--cfg" in c]
+PAGES = ("docs/spaces.md", *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("science/*/README.md")))
+QUICK = [c for c in (*SUITE, *(c for page in PAGES for c in commands_of(page))) if "dry_run" in c or "--cfg" in c]
 REAL = [c for c in SUITE if c not in QUICK]
 
 
@@ -106,7 +107,7 @@ def test_files_that_the_readme_names_exist() -> None:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_the_lines_that_use_the_fast_parts_alone_train() -> None:
-    (lines,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "fast.md").read_text(), re.DOTALL)
+    (lines,) = re.findall(r"```python\n(.*?)```", (ROOT / "experiments/fast/README.md").read_text(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(lines, names)
     result = names["algorithm"].train()

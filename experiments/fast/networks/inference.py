@@ -19,7 +19,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from experiments.fast.networks.perceptrons import forward_function, has_hooks, is_overridden, layers_of
 from experiments.fast.networks.ppo import LogStds, plain_policy
 from experiments.fast.networks.q import QNetworks
-from experiments.preprocessing.modules import base_of, observations_function
+from experiments.fast.preprocessing.modules import base_of, observations_function
 
 Forward = Callable[[dict[str, Any]], dict[str, Any]]
 

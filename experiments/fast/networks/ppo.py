@@ -23,7 +23,7 @@ from experiments.fast.networks.perceptrons import (
     is_overridden,
     layers_of,
 )
-from experiments.preprocessing.modules import base_of, observations_function
+from experiments.fast.preprocessing.modules import base_of, observations_function
 
 _POLICY_HEADS = (TorchMLPHead, TorchFreeLogStdMLPHead)
 

@@ -23,7 +23,7 @@ from experiments.fast.networks.perceptrons import (
     layers_of,
 )
 from experiments.fast.networks.ppo import LogStds
-from experiments.preprocessing.modules import base_of, observations_function
+from experiments.fast.preprocessing.modules import base_of, observations_function
 
 Tensor = torch.Tensor
 

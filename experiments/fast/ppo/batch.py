@@ -21,7 +21,7 @@ from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import batch as batch_items
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 
-from experiments.preprocessing.rewards import ScaleRewards
+from experiments.fast.preprocessing.rewards import ScaleRewards
 
 _OWN_COLUMNS = {
     Columns.LOSS_MASK,

@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from experiments.preprocessing.moments import Gatherer, Moments, merge
+from experiments.fast.preprocessing.moments import Gatherer, Moments, merge
 
 
 def gathered(gamma: float = 0.5) -> Gatherer:

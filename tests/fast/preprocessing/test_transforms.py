@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.preprocessing.moments import Moments, Sampled
-from experiments.preprocessing.transforms import Preprocessing
+from experiments.fast.preprocessing.moments import Moments, Sampled
+from experiments.fast.preprocessing.transforms import Preprocessing
 
 
 def sampled(observations: list[list[float]], returns: list[float]) -> Sampled:

@@ -20,7 +20,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 
-from experiments.preprocessing.transforms import Function, Preprocessing
+from experiments.fast.preprocessing.transforms import Function, Preprocessing
 
 SETTINGS = "preprocessing"
 """Key of a module's `model_config` under which the arguments of `Preprocessing` are."""

@@ -18,7 +18,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import TargetNetworkAPI
 from ray.rllib.core.rl_module.rl_module import RLModule
 
-from experiments.preprocessing.modules import SETTINGS, Preprocessed
+from experiments.fast.preprocessing.modules import SETTINGS, Preprocessed
 from experiments.rllib.building import spaces
 from tests.support.planning import plan_for
 from tests.support.preprocessed import NORMALIZE, SYMLOG, seen, with_preprocessing

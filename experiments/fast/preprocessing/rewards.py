@@ -7,7 +7,7 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.connectors.learner import GeneralAdvantageEstimation
 from ray.rllib.core.columns import Columns
 
-from experiments.preprocessing.modules import Preprocessed
+from experiments.fast.preprocessing.modules import Preprocessed
 
 
 class ScaleRewards(ConnectorV2):  # type: ignore[misc]  # RLlib ships no type information

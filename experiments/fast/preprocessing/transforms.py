@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.preprocessing.moments import Moments, Sampled, merge
+from experiments.fast.preprocessing.moments import Moments, Sampled, merge
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 

@@ -1,3 +1,0 @@
-"""Preprocessing of observations and rewards: statistics, transforms, and RLlib's modules with them;
-importable without the rest.
-"""
