@@ -18,7 +18,7 @@ from tests.support.suite import ROOT
 
 BEFORE = "d567f16"
 SHORT = (
-    "budget_env_steps=4096 report_every_env_steps=1024 checkpoint.every_env_steps=1024 evaluation.episodes=2 "
+    "budget_env_steps=4096 report_every_env_steps=2048 checkpoint.every_env_steps=2048 evaluation.episodes=2 "
     "evaluation.final_episodes=5 seeds=[0] tracking.tensorboard=false tracking.system_metrics=false "
     "hardware.num_cpus=3 report=false study=single"
 )
@@ -34,7 +34,7 @@ CASES = {
     "PPO, normalised, on physics": "env=halfcheetah preprocessing=normalize",
     "DQN": "algorithm=dqn",
     "DQN, normalised": "algorithm=dqn env=acrobot preprocessing=normalize",
-    "SAC": "algorithm=sac env=pendulum budget_env_steps=2048",
+    "SAC": "algorithm=sac env=pendulum",
 }
 """Algorithms that promise bits: IMPALA and APPO sample while they learn."""
 ONE_BY_ONE = "seeds=[0,1] hardware.max_concurrent_trials=1"
