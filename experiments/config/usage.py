@@ -16,6 +16,7 @@ from omegaconf.errors import MissingMandatoryValue
 from experiments.config.choices import files_of, groups, hydra_search_path, own_folder
 from experiments.config.compose import CONF, composing
 from experiments.config.errors import INVALID, ConfigurationError
+from experiments.config.extension import known
 from experiments.config.space import leaves
 
 _show_traceback = "HYDRA_FULL_ERROR" in os.environ
@@ -45,6 +46,7 @@ def help_text(own: Path | None = None) -> str:
             "What every study has, and where nothing else is said, its value:",
             *settings,
             "",
+            *_extensions(),
             (
                 "Settings of an algorithm are in its file, RLlib's under their own names: algorithm.training.lr=1e-3. "
                 "++ adds those that it"
@@ -65,6 +67,16 @@ def help_text(own: Path | None = None) -> str:
             "129 SIGHUP, 130 SIGINT, 143 SIGTERM.",
         ]
     )
+
+
+def _extensions() -> list[str]:
+    """The settings of what one kind of study alone needs, and their values by default."""
+    found = []
+    for one in known():
+        if one.has_settings and one.conf is not None:
+            file = one.conf / "extension" / f"{one.name}.yaml"
+            found += [f"  extension.{one.name}.{line}" for line in file.read_text().splitlines() if line[:1].isalpha()]
+    return ["What one kind of study alone needs, and any other can have as well (docs/extensions.md):", *found, ""]
 
 
 def _choices(group: str, files: set[str]) -> str:
