@@ -82,7 +82,8 @@ def hydra_search_path(own: Path | None) -> list[str]:
     quoted = [re.sub(r"(\\*)'", r"\1\1\\'", str(folder)) for folder in _searched(own)]
     folders = ",".join(f"'file://{folder}'" for folder in quoted)
     with_settings = ",".join(one.name for one in known() if one.has_settings)
-    return [f"hydra.searchpath=[{folders}]", f"extension=[{with_settings}]"]
+    chosen = [f"extension=[{with_settings}]"] if with_settings else []  # without one there is no such group
+    return [f"hydra.searchpath=[{folders}]", *chosen]
 
 
 def check_choices(arguments: Sequence[str], own: Path | None = None) -> None:
