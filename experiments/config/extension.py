@@ -1,9 +1,7 @@
 """What an extension does to trials, and which of them a configuration asks for."""
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import TypeAdapter
@@ -46,33 +44,6 @@ class Measured:
     def final(self) -> dict[str, float]:
         """The metrics over the whole trial, likewise."""
         return {}
-
-
-class MeasuredByModule(Measured):
-    """The metrics of a module of a person's own: what its function `metrics` makes of RLlib's results."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self.key, self._module = f"module {module.__name__}", module
-        self._last: dict[str, float] = {}
-
-    def add(self, result: Mapping[str, Any]) -> None:
-        """Ask the module what it makes of an iteration.
-
-        Raises:
-            RuntimeError: It gives a metric that it does not name.
-        """
-        found = self._module.metrics(result)
-        if unnamed := found.keys() - getattr(self._module, extensions.METRICS_OF_MODULE).keys():
-            raise RuntimeError(
-                f"{self._module.__name__}.metrics gives {min(unnamed)}, which {extensions.METRICS_OF_MODULE} of the "
-                "module does not name: add it there, with its meaning and unit."
-            )
-        self._last.update({name: float(value) for name, value in found.items()})
-
-    def report(self) -> dict[str, float]:
-        """Those of the last iteration that gave them."""
-        last, self._last = self._last, {}
-        return last
 
 
 class Training:
@@ -230,16 +201,6 @@ def recorded(mapping: Mapping[str, Any]) -> dict[str, Training]:
         **taken({name: values for name, values in settings.items() if name in names}),
         **{name: Absent(name, values) for name, values in settings.items() if name not in names},
     }
-
-
-def measured_by(modules: Iterable[str]) -> list[Measured]:
-    """The metrics of modules of a person's own, which are imported.
-
-    Args:
-        modules: Their names.
-    """
-    imported = [sys.modules[name] for name in modules]
-    return [MeasuredByModule(module) for module in imported if hasattr(module, extensions.METRICS_OF_MODULE)]
 
 
 def versions(settings: Mapping[str, Training], modules: Mapping[str, str]) -> dict[str, str]:

@@ -166,7 +166,13 @@ def take_package(name: str, folder: Path | None = None) -> None:
     spec = importlib.util.find_spec(name) if name not in _own else None
     places = (spec.submodule_search_locations if spec is not None else None) or ()
     if not any((Path(place) / "manifest.py").is_file() for place in places):
-        if (named := getattr(sys.modules.get(name), METRICS_OF_MODULE, None)) is not None:
+        module = sys.modules.get(name)
+        if (named := getattr(module, METRICS_OF_MODULE, None)) is not None:
+            if not isinstance(named, dict) or not callable(getattr(module, "metrics", None)):
+                raise ExtensionError(
+                    f"{name} has {METRICS_OF_MODULE}, and so needs a function metrics(result) that gives them: "
+                    f"{METRICS_OF_MODULE} = {{'own/speed': 'metres a second'}}."
+                )
             _own[name] = Extension(Manifest(name, metrics=dict(named)), name, Path(), is_own=True)
         return
     extension = _extension(name, folder, is_own=True)

@@ -13,7 +13,6 @@ import numpy as np
 import psutil
 from ray.rllib.core import DEFAULT_MODULE_ID
 
-from experiments.config.extension import measured_by
 from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import FastOffPolicy
 from experiments.rllib import checkpoints, starting_weights
@@ -39,6 +38,7 @@ from experiments.trial.evaluation import Evaluation, KeptEnvironments, evaluate
 from experiments.trial.events import Event, event_of, record_of
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.machine import Machine
+from experiments.trial.measurements import Measurements
 from experiments.trial.phase_diversity import Spans, mean_phase_diversity
 from experiments.trial.processes import Processes
 from experiments.trial.resource_usage import Address
@@ -121,8 +121,7 @@ class Training:
         self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
         for watch in (average_over_minibatches, time_updates, log_kl):
             algorithm.learner_group.foreach_learner(watch)
-        measured = [settings.measure_in(algorithm) for settings in trial.extension.values()]
-        self._measured = [*(one for one in measured if one is not None), *measured_by(trial.modules)]
+        self._measured = Measurements(trial, algorithm)
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
         if isinstance(algorithm, FastOffPolicy):
@@ -176,8 +175,7 @@ class Training:
             runners = result.get("env_runners", {})
             learners = result.get("learners", {})
             module = learners.get("default_policy", {})
-            for measured in self._measured:
-                measured.add(result)
+            self._measured.add(result)
             updating_s = float(learners.get("__all_modules__", {}).get(LEARNER_SECONDS, 0.0))
             self.time.add(runner_seconds(runners), updating_s / max(1, self.algorithm.config.num_learners))
             now.env_steps = int(runners.get("num_env_steps_sampled_lifetime", now.env_steps))
@@ -207,7 +205,7 @@ class Training:
             **episodes.metrics(),
             **self._phase_diversity(sampled_together, episodes),
             **{name: value for name, value in learner.items() if value == value},
-            **{name: value for measured in self._measured for name, value in measured.report().items()},
+            **self._measured.report(),
             **training_shares(self._phases, seconds),
             "throughput/env_steps_per_s": sampled / seconds,
             "throughput/trained_steps_per_s": (now.trained - start_trained) / seconds,
@@ -271,7 +269,7 @@ class Training:
             **TargetWatch(self._trial.env.target, now.since, now.reached).metrics(),
             "final/env_steps_per_s": (now.env_steps - warm_env_steps) / seconds,
             "final/trained_steps_per_s": (now.trained - warm_trained) / seconds,
-            **{name: value for measured in self._measured for name, value in measured.final().items()},
+            **self._measured.final(),
             "final/train_s": now.train_s,
             "final/wall_s": self.wall_s(),
         }
@@ -338,15 +336,12 @@ class Training:
         """
         checkpoints.save(self.algorithm, folder, self._environments, self._scored)
         state = {
-            "counters": {**asdict(self.counters), "wall_s": self.wall_s(), **self._states()},
+            "counters": {**asdict(self.counters), "wall_s": self.wall_s(), **self._measured.states()},
             "events": [record_of(event) for event in events],
             "return_mean": self.counters.curve[-1][1] if self.counters.curve else None,
         }
         (folder / STATE_FILE).write_text(json.dumps(state))
         (folder / TRIAL_FILE).write_text(json.dumps(self._trial.to_mapping()))
-
-    def _states(self) -> dict[str, Any]:
-        return {measured.key: measured.state for measured in self._measured if measured.state is not None}
 
     def restore(self, folder: Path) -> list[Event]:
         """The inverse of `save`; the events that were saved."""
@@ -367,8 +362,7 @@ class Training:
         state: Mapping[str, Any] = json.loads((folder / STATE_FILE).read_text())
         known = {each.name for each in fields(Counters)}
         self.counters = Counters(**{name: value for name, value in state["counters"].items() if name in known})
-        for measured in self._measured:
-            measured.state = state["counters"].get(measured.key, measured.state)
+        self._measured.restore(state["counters"])
         self.begin_segment()
         return [event_of(record) for record in state["events"]]
 

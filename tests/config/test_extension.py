@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
@@ -11,7 +10,7 @@ from pydantic.dataclasses import dataclass
 
 from experiments.config import extension
 from experiments.config.errors import ConfigurationError
-from experiments.config.extension import Absent, Measured, MeasuredByModule, Training
+from experiments.config.extension import Absent, Training
 from experiments.config.fields import STRICT
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
@@ -121,18 +120,3 @@ def test_another_version_here_than_where_the_trial_was_planned_is_refused() -> N
     extension.check_versions({"changing": "1", "of a person's own": "0123"})
     with pytest.raises(RuntimeError, match="changing has version 1 here, and the study began with 2"):
         extension.check_versions({"changing": "2"})
-
-
-def test_a_module_gives_the_metrics_that_it_names() -> None:
-    module = ModuleType("own_metric")
-    module.METRICS = {"own/a": "a count"}
-    module.metrics = lambda result: result
-    measured: Measured = MeasuredByModule(module)
-    measured.add({"own/a": 1})
-    measured.add({"own/a": 2})
-    assert measured.report() == {"own/a": 2.0}
-    assert measured.report() == measured.final() == {}
-    with pytest.raises(
-        RuntimeError, match=r"own_metric\.metrics gives own/b, which METRICS of the module does not name"
-    ):
-        measured.add({"own/b": 1})

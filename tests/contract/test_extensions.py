@@ -80,7 +80,8 @@ def test_those_of_entry_points_come_last(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_module_with_metrics_is_taken_for_them_and_another_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "own_metric.py").write_text("METRICS = {'own/speed': 'm/s'}")
+    (tmp_path / "own_metric.py").write_text("METRICS = {'own/speed': 'm/s'}\ndef metrics(result): ...")
+    (tmp_path / "own_half.py").write_text("METRICS = {'own/speed': 'm/s'}")
     (tmp_path / "own_plain.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("own_metric", "own_plain", "own_absent"):
@@ -89,6 +90,9 @@ def test_a_module_with_metrics_is_taken_for_them_and_another_is_not(
         extensions.take_package(name)
     assert extensions.metrics()["own/speed"] == "m/s"
     assert "own_plain" not in names()
+    __import__("own_half")
+    with pytest.raises(ExtensionError, match=r"own_half has METRICS, and so needs a function metrics\(result\)"):
+        extensions.take_package("own_half")
 
 
 @pytest.mark.parametrize(
