@@ -30,7 +30,7 @@ CASES = {
     "PPO by RLlib's own parts": "fast=false",
     "PPO with a recurrent network": "++algorithm.rl_module.use_lstm=true",
     "PPO-EWMA": "algorithm=ppo_ewma",
-    "PPO, staggered": "env.stagger=true",
+    "PPO, staggered": "env=pendulum env.stagger=true",
     "PPO, normalised, on physics": "env=halfcheetah preprocessing=normalize",
     "DQN": "algorithm=dqn",
     "DQN, normalised": "algorithm=dqn env=acrobot preprocessing=normalize",
