@@ -95,7 +95,7 @@ class EpisodeSums:
     return_max: float = -math.inf
 
     def add(self, sums: Mapping[str, Any]) -> None:
-        """Add one iteration's sums as `callbacks.log_episode` logs them; nothing where no episode ended."""
+        """Add one iteration's sums as `hooks.log_episode` logs them; nothing where no episode ended."""
         count = sums.get("count", 0)
         if not count or math.isnan(count):  # RLlib reports NaN for an iteration in which no episode ended
             return

@@ -4,7 +4,7 @@ import contextlib
 import re
 import shutil
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.contract import depends_on_clock
@@ -73,6 +73,16 @@ def left_in(database: Path, study_folder: Path | None = None) -> Left:
         points=sorted(points),
         statuses={"study": runs[study][1], **{names[r]: runs[r][1] for r in trials}},
         tags={names[r]: tags[r] for r in trials},
+    )
+
+
+def of_metrics_in(reference: Left, found: Left) -> Left:
+    """What was found, without the metrics that came since the reference was written."""
+    known = {metric for _, metric, _ in reference.points}
+    return replace(
+        found,
+        learned={point: value for point, value in found.learned.items() if point[1] in known},
+        points=[point for point in found.points if point[1] in known],
     )
 
 
