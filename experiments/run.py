@@ -13,6 +13,7 @@ import contextlib
 import functools
 import logging
 import os
+import shlex
 import signal
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 from analysis.document.command_line import help_asked
 from analysis.document.standard_streams import keep_streams
 from conf import CONFIG_DIR
-from experiments.config.choices import check_choices, own_folder
+from experiments.config.choices import check_choices, hydra_search_path, own_folder
 from experiments.config.command_words import Words, as_shown, check_one, composed, is_doubtful, jobs, read
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.number_ranges import check_numbers
@@ -76,7 +77,7 @@ def _show(asked: Words, own: Path | None) -> None:
     settings = as_shown(asked.settings)
     check_choices(settings, own)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting with 1
-    sys.argv[1:] = [*asked.flags, *settings, *([CONFIG_DIR, str(own)] if own is not None else [])]
+    sys.argv[1:] = [*asked.flags, *hydra_search_path(own), *settings]
     hydra.main(config_path="../conf", config_name="config", version_base="1.3")(_no_study)()
 
 
@@ -314,7 +315,7 @@ def execute(
         if suite.report is not None:
             if suite.report.video and (line := _video(outcome, uri, output_dir, suite.tracking.timeout_s)):
                 progress.say(console, line)
-            progress.say(console, _report(outcome, uri, output_dir))
+            progress.say(console, _report(outcome, uri, output_dir, own))
         held = [] if quiet else room_lines(suite, outcome, uri, output_dir)
         deliver = functools.partial(deliver_command, suite, outcome.folder, output_dir, own=own)
         for line in where_lines(plan, outcome, uri, resume_command(suite, outcome, output_dir, own), deliver, held):
@@ -351,7 +352,7 @@ def _video(outcome: Any, uri: str, output_dir: Path, timeout_s: float) -> str:
     return "\n".join(line for line in lines if "none:" in line or "not in MLflow" in line)
 
 
-def _report(outcome: Any, uri: str, output_dir: Path) -> str:
+def _report(outcome: Any, uri: str, output_dir: Path, own: Path | None) -> str:
     """Write the study's report, attach it to its run, and say where it is, or why there is none."""
     from analysis import AnalysisError
     from analysis.load import load_study
@@ -367,7 +368,8 @@ def _report(outcome: Any, uri: str, output_dir: Path) -> str:
         return f"report      none: {error}"
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
         # the study is safe in MLflow, whatever happens to its report
-        again = f"python analysis/report.py study={outcome.study_run} tracking_uri={without_passwords(uri)}"
+        folder = f" {shlex.join([CONFIG_DIR, str(own)])}" if own is not None else ""
+        again = f"python analysis/report.py{folder} study={outcome.study_run} tracking_uri={without_passwords(uri)}"
         return f"report      none: {type(error).__name__}: {first_line(error)}. Try again: {again}"
     return f"report      {path}" + (f" (not in MLflow: {problem})" if problem else "")
 

@@ -1,6 +1,8 @@
 """What reports show of extensions."""
 
+import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -18,9 +20,11 @@ class Report:
     Attributes:
         before: Key of the section of the suite's own before which these come: "learning" for what a study asks,
             "seeds" for what is seen beside it. "": after all others.
+        name: The extension's.
     """
 
     before: ClassVar[str] = ""
+    name: str = ""
 
     def sections(self, part: Part) -> Sequence[Section]:
         """The sections on one environment; one without sentences and figures is left out.
@@ -57,9 +61,34 @@ def reports() -> list[Report]:
                         f"the extension {extension.name}: {extension.manifest.report} is no subclass of Report."
                     )
                 found.append(loaded())
+                found[-1].name = extension.name
     except extensions.ExtensionError as error:
         raise AnalysisError(str(error)) from None
     return found
+
+
+def sections_of(report: Report, part: Part) -> list[Section]:
+    """The sections of an extension; one that says why, where it raises an error."""
+    try:
+        return list(report.sections(part))
+    except Exception as error:  # noqa: BLE001  # whatever it raises, the rest of the report stands
+        return [Section(f"extension-{report.name}", f"Extension {report.name}", (_failed(report, error),))]
+
+
+def across_of(
+    report: Report, study: Study, runs: pd.DataFrame, rng: np.random.Generator
+) -> tuple[list[str], list[Drawn]]:
+    """What an extension says over all environments; why it does not, where it raises an error."""
+    try:
+        return report.across(study, runs, rng)
+    except Exception as error:  # noqa: BLE001  # as above
+        return [_failed(report, error)], []
+
+
+def _failed(report: Report, error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(last.filename).name}, line {last.lineno}"
+    return f"The extension {report.name} shows nothing: {type(error).__name__}: {error} ({where})."
 
 
 def command(word: str) -> Callable[[Sequence[str]], int]:

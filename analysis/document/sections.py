@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.document import learning, search, speed
-from analysis.document.extension import reports
+from analysis.document.extension import across_of, reports, sections_of
 from analysis.document.parts import Drawn, Part, Section
 from analysis.load import Study
 from analysis.questions import convergence
@@ -55,7 +55,7 @@ def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Sectio
         )
     figures: list[Drawn] = []
     for report in reports():
-        told, shown_too = report.across(study, runs, rng)
+        told, shown_too = across_of(report, study, runs, rng)
         sentences += told
         figures += shown_too
     return Section("environments", "Over all environments", tuple(sentences), tuple(figures))
@@ -107,9 +107,9 @@ def _of_learning(part: Part, of_design: Part) -> list[Section]:
     for key, section, rests_on in own:
         for report in of_extensions:
             if report.before == key:
-                found += report.sections(of_design)
+                found += sections_of(report, of_design)
         found.append(section(rests_on))
     for report in of_extensions:
         if report.before not in {key for key, _, _ in own}:
-            found += report.sections(of_design)
+            found += sections_of(report, of_design)
     return found

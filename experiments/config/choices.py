@@ -11,12 +11,14 @@ from typing import Any
 import yaml
 
 from conf import CONFIG_DIR, config_dirs
+from experiments.config import extension as extensions
 from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.extension import known
 from experiments.config.gym_registry import id_named
 from experiments.config.schema import EnvSettings
-from experiments.contract.extensions import ExtensionError, take_own
+from experiments.contract.extensions import Extension, ExtensionError, take_own
+from experiments.contract.extensions import metrics as all_metrics
 
 _NAMED = ("algorithm", "env", "hardware", "tracking", "study")
 """Groups whose files are named in results: under another file's name, theirs would be filed as that one's."""
@@ -67,14 +69,38 @@ def own_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
         )
     try:
         take_own(own)
+        all_metrics()
     except ExtensionError as error:
         raise ConfigurationError(str(error)) from None
     if own.resolve() != CONF.resolve():
         _check_places(own)
-        for group in groups():
-            for file in sorted((own / group).glob("*.yaml")):
-                _check_file(file, group)
+        _check_files(own)
+    for extension in known():
+        if extension.is_own:
+            _check_extension(extension)
     return others, own
+
+
+def _check_files(folder: Path) -> None:
+    for group in groups():
+        for file in sorted((folder / group).glob("*.yaml")):
+            _check_file(file, group)
+
+
+def _check_extension(extension: Extension) -> None:
+    """Make sure that the files of a person's own extension are where they are read, and say what is meant."""
+    file = extension.folder / "conf" / "extension" / f"{extension.name}.yaml"
+    if extension.manifest.training:
+        extensions.part(extension)
+        if not file.is_file():
+            raise ConfigurationError(
+                f"{file}: is not there. Write the settings of the extension into it, as they are by default, "
+                f"below a first line '# @package extension.{extension.name}'."
+            )
+    if file.is_file() and _package(file.read_text(encoding="utf-8")) != f"extension.{extension.name}":
+        raise ConfigurationError(f"{file}: its first line must be '# @package extension.{extension.name}'.")
+    if extension.conf is not None:
+        _check_files(extension.conf)
 
 
 def hydra_search_path(own: Path | None) -> list[str]:

@@ -121,6 +121,11 @@ class Extension:
             raise ExtensionError(
                 f"the extension {self.name}, {self.folder}: {reference} is not there ({error})."
             ) from error
+        except Exception as error:  # whatever a module raises when it is imported
+            raise ExtensionError(
+                f"the extension {self.name}, {self.folder}: {reference} raises {type(error).__name__} ({error}) "
+                "when it is imported."
+            ) from error
 
 
 _own: dict[str, Extension] = {}
@@ -150,7 +155,12 @@ def take_own(folder: Path) -> None:
     if str(inside) not in sys.path:
         sys.path.append(str(inside))  # last: what it holds hides no other module
     for manifest in sorted(inside.glob("*/manifest.py")):
-        take_package(manifest.parent.name, manifest.parent)
+        name = manifest.parent.name
+        if not (manifest.parent / "__init__.py").is_file():
+            raise ExtensionError(f"{manifest.parent}: has no __init__.py, and so is no package. Add an empty one.")
+        take_package(name, manifest.parent)
+        if name not in _own:
+            raise ExtensionError(f"{manifest.parent}: there is another module {name}. Give the folder another name.")
 
 
 def take_package(name: str, folder: Path | None = None) -> None:

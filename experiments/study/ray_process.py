@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import signal
+import site
 import socket
 import sys
 import threading
@@ -130,11 +131,14 @@ def _start_ray(hardware: HardwareSettings) -> None:
     }
     copies = own_modules.folder()
     path = worker_path(os.environ.get("PYTHONPATH"), sys.path)
-    if path and (copies or path[0] == _ROOT):
+    is_hidden = path[:1] == [_ROOT]
+    if not is_hidden and str(_ROOT) not in site.getsitepackages():  # another clone may be the one that is installed
+        path = [_ROOT, *path]
+    if path:
         environment["PYTHONPATH"] = os.pathsep.join(map(str, path))
     # Ray puts the working directory first on its workers' path. There they find the modules
     # that were copied at the start.
-    where = contextlib.chdir(copies or (_ROOT if path[:1] == [_ROOT] else Path.cwd()))
+    where = contextlib.chdir(copies or (_ROOT if is_hidden else Path.cwd()))
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if hardware.address is None:
         if hardware.num_gpus and hardware.num_gpus > (there := machines.usable_gpus()):
@@ -197,8 +201,8 @@ def worker_path(pythonpath: str | None, own: Sequence[str]) -> list[Path]:
         pythonpath: The driver's; None without one. Relative entries are of the folder where the command was typed.
         own: What the driver itself imports from, its `sys.path`.
     """
-    given = [] if not pythonpath else [Path(entry).absolute() for entry in pythonpath.split(os.pathsep)]
-    here = Path.cwd()
+    entries = [] if not pythonpath else [Path(entry).absolute() for entry in pythonpath.split(os.pathsep)]
+    given, here = [entry for entry in entries if entry != _ROOT], Path.cwd()
     if not any((folder / name).is_dir() for folder in (here, *given) if folder != _ROOT for name in _PACKAGES):
         return given
     in_reach = {"", str(here)} & {*own}

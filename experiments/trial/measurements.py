@@ -52,12 +52,16 @@ class _Named:
 class Measurements:
     """All that is measured in one trial beside what the suite measures itself."""
 
-    def __init__(self, trial: TrialConfig, algorithm: "Algorithm") -> None:
+    def __init__(self, trial: TrialConfig, algorithm: "Algorithm", reserved: Collection[str]) -> None:
         """Begin.
 
         Args:
             trial: Whose modules are imported.
             algorithm: Just built.
+            reserved: Keys of what else a checkpoint holds of the trial.
+
+        Raises:
+            RuntimeError: A key is taken.
         """
         manifests = {extension.name: extension.manifest for extension in known()}
         self._each = [
@@ -69,6 +73,10 @@ class Measurements:
             if (names := getattr(sys.modules[name], METRICS_OF_MODULE, None)) is not None:
                 measured = MeasuredByModule(sys.modules[name])
                 self._each.append(_Named(f"{name}.metrics", f"{METRICS_OF_MODULE} of the module", names, measured))
+
+        keys = [each.measured.key for each in self._each]
+        if taken := next((key for key in keys if key in reserved or keys.count(key) > 1), None):
+            raise RuntimeError(f"{taken!r} is taken as the key of what is measured. Give Measured.key another word.")
 
     def add(self, result: Mapping[str, Any]) -> None:
         """Tell all of a training iteration."""

@@ -121,7 +121,7 @@ class Training:
         self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
         for watch in (average_over_minibatches, time_updates, log_kl):
             algorithm.learner_group.foreach_learner(watch)
-        self._measured = Measurements(trial, algorithm)
+        self._measured = Measurements(trial, algorithm, {each.name for each in fields(Counters)})
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
         if isinstance(algorithm, FastOffPolicy):

@@ -5,6 +5,7 @@ import pytest
 from experiments.config.errors import ConfigurationError
 from experiments.rllib.algorithms import rows_of_step
 from science.noise_scale.plan import batch_lines
+from tests.support.commands import run_here
 from tests.support.suite import PlanOf
 
 BATCHES = "study.space={algorithm.training.train_batch_size_per_learner:[32,64,128]}"
@@ -102,3 +103,9 @@ def test_measuring_takes_no_part_in_what_a_configuration_is(plan_of: PlanOf) -> 
 def test_what_cannot_be_measured_is_refused(plan_of: PlanOf, overrides: tuple[str, ...], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         plan_of("study.space={}", "noise_scale.measure=true", *overrides)
+
+
+def test_its_study_and_its_settings_are_shown_as_they_come_out() -> None:
+    said = run_here("experiments/run.py", "--cfg", "job", "study=noise_scale", "noise_scale.every_updates=7")
+    assert said.returncode == 0, said.stderr
+    assert "  noise_scale:\n    measure: true\n    every_updates: 7\n" in said.stdout

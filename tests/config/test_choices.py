@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from experiments.config.compose import CONF, composer
 from experiments.config.errors import ConfigurationError
 from experiments.config.gym_registry import name_of
 from experiments.config.schema import EnvSettings
+from experiments.contract import extensions
 from tests.support.commands import run_here
 from tests.support.suite import ROOT, RunSuite
 
@@ -247,3 +249,58 @@ def test_what_a_file_reads_of_the_environment_it_reads_with_other_choices_as_wel
             "http://127.0.0.1:5000"
         ] * 2
         assert "MLFLOW_TRACKING_URI" not in os.environ
+
+
+MANIFEST = """
+from experiments.contract.extensions import Manifest
+
+MANIFEST = Manifest(name={name!r}, metrics={metrics!r}, training=".training:Own")
+"""
+TRAINING = """
+from pydantic.dataclasses import dataclass
+
+from experiments.config.extension import Training
+
+
+@dataclass(frozen=True)
+class Own(Training):
+    on: bool = False
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "metrics", "settings", "message"),
+    [
+        ("own_fine", {"own/a": "a count"}, "# @package extension.own_fine\non: false\n", ""),
+        (
+            "own_clash",
+            {"learner/entropy": "nats"},
+            "",
+            "own_clash has a metric learner/entropy, which is there already",
+        ),
+        ("own_bare", {}, "", r"own_bare/conf/extension/own_bare\.yaml: is not there. Write the settings"),
+        ("own_lost", {}, "on: false\n", r"its first line must be '# @package extension\.own_lost'"),
+    ],
+)
+def test_the_extensions_of_a_folder_of_ones_own_are_checked_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, metrics: Mapping[str, str], settings: str, message: str
+) -> None:
+    monkeypatch.setattr(extensions, "_own", {})
+    monkeypatch.setattr("sys.path", [*sys.path])
+    folder = tmp_path / "science" / name
+    (folder / "conf/extension").mkdir(parents=True)
+    for file, text in (
+        ("__init__", ""),
+        ("manifest", MANIFEST.format(name=name, metrics=metrics)),
+        ("training", TRAINING),
+    ):
+        (folder / f"{file}.py").write_text(text)
+    if settings:
+        (folder / f"conf/extension/{name}.yaml").write_text(settings)
+    words = ["--config-dir", str(tmp_path), "study=single"]
+    if not message:
+        assert own_folder(words) == (["study=single"], tmp_path)
+        assert hydra_search_path(tmp_path)[1].endswith(f",{name}]")
+        return
+    with pytest.raises(ConfigurationError, match=message):
+        own_folder(words)

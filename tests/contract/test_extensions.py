@@ -112,6 +112,24 @@ def test_what_cannot_be_taken_is_refused_with_its_folder(tmp_path: Path, argumen
     assert str(tmp_path) in str(refused.value)
 
 
+def test_a_folder_that_is_no_package_or_has_the_name_of_another_module_is_refused(tmp_path: Path) -> None:
+    package(tmp_path / "a/science", "own_bare")
+    (tmp_path / "a/science/own_bare/__init__.py").unlink()
+    with pytest.raises(ExtensionError, match=r"own_bare: has no __init__\.py, and so is no package. Add an empty one"):
+        extensions.take_own(tmp_path / "a")
+    package(tmp_path / "b/science", "statistics")
+    with pytest.raises(ExtensionError, match=r"there is another module statistics\. Give"):
+        extensions.take_own(tmp_path / "b")
+
+
+def test_a_part_that_raises_when_it_is_imported_is_named(tmp_path: Path) -> None:
+    folder = package(tmp_path / "science", "own_raises", "name='own_raises', training='.training:Absent'")
+    (folder / "training.py").write_text("1 / 0")
+    extensions.take_own(tmp_path)
+    with pytest.raises(ExtensionError, match=r"own_raises.*: \.training:Absent raises ZeroDivisionError"):
+        extensions.found()[-1].load(".training:Absent")
+
+
 def test_two_of_one_name_and_a_metric_that_is_there_already_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def taken(*manifests: Manifest) -> None:
         every = {str(i): extensions.Extension(one, "own", Path(str(i)), True) for i, one in enumerate(manifests)}

@@ -73,7 +73,7 @@ def test_trials_import_the_suite_and_not_a_folder_of_its_name_where_the_command_
     (tmp_path / "experiments").mkdir()
     # what a notebook imports, trials can
     assert ray_process.worker_path("lib", ["", "/elsewhere"]) == [ROOT, tmp_path / "lib", tmp_path]
-    assert where == [(tmp_path, "lib"), (ROOT, f"{ROOT}{os.pathsep}{tmp_path / 'lib'}")]
+    assert where == [(folder, f"{ROOT}{os.pathsep}{tmp_path / 'lib'}") for folder in (tmp_path, ROOT)]
     assert ray_process.worker_path(str(ROOT), [str(ROOT)])[0] == ROOT
 
 

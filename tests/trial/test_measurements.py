@@ -44,7 +44,9 @@ class Silent(Training):
     """Measures nothing."""
 
 
-def measured(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch, metrics: Mapping[str, str]) -> Measurements:
+def measured(
+    plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch, metrics: Mapping[str, str], reserved: tuple[str, ...] = ()
+) -> Measurements:
     """Of a trial with the extension, and with a module that gives what it is told."""
     module = ModuleType("own_metric")
     module.METRICS, module.metrics = {"own/a": "a count"}, lambda result: result
@@ -53,7 +55,7 @@ def measured(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch, metrics: Mapping[
     monkeypatch.setattr(extensions, "_own", {"counting": Extension(manifest, "counting", None)})
     trial = plan_of("study=single").trials[0]
     parts = {"counting": Counting(), "silent": Silent()}
-    return Measurements(replace(trial, extension=parts, modules={"own_metric": "0123"}), None)
+    return Measurements(replace(trial, extension=parts, modules={"own_metric": "0123"}), None, reserved)
 
 
 NAMED = {"own/iterations": "a count", "final/iterations": "a count"}
@@ -80,3 +82,8 @@ def test_a_metric_that_is_not_named_is_refused_with_the_place(plan_of: PlanOf, m
     found.add({"own/b": 1})
     with pytest.raises(RuntimeError, match=r"own_metric\.metrics gives the metric own/b, which METRICS of the module"):
         found.report()
+
+
+def test_a_key_that_is_taken_is_refused(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match="'iterations' is taken as the key"):
+        measured(plan_of, monkeypatch, NAMED, reserved=("iterations",))
