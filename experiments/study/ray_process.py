@@ -132,9 +132,10 @@ def _start_ray(hardware: HardwareSettings) -> None:
     copies = own_modules.folder()
     path = worker_path(os.environ.get("PYTHONPATH"), sys.path)
     is_hidden = path[:1] == [_ROOT]
-    if not is_hidden and str(_ROOT) not in site.getsitepackages():  # another clone may be the one that is installed
+    is_installed = str(_ROOT) in site.getsitepackages()
+    if hardware.address is None and not is_hidden and not is_installed:  # what is may be another clone
         path = [_ROOT, *path]
-    if path:
+    if path and (copies or path[0] == _ROOT):
         environment["PYTHONPATH"] = os.pathsep.join(map(str, path))
     # Ray puts the working directory first on its workers' path. There they find the modules
     # that were copied at the start.
