@@ -150,12 +150,22 @@ def given(config: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         config: The settings of a study or of a trial, plain.
+
+    Raises:
+        ConfigurationError: They are no mapping.
     """
-    found = dict(config.get("extension") or {})
+    found = dict(_mapping("extension", config.get("extension", {})))
     for extension in known():
         if (former := config.get(extension.manifest.formerly)) is not None:
-            found[extension.name] = {**(found.get(extension.name) or {}), **former}
+            present = _mapping(f"extension.{extension.name}", found.get(extension.name, {}))
+            found[extension.name] = {**present, **_mapping(extension.manifest.formerly, former)}
     return found
+
+
+def _mapping(key: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{key}={value}: must have settings, by name: extension.<name>.<setting>=<value>.")
+    return value
 
 
 def taken(settings: Mapping[str, Any]) -> dict[str, Training]:

@@ -103,6 +103,8 @@ def test_its_part_in_rllibs_configuration_comes_last(plan_of: PlanOf) -> None:
     ("word", "message"),
     [
         ("++extension.silent.on=7", r"extension.silent.on=7: "),
+        ("extension=0", r"extension=0: must have settings, by name"),
+        ("++quiet=3", r"quiet=3: must have settings, by name"),
         ("++extension.silent.of=true", r"extension.silent.of"),
         (
             "++extension.sillent.on=true",
