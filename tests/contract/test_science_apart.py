@@ -37,8 +37,8 @@ def test_no_file_of_the_core_has_the_name_of_an_extension() -> None:
 @pytest.mark.timeout(1800)
 def test_without_the_folder_the_rest_passes_its_tests_and_runs_a_study(tmp_path: Path) -> None:
     here = ("experiments", "analysis", "conf", "tests", "docs", "benchmarks", "deploy", "pyproject.toml", "README.md")
-    for name in here:
-        source = ROOT / name
+    for source in (*(ROOT / name for name in here), *ROOT.glob("requirements*.txt")):
+        name = source.name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
 
@@ -53,6 +53,7 @@ def test_without_the_folder_the_rest_passes_its_tests_and_runs_a_study(tmp_path:
 
     assert "science" not in done("-c", "from experiments.contract import extensions; print(extensions.found())")
     done("experiments/run.py", "study=smoke", f"output_dir={tmp_path / 'out'}")
-    of_the_whole = ("tests/unchanged", "tests/system/test_readme.py")
+    of_the_whole = ["tests/unchanged", "tests/system/test_readme.py", "tests/contract/test_science_apart.py"]
+    of_the_whole += [f"tests/stats/test_{name}.py" for name in ("comparisons", "moderated", "pools")]  # of benchmarks
     left_out = [f"--ignore={path}" for path in of_the_whole]
     done("-m", "pytest", "-q", "tests", "-n", "2", "--dist", "worksteal", *left_out)

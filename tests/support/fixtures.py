@@ -5,6 +5,7 @@ and running the command line.
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ _OF_THE_SHELL = (
 """How variables begin that a person may have set, and that no test may depend on."""
 for name in [name for name in os.environ if name.startswith(_OF_THE_SHELL)]:
     del os.environ[name]
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which is ignored under nohup
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # matrices here are small: threads only get into each other's way
 if "PYTEST_XDIST_WORKER" not in os.environ:  # nor what there is at home; workers share one
     os.environ["HOME"] = tempfile.mkdtemp(prefix="home-of-tests-")
