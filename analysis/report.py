@@ -20,6 +20,7 @@ import pandas as pd
 from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, caveats, closing_table, without_episodes
 from analysis.document.command_line import exit_code_of, settings_of, words_of
+from analysis.document.methods import methods_of
 from analysis.document.next_step import NextStep, next_step, origin_of
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import Section
@@ -28,7 +29,7 @@ from analysis.document.sections import across, by_env
 from analysis.document.side_by_side import build as side_by_side
 from analysis.document.side_by_side import side_of
 from analysis.load import Clips, Study, load_clips, load_settings, load_study
-from analysis.questions.convergence import SPEEDS, concluding, is_measured
+from analysis.questions.convergence import SPEEDS, concluding
 from analysis.questions.labels import FORMS, listed, percent
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
@@ -63,64 +64,6 @@ Writes a study's report, finished or not: one HTML file that holds everything it
 
 Exit codes: 0 written. 2 there is no such study, none of its trials has started, or the store cannot be read.
 """  # noqa: E501
-
-_COMPARISONS = (
-    "**Comparisons.** Paired by seed. Not significantly different from the best: "
-    "by one-sided t tests on moderated variances, at 5% over the number of comparisons. What this set promises: "
-    "the truly best one is in it in 95% of studies. It is no test of each pair: where several are exactly as good, "
-    "each is in it with that probability, and one of them or another is left out more often."
-)
-METHODS = (
-    "**Seeds.** Every number is over seeds; trials that failed or did not finish are named, and left out.",
-    "**Score.** Mean return of the final evaluation; over seeds its interquartile mean, the mean of the middle "
-    "half (Agarwal et al. 2021).",
-    "**Failures.** A seed fails that ends below the target, or crashes; where no configuration ends at the target "
-    "on average, below half of what the best brings above the lowest possible return. The probability has Jeffreys' "
-    "interval. An interquartile mean leaves such seeds out (Patterson et al. 2023): so the worst one stands beside it.",
-    "**Times to target.** From the first of two evaluations in a row at the target or above. "
-    "A seed that never holds it counts with all that it was given: a restricted mean, marked with \u2265.",
-    "**Intervals.** 95%, Student t. A few seeds say little about their spread, "
-    "so each configuration's variance is averaged with that of the others in the study (moderated, Smyth 2004). "
-    "In simulated studies of 15 configurations they cover in 92 to 98% at 5 and 10 seeds.",
-    _COMPARISONS,
-    "**Choice.** The score decides; where several solve the environment and tie, env steps to target. "
-    "Of those within a standard error of the best, those of which the fewest seeds fail; of these the cheapest "
-    "in training seconds; of those at about the same cost, the one with the largest area under the learning curve. "
-    "Where some are practically the same as the best, the choice is among these instead.",
-    "**Practically the same.** Mean scores are shown to differ by less than delta: "
-    "two one-sided t tests on moderated variances, paired by seed, against the best, with Holm's correction at 5%. "
-    "Delta is `report.delta`, by default 2% of the range of scores. Seeds that fail rarely may not have failed yet: "
-    "what a few seeds show to be the same can still differ in that.",
-)
-SPEED_METHODS = (
-    METHODS[0],
-    "**Throughput.** Env steps per training second, over blocks of time after a warm-up, until its interval "
-    "over blocks is narrow or its time is over. Trials run one at a time, in random order within each seed. "
-    "Blocks in which others used the machine are measured again.",
-    "**Intervals.** 95%, Student t on logarithms: means over seeds are geometric. Each configuration's variance "
-    "is averaged with that of the others in the study (moderated, Smyth 2004).",
-    _COMPARISONS,
-    "**Choice.** The fastest; of those within a standard error of it, the one with the fewest processes.",
-    "**Where the time goes.** Shares of the wall-clock. With a synchronous algorithm, what runners do is a mean "
-    "over them; waiting is for the slowest, and moving data what sampling takes beyond it. With an asynchronous "
-    "one it is the learner's time: while it waits for samples, its time is split as the runners spend theirs.",
-)
-"""Said of a study of throughput instead."""
-REPEATS = (
-    "**Repeats.** Everything else rests on the first run of each seed. A repeat is compared with it bit by bit, "
-    "in all that was logged but does not measure time or load, and by a digest of the final weights. "
-    "Seeds against other seeds: random splits, compared as two configurations would be, without correction. "
-    "A right test calls 5% of them different; the splits share the study's seeds, so that a share of 2% "
-    "or 7% is nothing unusual, and no interval is given."
-)
-"""Said of a study that ran its seeds several times."""
-SEARCH = (
-    "**Search and confirmation.** What a search picks did best on the seeds that it saw, partly by luck. "
-    "So the best of it, and the base configuration, ran again at full budget on held-out seeds: the answer, "
-    "the table and all sections but those of the search rest on these alone. In the search's section scores are means "
-    "over seeds, and its intervals are over held-out seeds: a search score is a number that was picked, no estimate."
-)
-"""Said of a search."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +136,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
             ],
             sections=shown,
             table=_cells(table),
-            methods=_methods(study),
+            methods=methods_of(study),
             command=study.command,
             provenance=_provenance(study),
             footer=(
@@ -357,12 +300,6 @@ def _unmasked(study: Study) -> list[str]:
         "but may take actions that it rules out. Scores include such episodes."
         for env in study.unmasked
     ]
-
-
-def _methods(study: Study) -> tuple[str, ...]:
-    if is_measured(study.runs):
-        return SPEED_METHODS
-    return (*METHODS, *([REPEATS] if study.repeats > 1 else []), *([SEARCH] if study.runs["exploratory"].any() else []))
 
 
 def _size(study: Study) -> str:

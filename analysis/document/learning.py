@@ -9,8 +9,8 @@ from analysis import AnalysisError
 from analysis.document import repeats as again
 from analysis.document import sequential, wording
 from analysis.document.parts import T_INTERVAL, WILSON, Drawn, Part, Section, figure_of, slug
+from analysis.plots import batch_tradeoff as batch_tradeoff_plot
 from analysis.plots import (
-    batch_tradeoff,
     best_lr,
     group_gaps,
     improvement_matrix,
@@ -22,6 +22,7 @@ from analysis.plots import (
     seeds_needed,
 )
 from analysis.questions import convergence, learning_rate_batch, reproducibility
+from analysis.questions.batch_tradeoff import Tradeoff, batch_tradeoff
 from analysis.questions.comparison import sequential_comparison
 from analysis.questions.decision import chosen_values
 from analysis.questions.labels import WORDS
@@ -132,9 +133,7 @@ def lr_and_batch(part: Part) -> Section:
                     learning_rate_batch.best_learning_rates(runs, part.rng, lr=lr),
                     learning_rate_batch.exponent(runs, lr=lr),
                 )
-                tradeoff = learning_rate_batch.batch_tradeoff(
-                    runs, part.rng, part.replays, lr, chosen_values(runs, lr, batch)
-                )
+                tradeoff = batch_tradeoff(runs, part.rng, part.replays, lr, chosen_values(runs, lr, batch))
             except AnalysisError as error:
                 sentences.append(f"{where}{error}")
                 continue
@@ -160,8 +159,8 @@ def lr_and_batch(part: Part) -> Section:
     return Section("lr-batch", title, tuple(sentences), tuple(figures))
 
 
-def _tradeoff(found: learning_rate_batch.Tradeoff) -> Axes:
-    return batch_tradeoff.plot(
+def _tradeoff(found: Tradeoff) -> Axes:
+    return batch_tradeoff_plot.plot(
         found.batches,
         found.smin.estimate,
         found.emin.estimate,

@@ -32,6 +32,7 @@ from analysis.load import Study
 from analysis.plots.text import rate, readable
 from analysis.questions import learning_rate_batch as scaling
 from analysis.questions import throughput
+from analysis.questions.batch_tradeoff import Tradeoff, batch_tradeoff
 from analysis.questions.convergence import turned
 from analysis.questions.decision import chosen_values
 from analysis.questions.labels import code, named, shares, with_interval
@@ -235,7 +236,7 @@ class LrBatch:
     runs: pd.DataFrame
     best: pd.DataFrame
     exponent: scaling.Exponent
-    tradeoff: scaling.Tradeoff
+    tradeoff: Tradeoff
 
 
 def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
@@ -254,9 +255,7 @@ def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
             label = " ".join(word for word in (str(env) if study.runs["env"].nunique() > 1 else "", within) if word)
             try:
                 best, exponent = scaling.best_learning_rates(runs, rng, lr=lr), scaling.exponent(runs, lr=lr)
-                tradeoff = scaling.batch_tradeoff(
-                    runs, rng, study.replays(runs), lr, chosen_values(runs, lr, scaling.BATCH)
-                )
+                tradeoff = batch_tradeoff(runs, rng, study.replays(runs), lr, chosen_values(runs, lr, scaling.BATCH))
                 parts.append(LrBatch(label, runs, best, exponent, tradeoff))
             except AnalysisError as error:
                 say(f"{label}: {error}" if label else error)
@@ -304,7 +303,7 @@ def exponent_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def tradeoff_table(batches: pd.DataFrame) -> pd.DataFrame:
-    """`scaling.Tradeoff.batches` to read."""
+    """`Tradeoff.batches` to read."""
     columns = {"train batch (transitions)": batches["train_batch_size_total"], "learning rate": batches["lr"].map(rate)}
     for cost in ("env_steps_to_target", "updates_to_target"):
         columns[readable(cost)] = _with_ends(batches, cost, "{:,.0f}".format)

@@ -10,6 +10,7 @@ from analysis.document.extension import across_of, reports, sections_of
 from analysis.document.parts import Drawn, Part, Section
 from analysis.load import Study
 from analysis.questions import convergence
+from analysis.questions.environments import over_environments
 from analysis.questions.labels import interval_of, shown
 from analysis.questions.lineage import is_population
 
@@ -38,7 +39,7 @@ def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Sectio
         rng: For the bootstrap.
     """
     axes = study.axes
-    found = convergence.over_environments(runs, axes, rng)
+    found = over_environments(runs, axes, rng)
     words = {"iqm": "interquartile mean", "mean": "mean", "median": "median", "optimality_gap": "optimality gap"}
     sentences = []
     for row in found.to_dict("records"):

@@ -10,9 +10,11 @@ from typing import Any
 import pandas as pd
 
 from analysis.document.answer import FEW_SEEDS
-from analysis.document.comparing import cell, commit, difference, has, in_words, machine, refused, values_of
+from analysis.document.comparing import cell, commit, has, in_words, machine, refused, values_of
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import T_INTERVAL, figure_of
+from analysis.document.side_tables import best_table, facts_table, settings_table, shared_tables
+from analysis.document.tables import section
 from analysis.load import Study
 from analysis.plots import learning_curves, style, throughput_bars
 from analysis.questions.convergence import concluding, curve_bands, is_measured, summarise
@@ -90,23 +92,6 @@ class SideBySide:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table of the page.
-
-    Attributes:
-        columns: Its heads.
-        rows: Cells: text, and what stands below it.
-        prose: Whether its cells are words, which may break.
-        title: Above it.
-    """
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[tuple[str, str]]]
-    prose: bool = False
-    title: str = ""
-
-
 def side_of(letter: str, study: Study, recorded: Mapping[str, Mapping[str, Any]], composed: Mapping[str, Any]) -> Side:
     """A study as the comparison takes it.
 
@@ -165,24 +150,22 @@ def build(studies: Sequence[Study], sides: Sequence[Side]) -> SideBySide:
     gaps = [f"{side.letter}: {gap}" for side, study in zip(sides, studies, strict=True) for gap in study.gaps()]
     names = [f"{side.letter} {study.experiment}" for side, study in zip(sides, studies, strict=True)]
     sections = [
-        _section("The studies", [_facts(studies, sides, chosen)]),
-        _section(
-            "What differs: settings", [_settings_table(sides, settings)], "" if settings else "No setting differs."
-        ),
-        _section(
+        section("The studies", [facts_table(studies, sides, chosen)]),
+        section("What differs: settings", [settings_table(sides, settings)], "" if settings else "No setting differs."),
+        section(
             "What differs: code, versions, machine",
-            [_settings_table(sides, around)],
+            [settings_table(sides, around)],
             "" if around else "Nothing that was recorded differs.",
         ),
-        _section(
+        section(
             "Recommended configurations",
-            [_best_table(sides, chosen, summaries)],
+            [best_table(sides, chosen, summaries)],
             figures=_figures(studies, sides, chosen, summaries, best),
         ),
         *(
-            _section(
+            section(
                 f"Configurations that {a} and {b} share",
-                _shared_tables(common[(common["a"] == a) & (common["b"] == b)], summaries),
+                shared_tables(common[(common["a"] == a) & (common["b"] == b)], summaries),
                 _nothing_shared(a, b, sides) if not pairs[a, b] else "",
             )
             for a, b in pairs
@@ -317,93 +300,6 @@ def _nothing_shared(a: str, b: str, sides: Sequence[Side]) -> str:
     envs = [set(by_letter[letter].runs["env"]) for letter in (a, b)]
     why = "they share no environment" if not envs[0] & envs[1] else "no values of what either searched are in both"
     return f"{a} and {b} share no configuration: {why}. Their recommended configurations stand beside each other."
-
-
-# Tables.
-
-
-def _section(
-    title: str, tables: Sequence[_Table], sentence: str = "", figures: Sequence[Mapping[str, str]] = ()
-) -> dict[str, Any]:
-    return {
-        "key": title.lower().replace(" ", "-"),
-        "title": title,
-        "sentence": sentence,
-        "tables": tables,
-        "figures": figures,
-    }
-
-
-def _facts(studies: Sequence[Study], sides: Sequence[Side], chosen: Sequence[Mapping[str, str]]) -> _Table:
-    rows: dict[str, list[str]] = {}
-    for study, side, of_side in zip(studies, sides, chosen, strict=True):
-        runs = study.runs
-        alone = "every trial alone" if runs["exclusive"].all() else "trials side by side"
-        facts = {
-            "question": study.question or study.name,
-            "study run": study.run_id,
-            "started": f"{study.started:%Y-%m-%d %H:%M} UTC, {study.status}",
-            **{name: ", ".join(map(str, runs[name].unique())) for name in ("algorithm", "env", "hardware")},
-            "trials": f"{side.runs['config'].nunique()} configurations, {side.runs['seed'].nunique()} seeds, "
-            f"{int((runs['status'] == 'finished').sum())} of {len(runs)} trials finished",
-            "machine": f"{machine(side)}; {alone}",
-            "commit": commit(study),
-            "recommended": ", ".join(f"{c} ({env})" if len(of_side) > 1 else c for env, c in of_side.items())
-            or "nothing yet",
-        }
-        for name, value in facts.items():
-            rows.setdefault(name, []).append(value)
-    heads = ["", *(f"{side.letter} {study.experiment}" for side, study in zip(sides, studies, strict=True))]
-    return _Table(
-        heads, [[(name, ""), *((value, "") for value in values)] for name, values in rows.items()], prose=True
-    )
-
-
-def _settings_table(sides: Sequence[Side], settings: Sequence[Setting]) -> _Table:
-    rows = [[(setting.path, ""), *((values_of(values), "") for values in setting.values)] for setting in settings]
-    return _Table(["", *(side.letter for side in sides)], rows, prose=True)
-
-
-def _best_table(
-    sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], summaries: Mapping[str, pd.DataFrame]
-) -> _Table:
-    several = len({env for of_side in chosen for env in of_side}) > 1
-    known = [
-        summaries[side.letter].loc[[*of_side.values()]] for side, of_side in zip(sides, chosen, strict=True) if of_side
-    ]
-    measures = [m for m in MEASURES if any(has(row, m) for part in known for _, row in part.iterrows())]
-    rows = []
-    for side, of_side in zip(sides, chosen, strict=True):
-        for env, config in of_side.items():
-            row = summaries[side.letter].loc[config]
-            name = f"{side.letter} {config}{f' on {env}' if several else ''}"
-            rows.append(
-                [
-                    (name, ""),
-                    (f"{row['num_seeds']} of {row['num_planned']}", ""),
-                    *(cell(row, measure) for measure in measures),
-                ]
-            )
-    return _Table(["configuration", "seeds", *(WORDS[m] for m in measures)], rows)
-
-
-def _shared_tables(compared: pd.DataFrame, summaries: Mapping[str, pd.DataFrame]) -> list[_Table]:
-    """The shared configurations of two studies, a table for each measure that one of them has."""
-    found = []
-    for measure, part in compared.groupby("measure", sort=False):
-        a, b = part.iloc[0][["a", "b"]]
-        rows = []
-        for row in part.to_dict("records"):
-            name = (row["config_a"], "" if row["config_a"] == row["config_b"] else f"{b}: {row['config_b']}")
-            both = [
-                cell(summaries[side].loc[config], measure)
-                for side, config in ((a, row["config_a"]), (b, row["config_b"]))
-            ]
-            rows.append([name, *both, *difference(row)])
-        if any(text != "\u2013" for _, *both in rows for text, _ in both[:2]):
-            versus = f"{a} / {b}" if measure == "env_steps_per_s" else f"{a} \u2212 {b}"
-            found.append(_Table(["configuration", a, b, versus, "p", "seeds"], rows, title=WORDS[measure]))
-    return found
 
 
 # Figures.

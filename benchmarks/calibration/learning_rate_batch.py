@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.questions.learning_rate_batch import batch_tradeoff, best_learning_rates, exponent
+from analysis.questions.batch_tradeoff import batch_tradeoff
+from analysis.questions.learning_rate_batch import best_learning_rates, exponent
 from analysis.stats.interval import Array
 
 GRIDS: dict[str, tuple[tuple[float, ...], tuple[int, ...]]] = {

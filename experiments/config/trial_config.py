@@ -12,13 +12,13 @@ from typing import Any
 from experiments.config.errors import ConfigurationError
 from experiments.config.extension import Absent, Training, recorded, versions
 from experiments.config.fields import whole
+from experiments.config.measurement_settings import MeasurementSettings
 from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.schema import (
     CheckpointSettings,
     EnvSettings,
     EvaluationSettings,
     FaultSettings,
-    MeasurementSettings,
     StartingPolicy,
     SuiteConfig,
     parse,

@@ -13,7 +13,8 @@ from experiments.config.trial_config import TrialConfig
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan
 from experiments.rllib.algorithms import is_asynchronous
-from experiments.rllib.building import build_algorithm_config, longest_episode
+from experiments.rllib.building import build_algorithm_config
+from experiments.rllib.made_environments import longest_episode
 from experiments.rllib.probe import NetworkSpeed, env_step_s, network_speed
 from experiments.rllib.process_state import packages_of
 

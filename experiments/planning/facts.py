@@ -12,7 +12,7 @@ from ray.rllib.algorithms.impala import IMPALAConfig
 
 from experiments.config.schema import EnvSettings, HardwareSettings
 from experiments.planning.machines import Cluster
-from experiments.rllib.building import has_vector_entry_point, spaces
+from experiments.rllib.made_environments import has_vector_entry_point, spaces
 
 
 def facts_of(config: AlgorithmConfig, env: EnvSettings, hardware: HardwareSettings, cluster: Cluster) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from experiments.planning.resolver import Resolver, distinct, report_grid
 from experiments.planning.resources import request_for_all, trials_at_once
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.algorithms import is_asynchronous
-from experiments.rllib.building import build_algorithm_config, has_vector_entry_point, takes_any_action, wrong_algorithm
+from experiments.rllib.building import build_algorithm_config, takes_any_action, wrong_algorithm
 from experiments.rllib.checkpoint_sizes import checkpoint_bytes
+from experiments.rllib.made_environments import has_vector_entry_point
 from experiments.rllib.rehearsal import rehearse_each
 
 AUTO = "auto"

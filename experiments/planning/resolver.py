@@ -18,7 +18,7 @@ from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
 from experiments.planning.resources import checked_algorithm, layout_of, with_counts
 from experiments.rllib.algorithms import on_policy_batch
-from experiments.rllib.building import longest_episode
+from experiments.rllib.made_environments import longest_episode
 
 CHECKPOINTS_PER_TRIAL = 4
 """Unless the configuration says otherwise: a kill costs a quarter of a trial at most."""

@@ -11,7 +11,8 @@ from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.allowed_spaces import action_scaling
-from experiments.rllib.building import environment_of, is_flattened, is_unmasked, spaces
+from experiments.rllib.building import environment_of, is_flattened, is_unmasked
+from experiments.rllib.made_environments import spaces
 from experiments.rllib.process_state import packages_of
 from experiments.search.comparing import Comparing
 from experiments.search.strategy import Confirming

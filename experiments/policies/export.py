@@ -18,7 +18,8 @@ from experiments.config.trial_config import TrialConfig
 from experiments.policies.onnx_check import Check, DifferentActionsError, compare
 from experiments.policies.onnx_graph import OPSET, NotTraceableError, initial_states, put_weights, state_names, trace
 from experiments.policies.policy import Policy
-from experiments.rllib.building import observed_environment_of, spaces
+from experiments.rllib.building import observed_environment_of
+from experiments.rllib.made_environments import spaces
 
 FORMAT = 1
 """Version of the metadata."""

@@ -19,7 +19,8 @@ from experiments.policies.onnx_graph import (
     state_names,
 )
 from experiments.policies.policy import Policy
-from experiments.rllib.building import observed_environment_of, spaces
+from experiments.rllib.building import observed_environment_of
+from experiments.rllib.made_environments import spaces
 from experiments.trial.evaluation import MAX_ENVS, Evaluation
 
 TOLERANCE = 1e-4

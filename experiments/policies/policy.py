@@ -20,9 +20,10 @@ from experiments.config.trial_config import TrialConfig
 from experiments.envs.plain_actions import to_native
 from experiments.policies.checkpoint import Checkpoint
 from experiments.policies.headless import draw_without_screen
-from experiments.rllib.building import build_algorithm_config, environment_of, observed_environment_of, spaces
+from experiments.rllib.building import build_algorithm_config, environment_of, observed_environment_of
 from experiments.rllib.checkpoints import RLLIB
 from experiments.rllib.hooks import seed_process
+from experiments.rllib.made_environments import spaces
 from experiments.rllib.no_compiler import leave_out_compiler
 from experiments.rllib.pipelines import are_default
 from experiments.rllib.results import NonFiniteError

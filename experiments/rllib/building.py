@@ -6,16 +6,12 @@ The builder methods reject unknown names; `update_from_dict` would not.
 import copy
 import functools
 import itertools
-import json
-import logging
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from types import ModuleType
 from typing import Any
 
-import gymnasium as gym
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
@@ -24,10 +20,9 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.tune import PlacementGroupFactory
 
-from experiments.config import own_modules, rllib_settings
+from experiments.config import rllib_settings
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
-from experiments.config.gym_registry import spec_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.envs import checked, envpool, flattened, plain_actions, stacked
@@ -44,6 +39,7 @@ from experiments.rllib.allowed_preprocessing import check_allowed
 from experiments.rllib.allowed_spaces import ARRAYS, action_scaling, check_spaces, wrong_actions
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import STAGGERED, log_episode, seed_replay, seed_streams
+from experiments.rllib.made_environments import first_sentence, longest_episode, spaces
 from experiments.rllib.ppo import PPOConfig
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
 from experiments.rllib.recurrent import make_recurrent
@@ -86,7 +82,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
             getattr(config, section)(**algorithm[section])
         except (TypeError, ValueError, AttributeError) as error:
             raise ConfigurationError(
-                f"algorithm.{section} of algorithm={algorithm['name']}: {_first_sentence(error)}"
+                f"algorithm.{section} of algorithm={algorithm['name']}: {first_sentence(error)}"
             ) from error
     config.rl_module(**_rl_module(algorithm["rl_module"]))
     check_allowed(trial.preprocessing, trial.env, spaces(trial.env)[0], config)
@@ -137,7 +133,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
         config.validate()
     except (ValueError, TypeError, AssertionError, NotImplementedError) as error:
         raise ConfigurationError(
-            f"algorithm={algorithm['name']} env={trial.env.name}: {_first_sentence(error)}"
+            f"algorithm={algorithm['name']} env={trial.env.name}: {first_sentence(error)}"
         ) from error
     _check_sizes(trial, config)
     return config
@@ -330,20 +326,11 @@ def networks_of(trial: TrialConfig, config: AlgorithmConfig) -> Any:
     except Exception as error:  # RLlib and torch raise what they like
         raise ConfigurationError(
             f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build "
-            f"these networks: {_first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
+            f"these networks: {first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
         ) from error
     for settings in trial.extension.values():
         settings.check_networks(built)
     return built
-
-
-def has_vector_entry_point(env: EnvSettings) -> bool:
-    """Whether an environment brings a vector implementation of its own.
-
-    Raises:
-        ConfigurationError: It is not installed, or refuses its `env_config`.
-    """
-    return _made(replace(env, vectorize_mode="sync"))[3]
 
 
 def wrong_algorithm(algorithm: Mapping[str, Any], env: EnvSettings) -> str:
@@ -370,91 +357,6 @@ def suits_gpu(algorithm: Mapping[str, Any], env: EnvSettings) -> bool:
     between_layers = [a * b for a, b in itertools.pairwise(hidden)]
     # height, width, channels
     return len(observations.shape or ()) == 3 or max(between_layers, default=0) >= _LARGE_LAYER
-
-
-def spaces(env: EnvSettings) -> tuple[gym.Space[Any], gym.Space[Any]]:
-    """Observation and action space of an environment, by making it once.
-
-    Raises:
-        ConfigurationError: It is not installed, or refuses its `env_config`.
-    """
-    return _made(env)[:2]
-
-
-def longest_episode(env: EnvSettings) -> int:
-    """Env steps after which an episode is truncated.
-
-    Raises:
-        ConfigurationError: Never: its episodes need not end; or it is not installed, or refuses its `env_config`.
-    """
-    if (limit := _made(env)[2]) is None:
-        raise ConfigurationError(
-            f"env.id={env.id}: is registered without a time limit, and what is measured are whole episodes. "
-            "Give it one: env.max_episode_steps=1000, or gymnasium.register(..., max_episode_steps=1000)."
-        )
-    return limit
-
-
-_Made = tuple[gym.Space[Any], gym.Space[Any], int | None, bool]
-"""Observation space, action space, longest episode, whether there is a vector implementation."""
-
-
-def _made(env: EnvSettings) -> _Made:
-    settings = json.dumps(env.env_config, sort_keys=True)
-    return _make_once(env.name, env.id, settings, env.vectorize_mode, env.extra, env.max_episode_steps)
-
-
-@functools.lru_cache(maxsize=32)
-def _make_once(
-    name: str, gym_id: str, env_config: str, vectorize_mode: str, extra: str | None, max_episode_steps: int | None
-) -> _Made:
-    settings = json.loads(env_config)
-    fix = f" Install it: pip install -e '.[{extra}]'." if extra else ""
-    try:
-        spec = spec_of(gym_id)  # not the made environment's: one that wraps another has that one's
-        if spec.entry_point is not None:
-            creator = spec.entry_point
-            receiver = gym.envs.registration.load_env_creator(creator) if isinstance(creator, str) else creator
-            rllib_settings.check_arguments("env.env_config", settings, receiver)
-        # else it writes its warnings into a file in the working directory
-        if (mujoco := sys.modules.get("mujoco")) is not None:
-            mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
-        made: Any = gym.make(gym_id, max_episode_steps=max_episode_steps, **settings)
-    except ConfigurationError:
-        raise
-    except (gym.error.DependencyNotInstalled, ImportError) as error:
-        raise ConfigurationError(
-            f"env={name}: env.id={gym_id} is not installed ({_first_sentence(error)}).{fix}"
-        ) from error
-    except gym.error.Error as error:
-        raise ConfigurationError(
-            f"env={name}: Gymnasium cannot make env.id={gym_id!r}: {_first_sentence(error)}{fix}"
-        ) from error
-    except (Exception, SystemExit) as error:  # environments raise what they like
-        left = own_modules.left_behind(error)
-        raise ConfigurationError(
-            f"env.env_config of env={name}: {_first_sentence(error)}.{left} It is {settings}, for env.id={gym_id}."
-        ) from error
-    has_vector = spec.vector_entry_point is not None
-    found = made.observation_space, made.action_space, made.spec.max_episode_steps, has_vector
-    made.close()
-    if vectorize_mode == "vector_entry_point" and not has_vector:
-        raise ConfigurationError(
-            f"env.vectorize_mode={vectorize_mode}: {gym_id} brings no vector implementation of its own. "
-            "Try env.vectorize_mode=sync."
-        )
-    if 0 in (made.observation_space.shape or ()):
-        raise ConfigurationError(
-            f"env.env_config of env={name}: its observations are empty, of shape {made.observation_space.shape}. "
-            f"It is {settings}."
-        )
-    return found
-
-
-def _first_sentence(error: BaseException) -> str:
-    """RLlib's and Gymnasium's messages run over many lines; the first says what is wrong."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= 400 else text[:397] + "..."
 
 
 def request_for(config: AlgorithmConfig) -> PlacementGroupFactory:

@@ -6,7 +6,8 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import BUFFERS
-from experiments.rllib.building import environment_of, networks_of, spaces
+from experiments.rllib.building import environment_of, networks_of
+from experiments.rllib.made_environments import spaces
 from experiments.rllib.ppo_ewma import PPOEWMAConfig
 
 _CHECKPOINT_BYTES = 100_000

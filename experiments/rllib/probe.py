@@ -21,7 +21,8 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.rllib.building import build_algorithm_config, environment_of, spaces
+from experiments.rllib.building import build_algorithm_config, environment_of
+from experiments.rllib.made_environments import spaces
 
 PROBE_S = 0.15
 """Seconds for which each part is timed; what takes longer is timed once."""

@@ -7,9 +7,8 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,13 @@ from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
 from experiments.rllib import starting_weights
 from experiments.study.address import at
-from experiments.study.stored_study import LOCK_FILE, StoredStudy
+from experiments.study.local_lock import LocalLock
+from experiments.study.notes import Notes
+from experiments.study.stored_study import StoredStudy
 from experiments.trial.event_log import DamagedFileError
 from experiments.trial.events import Ended, Event
-from experiments.trial.folder import PROVENANCE_FILE, TrialFolder, began_with, locked
-from experiments.trial.json_lines import add_line, cut_torn_line, lines_of
+from experiments.trial.folder import PROVENANCE_FILE, TrialFolder, began_with
+from experiments.trial.json_lines import lines_of
 from experiments.trial.stored_folder import StoredTrialFolder
 
 STATE_FILE = "study.json"
@@ -74,10 +75,8 @@ class StudyFolder:
         self.place = uri or str(path)
         self.named = named or self.place
         self._stored = StoredStudy(uri, path) if uri else None
-        self._lock: FileIO | None = None
-        self._unwritten: list[tuple[str, Mapping[str, Any]]] = []
-        self._unkept: set[str] = set()
-        """Files with lines that an object store does not have yet."""
+        self._lock = self._stored or LocalLock(path)
+        self._notes = Notes(path, self._stored, self.optuna_storage)
         self._kept: set[str] = set()
 
     def trial(self, trial: TrialConfig) -> TrialFolder:
@@ -199,46 +198,20 @@ class StudyFolder:
             ConfigurationError: One is at work on it.
         """
         driver = f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}"
-        if self._stored is not None:
-            with self._answering():
-                if said := self._stored.take(driver):
-                    raise self._still_running(said)
-        else:
-            lock = (self.path / LOCK_FILE).open("a+b", buffering=0)
-            if not locked(lock):
-                with lock:
-                    raise self._still_running(_said_in(lock))
-            self._lock = lock
-            with suppress(OSError):  # a full disk, on which a study that is finished can still be resumed
-                self._lock.truncate(0)
-                self._lock.write(driver.encode())
-        for name in (_JOURNAL_FILE, _LATER_FILE):
-            if (self.path / name).exists():
-                cut_torn_line(self.path / name)
-
-    def _still_running(self, driver: str) -> ConfigurationError:
-        return ConfigurationError(f"{self.named}: the study is still running, in {driver}. Interrupt that one first.")
+        with nullcontext() if self._stored is None else self._answering():
+            said = self._lock.take(driver)
+        if said:
+            raise ConfigurationError(f"{self.named}: the study is still running, in {said}. Interrupt that one first.")
+        self._notes.cut_torn_lines(_JOURNAL_FILE, _LATER_FILE)
 
     def close(self) -> None:
         """Let other drivers take up the study."""
-        if self._stored is not None:
-            self._stored.release()
-        if self._lock is not None:
-            with suppress(OSError):
-                self._lock.truncate(0)
-            self._lock.close()
-            self._lock = None
+        self._lock.release()
 
     def at_work(self) -> str:
         """Which driver is at work on the study: its process and host; "" if none is."""
-        if self._stored is not None:
-            with self._answering():
-                return self._stored.driver()
-        try:
-            with (self.path / LOCK_FILE).open("r+b", buffering=0) as file:
-                return "" if locked(file) else _said_in(file)
-        except OSError:
-            return ""
+        with nullcontext() if self._stored is None else self._answering():
+            return self._lock.driver()
 
     def hardware(self, address: str | None) -> HardwareSettings:
         """The study's hardware profile, at another address if one is given.
@@ -356,29 +329,14 @@ class StudyFolder:
 
     def note(self, step: Mapping[str, Any]) -> None:
         """Note what a search does. What a full disk does not take is kept in mind until it does."""
-        self._unwritten.append((_JOURNAL_FILE, step))
-        self._write_lines()
+        self._notes.add(_JOURNAL_FILE, step)
 
     def keep_configurations(self, trials: StudyTrials) -> None:
         """Note the configurations that the plan did not know when the study began."""
         known = {c.label for c in trials.plan.configurations} | self._kept
-        for configuration in trials.configurations:
-            if configuration.label not in known:
-                self._kept.add(configuration.label)
-                self._unwritten.append((_LATER_FILE, _saved(configuration)))
-        self._write_lines()
-
-    def _write_lines(self) -> None:
-        with suppress(OSError):
-            while self._unwritten:
-                name, line = self._unwritten[0]
-                add_line(self.path / name, line)
-                self._unwritten.pop(0)
-                self._unkept.add(name)
-            if self._stored is not None and self._unkept:
-                self._stored.keep_database(self.optuna_storage)  # which knows what is noted by then
-                self._stored.keep(*self._unkept)
-                self._unkept.clear()
+        new = [configuration for configuration in trials.configurations if configuration.label not in known]
+        self._kept |= {configuration.label for configuration in new}
+        self._notes.add(_LATER_FILE, *map(_saved, new))
 
     def is_finished(self, plan: Plan) -> bool:
         """Whether there is no trial to run any more; of a study that chooses its trials,
@@ -453,11 +411,6 @@ class StudyFolder:
 
 def _has_finished(events: Sequence[Event]) -> bool:
     return any(isinstance(event, Ended) and event.status == FINISHED for event in events)
-
-
-def _said_in(lock: FileIO) -> str:
-    lock.seek(0)
-    return lock.read().decode(errors="replace") or "another process"
 
 
 def _unwritable(error: OSError, path: Path) -> ConfigurationError:

@@ -95,7 +95,7 @@ def _use(environments: Sequence[Mapping[str, Any]], modules: Mapping[str, str]) 
         Exception: Something cannot be had, whatever that raises.
     """
     from experiments.config.schema import EnvSettings
-    from experiments.rllib.building import spaces
+    from experiments.rllib.made_environments import spaces
 
     check_imported(modules)
     for environment in environments:

@@ -19,7 +19,8 @@ from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import plan_study
 from experiments.rllib import runner_pool
 from experiments.rllib.algorithms import is_asynchronous
-from experiments.rllib.building import build_algorithm_config, has_vector_entry_point
+from experiments.rllib.building import build_algorithm_config
+from experiments.rllib.made_environments import has_vector_entry_point
 from experiments.search.contest import Bounds, Ratio, Setting, contest, neighbours, ratio, rounds
 from experiments.study.hardware_profile import Tried, TuningOutcome
 

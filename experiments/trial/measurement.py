@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from analysis.stats.distributions import t_quantile
-from experiments.config.schema import LEAST_BLOCKS, MeasurementSettings
+from experiments.config.measurement_settings import LEAST_BLOCKS, MeasurementSettings
 
 CONFIDENCE = 0.95
 _FEWEST_BLOCKS = 2

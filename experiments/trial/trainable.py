@@ -1,7 +1,6 @@
 """The Tune Trainable: train, report on the env-step grid, checkpoint, go on after a fault, stop at the budget."""
 
 import errno
-import gc
 import logging
 import sys
 import traceback
@@ -36,7 +35,8 @@ from experiments.trial.heartbeat import Heartbeat
 from experiments.trial.machine import Machine, placed_on
 from experiments.trial.memory_use import MemoryUse
 from experiments.trial.oom_kills import oom_kills
-from experiments.trial.resource_usage import Address, own_memory_bytes, this_process
+from experiments.trial.process_memory import ProcessMemory
+from experiments.trial.resource_usage import Address, this_process
 from experiments.trial.stored_folder import folder_at
 from experiments.trial.training import Training
 
@@ -56,10 +56,6 @@ MEASURE_SYSTEM = "measure_system"
 """Key of Tune's config: whether CPU, memory and GPU use are measured."""
 DRIVER = "driver"
 """Key of Tune's config: host and process of the study's driver."""
-
-_MOST_GROWTH = 512 * 2**20
-"""Bytes by which a process may grow from its first trial's start: a trial leaves 3 to 4 MB behind,
-and more after large replay buffers."""
 
 _SHARED_WITHIN_S = 10.0
 """Until what the driver wrote must be seen on every node: a network file system may take seconds."""
@@ -91,9 +87,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         one's `step()` is never called, and it must leave no trace.
         """
         self._trial = TrialConfig.from_mapping(config[TRIAL])
-        # These two are the process': a trial that it takes on later finds them.
-        self._first_bytes = self.__dict__.get("_first_bytes", 0)  # when it built its first algorithm
-        self._frozen = self.__dict__.get("_frozen", 0)  # times that objects were taken out of Python's full collections
+        # The process': a trial that it takes on later finds it.
+        self._process: ProcessMemory = self.__dict__.get("_process") or ProcessMemory()
         self._measure_system = bool(config.get(MEASURE_SYSTEM))
         self._driver: Address | None = config.get(DRIVER)
         torch.set_num_threads(self._trial.threads_per_process)
@@ -262,7 +257,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if (machines := training.machines()) != self._machines:
             self._machines = machines
             self._tell(placed_on(machines))
-        self._first_bytes = self._first_bytes or own_memory_bytes()
+        self._process.begin()
         self._pending: list[Event] = []
         if checkpoints := self._folder.checkpoints():
             check_checkpoint(checkpoints[-1])
@@ -276,9 +271,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             training.take_over(parents)
         elif self._trial.starts_from is not None:
             training.start_from(self._folder.of_study(starting_weights.FILE))
-        if self._trial.fast and not self._frozen:
-            _freeze()
-            self._frozen = 1
+        if self._trial.fast:
+            self._process.freeze_once()
         training.begin_window(perf_counter())
 
     def _go_on_without(self, kept_in_process: Sequence[str]) -> None:
@@ -382,7 +376,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
                 report, unsaved="; ".join(part for part in (report.unsaved, self._take_unsaved()) if part)
             )
         keeps = self._state is not None and bool(self._state.packages)
-        recycle = keeps or bool(self._faults) or own_memory_bytes() - self._first_bytes > _MOST_GROWTH
+        recycle = keeps or bool(self._faults) or self._process.has_grown
         return {EVENTS: said, RECYCLE_PROCESS: recycle, "done": done}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -425,17 +419,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if self._training is not None:
             self._training.close()
             self._training = None
-            self._collect_garbage()
+            self._process.collect()
         sys.stdout.flush()
         self._folder.close(self._logs if self._has_folder else None)
-
-    def _collect_garbage(self) -> None:
-        """Free what an algorithm left behind."""
-        if self._frozen == 1:  # with the first algorithm, which is gone
-            _freeze()
-            self._frozen = 2
-        else:
-            gc.collect()
 
     def _stop_watching(self) -> None:
         if self._memory is not None:
@@ -449,14 +435,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             training, self._training = self._training, None
             training.kill()
             del training
-            self._collect_garbage()
-
-
-def _freeze() -> None:
-    """Take what is there now, such as RLlib's modules, out of Python's full collections: they took 180 ms each."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
+            self._process.collect()
 
 
 def _learned(report: Reported) -> dict[str, float]:

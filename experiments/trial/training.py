@@ -17,10 +17,11 @@ from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import FastOffPolicy
 from experiments.rllib import checkpoints, starting_weights
 from experiments.rllib.algorithms import is_asynchronous
-from experiments.rllib.building import build_algorithm_config, environment_of, longest_episode
+from experiments.rllib.building import build_algorithm_config, environment_of
 from experiments.rllib.clocks import PhaseClock, training_shares
 from experiments.rllib.hooks import EPISODES
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
+from experiments.rllib.made_environments import longest_episode
 from experiments.rllib.no_compiler import leave_out_compiler
 from experiments.rllib.pipelines import own_pipelines
 from experiments.rllib.process_state import ProcessState

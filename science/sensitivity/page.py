@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import figure_of
+from analysis.document.tables import Table, section
 from analysis.questions.labels import code, listed, percent, shown
 from analysis.stats.curves import plural
 from analysis.stats.interval import Interval
@@ -125,26 +126,9 @@ def page(found: Sequence[Sensitivity], source: str, command: str) -> Page:
     return Page(html, tuple(paragraph.replace("`", "") for paragraph in paragraphs))
 
 
-def _section(title: str, tables: Sequence[dict[str, Any]], figures: Sequence[dict[str, str]] = ()) -> dict[str, Any]:
-    known = any(table["rows"] for table in tables)
-    sentence = (
-        ""
-        if known
-        else "Hyperparameters are not known: settings are no words of the form key=value, the same keys in each."
-    )
-    return {
-        "key": title.lower().replace(" ", "-"),
-        "title": title,
-        "sentence": sentence,
-        "tables": tables,
-        "figures": figures,
-    }
-
-
-def _table(
-    columns: Sequence[str], rows: Sequence[Sequence[tuple[str, str]]], title: str = "", prose: bool = False
-) -> dict[str, Any]:
-    return {"columns": columns, "rows": rows, "title": title, "prose": prose}
+def _section(title: str, tables: Sequence[Table], figures: Sequence[dict[str, str]] = ()) -> dict[str, Any]:
+    unknown = "Hyperparameters are not known: settings are no words of the form key=value, the same keys in each."
+    return section(title, tables, "" if any(table.rows for table in tables) else unknown, figures)
 
 
 def _cell(found: Interval) -> tuple[str, str]:
@@ -152,7 +136,7 @@ def _cell(found: Interval) -> tuple[str, str]:
     return number, ends
 
 
-def _overall(found: Sequence[Sensitivity]) -> dict[str, Any]:
+def _overall(found: Sequence[Sensitivity]) -> Table:
     rows = []
     for one in found:
         held_out = f"{one.held_out:{_FORM}}" if one.held_out == one.held_out else "\u2013"
@@ -169,20 +153,20 @@ def _overall(found: Sequence[Sensitivity]) -> dict[str, Any]:
         "settings",
         "seeds",
     )
-    return _table(columns, rows)
+    return Table(columns, rows)
 
 
-def _settings(found: Sequence[Sensitivity]) -> dict[str, Any]:
+def _settings(found: Sequence[Sensitivity]) -> Table:
     rows = []
     for one in found:
         rows += [[(one.algorithm, ""), (env, ""), (setting, "")] for env, setting in one.tuned_settings.items()]
         rows.append([(one.algorithm, ""), ("all together", ""), (one.common_setting, "")])
-    return _table(("algorithm", "environment", "best setting"), rows, prose=True)
+    return Table(("algorithm", "environment", "best setting"), rows, prose=True)
 
 
-def _numbers(one: Sensitivity) -> dict[str, Any]:
+def _numbers(one: Sensitivity) -> Table:
     rows = [
         [(str(len(some)), ""), (", ".join(some) or "none", ""), (f"{score:{_FORM}}", "")]
         for some, score in one.by_number
     ]
-    return _table(("tuned for each environment", "the best choice of these", "score"), rows, one.algorithm)
+    return Table(("tuned for each environment", "the best choice of these", "score"), rows, title=one.algorithm)

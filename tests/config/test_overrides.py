@@ -29,7 +29,8 @@ from experiments.config.trial_config import TrialConfig
 from experiments.planning import machines
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import plan_study
-from experiments.rllib.building import build_algorithm_config, spaces
+from experiments.rllib.building import build_algorithm_config
+from experiments.rllib.made_environments import spaces
 from experiments.run import run
 from tests.support.planning import CONF, GROUPS, chosen, compose
 from tests.support.suite import RunSuite

@@ -24,7 +24,8 @@ from experiments.planning.record import plan_record, searched_params, trial_para
 from experiments.planning.resources import Layout, check_fits, trials_at_once
 from experiments.planning.terminal import summary
 from experiments.planning.trials import StudyTrials
-from experiments.rllib.building import build_algorithm_config, spaces
+from experiments.rllib.building import build_algorithm_config
+from experiments.rllib.made_environments import spaces
 from experiments.study.outcomes import TrialOutcome
 from tests.support.suite import PAIRS, PlanOf
 

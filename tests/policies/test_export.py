@@ -20,7 +20,8 @@ from experiments.policies import onnx_check
 from experiments.policies.export import Origin, export_policy
 from experiments.policies.onnx_check import LEAST_OBSERVATIONS, TOLERANCE, OnnxPolicy, session_of
 from experiments.policies.onnx_graph import trace
-from experiments.rllib.building import environment_of, spaces
+from experiments.rllib.building import environment_of
+from experiments.rllib.made_environments import spaces
 from experiments.trial.evaluation import acting
 from tests.support.exported import LSTM, SMALL, played, policy_of
 from tests.support.own_files import own_rl_module

@@ -12,12 +12,12 @@ from analysis.questions.convergence import (
     conclusive,
     curve_bands,
     design,
-    over_environments,
     pairwise,
     score_profile,
     summarise,
     target_profile,
 )
+from analysis.questions.environments import over_environments
 from analysis.stats.aggregates import iqm
 from analysis.stats.comparisons import holm, p_values, probability_of_improvement
 from analysis.stats.moderated import moderated_intervals, paired_differences

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.document.answer import closing_table
+from analysis.questions.batch_tradeoff import batch_tradeoff
 from analysis.questions.decision import Decision, chosen_values, decide, seeds_to_show
-from analysis.questions.learning_rate_batch import batch_tradeoff
 from analysis.stats.comparisons import seeds_needed
 from tests.support.study_frames import make_runs, together, with_status
 

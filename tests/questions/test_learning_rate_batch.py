@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from analysis import AnalysisError
-from analysis.questions.learning_rate_batch import RULES, batch_tradeoff, best_learning_rates, exponent, slices
+from analysis.questions.batch_tradeoff import batch_tradeoff
+from analysis.questions.learning_rate_batch import RULES, best_learning_rates, exponent, slices
 from benchmarks.calibration.learning_rate_batch import (
     CURVES,
     GRIDS,

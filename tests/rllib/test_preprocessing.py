@@ -9,7 +9,8 @@ from experiments.config.errors import INVALID, ConfigurationError
 from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.planning.record import trial_params
-from experiments.rllib.building import build_algorithm_config, environment_of, spaces
+from experiments.rllib.building import build_algorithm_config, environment_of
+from experiments.rllib.made_environments import spaces
 from tests.support.suite import PlanOf, RunSuite
 
 ONE = ("study.space={}", "seeds=[0]")

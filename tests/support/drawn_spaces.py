@@ -17,7 +17,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.fast.stepping import DirectSampler
 from experiments.policies.onnx_graph import _Policy, input_dtype
 from experiments.rllib.building import build_algorithm_config, networks_of, observed_environment_of
-from experiments.rllib.building import spaces as spaces_of
+from experiments.rllib.made_environments import spaces as spaces_of
 from tests.support.exported import policy_of
 from tests.support.planning import plan_for
 

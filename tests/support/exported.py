@@ -13,7 +13,8 @@ from experiments.config.trial_config import TrialConfig
 from experiments.fast.preprocessing.modules import Preprocessed
 from experiments.fast.preprocessing.moments import Moments
 from experiments.policies.policy import Policy
-from experiments.rllib.building import build_algorithm_config, environment_of, spaces
+from experiments.rllib.building import build_algorithm_config, environment_of
+from experiments.rllib.made_environments import spaces
 
 SMALL = ("study=single", "seeds=[0]", "evaluation.final_episodes=4")
 LSTM = ("++algorithm.rl_module.use_lstm=true", "++algorithm.rl_module.lstm_cell_size=8")

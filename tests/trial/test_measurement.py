@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from experiments.config.schema import MeasurementSettings
+from experiments.config.measurement_settings import MeasurementSettings
 from experiments.trial.measurement import Block, Measurement, MeasurementError
 
 SETTINGS = MeasurementSettings(

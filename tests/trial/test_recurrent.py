@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from experiments.config.errors import ConfigurationError
-from experiments.rllib.building import build_algorithm_config, environment_of, spaces
+from experiments.rllib.building import build_algorithm_config, environment_of
+from experiments.rllib.made_environments import spaces
 from experiments.rllib.recurrent import RecurrentDQNModule
 from tests.support.policies import assert_acts_as_evaluated
 from tests.support.suite import PlanOf

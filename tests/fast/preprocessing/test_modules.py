@@ -19,7 +19,7 @@ from ray.rllib.core.rl_module.apis import TargetNetworkAPI
 from ray.rllib.core.rl_module.rl_module import RLModule
 
 from experiments.fast.preprocessing.modules import SETTINGS, Preprocessed
-from experiments.rllib.building import spaces
+from experiments.rllib.made_environments import spaces
 from tests.support.planning import plan_for
 from tests.support.preprocessed import NORMALIZE, SYMLOG, seen, with_preprocessing
 

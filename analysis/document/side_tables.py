@@ -1,0 +1,84 @@
+"""The tables of studies side by side."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from analysis.document.comparing import cell, commit, difference, has, machine, values_of
+from analysis.document.tables import Table
+from analysis.load import Study
+from analysis.questions.labels import WORDS
+from analysis.questions.side_by_side import MEASURES, Setting, Side
+
+
+def facts_table(studies: Sequence[Study], sides: Sequence[Side], chosen: Sequence[Mapping[str, str]]) -> Table:
+    """What each study is, a column each."""
+    rows: dict[str, list[str]] = {}
+    for study, side, of_side in zip(studies, sides, chosen, strict=True):
+        runs = study.runs
+        alone = "every trial alone" if runs["exclusive"].all() else "trials side by side"
+        facts = {
+            "question": study.question or study.name,
+            "study run": study.run_id,
+            "started": f"{study.started:%Y-%m-%d %H:%M} UTC, {study.status}",
+            **{name: ", ".join(map(str, runs[name].unique())) for name in ("algorithm", "env", "hardware")},
+            "trials": f"{side.runs['config'].nunique()} configurations, {side.runs['seed'].nunique()} seeds, "
+            f"{int((runs['status'] == 'finished').sum())} of {len(runs)} trials finished",
+            "machine": f"{machine(side)}; {alone}",
+            "commit": commit(study),
+            "recommended": ", ".join(f"{c} ({env})" if len(of_side) > 1 else c for env, c in of_side.items())
+            or "nothing yet",
+        }
+        for name, value in facts.items():
+            rows.setdefault(name, []).append(value)
+    heads = ["", *(f"{side.letter} {study.experiment}" for side, study in zip(sides, studies, strict=True))]
+    return Table(heads, [[(name, ""), *((value, "") for value in values)] for name, values in rows.items()], prose=True)
+
+
+def settings_table(sides: Sequence[Side], settings: Sequence[Setting]) -> Table:
+    """What each study has of the settings that differ."""
+    rows = [[(setting.path, ""), *((values_of(values), "") for values in setting.values)] for setting in settings]
+    return Table(["", *(side.letter for side in sides)], rows, prose=True)
+
+
+def best_table(
+    sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], summaries: Mapping[str, pd.DataFrame]
+) -> Table:
+    """What the recommended configurations come to."""
+    several = len({env for of_side in chosen for env in of_side}) > 1
+    known = [
+        summaries[side.letter].loc[[*of_side.values()]] for side, of_side in zip(sides, chosen, strict=True) if of_side
+    ]
+    measures = [m for m in MEASURES if any(has(row, m) for part in known for _, row in part.iterrows())]
+    rows = []
+    for side, of_side in zip(sides, chosen, strict=True):
+        for env, config in of_side.items():
+            row = summaries[side.letter].loc[config]
+            name = f"{side.letter} {config}{f' on {env}' if several else ''}"
+            rows.append(
+                [
+                    (name, ""),
+                    (f"{row['num_seeds']} of {row['num_planned']}", ""),
+                    *(cell(row, measure) for measure in measures),
+                ]
+            )
+    return Table(["configuration", "seeds", *(WORDS[m] for m in measures)], rows)
+
+
+def shared_tables(compared: pd.DataFrame, summaries: Mapping[str, pd.DataFrame]) -> list[Table]:
+    """The shared configurations of two studies, a table for each measure that one of them has."""
+    found = []
+    for measure, part in compared.groupby("measure", sort=False):
+        a, b = part.iloc[0][["a", "b"]]
+        rows = []
+        for row in part.to_dict("records"):
+            name = (row["config_a"], "" if row["config_a"] == row["config_b"] else f"{b}: {row['config_b']}")
+            both = [
+                cell(summaries[side].loc[config], measure)
+                for side, config in ((a, row["config_a"]), (b, row["config_b"]))
+            ]
+            rows.append([name, *both, *difference(row)])
+        if any(text != "\u2013" for _, *both in rows for text, _ in both[:2]):
+            versus = f"{a} / {b}" if measure == "env_steps_per_s" else f"{a} \u2212 {b}"
+            found.append(Table(["configuration", a, b, versus, "p", "seeds"], rows, title=WORDS[measure]))
+    return found
