@@ -20,7 +20,7 @@ class Report:
     Attributes:
         before: Key of the section of the suite's own before which these come: "learning" for what a study asks,
             "seeds" for what is seen beside it. "": after all others.
-        name: The extension's.
+        name: What the manifest calls the extension whose report part this is; set when it is loaded.
     """
 
     before: ClassVar[str] = ""
@@ -55,12 +55,7 @@ def reports() -> list[Report]:
     try:
         for extension in extensions.found():
             if extension.manifest.report:
-                loaded = extension.load(extension.manifest.report)
-                if not (isinstance(loaded, type) and issubclass(loaded, Report)):
-                    raise AnalysisError(
-                        f"the extension {extension.name}: {extension.manifest.report} is no subclass of Report."
-                    )
-                found.append(loaded())
+                found.append(extension.load_class(extension.manifest.report, Report)())
                 found[-1].name = extension.name
     except extensions.ExtensionError as error:
         raise AnalysisError(str(error)) from None

@@ -1,5 +1,7 @@
 """Sample cost against time cost: env steps to target over seconds to target, with the Pareto front."""
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -35,24 +37,9 @@ def plot(costs: pd.DataFrame, packed: bool = False, ax: Axes | None = None) -> A
     rest = known[~known["on_front"].astype(bool)]
     for part, colour in ((rest, "#8C8C8C"), (front, style.ACCENT)):
         top, faint = (3, 0.8) if part is front else (2, 0.35)
-        ax.vlines(
-            part[_SECONDS],
-            part[f"{_STEPS}_low"],
-            part[f"{_STEPS}_high"],
-            color=colour,
-            linewidth=0.9,
-            alpha=faint,
-            zorder=top,
-        )
-        ax.hlines(
-            part[_STEPS],
-            part[f"{_SECONDS}_low"],
-            part[f"{_SECONDS}_high"],
-            color=colour,
-            linewidth=0.9,
-            alpha=faint,
-            zorder=top,
-        )
+        line: dict[str, Any] = {"color": colour, "linewidth": 0.9, "alpha": faint, "zorder": top}
+        ax.vlines(part[_SECONDS], part[f"{_STEPS}_low"], part[f"{_STEPS}_high"], **line)
+        ax.hlines(part[_STEPS], part[f"{_SECONDS}_low"], part[f"{_SECONDS}_high"], **line)
         censored = part["num_reached"] < part["num_seeds"]
         marker = "o" if part is rest else "D"
         ax.plot(

@@ -1,5 +1,6 @@
 """What an extension does to trials, and which of them a configuration asks for."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -113,14 +114,9 @@ def part(extension: Extension) -> type[Training]:
         ConfigurationError: It is not there, or is none.
     """
     try:
-        loaded = extension.load(extension.manifest.training)
+        return extension.load_class(extension.manifest.training, Training)
     except extensions.ExtensionError as error:
         raise ConfigurationError(str(error)) from None
-    if not (isinstance(loaded, type) and issubclass(loaded, Training)):
-        raise ConfigurationError(
-            f"the extension {extension.name}: {extension.manifest.training} is no subclass of {Training.__name__}."
-        )
-    return loaded
 
 
 class Absent(Training):
@@ -185,12 +181,9 @@ def taken(settings: Mapping[str, Any]) -> dict[str, Training]:
             raise ConfigurationError(
                 f"extension.{name}: there is no such extension. There are: {', '.join(by_name) or 'none'}."
             )
-        own = part(by_name[name])
-        where: Any = {"extension": {name: values}}  # named in what is said of a wrong one
-        value = values
-        if not isinstance(values, own):
-            value = TypeAdapter(dict[str, dict[str, own]]).validate_python(where)["extension"][name]  # type: ignore[valid-type]
-        if value != own():
+        # "extension" and the name are said with a wrong one
+        value = _adapter(by_name[name]).validate_python({"extension": {name: values}})["extension"][name]
+        if value != type(value)():
             found[name] = value
     return found
 
@@ -199,6 +192,12 @@ def settings_of(parts: Mapping[str, Training]) -> dict[str, dict[str, Any]]:
     """The settings of all extensions, plain, by name: those of a trial, or as by default."""
     every: dict[str, Any] = {one.name: part(one)() for one in known() if one.manifest.training} | dict(parts)
     return {name: one.settings if isinstance(one, Absent) else asdict(one) for name, one in every.items()}
+
+
+@functools.cache  # a plan checks the settings of each of its configurations
+def _adapter(extension: Extension) -> TypeAdapter[dict[str, dict[str, Training]]]:
+    own: Any = part(extension)
+    return TypeAdapter(dict[str, dict[str, own]])
 
 
 def recorded(mapping: Mapping[str, Any]) -> dict[str, Training]:

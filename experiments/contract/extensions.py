@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 BUILT_IN = "science"
 """The package whose packages are the suite's own extensions; in a folder of a person's own,
@@ -26,6 +26,9 @@ METRICS_OF_MODULE = "METRICS"
 
 _METRIC = re.compile(r"(train|learner|throughput|time|final|own)/[a-z0-9_]+")
 _ROOT = Path(__file__).resolve().parents[2]
+
+
+_Part = TypeVar("_Part")
 
 
 class ExtensionError(Exception):
@@ -107,6 +110,21 @@ class Extension:
     def has_settings(self) -> bool:
         """Whether it has a file of settings, `conf/extension/<name>.yaml`."""
         return (self.folder / "conf" / "extension" / f"{self.name}.yaml").is_file()
+
+    def load_class(self, reference: str, base: type[_Part]) -> type[_Part]:
+        """The class that a reference of the manifest names.
+
+        Args:
+            reference: Of the manifest.
+            base: What it must be a subclass of.
+
+        Raises:
+            ExtensionError: It is not there, or is none.
+        """
+        loaded = self.load(reference)
+        if not (isinstance(loaded, type) and issubclass(loaded, base)):
+            raise ExtensionError(f"the extension {self.name}: {reference} is no subclass of {base.__name__}.")
+        return loaded
 
     def load(self, reference: str) -> Any:
         """What a reference of the manifest names.
@@ -193,13 +211,13 @@ def take_package(name: str, folder: Path | None = None) -> None:
     _own[name] = extension
 
 
-def metrics() -> dict[str, str]:
+def metrics() -> Mapping[str, str]:
     """All metrics that may reach MLflow, name to meaning and unit: the suite's own, and those of extensions.
 
     Raises:
         ExtensionError: An extension has one that is there already.
     """
-    return dict(_metrics(found()))
+    return _metrics(found())
 
 
 @functools.cache

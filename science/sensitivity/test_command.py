@@ -10,6 +10,7 @@ import pytest
 from analysis import AnalysisError
 from analysis.document.sections import across
 from science.sensitivity.command import main, table_of
+from tests.support.commands import assert_refused
 from tests.support.report_pages import Page, study_of
 from tests.support.study_frames import make_runs, together
 
@@ -94,11 +95,7 @@ def test_studies_that_searched_something_else_are_refused() -> None:
 def test_wrong_arguments_are_refused_in_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert message in said.err
-    assert said.err.count("\n") == 1
+    assert_refused(main, arguments, message, capsys)
 
 
 def test_a_table_without_a_column_is_refused(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from analysis.report import build, main
+from tests.support.commands import assert_refused
 from tests.support.report_pages import Page, learning, study_of
 from tests.support.study_frames import make_runs, run_again, together, with_status
 
@@ -139,11 +140,7 @@ def test_repeats_of_which_none_could_be_compared_are_counted(failed: int) -> Non
 def test_wrong_arguments_are_refused_in_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert message in said.err
-    assert said.err.count("\n") == 1
+    assert_refused(main, arguments, message, capsys)
 
 
 def test_what_conclusions_are_drawn_by_can_be_changed_afterwards(

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 from unittest import mock
 
 import ray
@@ -90,3 +91,12 @@ def _kept_process(argv: list[str], with_ray: bool) -> Iterator[None]:
             hydra.hydra = composing
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+
+
+def assert_refused(main: Callable[[list[str]], int], arguments: list[str], message: str, capsys: Any) -> None:
+    """Make sure that a command refuses its arguments in one line, which has a message."""
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert message in said.err
+    assert said.err.count("\n") == 1
