@@ -28,6 +28,7 @@ def python(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_command_has_the_packages_of_its_own_clone(project: Path) -> None:
     refused = python(project, str(ROOT / "experiments/run.py"), "algorithm=pppo")
     assert (refused.returncode, refused.stderr.partition(":")[0]) == (2, "error")

@@ -101,6 +101,7 @@ print("the end")
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_what_still_refers_to_rays_objects_can_go_out_of_scope_while_ray_ends() -> None:
     done = subprocess.run([sys.executable, "-c", OUTLIVED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "the end\n"), done.stderr
