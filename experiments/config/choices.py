@@ -17,7 +17,7 @@ from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.extension import known
 from experiments.config.gym_registry import id_named
 from experiments.config.schema import EnvSettings
-from experiments.contract.extensions import Extension, ExtensionError, take_own
+from experiments.contract.extensions import Extension, take_own
 from experiments.contract.extensions import metrics as all_metrics
 
 _NAMED = ("algorithm", "env", "hardware", "tracking", "study")
@@ -67,11 +67,9 @@ def own_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
         raise ConfigurationError(
             f"{CONFIG_DIR} {given[0]}: {'is a file, not' if own.exists() else 'there is no such'} folder."
         )
-    try:
+    with extensions.refusals():
         take_own(own)
         all_metrics()
-    except ExtensionError as error:
-        raise ConfigurationError(str(error)) from None
     if own.resolve() != CONF.resolve():
         _check_places(own)
         _check_files(own)

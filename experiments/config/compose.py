@@ -37,22 +37,19 @@ def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return [a for a in arguments if a not in given], given
 
 
-def with_present_names(arguments: Sequence[str]) -> list[str]:
-    """The command line with the settings of extensions as they are called now, `extension.<name>.<setting>`."""
-    formers = {one.manifest.formerly: f"extension.{one.name}" for one in known() if one.manifest.formerly}
-    renamed = []
-    for word in arguments:
-        former, dot, rest = word.lstrip("+~").partition(".")
-        start = word[: len(word) - len(word.lstrip("+~"))]
-        renamed.append(f"{start}{formers[former]}.{rest}" if dot and former in formers else word)
-    return renamed
+def present_name(word: str) -> str:
+    """A word of a command line, or a path of a space, with the settings of extensions as they are called now."""
+    former, dot, rest = word.lstrip("+~").partition(".")
+    signs = word[: len(word) - len(word.lstrip("+~"))]
+    present = next((one.name for one in known() if former and one.manifest.formerly == former), "")
+    return f"{signs}extension.{present}.{rest}" if dot and present else word
 
 
 def with_new_keys(arguments: Sequence[str]) -> list[str]:
     """The command line in which `env.env_config={...}` may name what the environment's file does not:
     Hydra asks for a + there.
     """
-    present = with_present_names(arguments)
+    present = map(present_name, arguments)
     return [f"+{a}" if a.startswith(tuple(f"{key}={{" for key in _OPEN)) else a for a in present]
 
 
@@ -123,6 +120,10 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
             composed = _plain(hydra.compose("config", overrides=[*chosen, *kept]) if choices else config)
         if given and isinstance(composed.get("study"), dict):
             composed["study"]["space"] = OverridesParser.create().parse_override(given[-1]).value()
+        if isinstance(space := value_at(composed, "study.space"), dict):
+            composed["study"]["space"] = {
+                present_name(path) if isinstance(path, str) else path: values for path, values in space.items()
+            }
         _cut_to_size(composed, [o.lstrip("+~").partition("=")[0] for o in kept])
         composed["modules"] = own_modules.take(_with_own_extensions(composed))
         if isinstance(env := composed.get("env"), dict):

@@ -1,7 +1,8 @@
 """What an extension does to trials, and which of them a configuration asks for."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -95,16 +96,27 @@ class Training:
         return ()
 
 
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Within it, what is wrong with an extension is refused as any other configuration.
+
+    Raises:
+        ConfigurationError: An extension cannot be taken.
+    """
+    try:
+        yield
+    except extensions.ExtensionError as error:
+        raise ConfigurationError(str(error)) from None
+
+
 def known() -> tuple[Extension, ...]:
     """All extensions.
 
     Raises:
         ConfigurationError: One cannot be taken.
     """
-    try:
+    with refusals():
         return extensions.found()
-    except extensions.ExtensionError as error:
-        raise ConfigurationError(str(error)) from None
 
 
 def part(extension: Extension) -> type[Training]:
@@ -113,10 +125,8 @@ def part(extension: Extension) -> type[Training]:
     Raises:
         ConfigurationError: It is not there, or is none.
     """
-    try:
+    with refusals():
         return extension.load_class(extension.manifest.training, Training)
-    except extensions.ExtensionError as error:
-        raise ConfigurationError(str(error)) from None
 
 
 class Absent(Training):

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import ConfigurationError, reason_of
-from experiments.contract.extensions import ExtensionError, take_package
+from experiments.config.extension import refusals
+from experiments.contract.extensions import take_package
 
 KEPT_IN = "modules"
 """Folder of a study's folder, and of its artifacts in MLflow."""
@@ -349,10 +350,8 @@ def _import(path: Path) -> None:
         del _taken[_name(path)]
         said = f"{_where(error)}raises {reason_of(error)} when it is imported.{_sibling(path, error)}"
         raise ConfigurationError(f"modules=[{path}]: {said}") from None
-    try:
+    with refusals():
         take_package(_name(path))
-    except ExtensionError as error:
-        raise ConfigurationError(f"modules=[{path}]: {error}") from None
     _registers.update({gym_id: _name(path) for gym_id, spec in gym.registry.items() if before.get(gym_id) is not spec})
 
 

@@ -105,6 +105,11 @@ def test_what_cannot_be_measured_is_refused(plan_of: PlanOf, overrides: tuple[st
         plan_of("study.space={}", "noise_scale.measure=true", *overrides)
 
 
+def test_an_axis_of_its_former_name_is_found_and_makes_no_other_configuration(plan_of: PlanOf) -> None:
+    with pytest.raises(ConfigurationError, match="'every_updates=3' and 'every_updates=2' come out as the same"):
+        plan_of("study.space={noise_scale.every_updates: [2, 3]}", "noise_scale.measure=true")
+
+
 def test_its_study_and_its_settings_are_shown_as_they_come_out() -> None:
     said = run_here("experiments/run.py", "--cfg", "job", "study=noise_scale", "noise_scale.every_updates=7")
     assert said.returncode == 0, said.stderr
