@@ -8,6 +8,7 @@ if not __package__:  # run as a file: what is called like the suite's packages i
 
 import gc
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -34,7 +35,7 @@ from analysis.questions.labels import FORMS, listed, percent
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
 from analysis.stores.executions import only_execution
-from conf import config_dirs
+from conf import CONFIG_DIR, config_dirs
 from experiments.contract.extensions import ExtensionError, take_own
 from experiments.contract.sqlite_address import sqlite_path
 
@@ -216,6 +217,13 @@ def _report(arguments: Sequence[str]) -> int:
     for found, step in zip(report.answers, report.steps, strict=True):
         print("\n".join([*found.lines(), *([step.sentence.replace("`", ""), step.command] if step else [])]))
     print(path.resolve())
+    for folder in config_dirs(shlex.split(study.command))[1]:
+        if folder not in folders and any(Path(folder).glob("science/*/manifest.py")):
+            print(
+                f"warning: the study was begun with {CONFIG_DIR} {folder}, and the report lacks what {folder}/science "
+                f"shows. To have it, add {CONFIG_DIR} {folder}.",
+                file=sys.stderr,
+            )
     if problem:
         print(f"warning: the report is not in MLflow: {problem}", file=sys.stderr)
     return 0

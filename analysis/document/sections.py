@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from analysis import AnalysisError
 from analysis.document import learning, search, speed
 from analysis.document.extension import across_of, reports, sections_of
 from analysis.document.parts import Drawn, Part, Section
@@ -105,12 +106,18 @@ def _of_learning(part: Part, of_design: Part) -> list[Section]:
     ]
     found: list[Section] = []
     of_extensions = reports()
+    keys = [key for key, _, _ in own]
+    if unknown := next((report for report in of_extensions if report.before not in ("", *keys)), None):
+        raise AnalysisError(
+            f"the extension {unknown.name}: its report has before = {unknown.before!r}, which is no section. "
+            f"There are: {', '.join(keys)}; without it, what it shows comes last."
+        )
     for key, section, rests_on in own:
         for report in of_extensions:
             if report.before == key:
                 found += sections_of(report, of_design)
         found.append(section(rests_on))
     for report in of_extensions:
-        if report.before not in {key for key, _, _ in own}:
+        if not report.before:
             found += sections_of(report, of_design)
     return found

@@ -82,6 +82,9 @@ _RANGES: Mapping[str, Range] = {
 }
 """By name. Other whole numbers are counts, 0 or more; other numbers are finite."""
 
+_OFF = {"clip_param": " 1e9 switches it off.", "grad_clip": " null switches it off."}
+"""What a person means who gives infinity."""
+
 SCHEDULES = ("lr", "actor_lr", "critic_lr", "alpha_lr", "entropy_coeff", "epsilon")
 """What may be a list of [env steps, value], in place of a number."""
 
@@ -111,7 +114,9 @@ def check_number(key: str, name: str, value: Any) -> None:
         if isinstance(number, float) and math.isnan(number):
             raise ConfigurationError(f"{key}={value}: is not a number.")
         if number not in allowed:
-            raise ConfigurationError(f"{key}={value}: must be {allowed}.")
+            raise ConfigurationError(
+                f"{key}={value}: must be {allowed}.{_OFF.get(name, '') if number == math.inf else ''}"
+            )
 
 
 def check_numbers(space: Mapping[str, Any], composed: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis import AnalysisError
 from analysis.document import sections
 from analysis.document.extension import Report
 from analysis.document.parts import Drawn, Part, Section
@@ -33,6 +34,17 @@ class Wrong(Report):
 
     def across(self, study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> tuple[list[str], list[Drawn]]:
         return 1 / 0
+
+
+class Misplaced(Report):
+    name, before = "misplaced", "seedz"
+
+
+def test_a_place_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sections, "reports", lambda: [Misplaced()])
+    runs = make_runs({"a": [480.0, 481.0]})
+    with pytest.raises(AnalysisError, match=r"extension misplaced: .* before = 'seedz'.*There are: repeats, .*seeds"):
+        build(study_of(runs, learning(runs)))
 
 
 def test_a_section_stands_where_it_says_and_one_that_raises_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:

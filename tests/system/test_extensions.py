@@ -22,12 +22,12 @@ def written(folder: Path) -> None:
     (folder / "my/science/weight_norm/__init__.py").touch()
 
 
-def done(folder: Path, *words: str) -> str:
-    """What a command prints in a folder."""
+def done(folder: Path, *words: str) -> tuple[str, str]:
+    """What a command prints in a folder: as results, and as warnings."""
     command = [sys.executable, *(str(ROOT / word) if word.endswith(".py") else word for word in words[:1]), *words[1:]]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+    return ran.stdout, ran.stderr
 
 
 @pytest.mark.ray
@@ -55,7 +55,9 @@ def test_a_folder_and_a_file_of_ones_own_are_logged_and_reported_on_with_no_edit
         "Norm of all weights, a line a trial.",
     ):
         assert words_in_it in report.read_text(), words_in_it
-    done(tmp_path, "analysis/report.py", "--config-dir", "my", "study=weight_norm", "out=again.html")
+    _, warned = done(tmp_path, "analysis/report.py", "--config-dir", "my", "study=weight_norm", "out=again.html")
+    assert "--config-dir" not in warned
     assert "Do the weights grow?" in (tmp_path / "again.html").read_text()
-    done(tmp_path, "analysis/report.py", "study=weight_norm", "out=without.html")
+    _, warned = done(tmp_path, "analysis/report.py", "study=weight_norm", "out=without.html")
+    assert "the report lacks what my/science shows. To have it, add --config-dir my." in warned
     assert "Do the weights grow?" not in (tmp_path / "without.html").read_text()

@@ -1,0 +1,23 @@
+"""What a number out of its range is told."""
+
+import math
+
+import pytest
+
+from experiments.config.errors import ConfigurationError
+from experiments.config.number_ranges import check_number
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("clip_param", math.inf, "must be above 0 and finite. 1e9 switches it off."),
+        ("grad_clip", math.inf, "must be above 0 and finite. null switches it off."),
+        ("clip_param", 0.0, "must be above 0 and finite."),
+        ("lr", math.inf, "must be above 0 and finite."),
+    ],
+)
+def test_who_gives_infinity_is_told_what_switches_a_setting_off(name: str, value: float, told: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        check_number(f"algorithm.training.{name}", name, value)
+    assert str(refused.value) == f"algorithm.training.{name}={value}: {told}"
