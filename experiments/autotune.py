@@ -158,8 +158,9 @@ def autotune(arguments: Sequence[str]) -> int:
 
     import ray  # now that the command line is known to be good: it takes seconds
 
-    from experiments.study import address, progress
-    from experiments.study.ray_process import cluster_of, quiet, start_ray
+    from experiments.study import progress
+    from experiments.study.cluster import address
+    from experiments.study.cluster.ray_process import cluster_of, quiet, start_ray
     from experiments.study.tuning import Tuner
 
     quiet()

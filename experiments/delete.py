@@ -125,7 +125,7 @@ def delete(asked: Asked) -> int:
         ConfigurationError: There is no such study, or it may not be removed; nothing was.
     """
     from experiments.study import progress
-    from experiments.study.ray_process import quiet
+    from experiments.study.cluster.ray_process import quiet
     from experiments.study.removal import kept_from_running, remove
 
     quiet()
@@ -162,7 +162,7 @@ def _find(asked: Asked) -> "tuple[StudyArchive | None, StoredRun | None, Path | 
     """
     from analysis import AnalysisError
     from analysis.stores.executions import only_execution
-    from experiments.study.folder import StudyFolder
+    from experiments.study.files.folder import StudyFolder
     from experiments.study.removal import locate
     from experiments.tracking.study_archive import StudyArchive
 

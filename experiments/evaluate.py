@@ -179,7 +179,7 @@ def evaluate(asked: Asked) -> int:
         )
     check_writable(asked.output_dir)
     from experiments.study import progress
-    from experiments.study.ray_process import quiet
+    from experiments.study.cluster.ray_process import quiet
 
     quiet()
     console = progress.console()

@@ -107,9 +107,9 @@ def reproduce(
     from experiments.planning.terminal import plan_lines
     from experiments.rllib.algorithms import promises_bits
     from experiments.study import progress
-    from experiments.study.address import address_now, at, joined_line
+    from experiments.study.cluster.address import address_now, at, joined_line
+    from experiments.study.cluster.ray_process import cluster_of, quiet, start_ray
     from experiments.study.driver import run_study
-    from experiments.study.ray_process import cluster_of, quiet, start_ray
     from experiments.study.reproduction import plan_again, recorded_trial, starting_again
     from experiments.study.verdict import EXIT_CODES, conclude
 

@@ -190,7 +190,7 @@ def execute(
     import ray
 
     from experiments.planning import machines
-    from experiments.study import address, ray_process, session_folder
+    from experiments.study.cluster import address, ray_process, session_folder
 
     ray_process.quiet()
     joined = use_running_ray and ray.is_initialized()
@@ -218,12 +218,12 @@ def execute(
         from experiments.planning import terminal
         from experiments.planning.plan import plan_study, with_auto
         from experiments.study import lookup, progress
+        from experiments.study.cluster.waiting import planned
         from experiments.study.driver import resume_study, run_study
         from experiments.study.ending import deliver_command, resume_command, room_lines, where_lines
-        from experiments.study.folder import StudyFolder
+        from experiments.study.files.folder import StudyFolder
         from experiments.study.key import StudyKey
         from experiments.study.starting import Starting
-        from experiments.study.waiting import planned
 
         console = progress.console(quiet)
         for line in not_read:

@@ -21,7 +21,7 @@ from benchmarks.support.harness import say
 from benchmarks.support.kept import keep, kept
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FINISHED
-from experiments.study.ray_process import quiet
+from experiments.study.cluster.ray_process import quiet
 from experiments.tracking.provenance import git_state, host
 from experiments.trial.events import Ended
 from experiments.trial.trainable import EVENTS, FOLDER, TRIAL, Trial

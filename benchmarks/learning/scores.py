@@ -40,7 +40,7 @@ from benchmarks.support.harness import (
 from experiments.config.compose import CONF
 from experiments.contract.sqlite_address import sqlite_uri
 from experiments.planning.terminal import duration
-from experiments.study.ray_process import quiet
+from experiments.study.cluster.ray_process import quiet
 from experiments.tracking.provenance import git_state, host
 
 SEEDS = (0, 1, 2, 3, 4)

@@ -41,8 +41,8 @@ from experiments.search.strategy import (
     key_of,
 )
 from experiments.search.trial_queue import Limits, TrialQueue
-from experiments.study.early_stopping import EarlyStopping, rule_of
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
+from experiments.study.tune.early_stopping import EarlyStopping, rule_of
 
 REPLAYS, QUICK_REPLAYS = 400, 4
 SUGGESTIONS, QUICK_SUGGESTIONS = 500, 10

@@ -13,7 +13,7 @@ from benchmarks.support.commanded import plan_of_command
 from benchmarks.support.harness import Report, Table, against, ratios, spread
 from experiments.config.schema import HardwareSettings
 from experiments.planning.machines import Cluster, Node
-from experiments.study.ray_process import start_ray
+from experiments.study.cluster.ray_process import start_ray
 from experiments.trial.trainable import FOLDER, MEASURE_SYSTEM, TRIAL, Trial
 
 TARGET_S = 0.7

@@ -27,7 +27,7 @@ from experiments.rllib.env_runner import FastRunner
 from experiments.rllib.learner import average_over_minibatches, log_kl, time_updates
 from experiments.rllib.results import runner_seconds
 from experiments.search.contest import Ratio, ratio, rounds
-from experiments.study.ray_process import start_ray
+from experiments.study.cluster.ray_process import start_ray
 from experiments.trial.resource_usage import DRIVER, ProcessMonitor, this_process
 from experiments.trial.time_use import TimeUse
 

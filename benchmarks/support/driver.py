@@ -24,8 +24,9 @@ from ray.tune import TuneConfig
 from experiments import run
 from experiments.planning import plan as planning
 from experiments.study import driver as study
-from experiments.study import execution, ray_process
-from experiments.study.tune import DriverCallback
+from experiments.study.cluster import ray_process
+from experiments.study.tune import execution
+from experiments.study.tune.callbacks import DriverCallback
 from experiments.tracking.store import Store
 from experiments.tracking.writer import Operation, Writer
 

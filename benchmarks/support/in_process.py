@@ -20,7 +20,7 @@ from ray.tune.execution import tune_controller
 from ray.tune.execution.tune_controller import TuneController
 
 from experiments.config.trial_config import TrialConfig
-from experiments.study.event_stream import EventStream
+from experiments.study.stream import EventStream
 from experiments.trial.events import Event, Reported
 
 

@@ -115,7 +115,7 @@ def load_policy(
         ConfigurationError: There is none, or it cannot be used here. The message names the fix.
     """
     from experiments.policies.policy import load
-    from experiments.study.ray_process import quiet
+    from experiments.study.cluster.ray_process import quiet
     from experiments.study.trained import of_folder, of_run
     from experiments.tracking.archive import Archive
 

@@ -1,1 +1,1 @@
-"""A plan under Tune: driver, folder, interruption, watchdog, progress."""
+"""A plan under Tune: its driver, the stream of events, what trials came to, and the study's end."""

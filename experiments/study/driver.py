@@ -15,18 +15,18 @@ from experiments.config.search_settings import Asha, Median
 from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
-from experiments.study.early_stopping import EarlyStopping, rule_of
-from experiments.study.event_stream import EventStream
-from experiments.study.execution import run_trials
-from experiments.study.folder import StudyFolder
+from experiments.study.cluster.node_check import check_nodes
+from experiments.study.files.folder import StudyFolder
 from experiments.study.interruption import Interruption
 from experiments.study.key import StudyKey
 from experiments.study.last_trials import Preparation
-from experiments.study.node_check import check_nodes
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress, say
 from experiments.study.registration import Registration
-from experiments.study.searcher import QueueSearcher
+from experiments.study.stream import EventStream
+from experiments.study.tune.early_stopping import EarlyStopping, rule_of
+from experiments.study.tune.execution import run_trials
+from experiments.study.tune.searcher import QueueSearcher
 from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
 from experiments.tracking.provenance_changes import changes
 from experiments.tracking.store import Store, num_writers

@@ -11,7 +11,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.schema import SuiteConfig
 from experiments.config.space import group_choices, leaves
 from experiments.config.trial_config import Compose
-from experiments.study.folder import Given, StudyFolder
+from experiments.study.files.folder import Given, StudyFolder
 
 _MAY_DIFFER = re.compile(
     r"(output_dir|resume|dry_run|report(\..*)?|tracking\.(name|uri|timeout_s)|hardware\.address|study\.key)"

@@ -17,7 +17,7 @@ from experiments.planning.trials import StudyTrials
 from experiments.policies import checkpoint, policy
 from experiments.policies.export import Origin, export_policy
 from experiments.policies.mlflow_model import save_model
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
 from experiments.study.outcomes import Outcomes
 from experiments.tracking.listener import STUDY_KEY
 from experiments.tracking.registry import SCORES, TASK, PolicyModel

@@ -14,7 +14,7 @@ from experiments.planning.plan import Plan, plan_study
 from experiments.rllib import starting_weights
 from experiments.rllib.algorithms import is_asynchronous
 from experiments.rllib.building import build_algorithm_config, request_for
-from experiments.study.stored_study import StoredStudy
+from experiments.study.files.stored_study import StoredStudy
 from experiments.tracking.archive import LoggedTrial
 
 STUDY = "reproduce"

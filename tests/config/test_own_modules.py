@@ -14,7 +14,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
 from experiments.rllib.building import environment_of
 from experiments.rllib.made_environments import spaces
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
 from tests.support.own_files import own_file
 from tests.support.suite import ROOT, TINY, PlanOf, RunSuite
 

@@ -16,7 +16,7 @@ from experiments.planning.machines import Cluster, Node, check_room
 from experiments.planning.plan import plan_study
 from experiments.planning.resources import DoesNotFitError
 from experiments.run import execute
-from experiments.study import ray_process
+from experiments.study.cluster import ray_process
 from tests.support.suite import ROOT
 
 CHEAP = {

@@ -13,7 +13,7 @@ from experiments.planning.terminal import plan_lines, summary
 from experiments.planning.trials import StudyTrials
 from experiments.search.strategy import CONFIRM, Ask, Outcome
 from experiments.search.trial_queue import TrialQueue
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
 from tests.support.search_runs import run
 from tests.support.suite import ROOT, RULES, PlanOf
 

@@ -11,7 +11,8 @@ import pytest
 
 from experiments.config.schema import HardwareSettings
 from experiments.signals import exit_at_signals
-from experiments.study import interruption, ray_process
+from experiments.study import interruption
+from experiments.study.cluster import ray_process
 from experiments.study.interruption import Interruption
 from experiments.study.several import run_each
 

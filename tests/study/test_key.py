@@ -10,7 +10,7 @@ import pytest
 
 from experiments.api import plan_study
 from experiments.config.errors import ConfigurationError
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
 from experiments.study.key import StudyKey
 from tests.support.commands import run_here
 from tests.support.planning import composed_for

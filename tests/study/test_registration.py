@@ -15,7 +15,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, Tag
 from experiments.planning.trials import StudyTrials
 from experiments.study import registration
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
 from experiments.study.outcomes import Outcomes
 from experiments.study.registration import Registration
 from experiments.tracking.registry import SCORES, PolicyModel

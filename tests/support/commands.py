@@ -18,7 +18,7 @@ import ray
 from hydra.core.global_hydra import GlobalHydra
 
 from experiments import run
-from experiments.study import ray_process
+from experiments.study.cluster import ray_process
 from tests.support.suite import ROOT
 
 

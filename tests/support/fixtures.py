@@ -97,7 +97,7 @@ def ray_instance(no_ray_afterwards: None) -> None:
     import ray
 
     from experiments.config.schema import HardwareSettings
-    from experiments.study.ray_process import start_ray
+    from experiments.study.cluster.ray_process import start_ray
 
     if not ray.is_initialized():
         start_ray(HardwareSettings("test", num_cpus=4, num_gpus=0))

@@ -17,9 +17,9 @@ from experiments.config.trial_config import TrialConfig
 from experiments.contract import FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
-from experiments.study.event_stream import EventStream
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
 from experiments.study.outcomes import Outcomes
+from experiments.study.stream import EventStream
 from experiments.tracking.listener import TrackingListener
 from experiments.tracking.store import Store, num_writers
 from experiments.tracking.writer import Writer

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.study.tune import StreamCallback
+from experiments.study.tune.callbacks import StreamCallback
 
 
 class OfErrors(StreamCallback):

@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.study.ray_process import START_S
+from experiments.study.cluster.ray_process import START_S
 from tests.support.driver import Driver
 from tests.support.suite import ROOT
 

@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from experiments.config.schema import HardwareSettings
-from experiments.study.ray_process import start_ray
+from experiments.study.cluster.ray_process import start_ray
 from tests.support.commands import run_here
 from tests.support.driver import Driver, left_of
 from tests.support.outputs import SMALL, Killed, is_halfway

@@ -26,8 +26,8 @@ from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.policies.policy import Policy
-from experiments.study import ray_process
-from experiments.study.ray_process import start_ray
+from experiments.study.cluster import ray_process
+from experiments.study.cluster.ray_process import start_ray
 from tests.support.own_files import own_file
 from tests.support.policies import play, play_together
 from tests.support.suite import ROOT, TINY, RunSuite

@@ -18,7 +18,7 @@ from analysis.questions.time_use import ENV, INFERENCE, LEARNER, MUCH_OTHER_PERC
 from experiments.config.schema import HardwareSettings
 from experiments.contract import TIME_PARTS
 from experiments.planning.machines import Cluster, Node
-from experiments.study.ray_process import start_ray
+from experiments.study.cluster.ray_process import start_ray
 from tests.support.planning import plan_for
 from tests.support.studies import Study
 

@@ -15,7 +15,7 @@ import pytest
 from analysis.load import load_study
 from analysis.stores.cache import CACHE_DIR
 from experiments.study import removal
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
 from experiments.tracking import study_archive
 from experiments.tracking.study_archive import StoredRun, StudyArchive
 from tests.support.commands import run_here

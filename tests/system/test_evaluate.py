@@ -16,7 +16,7 @@ from analysis.report import build
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.evaluate import main, settings
-from experiments.study.ray_process import start_ray
+from experiments.study.cluster.ray_process import start_ray
 from tests.support.commands import run_here
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]

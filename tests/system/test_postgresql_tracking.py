@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
 from tests.support import recorded_studies
 from tests.support.mlflow_server import Server
 from tests.support.postgresql_server import USER, PostgresServer, postgres_server

@@ -18,7 +18,7 @@ from rich.console import Console
 from analysis.document import conclusions
 from experiments.planning.machines import Cluster, Node
 from experiments.study.driver import resume_study, run_study
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
 from tests.support.commands import run_here
 from tests.support.driver import Driver
 from tests.support.outputs import (

@@ -17,7 +17,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning.record import plan_record
 from experiments.planning.trials import StudyTrials
-from experiments.study.folder import StudyFolder
+from experiments.study.files.folder import StudyFolder
 from experiments.study.outcomes import TrialOutcome
 from experiments.tracking import views
 from experiments.tracking import writer as writer_module

@@ -1,0 +1,1 @@
+"""All that touches Tune: what it is told of trials, what it notices of them, and what watches over their processes."""
