@@ -18,8 +18,9 @@ from analysis.document.command_line import exit_code_of, settings_of
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, stored_at
 from experiments.contract import Tag
+from experiments.tracking.place import Place
 from experiments.tracking.provenance import without_passwords
-from experiments.tracking.store_address import database_of, where_logged
+from experiments.tracking.store_address import database_of
 
 if TYPE_CHECKING:  # imported once the command line is understood: MLflow and pandas take seconds
     from experiments.study.removal import Holdings, Removal
@@ -60,16 +61,14 @@ class Asked:
         keeps_best: Whether the recommended configuration stays.
         yes: Whether nobody is asked.
         aliases: Whether versions with an alias are removed as well.
-        tracking_uri: Of the store.
-        output_dir: Absolute.
+        place: Where the studies are.
     """
 
     study: str
     keeps_best: bool
     yes: bool
     aliases: bool
-    tracking_uri: str
-    output_dir: Path
+    place: Place
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -107,10 +106,8 @@ def settings(arguments: Sequence[str]) -> Asked:
     folder, output_dir = absolute(given["study"]), given.get("output_dir")
     if _is_folder(folder) and folder.parent.name == "studies" and not (output_dir or given.get("tracking_uri")):
         output_dir = str(folder.parents[1])
-    tracking_uri, where = where_logged(given.get("tracking_uri"), output_dir)
-    return Asked(
-        given["study"], "keep" in given, given.get("yes") == "true", given.get("aliases") == "true", tracking_uri, where
-    )
+    place = Place.named(given.get("tracking_uri"), output_dir)
+    return Asked(given["study"], "keep" in given, given.get("yes") == "true", given.get("aliases") == "true", place)
 
 
 def _is_folder(path: Path) -> bool:
@@ -170,14 +167,14 @@ def _find(asked: Asked) -> "tuple[StudyArchive | None, StoredRun | None, Path | 
     folder = named if _is_folder(named) else None
     if folder is not None and not StudyFolder(folder).is_begun:
         raise ConfigurationError(f"study={asked.study}: there is no study.")
-    if folder is not None and (database := database_of(asked.tracking_uri)) is not None and not database.exists():
+    if folder is not None and (database := database_of(asked.place.store_uri)) is not None and not database.exists():
         return None, None, folder
-    archive = StudyArchive(asked.tracking_uri, asked.output_dir, TIMEOUT_S)
+    archive = StudyArchive(asked.place)
     if folder is not None:
         run_id = archive.study_of_folder(folder.name)
         return archive, None if run_id is None else archive.study(run_id), folder
     try:
-        run_id = only_execution(asked.study, asked.tracking_uri)
+        run_id = only_execution(asked.study, asked.place.store_uri)
     except AnalysisError as error:
         if study_run := archive.tag_of(asked.study, Tag.STUDY_RUN):
             raise ConfigurationError(
@@ -185,7 +182,7 @@ def _find(asked: Asked) -> "tuple[StudyArchive | None, StoredRun | None, Path | 
             ) from None
         raise ConfigurationError(f"study={asked.study}: {error}") from None
     study = archive.study(run_id)
-    return archive, study, locate(study, asked.output_dir)
+    return archive, study, locate(study, asked.place)
 
 
 def _holdings(
@@ -196,13 +193,12 @@ def _holdings(
     from experiments.study.removal import Holdings, holdings
 
     if archive is None or study is None:
-        return Holdings(folder, asked.output_dir, None)
+        return Holdings(folder, asked.place.output_dir, None)
     return holdings(
         folder,
-        asked.output_dir,
         archive.stored(study),
         archive,
-        default_path(study.name, study.run_id, asked.output_dir),
+        default_path(study.name, study.run_id, asked.place.output_dir),
     )
 
 
@@ -217,7 +213,7 @@ def _recommended(asked: Asked, found: "Holdings") -> set[str]:
     from analysis.questions.decision import runs_of_chosen
 
     try:
-        runs = load_study(found.stored.study.run_id, asked.tracking_uri, metrics=()).runs if found.stored else None
+        runs = load_study(found.stored.study.run_id, asked.place.store_uri, metrics=()).runs if found.stored else None
     except AnalysisError as error:
         raise ConfigurationError(f"keep=best: {error}") from None
     kept = set() if runs is None else runs_of_chosen(runs)
@@ -302,8 +298,8 @@ def _afterwards(asked: Asked, removal: "Removal", archive: "StudyArchive | None"
     if archive.embedded:
         return [*lines, *([f"store       {said}"] if (said := archive.reclaim()) else [])]
     if removal.study is not None:
-        PointCache(default_folder(), asked.tracking_uri, removal.study.run_id).remove()
-    uri = without_passwords(asked.tracking_uri)
+        PointCache(default_folder(), asked.place.store_uri, removal.study.run_id).remove()
+    uri = without_passwords(asked.place.store_uri)
     return [
         *lines,
         (

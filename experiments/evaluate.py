@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from analysis.document.command_line import exit_code_of, words_of
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute, check_writable
-from experiments.tracking.store_address import where_logged
+from experiments.tracking.place import Place
 
 if TYPE_CHECKING:  # Ray and pandas are imported once the command line is understood: they take seconds
     import pandas as pd
@@ -75,8 +75,7 @@ class Asked:
         video: Whether the trial's held-out episodes are drawn.
         export: Whether the policy is exported.
         environments: Words for other environments, key to value.
-        tracking_uri: Of the store.
-        output_dir: Absolute.
+        place: Where the studies are, and where results go.
         modules: Paths of a person's own, which the trial imports.
         trust: Whether pickles from elsewhere may be opened.
     """
@@ -88,8 +87,7 @@ class Asked:
     video: bool
     export: bool
     environments: Mapping[str, str]
-    tracking_uri: str
-    output_dir: Path
+    place: Place
     modules: Sequence[str]
     trust: bool
 
@@ -125,7 +123,6 @@ def settings(arguments: Sequence[str]) -> Asked:
                 "or checkpoint=<folder>."
             )
         )
-    tracking_uri, output_dir = where_logged(given.get("tracking_uri"), given.get("output_dir"))
     explore = _flag(given, "explore")
     return Asked(
         subject=subjects[0],
@@ -135,8 +132,7 @@ def settings(arguments: Sequence[str]) -> Asked:
         video=_flag(given, "video"),
         export=_exports(given),
         environments=environments,
-        tracking_uri=tracking_uri,
-        output_dir=output_dir,
+        place=Place.named(given.get("tracking_uri"), given.get("output_dir")),
         modules=words_of(given.get("modules", "")),
         trust=_flag(given, "trust"),
     )
@@ -177,7 +173,7 @@ def evaluate(asked: Asked) -> int:
             f"{unknown}=: is nothing that an evaluation depends on. There are env=, env.id=, env.max_episode_steps= "
             "and env.env_config.<name>=, for example env.env_config.g=5."
         )
-    check_writable(asked.output_dir)
+    check_writable(asked.place.output_dir)
     from experiments.study import progress
     from experiments.study.cluster.ray_process import quiet
 
@@ -187,10 +183,12 @@ def evaluate(asked: Asked) -> int:
     from experiments.tracking.archive import Archive
 
     if asked.subject == "checkpoint":
-        return _evaluate_one(of_folder(absolute(asked.name), asked.output_dir, asked.trust), None, "", asked, console)
-    archive = Archive(asked.tracking_uri, asked.output_dir, TIMEOUT_S)
+        return _evaluate_one(
+            of_folder(absolute(asked.name), asked.place.output_dir, asked.trust), None, "", asked, console
+        )
+    archive = Archive(asked.place)
     runs = [(asked.name, "")] if asked.subject == "run" else _recommended(asked)
-    found = [(of_run(archive, run_id, asked.output_dir, asked.trust), seed) for run_id, seed in runs]
+    found = [(of_run(archive, run_id, asked.trust), seed) for run_id, seed in runs]
     return max(_evaluate_one(trained, archive, seed, asked, console) for trained, seed in found)
 
 
@@ -206,7 +204,7 @@ def _recommended(asked: Asked) -> list[tuple[str, str]]:
     from analysis.questions.decision import seeds_to_show
 
     try:
-        study = load_study(asked.name, asked.tracking_uri)
+        study = load_study(asked.name, asked.place.store_uri)
     except AnalysisError as error:
         raise ConfigurationError(str(error)) from None
     found = seeds_to_show(study.runs)
@@ -298,7 +296,7 @@ def _export(trained: "Trained", policy: "Policy", asked: Asked) -> str:
 
 def _folder(trained: "Trained", asked: Asked) -> Path:
     """Where the results of a policy are."""
-    return asked.output_dir / "policies" / trained.key
+    return asked.place.output_dir / "policies" / trained.key
 
 
 def _where(trained: "Trained", episodes: "pd.DataFrame", asked: Asked, console: "Console") -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from experiments.config.output_dir import check_kept, check_writable
 from experiments.config.own_modules import take_recorded
 from experiments.contract import Tag
 from experiments.tracking.archive import Archive, LoggedTrial
-from experiments.tracking.store_address import check_local, where_logged
+from experiments.tracking.place import Place
+from experiments.tracking.store_address import check_local
 
 if TYPE_CHECKING:  # Ray and scipy are imported once there is a run to go by: they take seconds
     from experiments.planning.plan import Plan
@@ -68,35 +70,30 @@ def settings(arguments: Sequence[str]) -> dict[str, Any]:
         raise ConfigurationError(
             "run= is missing: name the trial by its MLflow run id, for example run=0123456789abcdef0123456789abcdef."
         )
-    tracking_uri, output_dir = where_logged(given.get("tracking_uri"), given.get("output_dir"))
     return {
         "run_id": given["run"],
-        "tracking_uri": tracking_uri,
-        "output_dir": output_dir,
+        "place": Place.named(given.get("tracking_uri"), given.get("output_dir")),
         "modules": words_of(given.get("modules", "")),
         "address": given.get("hardware.address") or None,
     }
 
 
-def reproduce(
-    run_id: str, tracking_uri: str, output_dir: Path, modules: Sequence[str] = (), address: str | None = None
-) -> int:
+def reproduce(run_id: str, place: Place, modules: Sequence[str] = (), address: str | None = None) -> int:
     """Run a logged trial again and compare; its exit code.
 
     Args:
         run_id: The trial's run in MLflow.
-        tracking_uri: Of the store that holds it, and takes the second run.
-        output_dir: Absolute; for the second run's files.
+        place: The store that holds it, and takes the second run, and the folder of the second run's files.
         modules: Paths of a person's own, which the trial imports.
         address: Of a Ray cluster to run it on, or `local`; None: the one at RAY_ADDRESS, or this machine.
 
     Raises:
         ConfigurationError: It cannot be run again here; nothing was started.
     """
-    check_writable(output_dir)
-    check_kept(output_dir)
-    archive = Archive(tracking_uri, output_dir, TIMEOUT_S)
-    check_local(tracking_uri, "tracking_uri")
+    check_writable(place.output_dir)
+    check_kept(place.output_dir)
+    archive = Archive(place)
+    check_local(place.store_uri, "tracking_uri")
     first = archive.trial(run_id)
     other_scores = archive.scores_of_other_seeds(first)
 
@@ -111,26 +108,27 @@ def reproduce(
     from experiments.study.cluster.ray_process import cluster_of, quiet, start_ray
     from experiments.study.driver import run_study
     from experiments.study.reproduction import plan_again, recorded_trial, starting_again
+    from experiments.study.source import begun
     from experiments.study.verdict import EXIT_CODES, conclude
 
     trial = recorded_trial(first)
     take_recorded(f"run={run_id}", trial.modules, modules)
     quiet()
     console = progress.console()
-    place = address_now(address)
-    if cluster_line := joined_line(address, place):
-        progress.say(console, cluster_line)
-    hardware = at(
-        HardwareSettings(first.tags.get("hardware", "recorded"), threads_per_process=trial.threads_per_process), place
-    )
+    say = functools.partial(progress.say, console)
+    found_at = address_now(address)
+    if cluster_line := joined_line(address, found_at):
+        say(cluster_line)
+    recorded = HardwareSettings(first.tags.get("hardware", "recorded"), threads_per_process=trial.threads_per_process)
+    hardware = at(recorded, found_at)
     try:
         start = starting_again(trial, archive.tag_of(first.tags["study_run"], "study_folder"))
-        plan = plan_again(trial, first, hardware, cluster_of(hardware), tracking_uri, output_dir, start)
+        plan = plan_again(trial, first, hardware, cluster_of(hardware), place, start)
         for line in plan_lines(plan):
-            progress.say(console, line)
+            say(line)
         if not ray.is_initialized():
             start_ray(plan.suite.hardware)
-        outcome = run_study(plan, output_dir, console, conclusions)
+        outcome = run_study(plan, begun(plan, place, say), place, console, conclusions)
     finally:
         ray.shutdown()
     second = _second(archive, plan, outcome)
@@ -140,11 +138,9 @@ def reproduce(
         console.print("interrupted: there is no verdict", highlight=False)
         return outcome.exit_code
     found = conclude(first, second, outcome.outcomes[0].failure, not promises_bits(trial), list(other_scores.values()))
-    for line in found.lines():
-        progress.say(console, line)
-    if second is not None:
-        for line in _record(archive, found, second, outcome.study_run, tracking_uri):
-            progress.say(console, line)
+    written = [] if second is None else _record(archive, found, second, outcome.study_run)
+    for line in (*found.lines(), *written):
+        say(line)
     return EXIT_CODES[found.judgement.verdict]
 
 
@@ -160,9 +156,7 @@ def _second(archive: Archive, plan: "Plan", outcome: "StudyOutcome") -> LoggedTr
         return None
 
 
-def _record(
-    archive: Archive, found: "Reproduction", second: LoggedTrial, study_run: str | None, tracking_uri: str
-) -> list[str]:
+def _record(archive: Archive, found: "Reproduction", second: LoggedTrial, study_run: str | None) -> list[str]:
     """Write the verdict into the second run; where it is, for the terminal."""
     from experiments.study.ending import in_mlflow
 
@@ -180,7 +174,7 @@ def _record(
         problem = problem or _write(archive, study_run, told)
     if problem:
         return [f"where       not in MLflow: {problem}"]
-    return in_mlflow(tracking_uri, f"#/experiments/{second.experiment_id}/runs/{second.run_id}")
+    return in_mlflow(archive.where.store_uri, f"#/experiments/{second.experiment_id}/runs/{second.run_id}")
 
 
 def _write(archive: Archive, run_id: str, tags: Mapping[str, str], texts: Mapping[str, str] | None = None) -> str:

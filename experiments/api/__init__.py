@@ -25,9 +25,9 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute
 from experiments.config.usage import reason_for_refusal
 from experiments.contract.mlflow_environment import keep_out
-from experiments.run import Executed, execute
+from experiments.session import Executed, Request, run
 from experiments.tracking import provenance
-from experiments.tracking.store_address import where_logged
+from experiments.tracking.place import Place
 
 if TYPE_CHECKING:  # Ray and pandas are imported where they are needed: they take seconds
     from analysis.load import Study
@@ -35,8 +35,6 @@ if TYPE_CHECKING:  # Ray and pandas are imported where they are needed: they tak
     from experiments.policies.policy import Policy
 
 __all__ = ["load_policy", "plan_study", "run_study"]
-
-TIMEOUT_S = 30.0
 
 # Said as Ray is imported in a notebook, by it and by tqdm, of widgets that nothing here shows.
 logging.getLogger("ray.widgets.util").setLevel(logging.ERROR)
@@ -76,7 +74,7 @@ def run_study(overrides: Sequence[str], *, quiet: bool = False) -> "Study":
         raise SystemExit(outcome.exit_code)
     if outcome.study_run is None or outcome.undelivered:
         raise AnalysisError(f"MLflow lacks some of the results. Deliver them, when it is back: {executed.deliver}")
-    return load_study(outcome.study_run, executed.uri)
+    return load_study(outcome.study_run, executed.place.store_uri)
 
 
 def plan_study(overrides: Sequence[str], *, quiet: bool = False) -> "Plan":
@@ -121,13 +119,13 @@ def load_policy(
 
     quiet()
     named, of_study = (str(run), None) if isinstance(run, str | Path) else (_median_seed(run), run.tracking_uri)
-    uri, folder = where_logged(tracking_uri or of_study, None if output_dir is None else str(output_dir))
+    place = Place.named(tracking_uri or of_study, None if output_dir is None else str(output_dir))
     if fullmatch("[0-9a-f]{32}", named):
         with _kept_environment():
             keep_out()
-            trained = of_run(Archive(uri, folder, TIMEOUT_S), named, folder, trust)
+            trained = of_run(Archive(place), named, trust)
     else:
-        trained = of_folder(absolute(named), folder, trust)
+        trained = of_folder(absolute(named), place.output_dir, trust)
     own_modules.take_recorded(trained.named, trained.checkpoint.trial.modules, modules)
     return load(trained.checkpoint, trained.named)
 
@@ -153,7 +151,7 @@ def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
                     "dry_run=true: there is no study to give back. Call plan_study, which gives the plan."
                 )
             command = provenance.without_passwords(shlex.join(["python", "experiments/run.py", *given]))
-            return execute(compose, own, command, quiet, use_running_ray=True, doubtful=is_doubtful(settings, own))
+            return run(Request(compose, own, command, quiet, use_running_ray=True, doubtful=is_doubtful(settings, own)))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigurationError(reason_for_refusal(error, given)) from None
 

@@ -2,8 +2,6 @@
 
 import functools
 import signal
-import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +13,8 @@ from experiments.config.search_settings import Asha, Median
 from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
-from experiments.study.cluster.node_check import check_nodes
 from experiments.study.files.folder import StudyFolder
 from experiments.study.interruption import Interruption
-from experiments.study.key import StudyKey
 from experiments.study.last_trials import Preparation
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress, say
@@ -27,10 +23,9 @@ from experiments.study.stream import EventStream
 from experiments.study.tune.early_stopping import EarlyStopping, rule_of
 from experiments.study.tune.execution import run_trials
 from experiments.study.tune.searcher import QueueSearcher
-from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener, provenance_of
-from experiments.tracking.provenance_changes import changes
+from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener
+from experiments.tracking.place import Place
 from experiments.tracking.store import Store, num_writers
-from experiments.tracking.store_address import store_uri
 from experiments.tracking.writer import Writer
 
 MANY_WRITES = 500
@@ -90,74 +85,29 @@ class StudyOutcome:
 
 
 def run_study(
-    plan: Plan, output_dir: Path, console: Console, analyst: Analyst, key: StudyKey | None = None
+    plan: Plan, folder: StudyFolder, place: Place, console: Console, analyst: Analyst, resumed: bool = False
 ) -> StudyOutcome:
-    """Run every trial of a plan, in a new folder under `output_dir/studies`. Ray must be running.
+    """Run every trial of a plan that has not ended. Ray must be running, if there is one.
 
     Args:
         plan: The checked study.
-        output_dir: Absolute.
+        folder: Its own, of which this process is the driver; let go at the end.
+        place: The store to log to.
         console: Where progress is shown.
         analyst: Draws the conclusions.
-        key: By which the study is found again.
+        resumed: Whether there was an earlier execution.
 
     Returns:
-        How it went; failed trials don't raise.
-
-    Raises:
-        ConfigurationError: The folder cannot be written, or a node of the cluster cannot run the study;
-            nothing was started.
+        How it went, over all executions; failed trials don't raise.
     """
-    for line in check_nodes(plan, output_dir):
-        say(console, line)
-    name = f"{plan.study}-{plan.algorithms}-{plan.envs}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-    folder = StudyFolder(output_dir / "studies" / name) if key is None else key.folder
-    folder.create(plan, None if key is None else key.given)
-    return _run(plan, folder, output_dir, console, analyst, resumed=False)
-
-
-def resume_study(plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, analyst: Analyst) -> StudyOutcome:
-    """Go on with a study that was interrupted: what is finished stays, what is not goes on from its last checkpoint.
-
-    Args:
-        plan: As `folder` gives it.
-        folder: The study's, locked and checked.
-        output_dir: Absolute.
-        console: Where progress is shown.
-        analyst: Draws the conclusions.
-
-    Returns:
-        As `run_study`, over all executions.
-
-    Raises:
-        ConfigurationError: A node of the cluster cannot run the study; nothing was changed.
-    """
-    finished = folder.is_finished(plan)
-    if not finished:  # else Ray need not run
-        for line in check_nodes(plan, folder.path, "resume"):
-            say(console, line)
-    now = provenance_of(plan)
-    if not finished and (changed := changes(folder.began_with(now), now)):
-        listed = ", ".join(map(str, changed[:3])) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
-        console.print(
-            f"changed     since the study began: {listed}. What goes on may not be the same to the bit.",
-            highlight=False,
-        )
-    return _run(plan, folder, output_dir, console, analyst, resumed=True)
-
-
-def _run(
-    plan: Plan, folder: StudyFolder, output_dir: Path, console: Console, analyst: Analyst, resumed: bool
-) -> StudyOutcome:
     tracking = plan.suite.tracking
-    uri = store_uri(tracking, output_dir)
-    connect = functools.partial(Store, uri, output_dir / "mlartifacts", tracking.timeout_s)
+    connect = functools.partial(Store, place.store_uri, place.artifacts, place.timeout_s)
     trials = StudyTrials(plan)
     outcomes, progress, tune_ended = Outcomes(), Progress(plan, console), True
     searcher: QueueSearcher | None = None
     with Interruption() as interruption:
         delivered = _finished_in_mlflow(connect, plan, folder) if resumed else frozenset()
-        writer = Writer(connect, num_writers(uri))
+        writer = Writer(connect, num_writers(place.store_uri))
         to_mlflow = TrackingListener(trials, folder, writer, analyst, resumed, delivered)
         to_mlflow.begin()
         models = Registration(trials, outcomes, folder, writer, lambda: bool(interruption.signals))

@@ -1,7 +1,8 @@
 """What the terminal says at a study's end: where the results are, how to open them, and how to go on."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from conf import CONFIG_DIR
@@ -15,6 +16,7 @@ from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
 from experiments.study.removal import Holdings, holdings, room
 from experiments.tracking import views
+from experiments.tracking.place import Place
 from experiments.tracking.provenance import ROOT, without_passwords
 from experiments.tracking.store_address import database_of
 from experiments.tracking.study_archive import StudyArchive
@@ -22,50 +24,64 @@ from experiments.tracking.study_archive import StudyArchive
 _RUN = str(ROOT / "experiments/run.py")
 
 
-def resume_command(suite: SuiteConfig, outcome: StudyOutcome, output_dir: Path, own: Path | None = None) -> str:
-    """The command that goes on with a study, as one can type it.
+@dataclass(frozen=True)
+class Commands:
+    """The commands by which a study goes on after its end, as one can type them.
 
-    Args:
+    Attributes:
         suite: The study's settings.
-        outcome: What became of it.
-        output_dir: Absolute.
+        outcome: How it went.
+        place: Where it is kept.
         own: A person's own folder of configuration files; named where the store's file is of it:
             all else is in the study's folder.
     """
-    script, folder = (
-        ("experiments/run.py", None if suite.output_dir == "outputs" else output_dir)
-        if _in_clone()
-        else (_RUN, output_dir)
-    )
-    return _run_command(script, outcome.study_run or _place(outcome.folder), folder, suite, suite.tracking.uri, own)
 
+    suite: SuiteConfig
+    outcome: StudyOutcome
+    place: Place
+    own: Path | None = None
 
-def deliver_command(suite: SuiteConfig, folder: Path, output_dir: Path, uri: str, own: Path | None = None) -> str:
-    """The command that puts into a store what it lacks of a study, as one can type it in any folder.
+    def resume(self) -> str:
+        """Goes on with the study."""
+        named = self.outcome.study_run or _place(self.outcome.folder)
+        uri = self.suite.tracking.uri
+        if _in_clone():
+            folder = None if self.suite.output_dir == "outputs" else self.place.output_dir
+            return self._run("experiments/run.py", named, folder, uri)
+        return self._run(_RUN, named, self.place.output_dir, uri)
 
-    Args:
-        suite: The study's settings.
-        folder: Where the study keeps its state and the logs of its trials.
-        output_dir: Absolute.
-        uri: Of the store.
-        own: As `resume_command` takes it.
-    """
-    is_beside = uri == sqlite_uri(output_dir / "mlflow.db") and stored_at(output_dir) is None
-    return _run_command(_RUN, _place(folder), output_dir, suite, None if is_beside else uri, own)
+    def deliver(self, uri: str = "") -> str:
+        """Puts into a store what it lacks of the study, typed in any folder.
 
+        Args:
+            uri: Of the store; "": the study's.
+        """
+        uri, output_dir = uri or self.place.store_uri, self.place.output_dir
+        is_beside = uri == sqlite_uri(output_dir / "mlflow.db") and self.place.objects_uri is None
+        return self._run(_RUN, _place(self.outcome.folder), output_dir, None if is_beside else uri)
 
-def _run_command(
-    script: str, study: str, output_dir: Path | None, suite: SuiteConfig, uri: str | None, own: Path | None
-) -> str:
-    words = [CONFIG_DIR, str(own)] if own is not None and suite.tracking.name not in files_of("tracking") else []
-    words.append(override("resume", study))
-    if output_dir is not None:
-        words.append(override("output_dir", _place(output_dir)))
-    if suite.tracking.name != "sqlite":
-        words.append(f"tracking={suite.tracking.name}")
-    if uri is not None:
-        words.append(override("tracking.uri", without_passwords(uri)))
-    return shlex.join(["python", script, *words])
+    def delete(self) -> str:
+        """Removes the study."""
+        script = "experiments/delete.py" if _in_clone() else str(ROOT / "experiments/delete.py")
+        words, uri = [f"study={self.outcome.study_run or self.outcome.folder}"], self.suite.tracking.uri
+        # whose folder it would be
+        if self.suite.output_dir != "outputs" or not _in_clone() or (uri or "").startswith("sqlite"):
+            words.append(f"output_dir={_place(self.place.output_dir)}")
+        if uri is not None:
+            words.append(f"tracking_uri={without_passwords(uri)}")
+        return shlex.join(["python", script, *words])
+
+    def _run(self, script: str, study: str, output_dir: Path | None, uri: str | None) -> str:
+        tracking = self.suite.tracking.name
+        words = [CONFIG_DIR, str(self.own)] if self.own is not None and tracking not in files_of("tracking") else []
+        words.append(override("resume", study))
+        if output_dir is not None:
+            words.append(override("output_dir", _place(output_dir)))
+        if tracking != "sqlite":
+            words.append(f"tracking={tracking}")
+        if uri is not None:
+            words.append(override("tracking.uri", without_passwords(uri)))
+        return shlex.join(["python", script, *words])
 
 
 def _place(folder: Path) -> str:
@@ -96,47 +112,33 @@ def in_mlflow(uri: str, page: str) -> list[str]:
     return [f"MLflow      {command}", f"            http://127.0.0.1:5000/{page}"]
 
 
-def delete_command(suite: SuiteConfig, outcome: StudyOutcome, output_dir: Path) -> str:
-    """The command that removes a study, as one can type it; as `resume_command`."""
-    script = "experiments/delete.py" if _in_clone() else str(ROOT / "experiments/delete.py")
-    words, uri = [f"study={outcome.study_run or outcome.folder}"], suite.tracking.uri
-    if suite.output_dir != "outputs" or not _in_clone() or (uri or "").startswith("sqlite"):  # whose folder it would be
-        words.append(f"output_dir={_place(output_dir)}")
-    if uri is not None:
-        words.append(f"tracking_uri={without_passwords(uri)}")
-    return shlex.join(["python", script, *words])
-
-
-def room_lines(suite: SuiteConfig, outcome: StudyOutcome, uri: str, output_dir: Path) -> list[str]:
+def room_lines(commands: Commands) -> list[str]:
     """What a study holds on disk and in MLflow, and how to free it.
 
     A server is not asked: that takes a request for each folder.
     """
-    database = database_of(uri)
-    found = Holdings(outcome.folder, output_dir, None)
+    outcome, place = commands.outcome, commands.place
+    database = database_of(place.store_uri)
+    found = Holdings(outcome.folder, place.output_dir, None)
     try:
         if database and outcome.study_run and not outcome.undelivered:
-            archive = StudyArchive(uri, output_dir, suite.tracking.timeout_s)
-            found = holdings(outcome.folder, output_dir, archive.stored(archive.study(outcome.study_run)), archive)
+            archive = StudyArchive(place)
+            found = holdings(outcome.folder, archive.stored(archive.study(outcome.study_run)), archive)
         held = room(found, database)
     except Exception as error:  # noqa: BLE001  # whatever MLflow or the disk raises: the study is safe
         held = f"unknown: {first_line(error)}"
-    return [f"room        {held}; to free it:", f"            {delete_command(suite, outcome, output_dir)}"]
+    return [f"room        {held}; to free it:", f"            {commands.delete()}"]
 
 
-def where_lines(
-    plan: Plan, outcome: StudyOutcome, uri: str, resume: str, deliver: Callable[[str], str], held: Sequence[str]
-) -> list[str]:
+def where_lines(plan: Plan, commands: Commands, held: Sequence[str]) -> list[str]:
     """Where the results are and how to open them.
 
     Args:
-        plan: The study's.
-        outcome: What became of it.
-        uri: The store's.
-        resume: The command that goes on with it.
-        deliver: A store's address to the command that puts into it what it lacks of the study.
+        plan: Of the study.
+        commands: By which it goes on.
         held: Lines on what it holds.
     """
+    outcome, uri = commands.outcome, commands.place.store_uri
     lines = []
     if outcome.limit:
         lines.append(
@@ -149,9 +151,9 @@ def where_lines(
         lines.append(
             f"interrupted by {outcome.interrupted_by}: {trials} did not finish; what they logged is kept. Go on with"
         )
-        lines.append(f"resume      {resume}")
+        lines.append(f"resume      {commands.resume()}")
     elif any(o.status == "failed" for o in outcome.outcomes):
-        lines.append(f"try again   {resume}   (what is finished stays)")
+        lines.append(f"try again   {commands.resume()}   (what is finished stays)")
     if experiment := outcome.experiment_ids.get(plan.experiment):
         lines += in_mlflow(uri, views.view_path(experiment, views.BY_CONFIG))
     for name, count in outcome.registered.items():
@@ -166,8 +168,8 @@ def where_lines(
             f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's files. "
             "To write all elsewhere:"
         )
-        lines.append(f"deliver     {deliver(sqlite_uri(outcome.folder / 'mlflow.db'))}")
+        lines.append(f"deliver     {commands.deliver(sqlite_uri(outcome.folder / 'mlflow.db'))}")
     if outcome.undelivered:
         lines.append(f"MLflow did not take {outcome.undelivered} writes. Deliver them, when it is back, with")
-        lines.append(f"deliver     {deliver(uri)}")
+        lines.append(f"deliver     {commands.deliver()}")
     return lines

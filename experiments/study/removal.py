@@ -16,6 +16,7 @@ from experiments.planning.terminal import mib
 from experiments.storage.objects import Objects
 from experiments.study.files.folder import STATE_FILE, StudyFolder
 from experiments.study.files.stored_study import LOCK_FILE
+from experiments.tracking.place import Place
 from experiments.tracking.study_archive import Stored, StoredModel, StoredRun, StoredVersion, StudyArchive
 from experiments.trial.events import now_ms
 from experiments.trial.folder import locked
@@ -116,14 +117,11 @@ class Removal:
         return lines
 
 
-def holdings(
-    folder: Path | None, output_dir: Path, stored: Stored, archive: StudyArchive, report: Path | None = None
-) -> Holdings:
+def holdings(folder: Path | None, stored: Stored, archive: StudyArchive, report: Path | None = None) -> Holdings:
     """Where a study that MLflow knows has what it has.
 
     Args:
         folder: Its own; None if it is not on this machine.
-        output_dir: Absolute.
         stored: What MLflow has of it.
         archive: The store.
         report: The file that its report is written to, if it was.
@@ -133,7 +131,7 @@ def holdings(
     }
     found = {own: place for own, owner in owners.items() if (place := archive.artifacts(owner)) is not None}
     others = tuple(place for owner in owners.values() if (place := archive.elsewhere(owner)) is not None)
-    return Holdings(folder, output_dir, stored, report, found, others, not archive.embedded)
+    return Holdings(folder, archive.where.output_dir, stored, report, found, others, not archive.embedded)
 
 
 def everything(found: Holdings) -> Removal:
@@ -235,18 +233,18 @@ def _remove_stored(path: Path, last: str = "") -> None:
         objects.remove(name for name in names if name == last)
 
 
-def locate(study: StoredRun, output_dir: Path) -> Path | None:
+def locate(study: StoredRun, place: Place) -> Path | None:
     """The folder of a study that MLflow knows; None if it is not on this machine.
 
     Args:
         study: Its run.
-        output_dir: Where the person's own studies are, which may have been moved there.
+        place: Where the person's own studies are, which may have been moved there.
 
     Raises:
         ConfigurationError: The store names a folder elsewhere: others may write to a store.
     """
     recorded = Path(study.folder)
-    here = output_dir / "studies" / recorded.name
+    here = place.studies / recorded.name
     if "://" in study.folder:
         if stored_at(here) == study.folder:
             return here if StudyFolder(here).is_begun else None
@@ -258,7 +256,7 @@ def locate(study: StoredRun, output_dir: Path) -> Path | None:
         return here
     if (recorded / STATE_FILE).is_file():
         raise ConfigurationError(
-            f"study={study.run_id}: its folder {recorded} is outside of output_dir={output_dir}. If it is yours, "
+            f"study={study.run_id}: its folder {recorded} is outside of output_dir={place.output_dir}. If it is yours, "
             f"name it: output_dir={recorded.parent.parent}."
         )
     return None

@@ -16,6 +16,7 @@ from experiments.rllib.algorithms import is_asynchronous
 from experiments.rllib.building import build_algorithm_config, request_for
 from experiments.study.files.stored_study import StoredStudy
 from experiments.tracking.archive import LoggedTrial
+from experiments.tracking.place import Place
 
 STUDY = "reproduce"
 """The study that the second run belongs to."""
@@ -87,8 +88,7 @@ def plan_again(
     first: LoggedTrial,
     hardware: HardwareSettings,
     cluster: Cluster,
-    tracking_uri: str,
-    output_dir: Path,
+    place: Place,
     start: StartingPolicy | None = None,
 ) -> Plan:
     """A checked plan of one trial: a recorded one.
@@ -98,8 +98,7 @@ def plan_again(
         first: Its run.
         hardware: What it may use.
         cluster: What that has.
-        tracking_uri: Of the store that takes the second run.
-        output_dir: Absolute.
+        place: For the second run and its files.
         start: The policy that it starts from, where the weights are now.
 
     Raises:
@@ -117,13 +116,13 @@ def plan_again(
             "hardware": asdict(hardware),
             "search": {"name": "grid"},
             "scheduler": {"name": "fifo"},
-            "tracking": {"name": "recorded", "uri": tracking_uri},
+            "tracking": {"name": "recorded", "uri": place.store_uri},
             "study": {
                 "start": start and asdict(start),
                 "name": STUDY,
                 "question": f"Does {first.name} of {first.experiment}, run {first.run_id}, come out the same?",
             },
-            "output_dir": str(output_dir),
+            "output_dir": str(place.output_dir),
         }
         plan = plan_study(parse(composed), lambda choices: composed, cluster)
     except ConfigurationError as error:

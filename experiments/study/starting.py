@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from experiments.config.output_dir import absolute, stored_at
@@ -13,6 +12,7 @@ from experiments.rllib import starting_weights
 from experiments.rllib.building import build_algorithm_config
 from experiments.study.trained import Trained, of_folder, of_run
 from experiments.tracking.archive import Archive
+from experiments.tracking.place import Place
 
 
 @dataclass(frozen=True)
@@ -30,27 +30,23 @@ class Starting:
     weights: starting_weights.StartingWeights
 
     @classmethod
-    def of(cls, given: str, uri: str, output_dir: Path, timeout_s: float) -> "Starting":
+    def of(cls, given: str, place: Place) -> "Starting":
         """Look up a policy.
 
         Args:
             given: A trial's run id in MLflow, or the folder of a checkpoint or of a trial.
-            uri: Of the store that has the run.
-            output_dir: Absolute; where studies of the person's own are.
-            timeout_s: Of a request to a server.
+            place: Where studies of the person's own are, and the store that has the run.
 
         Raises:
             ConfigurationError: There is none, or its weights cannot be used.
         """
         named = f"study.start={given}"
-        vouch = f"copy its study's folder into {output_dir / 'studies'}"
+        vouch = f"copy its study's folder into {place.studies}"
         folder = absolute(given)
         if folder.is_dir() or stored_at(folder):
-            found = of_folder(folder, output_dir, trust=False, named=named, vouch=vouch)
+            found = of_folder(folder, place.output_dir, trust=False, named=named, vouch=vouch)
         else:
-            found = of_run(
-                Archive(uri, output_dir, timeout_s), given, output_dir, trust=False, named=named, vouch=vouch
-            )
+            found = of_run(Archive(place), given, trust=False, named=named, vouch=vouch)
         weights = starting_weights.of_checkpoint(found.checkpoint.path)
         return cls(named, _policy(found, weights), weights)
 

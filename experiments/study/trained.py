@@ -43,15 +43,12 @@ class Trained:
         return self.run_id or f"{found.trial.folder_name}-{found.env_steps}"
 
 
-def of_run(
-    archive: Archive, run_id: str, output_dir: Path, trust: bool, named: str = "", vouch: str = "trust=true"
-) -> Trained:
+def of_run(archive: Archive, run_id: str, trust: bool, named: str = "", vouch: str = "trust=true") -> Trained:
     """The newest checkpoint of a logged trial.
 
     Args:
-        archive: The store that holds its run.
-        run_id: The trial's.
-        output_dir: Where studies of the person's own are.
+        archive: The store that holds its run, and where studies of the person's own are.
+        run_id: Of the trial.
         trust: Whether pickles from elsewhere may be opened.
         named: What the person named, for messages; by default `run=`.
         vouch: How a person says that they may, likewise.
@@ -65,7 +62,7 @@ def of_run(
         reason = first.tags.get(Tag.FAILURE, "for an unknown reason")
         raise ConfigurationError(f"{named} ({first.name}): the trial failed: {reason}. Name a run that finished.")
     trial = trial_of(first)
-    folder = _study_folder(archive, first, output_dir) / "trials" / trial.folder_name
+    folder = _study_folder(archive, first) / "trials" / trial.folder_name
     fetch(folder, f"{named} ({first.name})")
     if not folder.is_dir():
         raise ConfigurationError(
@@ -73,7 +70,7 @@ def of_run(
             "output_dir=/path, where studies/ is."
         )
     newest = checkpoint.newest(folder, named)
-    checkpoint.check_origin(newest, output_dir, trust, named, vouch)
+    checkpoint.check_origin(newest, archive.where.output_dir, trust, named, vouch)
     found = checkpoint.read(newest, named)
     if (found.trial.config_id, found.trial.seed, found.trial.repeat) != (trial.config_id, trial.seed, trial.repeat):
         raise ConfigurationError(
@@ -125,7 +122,7 @@ def fetch(folder: Path, named: str) -> None:
         raise ConfigurationError(f"{named}: {error.filename} cannot be read ({error.strerror}).") from None
 
 
-def _study_folder(archive: Archive, first: LoggedTrial, output_dir: Path) -> Path:
+def _study_folder(archive: Archive, first: LoggedTrial) -> Path:
     """Where the study's files are: in the output folder, which may have been moved or copied,
     or where it wrote them.
     """
@@ -135,7 +132,7 @@ def _study_folder(archive: Archive, first: LoggedTrial, output_dir: Path) -> Pat
             f"run={first.run_id} ({first.name}): the run of its study is gone, which says where its checkpoints are. "
             "Name the folder itself: checkpoint=outputs/studies/<study>/trials/<trial>."
         )
-    here = output_dir / "studies" / Path(named).name
+    here = archive.where.studies / Path(named).name
     if "://" in named and stored_at(here) != named:
         kept = named.rpartition("/studies/")[0]
         raise ConfigurationError(

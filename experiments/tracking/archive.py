@@ -11,6 +11,7 @@ from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.contract import Tag, depends_on_clock
+from experiments.tracking.place import Place
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import Store
 from experiments.tracking.store_address import check_store, database_of
@@ -56,19 +57,19 @@ class LoggedTrial:
 
 
 class Archive(Store):
-    """A store with the calls that read a trial's run."""
+    """A store with the calls that read a trial's run.
 
-    def __init__(self, uri: str, output_dir: Path, timeout_s: float) -> None:
+    Attributes:
+        where: The place that it was given.
+    """
+
+    def __init__(self, place: Place) -> None:
         """Connect.
-
-        Args:
-            uri: Tracking URI.
-            output_dir: Where artifacts of an embedded store go, in its folder `mlartifacts`.
-            timeout_s: For the first answer of a server.
 
         Raises:
             ConfigurationError: There is no such store, or it does not answer.
         """
+        uri, self.where = place.store_uri, place
         self._shown, self._beside = without_passwords(uri), None
         if (path := database_of(uri)) is not None:
             if not path.is_file():
@@ -77,13 +78,13 @@ class Archive(Store):
                 )
             self._beside = path.parent
         try:
-            check_store(uri, timeout_s)
+            check_store(uri, place.timeout_s)
         except ConfigurationError as error:
             # as it is called here
             raise ConfigurationError(str(error).replace("tracking.uri", "tracking_uri")) from None
         os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # one small file is not worth a bar
         with self._readable_errors():
-            super().__init__(uri, output_dir / "mlartifacts", timeout_s)
+            super().__init__(uri, place.artifacts, place.timeout_s)
 
     def trial(self, run_id: str, named: str = "") -> LoggedTrial:
         """The run of a trial.

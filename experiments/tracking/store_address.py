@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from experiments.config.errors import ConfigurationError, first_line, root_cause
-from experiments.config.output_dir import absolute, check_writable
-from experiments.config.schema import TrackingSettings
+from experiments.config.output_dir import check_writable
 from experiments.contract.mlflow_environment import check_honoured
 from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 from experiments.tracking import postgresql
@@ -19,16 +18,6 @@ from experiments.tracking.provenance import without_passwords
 
 CHECK_S = 6.0
 """How long a server may take to answer before a study starts."""
-
-
-def store_uri(settings: TrackingSettings, output_dir: Path) -> str:
-    """The tracking URI: the one that is set, else the embedded SQLite store.
-
-    Raises:
-        ConfigurationError: It cannot be read, or nothing can be the address of the output folder.
-    """
-    path = output_dir / "mlflow.db" if settings.uri is None else database_of(settings.uri, "tracking.uri")
-    return str(settings.uri) if path is None else _address_of(path)
 
 
 def database_of(uri: str, setting: str = "tracking_uri") -> Path | None:
@@ -45,33 +34,6 @@ def database_of(uri: str, setting: str = "tracking_uri") -> Path | None:
         return sqlite_path(uri)
     except ValueError as error:
         raise ConfigurationError(f"{setting}={error}") from None
-
-
-def _address_of(path: Path) -> str:
-    try:
-        return sqlite_uri(path)
-    except ValueError as error:
-        raise ConfigurationError(f"tracking store {error}") from None
-
-
-def where_logged(uri: str | None, output_dir: str | None) -> tuple[str, Path]:
-    """Where trials were logged, from what a person said of it.
-
-    Args:
-        uri: Of the store: `sqlite:///path`, which may be relative, or another that MLflow takes;
-            None: mlflow.db in the output folder.
-        output_dir: None: the folder of an embedded store, else `outputs`.
-
-    Returns:
-        The store's URI, and the output folder, absolute.
-
-    Raises:
-        ConfigurationError: The output folder is none, or the store's address cannot be read.
-    """
-    named = database_of(uri) if uri else None
-    store = named.expanduser().absolute() if named else None
-    folder = absolute(output_dir or str(store.parent if store else "outputs"))
-    return _address_of(store or folder / "mlflow.db") if store or not uri else uri, folder
 
 
 def check_store(uri: str, timeout_s: float) -> None:

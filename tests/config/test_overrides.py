@@ -32,6 +32,7 @@ from experiments.planning.plan import plan_study
 from experiments.rllib.building import build_algorithm_config
 from experiments.rllib.made_environments import spaces
 from experiments.run import run
+from experiments.session import Request
 from tests.support.planning import CONF, GROUPS, chosen, compose
 from tests.support.suite import RunSuite
 
@@ -460,7 +461,7 @@ def refusal(*overrides: str, anew: bool = False) -> str | None:
         start = composer(hydra.compose("config", overrides=words) if anew else compose(words), given)
         check_axes_are_free(start({}), given)
         check_resume(start({}), overrides)
-        assert run(start) == 0
+        assert run(Request(start)) == 0
     except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
         causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]
         return "\n".join(str(cause) for cause in causes if cause is not None)

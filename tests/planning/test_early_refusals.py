@@ -15,7 +15,7 @@ from experiments.config.schema import parse
 from experiments.planning.machines import Cluster, Node, check_room
 from experiments.planning.plan import plan_study
 from experiments.planning.resources import DoesNotFitError
-from experiments.run import execute
+from experiments.session import Request, run
 from experiments.study.cluster import ray_process
 from tests.support.suite import ROOT
 
@@ -78,7 +78,7 @@ def test_what_only_rllib_knows_is_asked_before_ray_is_started(
     monkeypatch.setattr(ray_process, "quiet", lambda: None)
     settings = [*words, f"output_dir={tmp_path}", "study.space={}"]
     with composed(settings, None) as compose, pytest.raises(ConfigurationError, match=message):
-        execute(compose, quiet=True, doubtful=is_doubtful(settings, None))
+        run(Request(compose, quiet=True, doubtful=is_doubtful(settings, None)))
 
 
 def test_only_settings_that_rllib_may_not_have_or_that_are_no_numbers_are_doubtful() -> None:

@@ -13,6 +13,7 @@ from experiments.config.compose import composer, split_space
 from experiments.config.schema import parse
 from experiments.planning import terminal
 from experiments.rllib.building import build_algorithm_config
+from experiments.session import Request
 from tests.support.suite import ROOT
 
 LR, EPOCHS = "algorithm.training.lr", "algorithm.training.num_epochs"
@@ -48,5 +49,5 @@ def test_each_configuration_is_parsed_once_and_built_once(
     for function in (parse, build_algorithm_config):
         count_calls(function, calls, monkeypatch)
     with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        assert run.run(composer(hydra.compose("config", overrides=split_space(given)[0]), given)) == 0
+        assert run.run(Request(composer(hydra.compose("config", overrides=split_space(given)[0]), given))) == 0
     assert calls == {"parse": 1 + num_points, "build_algorithm_config": num_points}  # the suite, and each of its points

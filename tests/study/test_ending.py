@@ -12,9 +12,10 @@ from experiments.config.output_dir import absolute
 from experiments.contract import FAILED, FINISHED
 from experiments.contract.sqlite_address import sqlite_uri
 from experiments.study.driver import StudyOutcome
-from experiments.study.ending import delete_command, deliver_command, in_mlflow, resume_command, room_lines
+from experiments.study.ending import Commands, in_mlflow, room_lines
 from experiments.study.outcomes import INTERRUPTED
 from experiments.study.removal import size_of
+from experiments.tracking.place import Place
 from tests.support.names import NAMES, ODD
 from tests.support.removable_studies import Made, new_store, write
 from tests.support.suite import ROOT, PlanOf
@@ -37,7 +38,8 @@ def test_the_command_that_resumes_names_the_store_and_where_its_file_is(
     plan_of: PlanOf, words: tuple[str, ...], expected: str
 ) -> None:
     suite = plan_of("study=smoke", "output_dir=/there", *words).suite
-    assert resume_command(suite, OUTCOME, Path("/there"), Path("/my files")) == f"python experiments/run.py {expected}"
+    commands = Commands(suite, OUTCOME, Place(Path("/there"), ""), Path("/my files"))
+    assert commands.resume() == f"python experiments/run.py {expected}"
 
 
 def test_the_command_that_resumes_names_the_output_folder_where_the_suite_is_not(
@@ -46,7 +48,8 @@ def test_the_command_that_resumes_names_the_output_folder_where_the_suite_is_not
     suite = plan_of("study=smoke").suite
     monkeypatch.chdir(tmp_path)
     expected = f"resume=abc output_dir={tmp_path}/outputs"
-    assert resume_command(suite, OUTCOME, tmp_path / "outputs") == f"python {ROOT}/experiments/run.py {expected}"
+    commands = Commands(suite, OUTCOME, Place(tmp_path / "outputs", ""))
+    assert commands.resume() == f"python {ROOT}/experiments/run.py {expected}"
 
 
 def test_the_command_that_delivers_names_in_any_folder_the_study_and_its_store_whatever_they_are_called(
@@ -59,7 +62,8 @@ def test_the_command_that_delivers_names_in_any_folder_the_study_and_its_store_w
             (sqlite_uri(output_dir / "mlflow.db"), {}),
             ("sqlite:////s/m.db", {"tracking.uri": "sqlite:////s/m.db"}),
         ):
-            command, script, *words = shlex.split(deliver_command(suite, output_dir / "studies/abc", output_dir, uri))
+            outcome = SimpleNamespace(folder=output_dir / "studies/abc")
+            command, script, *words = shlex.split(Commands(suite, outcome, Place(output_dir, uri)).deliver())
             assert (command, script) == ("python", str(ROOT / "experiments/run.py"))
             typed = {word.key_or_group: word.value() for word in OverridesParser.create().parse_overrides(words)}
             assert typed == {"resume": f"{output_dir}/studies/abc", "output_dir": str(output_dir), **stores}
@@ -85,7 +89,8 @@ def test_the_command_that_removes_names_the_store_and_the_output_folder(
     plan_of: PlanOf, words: tuple[str, ...], expected: str
 ) -> None:
     suite = plan_of("study=smoke", *words).suite
-    assert delete_command(suite, OUTCOME, absolute(suite.output_dir)) == f"python experiments/delete.py {expected}"
+    commands = Commands(suite, OUTCOME, Place(absolute(suite.output_dir), ""))
+    assert commands.delete() == f"python experiments/delete.py {expected}"
 
 
 WHOLE, AWAY, REFUSED, NEVER = ("abc", 0, 0), ("abc", 7, 0), ("abc", 0, 1), (None, 22, 0)
@@ -138,15 +143,22 @@ def test_a_study_says_what_it_holds_on_disk_and_in_mlflow(plan_of: PlanOf, tmp_p
     command = f"            python experiments/delete.py study={study_run} output_dir={tmp_path}"
     database = f"mlflow.db of all studies {(tmp_path / 'mlflow.db').stat().st_size / 2**20:.1f} MiB"
     said = f"3.0 MiB of files (checkpoints 2.0 MiB), 3.0 MiB of artifacts in MLflow, {database}"
-    assert room_lines(suite, outcome, made.uri, tmp_path) == [f"room        {said}; to free it:", command]
+    assert room_lines(Commands(suite, outcome, Place(tmp_path, made.uri))) == [
+        f"room        {said}; to free it:",
+        command,
+    ]
     said = "3.0 MiB of files (checkpoints 2.0 MiB), artifacts on the tracking server"
-    assert room_lines(suite, outcome, "http://127.0.0.1:1", tmp_path) == [f"room        {said}; to free it:", command]
+    assert room_lines(Commands(suite, outcome, Place(tmp_path, "http://127.0.0.1:1"))) == [
+        f"room        {said}; to free it:",
+        command,
+    ]
 
 
 def test_a_store_that_cannot_be_read_ends_no_study(plan_of: PlanOf, tmp_path: Path) -> None:
     write(tmp_path / "mlflow.db", "no database")
     outcome = SimpleNamespace(study_run="abc", folder=tmp_path, undelivered=0)
-    (said, _) = room_lines(plan_of("study=smoke").suite, outcome, f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (said, _) = room_lines(Commands(plan_of("study=smoke").suite, outcome, place))
     assert said.startswith("room        unknown: ")
 
 

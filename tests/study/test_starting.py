@@ -12,6 +12,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
 from experiments.rllib import starting_weights
 from experiments.study.starting import Starting
+from experiments.tracking.place import Place
 from tests.policies.test_policy import ASYNC, LOCAL, ONE, REMOTE
 from tests.support.suite import TINY, PlanOf
 from tests.support.trials import REPLAY, Make, run
@@ -38,7 +39,7 @@ def studies(tmp_path: Path) -> Path:
 
 
 def looked_up(trained: Path, own: Path) -> Starting:
-    return Starting.of(str(trained), "", own, 1.0)
+    return Starting.of(str(trained), Place(own, "", 1.0))
 
 
 def started(config: TrialConfig, start: Starting, study: Path) -> tuple[TrialConfig, Path]:
@@ -108,7 +109,7 @@ def test_wrong_starts_are_refused_by_name(plan_of: PlanOf, make: Make, studies: 
     with pytest.raises(ConfigurationError, match=r"study\.start=.*pickles.*copy its study's folder into"):
         looked_up(folder, studies / "elsewhere")
     with pytest.raises(ConfigurationError, match="there is no store"):
-        Starting.of("nothing", f"sqlite:///{studies.parent}/mlflow.db", studies.parent, 1.0)
+        Starting.of("nothing", Place(studies.parent, f"sqlite:///{studies.parent}/mlflow.db", 1.0))
     changed = replace(start.policy, weights="0" * 16)
     with pytest.raises(ConfigurationError, match="no longer those"):
         starting_weights.keep(changed, studies / "start.npz")

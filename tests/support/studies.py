@@ -13,6 +13,8 @@ from analysis.document import conclusions
 from experiments.contract import depends_on_clock
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome, run_study
+from experiments.study.source import begun
+from experiments.tracking.place import Place
 from experiments.trial.events import Restarted
 from experiments.trial.folder import TrialFolder
 
@@ -39,6 +41,12 @@ def learned(of: Curve) -> Curve:
     return {name: points for name, points in of.items() if not depends_on_clock(name)}
 
 
+def run_new(plan: Plan, out: Path, console: Console) -> StudyOutcome:
+    """Run a study from its beginning."""
+    place = Place.of(plan.suite.tracking, out)
+    return run_study(plan, begun(plan, place, console.print), place, console, conclusions)
+
+
 class Study:
     """A study that ran, as a person and as MLflow see it."""
 
@@ -46,7 +54,7 @@ class Study:
         self.plan, self.out = plan, out
         shown = io.StringIO()
         start = time.monotonic()
-        self.outcome: StudyOutcome = run_study(plan, out, Console(file=shown, width=200), conclusions)
+        self.outcome = run_new(plan, out, Console(file=shown, width=200))
         self.seconds = time.monotonic() - start
         self.shown = shown.getvalue()
         print(f"{self.seconds:.1f} s\n{self.shown}")

@@ -28,6 +28,7 @@ from experiments.study.reproduction import plan_again, recorded_trial
 from experiments.study.verdict import conclude
 from experiments.tracking import provenance
 from experiments.tracking.archive import Archive, LoggedTrial
+from experiments.tracking.place import Place
 from experiments.tracking.provenance_changes import Change, changes
 from experiments.tracking.store import Store
 from tests.support.commands import run_here
@@ -281,7 +282,11 @@ def hardware_of(trial: TrialConfig) -> HardwareSettings:
 
 
 def archive(store: Path) -> Archive:
-    return Archive(f"sqlite:///{store}/mlflow.db", store, 5.0)
+    return Archive(place_of(store))
+
+
+def place_of(store: Path) -> Place:
+    return Place(store, f"sqlite:///{store}/mlflow.db", 5.0)
 
 
 def test_a_logged_trial_is_read_back_without_what_depends_on_the_clock(
@@ -310,9 +315,7 @@ def test_a_plan_of_a_recorded_trial_has_that_trial_and_no_other(store: Path, log
     ):
         trial = plan_of("study.space={}", "seeds=[7]", "repeats=2", *overrides, cluster=fitting).trials[-1]
         first = archive(store).trial(log(trial))
-        plan = plan_again(
-            recorded_trial(first), first, hardware_of(trial), MACHINE, f"sqlite:///{store}/mlflow.db", store
-        )
+        plan = plan_again(recorded_trial(first), first, hardware_of(trial), MACHINE, place_of(store))
         assert [(t.config_id, t.seed, t.label, t.checkpoint) for t in plan.trials] == [
             (trial.config_id, 7, trial.label, trial.checkpoint)
         ]
@@ -412,7 +415,7 @@ def test_a_trial_of_a_cluster_needs_all_the_cpus_that_it_had_there(store: Path, 
     trial = plan_of(*wide, cluster=Cluster((Node(999, 0),))).trials[0]
     first = archive(store).trial(log(trial, record={"host": {"cpu_count": 2}, "num_nodes": 9}))
     with pytest.raises(ConfigurationError, match="use a machine with 90"):
-        plan_again(trial, first, hardware_of(trial), MACHINE, "", store)
+        plan_again(trial, first, hardware_of(trial), MACHINE, place_of(store))
 
 
 def test_processes_beyond_the_cpus_take_turns_where_that_changes_nothing(
@@ -432,7 +435,7 @@ def test_processes_beyond_the_cpus_take_turns_where_that_changes_nothing(
     # the asynchronous one took turns when it was recorded, too
     for trial, had in ((synchronous, 999), (asynchronous, 1)):
         first = reader.trial(log(trial, record={"host": {"cpu_count": had}}))
-        plan = plan_again(trial, first, hardware_of(trial), MACHINE, f"sqlite:///{store}/mlflow.db", store)
+        plan = plan_again(trial, first, hardware_of(trial), MACHINE, place_of(store))
         assert plan.suite.hardware.num_cpus is not None
         assert plan.suite.hardware.num_cpus > 900
 

@@ -17,8 +17,10 @@ from rich.console import Console
 
 from analysis.document import conclusions
 from experiments.planning.machines import Cluster, Node
-from experiments.study.driver import resume_study, run_study
+from experiments.study.driver import run_study
 from experiments.study.files.folder import StudyFolder
+from experiments.study.source import Resumed
+from experiments.tracking.place import Place
 from tests.support.commands import run_here
 from tests.support.driver import Driver
 from tests.support.outputs import (
@@ -35,6 +37,7 @@ from tests.support.outputs import (
     run_id,
     standing,
 )
+from tests.support.studies import run_new
 from tests.support.suite import PlanOf
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -253,19 +256,19 @@ def test_failed_trials_are_tried_again_also_on_another_machine(
     plan = plan_of(*small, *faulty, "hardware.num_envs_per_env_runner=4", cluster=Cluster((Node(4, 0),)))
     licence.unlink()
     out = tmp_path / "out"
-    outcome = run_study(plan, out, Console(file=io.StringIO()), conclusions)
+    console = Console(file=io.StringIO())
+    outcome = run_new(plan, out, console)
     assert outcome.exit_code == 1
     failed = left_in(out / "mlflow.db")
     assert set(failed.statuses.values()) == {"FAILED"}
     assert all("the simulator has no licence" in tags["failure"] for tags in failed.tags.values())
     licence.touch()
-    folder = StudyFolder(outcome.folder)
-    folder.lock()
-    assert folder.standing(plan).endswith(
-        "0 trials are finished, 0 go on from a checkpoint, 2 start from the beginning"
-    )
-    smaller = folder.plan(Cluster((Node(1, 0),)), plan.suite.tracking)
-    assert resume_study(smaller, folder, out, Console(file=io.StringIO()), conclusions).exit_code == 0
+    source = Resumed(StudyFolder(outcome.folder), plan.suite.tracking)
+    smaller = source.plan(Cluster((Node(1, 0),)))
+    standing = "resume      0 trials are finished, 0 go on from a checkpoint, 2 start from the beginning"
+    assert source.lines(smaller) == [standing]
+    place, folder = Place.of(plan.suite.tracking, out), source.begin(smaller, console.print)
+    assert run_study(smaller, folder, place, console, conclusions, resumed=True).exit_code == 0
     found = left_in(out / "mlflow.db")
     assert set(found.statuses.values()) == {"FINISHED"}
     assert {tags["failure"] for tags in found.tags.values()} == {""}

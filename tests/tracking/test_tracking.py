@@ -22,9 +22,10 @@ from experiments.study.outcomes import TrialOutcome
 from experiments.tracking import views
 from experiments.tracking import writer as writer_module
 from experiments.tracking.listener import TrackingListener
+from experiments.tracking.place import Place
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import MAX_VALUES, Store, StoreError
-from experiments.tracking.store_address import check_store, store_uri
+from experiments.tracking.store_address import check_store
 from experiments.tracking.writer import Writer
 from experiments.trial.events import Ended, Placed, Reported, Started
 from tests.support.names import NAMES, ODD
@@ -458,7 +459,7 @@ def test_a_file_of_a_tracking_server_is_refused_for_the_server(store: Store, tmp
 
 
 def test_the_embedded_store_is_under_the_output_folder(tmp_path: Path) -> None:
-    assert store_uri(TrackingSettings("sqlite"), tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
+    assert Place.of(TrackingSettings("sqlite"), tmp_path).store_uri == f"sqlite:///{tmp_path}/mlflow.db"
 
 
 def test_passwords_in_urls_are_not_recorded() -> None:

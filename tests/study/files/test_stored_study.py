@@ -18,6 +18,7 @@ from experiments.storage.objects import Objects
 from experiments.study.files.folder import StudyFolder
 from experiments.study.lookup import folder_of
 from experiments.study.removal import Holdings, Removal, all_but, held_in, remove
+from experiments.tracking.place import Place
 from experiments.tracking.study_archive import Stored, StoredRun
 from tests.support.planning import composed_for
 
@@ -117,11 +118,11 @@ def test_a_study_is_found_by_its_address_where_it_is_said_to_be_ones_own(on: On,
     begun(on("first")).close()
     address, store = f"{ADDRESS}/studies/key-night", f"sqlite:///{tmp_path / 'mlflow.db'}"
     second = on("second")
-    assert folder_of(address, store, absolute(ADDRESS)) == second.path
+    assert folder_of(address, Place(absolute(ADDRESS), store)) == second.path
     with pytest.raises(
         ConfigurationError, match=f"the study is in {address}. Say that it is yours: output_dir={ADDRESS}"
     ):
-        folder_of(address, store, tmp_path)
+        folder_of(address, Place(tmp_path, store))
 
 
 def test_the_checkpoints_of_other_trials_are_removed_from_the_store(on: On) -> None:

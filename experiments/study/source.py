@@ -1,0 +1,241 @@
+"""Where a study comes from: a command line begins it, goes on with it, or names it by a key, which means either."""
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+from experiments.config.schema import HardwareSettings, SuiteConfig, TrackingSettings, parse
+from experiments.config.trial_config import Compose
+from experiments.planning import terminal
+from experiments.planning.machines import Cluster
+from experiments.planning.plan import Plan, plan_study, with_auto
+from experiments.study import lookup
+from experiments.study.cluster.address import composed_at
+from experiments.study.cluster.node_check import check_nodes
+from experiments.study.files.folder import StudyFolder
+from experiments.study.key import StudyKey
+from experiments.study.starting import Starting
+from experiments.tracking.listener import provenance_of
+from experiments.tracking.place import Place
+from experiments.tracking.provenance_changes import changes
+
+_MOST_CHANGES = 3
+
+Say = Callable[[str], None]
+"""Takes a line for the terminal."""
+
+
+class Source(Protocol):
+    """A study that is to run.
+
+    Attributes:
+        hardware: Its profile.
+        resumed: Whether it was begun before.
+    """
+
+    hardware: HardwareSettings
+    resumed: bool
+
+    def plan(self, cluster: Cluster) -> Plan:
+        """What there is to run on a cluster.
+
+        Raises:
+            ConfigurationError: It does not fit the cluster, or anything else is wrong.
+        """
+
+    def lines(self, plan: Plan) -> list[str]:
+        """How far it is, for the terminal.
+
+        Raises:
+            ConfigurationError: Something that an unfinished trial would go on from is damaged.
+        """
+
+    def is_finished(self, plan: Plan) -> bool:
+        """Whether there is no trial to run any more, as far as that is known before it goes on."""
+
+    def is_over(self, cluster: Cluster) -> bool:
+        """The same, as far as it is known on a machine that may not be what the study was planned for."""
+
+    def begin(self, plan: Plan, say: Say) -> StudyFolder:
+        """Its folder, from which on it is begun, and no other driver's.
+
+        Raises:
+            ConfigurationError: The folder cannot be written, or a node of the cluster cannot run the study.
+        """
+
+    def close(self) -> None:
+        """Let other drivers take it up, if it did not come to run."""
+
+
+def source_of(suite: SuiteConfig, compose: Compose, place: Place, address: str | None) -> Source:
+    """The study that a command line means.
+
+    Args:
+        suite: Its settings.
+        compose: What they were composed with.
+        place: Where the study is kept, or will be.
+        address: Of the cluster to run on, or `local`; None if nothing says it.
+
+    Raises:
+        ConfigurationError: There is no such study, its key is another's, or a driver is at work on it.
+    """
+    if suite.resume is not None:
+        folder = StudyFolder(lookup.folder_of(suite.resume, place))
+        folder.take_modules(None if lookup.named_folder(str(suite.resume)) else place.output_dir)
+        return Resumed(folder, suite.tracking, address, suite.dry_run)
+    key = StudyKey.of(suite, compose, place.output_dir)
+    if key is not None and (begun := key.begun()) is not None:
+        return Resumed(begun, suite.tracking, address, suite.dry_run, key)
+    return New(suite, compose, place, address, key)
+
+
+class New:
+    """A study that a command line begins."""
+
+    resumed = False
+
+    def __init__(
+        self,
+        suite: SuiteConfig,
+        compose: Compose,
+        place: Place,
+        address: str | None = None,
+        key: StudyKey | None = None,
+    ) -> None:
+        """A study that was not begun.
+
+        Args:
+            suite: Its settings.
+            compose: What they were composed with.
+            place: Where it will be kept.
+            address: Of the cluster to run on, or `local`; None: what the settings say.
+            key: By which it is found again.
+
+        Raises:
+            ConfigurationError: There is no such policy as its trials are to start from.
+        """
+        self._place, self._key, self._starting = place, key, None
+        self._compose = composed_at(compose, address)
+        if isinstance(suite.study.start, str):
+            self._starting = Starting.of(suite.study.start, place)
+            self._compose = self._starting.in_place(self._compose)
+        self._suite = suite if self._compose is compose else parse(self._compose({}))
+        self.hardware = self._suite.hardware
+
+    def plan(self, cluster: Cluster) -> Plan:
+        """As `Source.plan`: every configuration is built and checked."""
+        plan = plan_study(self._suite, self._compose, cluster)
+        if self._starting is not None:
+            self._starting.check(plan)
+        return plan
+
+    def lines(self, plan: Plan) -> list[str]:
+        """As `Source.lines`: whether another hardware profile would be faster."""
+        faster = terminal.faster_line(plan, with_auto(plan, self._compose))
+        return [*([self._key.line(finished=False)] if self._key else []), *([faster] if faster else [])]
+
+    def is_finished(self, plan: Plan) -> bool:
+        """As `Source.is_finished`."""
+        return False
+
+    def is_over(self, cluster: Cluster) -> bool:
+        """As `Source.is_over`."""
+        return False
+
+    def begin(self, plan: Plan, say: Say) -> StudyFolder:
+        """As `Source.begin`."""
+        return begun(plan, self._place, say, self._key)
+
+    def close(self) -> None:
+        """As `Source.close`: there is nothing yet."""
+
+
+def begun(plan: Plan, place: Place, say: Say, key: StudyKey | None = None) -> StudyFolder:
+    """The folder of a new study, with everything that a resume needs.
+
+    Args:
+        plan: What it is to run. Ray must be running.
+        place: Where it is kept.
+        say: Told which nodes cannot be used.
+        key: By which it is found again.
+
+    Raises:
+        ConfigurationError: The folder cannot be written, or a node of the cluster cannot run the study.
+    """
+    for line in check_nodes(plan, place.output_dir):
+        say(line)
+    name = f"{plan.study}-{plan.algorithms}-{plan.envs}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+    folder = StudyFolder(place.studies / name) if key is None else key.folder
+    folder.create(plan, None if key is None else key.given)
+    return folder
+
+
+class Resumed:
+    """A study that was begun before: what is finished stays, what is not goes on from its last checkpoint."""
+
+    resumed = True
+
+    def __init__(
+        self,
+        folder: StudyFolder,
+        tracking: TrackingSettings,
+        address: str | None = None,
+        looks_only: bool = False,
+        key: StudyKey | None = None,
+    ) -> None:
+        """A study, from now on no other driver's.
+
+        Args:
+            folder: Its own.
+            tracking: The store to log to.
+            address: Of the cluster to run on, or `local`; None: as the study began.
+            looks_only: Whether it is not to go on: then another driver may be at work on it.
+            key: By which it was found.
+
+        Raises:
+            ConfigurationError: Another driver is at work on it, or its state is damaged.
+        """
+        self._folder, self._tracking, self._key, self._at_work = folder, tracking, key, ""
+        self._finished: bool | None = None
+        self.hardware = folder.hardware(address)
+        if looks_only:
+            self._at_work = folder.at_work()
+        else:
+            folder.lock()  # before its trials' files are looked at
+
+    def plan(self, cluster: Cluster) -> Plan:
+        """As `Source.plan`: as it was when the study began."""
+        return self._folder.plan(cluster, self._tracking)
+
+    def lines(self, plan: Plan) -> list[str]:
+        """As `Source.lines`."""
+        standing = self._folder.standing(plan, checked=not self._at_work)  # damaged files are said first
+        named = [self._key.line(self.is_finished(plan))] if self._key else []
+        return [*named, standing, *([f"at work     {self._at_work}"] if self._at_work else [])]
+
+    def is_finished(self, plan: Plan) -> bool:
+        """As `Source.is_finished`."""
+        if self._finished is None:
+            self._finished = self._folder.is_finished(plan)
+        return self._finished
+
+    def is_over(self, cluster: Cluster) -> bool:
+        """As `Source.is_over`."""
+        return self._folder.is_over(cluster, self._tracking)
+
+    def begin(self, plan: Plan, say: Say) -> StudyFolder:
+        """As `Source.begin`: says what has changed since the study began."""
+        if not self.is_finished(plan):  # else Ray need not run
+            for line in check_nodes(plan, self._folder.path, "resume"):
+                say(line)
+            now = provenance_of(plan)
+            if changed := changes(self._folder.began_with(now), now):
+                more = len(changed) - _MOST_CHANGES
+                listed = ", ".join(map(str, changed[:_MOST_CHANGES])) + (f" and {more} more" if more > 0 else "")
+                say(f"changed     since the study began: {listed}. What goes on may not be the same to the bit.")
+        return self._folder
+
+    def close(self) -> None:
+        """As `Source.close`."""
+        self._folder.close()
