@@ -22,13 +22,12 @@ from benchmarks.support.commanded import plan_of_command
 from benchmarks.support.harness import Report, Table
 from experiments.config.search_settings import Asha
 from experiments.config.space import Point, parse_space
-from experiments.contract import FINISHED, PRUNED
+from experiments.contract import CONFIRM, FINISHED, PRUNED
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.trials import StudyTrials
 from experiments.search.optuna_search import Suggested
 from experiments.search.racing import Racing
 from experiments.search.strategy import (
-    CONFIRM,
     SCORE,
     TIE_BREAK,
     TO_TARGET,

@@ -1,7 +1,6 @@
 """Hydra's composition of a command line: group choices, and a study's space, which replaces the composed one."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from experiments.config.fields import readable_errors
 from experiments.config.gym_registry import with_registry
 from experiments.config.space import starts_from, value_at
 from experiments.config.trial_config import Compose
+from experiments.contract import RESUME_MAY_CHANGE
 
 CONF = Path(conf.__file__).parent
 _OPEN = (ENV_CONFIG, "algorithm.rl_module.model_config")
@@ -84,13 +84,11 @@ def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
         )
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if not re.fullmatch(
-            r"resume|output_dir|report(\.video)?|dry_run|tracking(\.(uri|timeout_s))?|hardware\.address", key
-        ):
+        if key not in ("resume", *RESUME_MAY_CHANGE):
+            *others, last = RESUME_MAY_CHANGE
             raise ConfigurationError(
-                f"{override}: a study is resumed as it was begun. Beside resume= only output_dir, tracking, "
-                "tracking.uri, tracking.timeout_s, hardware.address, report, report.video and dry_run can be given; "
-                f"start a new study to change {key}."
+                f"{override}: a study is resumed as it was begun. Beside resume= only {', '.join(others)} and {last} "
+                f"can be given; start a new study to change {key}."
             )
 
 

@@ -23,7 +23,7 @@ from experiments.config.schema import (
     SuiteConfig,
     parse,
 )
-from experiments.contract import NAMED_AXES
+from experiments.contract import FIXED, NAMED_AXES, THROUGHPUT
 
 GROUPS = ("algorithm", "env", "hardware", "preprocessing")
 """Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""
@@ -136,7 +136,7 @@ class TrialConfig:
     label: str = ""
     rules: Mapping[str, str] = field(default_factory=dict)
     multiples: Mapping[str, float] = field(default_factory=dict)
-    phase: str = "fixed"
+    phase: str = FIXED
     exploratory: bool = False
     start: Start | None = None
     starts_from: StartingPolicy | None = None
@@ -236,7 +236,7 @@ def trial_config(
     repeat: int = 0,
     rules: Mapping[str, str] | None = None,
     multiples: Mapping[str, float] | None = None,
-    phase: str = "fixed",
+    phase: str = FIXED,
 ) -> TrialConfig:
     """The trial of a configuration whose runner and learner counts are numbers (`resources.with_counts`)."""
     assert suite.report_every_env_steps is not None, "the plan chooses the report grid first"
@@ -252,7 +252,7 @@ def trial_config(
         label=label,
         rules=rules or {},
         multiples=multiples or {},
-        phase="throughput" if suite.measurement is not None else phase,
+        phase=THROUGHPUT if suite.measurement is not None else phase,
         starts_from=suite.study.start,
         extensions=versions(suite.extension, suite.modules),
     )

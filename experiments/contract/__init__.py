@@ -86,6 +86,10 @@ TIME_PARTS = tuple(name.removeprefix("time/").removesuffix("_share") for name in
 """The parts of the wall-clock, as in the metrics `time/*_share`."""
 
 
+RETURN, SCORE = "eval/return_mean", "final/score"
+"""The metrics by which trials are compared while they run, and at their end."""
+
+
 def depends_on_clock(metric: str) -> bool:
     """Whether a metric measures time or load, and so differs between two runs of one trial
     that are otherwise the same.
@@ -95,6 +99,24 @@ def depends_on_clock(metric: str) -> bool:
 
 FINISHED, PRUNED, FAILED = "finished", "pruned", "failed"
 """How a trial ends: with its whole budget, before that by an early-stopping rule, or for good with a reason."""
+
+
+FIXED, SEARCH, CONFIRM, THROUGHPUT = "fixed", "search", "confirm", "throughput"
+"""Phases of trials: of a design that was known before, asked for by a search, of what it found on held-out seeds, and
+where throughput is measured."""
+
+
+RESUME_MAY_CHANGE = (
+    "output_dir",
+    "tracking",
+    "tracking.uri",
+    "tracking.timeout_s",
+    "hardware.address",
+    "report",
+    "report.video",
+    "dry_run",
+)
+"""Settings that a study that goes on may be given anew: all others are as it began."""
 
 
 NAMED_AXES = {"learning_rate": "lr", "batch_size": "batch", "update_to_data": "update_to_data"}

@@ -10,6 +10,7 @@ from experiments.config.named_axes import Settings
 from experiments.config.schema import SuiteConfig
 from experiments.config.space import Point
 from experiments.config.trial_config import TrialConfig, trial_config
+from experiments.contract import FIXED
 from experiments.planning.facts import facts_of
 from experiments.planning.machines import Cluster
 from experiments.planning.node_selection import on_nodes
@@ -39,7 +40,7 @@ class ResolvedPoint:
     rules: Mapping[str, str] = field(default_factory=dict)
     generation: int | None = None
 
-    def trial(self, seed: int, repeat: int = 0, phase: str = "fixed") -> TrialConfig:
+    def trial(self, seed: int, repeat: int = 0, phase: str = FIXED) -> TrialConfig:
         """Its trial with a seed."""
         return trial_config(self.suite, seed, self.label, repeat, self.rules, self.settings.multiples, phase)
 

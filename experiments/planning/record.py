@@ -10,13 +10,13 @@ from typing import Any
 from experiments.config.extension import known, settings_of
 from experiments.config.space import value_at
 from experiments.config.trial_config import GROUPS, TrialConfig, is_own_setting
+from experiments.contract import FIXED, SEARCH, THROUGHPUT
 from experiments.planning.axes import TRAINING_PARAMS, param_name, rule_param
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import is_unmasked
 from experiments.search.comparing import Comparing
-from experiments.search.strategy import FIXED, SEARCH
 
 
 def study_params(plan: Plan) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         "axes": {axis.name: axis.path for axis in plan.axes},
         "exclusive": plan.exclusive,
         "concurrency": plan.concurrency,
-        "phase": "throughput" if plan.is_measured else SEARCH if plan.suite.is_search else FIXED,
+        "phase": THROUGHPUT if plan.is_measured else SEARCH if plan.suite.is_search else FIXED,
         "configurations": [_configuration(plan, c) for c in trials.configurations],
     }
     if search is None:

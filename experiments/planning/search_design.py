@@ -23,13 +23,13 @@ from experiments.config.search_settings import (
 )
 from experiments.config.space import Choice, Point, corners, num_samples, parse_space, points
 from experiments.config.trial_config import TRAINING
-from experiments.contract import NAMED_AXES
+from experiments.contract import FIXED, NAMED_AXES
 from experiments.planning.configuration import Configuration
 from experiments.planning.resolver import Resolver
 from experiments.search.comparing import Comparing
 from experiments.search.population import Population
 from experiments.search.racing import Racing
-from experiments.search.strategy import FIXED, Confirming, Listed, Strategy
+from experiments.search.strategy import Confirming, Listed, Strategy
 from experiments.search.trial_queue import Limits
 
 GENERATIONS = 5

@@ -6,10 +6,10 @@ from ray.tune import PlacementGroupFactory
 
 from experiments.config.search_settings import Fifo
 from experiments.config.trial_config import Start, TrialConfig
-from experiments.contract import of_generation
+from experiments.contract import CONFIRM, of_generation
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan
-from experiments.search.strategy import CONFIRM, Ask
+from experiments.search.strategy import Ask
 
 
 class StudyTrials:

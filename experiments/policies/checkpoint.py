@@ -13,12 +13,11 @@ from typing import Any
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import is_within
 from experiments.config.trial_config import TrialConfig
-from experiments.contract import FINISHED
+from experiments.contract import FINISHED, SCORE
 from experiments.rllib.checkpoints import RLLIB
 from experiments.trial.events import Ended, event_of
 from experiments.trial.folder import PROVENANCE_FILE, STATE_FILE, TRIAL_FILE, TrialFolder, damage_of
 
-SCORE = "final/score"
 _RAY_WROTE = Path(RLLIB) / "rllib_checkpoint.json"
 
 

@@ -33,6 +33,7 @@ from experiments.trial.evaluation import (
     Act,
     Evaluation,
     OnActions,
+    Playing,
     Watch,
     acting,
     check_weights,
@@ -208,24 +209,22 @@ class Policy:
         Raises:
             ConfigurationError: Its environment cannot be made, or raises, or the policy's outputs are not finite.
         """
-        trial, how = self.trial, (self.normalize_actions, self.clip_actions)
+        trial = self.trial
         torch.set_num_threads(trial.threads_per_process)  # a part of what the last bits depend on
         if explore:
             seed_process(process_seed(trial.seed, Role.FINAL_EVALUATION, len(env_seeds)))
         settings = environment_of(trial if env is None else replace(trial, env=env))
-        most, explore_at = trial.budget_env_steps, self.sampled if explore else None
+        how = Playing(
+            self.normalize_actions,
+            self.clip_actions,
+            max_env_steps=trial.budget_env_steps,
+            pipelines=self.pipelines,
+            explore_at=self.sampled if explore else None,
+            watch=watch,
+            on_actions=on_actions,
+        )
         try:
-            return evaluate(
-                self.module,
-                settings,
-                env_seeds,
-                *how,
-                max_env_steps=most,
-                pipelines=self.pipelines,
-                explore_at=explore_at,
-                watch=watch,
-                on_actions=on_actions,
-            )
+            return evaluate(self.module, settings, env_seeds, how)
         except NonFiniteError as error:
             raise ConfigurationError(f"the policy has no score: {error}.") from None
         except Exception as error:  # environments raise what they like

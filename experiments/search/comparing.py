@@ -10,7 +10,8 @@ from typing_extensions import override
 from analysis.stats.interval import Array
 from analysis.stats.sequential import Design, compare
 from experiments.config.space import Point
-from experiments.search.strategy import FIXED, SCORE, Ask, Signal, Strategy, key_of
+from experiments.contract import FIXED
+from experiments.search.strategy import SCORE, Ask, Signal, Strategy, key_of
 
 _LOOK = "look"
 """Note of a trial: the look before which it is run."""

@@ -17,10 +17,7 @@ from typing_extensions import override
 
 from analysis.stats.saturation import saturates, solving
 from experiments.config.space import Point
-from experiments.contract import FAILED
-
-FIXED, SEARCH, CONFIRM = "fixed", "search", "confirm"
-"""Phases: what a search finds with its seeds is confirmed with others; a fixed design needs neither."""
+from experiments.contract import CONFIRM, FAILED, FIXED, SEARCH
 
 OBJECTIVES: Mapping[str, bool] = {
     "score": True,

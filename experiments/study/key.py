@@ -1,7 +1,6 @@
 """`study.key`: one study for a command, however often it is typed."""
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,11 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.schema import SuiteConfig
 from experiments.config.space import group_choices, leaves
 from experiments.config.trial_config import Compose
+from experiments.contract import RESUME_MAY_CHANGE
 from experiments.study.files.folder import Given, StudyFolder
 
-_MAY_DIFFER = re.compile(
-    r"(output_dir|resume|dry_run|report(\..*)?|tracking\.(name|uri|timeout_s)|hardware\.address|study\.key)"
-)
-"""Settings that a resume may change (`compose.check_resume`), and those that name the study."""
+_MAY_DIFFER = {*RESUME_MAY_CHANGE, "tracking.name", "resume", "study.key"}
+"""Beside what is below `report`: what a resume may change, and what names the study."""
 _MOST_DIFFERENCES = 8
 
 
@@ -93,7 +91,7 @@ def _differences(before: Given, now: Given) -> Iterator[tuple[str, tuple[str, st
     for (_, composed_before), (_, composed_now) in zip(before, now, strict=False):
         was, is_now = dict(leaves(composed_before)), dict(leaves(composed_now))
         for path in dict.fromkeys([*was, *is_now]):
-            if not _MAY_DIFFER.fullmatch(path) and was.get(path) != is_now.get(path):
+            if path not in _MAY_DIFFER and not path.startswith("report.") and was.get(path) != is_now.get(path):
                 yield path, (_shown(was, path), _shown(is_now, path))
 
 

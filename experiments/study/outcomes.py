@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from experiments.config.trial_config import TrialConfig
+from experiments.contract import FIXED
 from experiments.trial.events import Ended, Event, Reported, Restarted
 
 INTERRUPTED = "interrupted"
@@ -39,7 +40,7 @@ class TrialOutcome:
     weights: str = ""
     restarts: int = 0
     reproducible: bool | None = None
-    phase: str = "fixed"
+    phase: str = FIXED
     exploratory: bool = False
     env_steps: int = 0
     diverged: bool = False

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.config.trial_config import TrialConfig
-from experiments.contract import FAILED, FINISHED, PRUNED
+from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SCORE
 from experiments.planning.plan import Plan
 from experiments.planning.terminal import duration
 from experiments.study.outcomes import TrialOutcome
@@ -107,7 +107,7 @@ class Progress:
     def _report(self, trial: TrialConfig, row: _Row, report: Reported) -> None:
         row.status, row.env_steps = "running", max(row.env_steps, report.env_steps)
         row.done = row.done if self._plan.is_measured else row.env_steps - trial.first_env_steps
-        row.return_mean = report.metrics.get("eval/return_mean", row.return_mean)
+        row.return_mean = report.metrics.get(RETURN, row.return_mean)
         row.env_steps_per_s = report.metrics["throughput/env_steps_per_s"]
         if self._is_live:
             if report.unsaved:
@@ -116,7 +116,7 @@ class Progress:
 
     def _end(self, row: _Row, end: Ended) -> None:
         again, row.status = row.status == end.status, end.status
-        row.return_mean = end.metrics.get("final/score", row.return_mean)
+        row.return_mean = end.metrics.get(SCORE, row.return_mean)
         row.env_steps_per_s = end.metrics.get("final/env_steps_per_s", row.env_steps_per_s)
         if self._plan.is_measured:
             row.done = row.work

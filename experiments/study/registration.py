@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.trial_config import TrialConfig
-from experiments.contract import FINISHED, Tag
+from experiments.contract import CONFIRM, FINISHED, SCORE, Tag
 from experiments.planning.trials import StudyTrials
 from experiments.policies import checkpoint, policy
 from experiments.policies.export import Origin, export_policy
@@ -23,9 +23,7 @@ from experiments.tracking.listener import STUDY_KEY
 from experiments.tracking.registry import SCORES, TASK, PolicyModel
 from experiments.tracking.writer import Writer
 
-SCORE = "final/score"
 ONNX = "policy.onnx"
-CONFIRM = "confirm"
 
 logger = logging.getLogger(__name__)
 

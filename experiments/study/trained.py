@@ -5,9 +5,9 @@ from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import stored_at
-from experiments.contract import Tag
+from experiments.contract import SCORE, Tag
 from experiments.policies import checkpoint
-from experiments.policies.checkpoint import SCORE, Checkpoint
+from experiments.policies.checkpoint import Checkpoint
 from experiments.storage.objects import Objects
 from experiments.study.reproduction import trial_of
 from experiments.tracking.archive import Archive, LoggedTrial

@@ -6,8 +6,8 @@ from typing import Any
 
 from analysis.stats.curves import CurveComparison, compare_curves
 from analysis.stats.verdict import Judgement, Verdict, judge
-from experiments.contract import Tag
-from experiments.tracking.archive import SCORE, LoggedTrial
+from experiments.contract import SCORE, Tag
+from experiments.tracking.archive import LoggedTrial
 from experiments.tracking.provenance_changes import Change, changes
 
 EXIT_CODES = {

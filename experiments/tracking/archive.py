@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
-from experiments.contract import Tag, depends_on_clock
+from experiments.contract import SCORE, Tag, depends_on_clock
 from experiments.tracking.place import Place
 from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import Store
@@ -18,7 +18,6 @@ from experiments.tracking.store_address import check_store, database_of
 
 CONFIG = "config.json"
 """The artifact of a trial's run that holds its configuration and its provenance."""
-SCORE = "final/score"
 
 
 @dataclass(frozen=True)

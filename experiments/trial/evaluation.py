@@ -62,18 +62,37 @@ class Evaluation:
         }
 
 
+@dataclass(frozen=True)
+class Playing:
+    """How a policy plays episodes.
+
+    Attributes:
+        normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
+        clip_actions: RLlib's setting: the module's actions are clipped to the Box.
+        max_env_steps: Where an episode is cut that has not ended by itself.
+        pipelines: RLlib's connectors from environments to module and back; None: the default ones,
+            whose work is done here.
+        explore_at: Env steps sampled by which the module explores as in training; None: its deterministic policy.
+        alive: Called before every step.
+        watch: Sees the episodes.
+        on_actions: Sees what the policy is given, and what it does.
+    """
+
+    normalize_actions: bool
+    clip_actions: bool
+    max_env_steps: int | None = None
+    pipelines: tuple[Any, Any] | None = None
+    explore_at: int | None = None
+    alive: Callable[[], None] = lambda: None
+    watch: Watch | None = None
+    on_actions: OnActions | None = None
+
+
 def evaluate(
     module: RLModule,
     env: EnvSettings,
     env_seeds: Sequence[int],
-    normalize_actions: bool,
-    clip_actions: bool,
-    alive: Callable[[], None] = lambda: None,
-    max_env_steps: int | None = None,
-    pipelines: tuple[Any, Any] | None = None,
-    explore_at: int | None = None,
-    watch: Watch | None = None,
-    on_actions: OnActions | None = None,
+    how: Playing,
     kept: "KeptEnvironments | None" = None,
 ) -> Evaluation:
     """Run one episode of the policy per env seed.
@@ -86,15 +105,7 @@ def evaluate(
         env: The environment.
         env_seeds: A seed per episode. An environment with a vector entry point has one generator:
             it takes the first of each turn.
-        normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
-        clip_actions: RLlib's setting: the module's actions are clipped to the Box.
-        alive: Called before every step.
-        max_env_steps: Where an episode is cut that has not ended by itself.
-        pipelines: RLlib's connectors from environments to module and back; None: the default ones,
-            whose work is done here.
-        explore_at: Env steps sampled by which the module explores as in training; None: its deterministic policy.
-        watch: Sees the episodes.
-        on_actions: Sees what the policy is given, and what it does.
+        how: Cut where, with which actions, seen by whom.
         kept: Environments of earlier calls; None: they are made anew.
 
     Returns:
@@ -105,13 +116,12 @@ def evaluate(
     """
     check_weights(module)
     turns = [env_seeds[i : i + MAX_ENVS] for i in range(0, len(env_seeds), MAX_ENVS)]
-    how = normalize_actions, clip_actions, alive, max_env_steps, pipelines, explore_at, watch, on_actions
     own = KeptEnvironments() if kept is None else kept
     try:
         done = []
         for turn, seeds in enumerate(turns):
             with own.side_by_side(env, len(seeds), turn) as envs:
-                done.append(_run(module, env, seeds, envs, *how))
+                done.append(_run(module, env, seeds, envs, how))
     finally:
         if kept is None:
             own.close()
@@ -186,27 +196,14 @@ def _forgets(envs: Any) -> bool:
     return type(env).__module__.startswith(_FORGETTING)
 
 
-def _run(
-    module: RLModule,
-    env: EnvSettings,
-    env_seeds: Sequence[int],
-    envs: Any,
-    normalize_actions: bool,
-    clip_actions: bool,
-    alive: Callable[[], None],
-    max_env_steps: int | None,
-    pipelines: tuple[Any, Any] | None,
-    explore_at: int | None,
-    watch: Watch | None,
-    on_actions: OnActions | None,
-) -> Evaluation:
+def _run(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], envs: Any, how: Playing) -> Evaluation:
     count = len(env_seeds)
     spaces = envs.single_observation_space, envs.single_action_space
-    own = PipelinePolicy(module, *pipelines, *spaces, explore_at) if pipelines else None
-    act = own or acting(module, envs.single_action_space, normalize_actions, clip_actions, count, explore_at)
+    own = PipelinePolicy(module, *how.pipelines, *spaces, how.explore_at) if how.pipelines else None
+    act = own or acting(module, spaces[1], how.normalize_actions, how.clip_actions, count, how.explore_at)
     step, _ = step_function(envs)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
-    most, steps = math.inf if max_env_steps is None else max_env_steps, 0
+    most, steps = math.inf if how.max_env_steps is None else how.max_env_steps, 0
     was_training = module.training
     module.eval()
     known = known_actions(envs, module) if own is None and chooses_by_number(module) else nullcontext()
@@ -216,12 +213,12 @@ def _run(
         )
         with known:
             while np.count_nonzero(running) and steps < most:
-                if watch is not None:
-                    watch(envs, running)
-                alive()
+                if how.watch is not None:
+                    how.watch(envs, running)
+                how.alive()
                 actions = act(observations)
-                if on_actions is not None:
-                    on_actions(observations, actions)
+                if how.on_actions is not None:
+                    how.on_actions(observations, actions)
                 observations, rewards, terminated, truncated, _ = step(actions)
                 if own is not None:
                     own.on_step(observations, rewards, terminated, truncated)
@@ -250,10 +247,10 @@ def acting(
     Args:
         module: The trained module, not in training mode.
         action_space: Of one environment.
-        normalize_actions: As in `evaluate`.
-        clip_actions: As in `evaluate`.
+        normalize_actions: As `Playing` has it.
+        clip_actions: As `Playing` has it.
         envs: How many there are.
-        explore_at: As in `evaluate`.
+        explore_at: As `Playing` has it.
     """
     continuous = isinstance(action_space, gym.spaces.Box)
     recurrent = module.is_stateful()

@@ -14,6 +14,7 @@ import psutil
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.config.trial_config import TrialConfig
+from experiments.contract import RETURN, SCORE
 from experiments.fast.off_policy import FastOffPolicy
 from experiments.rllib import checkpoints, starting_weights
 from experiments.rllib.algorithms import is_asynchronous
@@ -35,7 +36,7 @@ from experiments.rllib.results import (
     sampled_spans,
 )
 from experiments.rllib.seeding import Role, stream_seeds
-from experiments.trial.evaluation import Evaluation, KeptEnvironments, evaluate
+from experiments.trial.evaluation import Evaluation, KeptEnvironments, Playing, evaluate
 from experiments.trial.events import Event, event_of, record_of
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.machine import Machine
@@ -245,9 +246,9 @@ class Training:
         now = self.counters
         metrics = self._evaluation(Role.EVALUATION, self._trial.evaluation.episodes, self._kept).metrics()
         check_finite(metrics, now.env_steps)
-        now.curve.append((now.grid_env_steps, metrics["eval/return_mean"]))
+        now.curve.append((now.grid_env_steps, metrics[RETURN]))
         watch = TargetWatch(self._trial.env.target, now.since, now.reached)
-        held = watch.on_evaluation(metrics["eval/return_mean"], now.grid_env_steps, now.train_s)
+        held = watch.on_evaluation(metrics[RETURN], now.grid_env_steps, now.train_s)
         now.since, now.reached = watch.since, watch.reached
         return metrics, held
 
@@ -265,7 +266,7 @@ class Training:
         warm_env_steps, warm_s, warm_trained = now.warm if now.warm and now.warm[0] < now.env_steps else (0, 0.0, 0.0)
         seconds = now.train_s - warm_s
         return {
-            "final/score": float(score.returns.mean()),
+            SCORE: float(score.returns.mean()),
             "final/auc": area_under_curve(now.curve, self._trial.budget_env_steps),
             **TargetWatch(self._trial.env.target, now.since, now.reached).metrics(),
             "final/env_steps_per_s": (now.env_steps - warm_env_steps) / seconds,
@@ -279,21 +280,15 @@ class Training:
         start = perf_counter()
         config = self.algorithm.config
         seeds = stream_seeds(self._trial.seed, role, episodes)
-        # An episode longer than the whole budget may have no end.
-        most = self._trial.budget_env_steps
-        env = environment_of(self._trial)
+        how = Playing(
+            config.normalize_actions,
+            config.clip_actions,
+            max_env_steps=self._trial.budget_env_steps,  # an episode that is longer may have no end
+            pipelines=own_pipelines(self.algorithm),
+            alive=self._heartbeat,
+        )
         try:
-            return evaluate(
-                self._module(),
-                env,
-                seeds,
-                config.normalize_actions,
-                config.clip_actions,
-                self._heartbeat,
-                most,
-                own_pipelines(self.algorithm),
-                kept=kept,
-            )
+            return evaluate(self._module(), environment_of(self._trial), seeds, how, kept)
         finally:
             self.time.evaluation_s += perf_counter() - start
 

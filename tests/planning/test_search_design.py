@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from experiments.config.errors import ConfigurationError
-from experiments.contract import FINISHED
+from experiments.contract import CONFIRM, FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
 from experiments.planning.terminal import plan_lines, summary
 from experiments.planning.trials import StudyTrials
-from experiments.search.strategy import CONFIRM, Ask, Outcome
+from experiments.search.strategy import Ask, Outcome
 from experiments.search.trial_queue import TrialQueue
 from experiments.study.files.folder import StudyFolder
 from tests.support.search_runs import run

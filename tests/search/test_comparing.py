@@ -8,9 +8,9 @@ import pytest
 
 from analysis.stats.sequential import Design
 from experiments.config.space import Point
-from experiments.contract import FAILED
+from experiments.contract import FAILED, FIXED
 from experiments.search.comparing import Comparing
-from experiments.search.strategy import FIXED, Ask, Outcome, key_of
+from experiments.search.strategy import Ask, Outcome, key_of
 from experiments.search.trial_queue import Limits, TrialQueue
 from tests.support.search_runs import OutcomeOf, run, scores
 

@@ -7,12 +7,9 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, Tri
 
 from experiments.config.search_settings import Asha, Median
 from experiments.config.trial_config import TrialConfig
-from experiments.contract import FINISHED
-from experiments.search.strategy import SEARCH
+from experiments.contract import FINISHED, RETURN, SEARCH
 from experiments.trial.events import Ended, Event, Reported
 
-RETURN = "eval/return_mean"
-"""What trials are compared by."""
 ENV_STEPS = "env_steps"
 """What a rule counts in."""
 

@@ -8,17 +8,17 @@ from ray.tune.search import Searcher
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
-from experiments.contract import FAILED, FINISHED, PRUNED
+from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SEARCH
 from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
-from experiments.search.strategy import SEARCH, TO_TARGET, Ask, Outcome, Signal
+from experiments.search.strategy import TO_TARGET, Ask, Outcome, Signal
 from experiments.search.trial_queue import TrialQueue
 from experiments.study.files.folder import StudyFolder
 from experiments.study.tune.callbacks import described
 from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.trainable import TRIAL
 
-_LAST = ("eval/return_mean", "progress/wall_s")
+_LAST = (RETURN, "progress/wall_s")
 """Metrics of which the last values count, however the trial ends."""
 
 
@@ -128,7 +128,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             values.setdefault(TO_TARGET, float(trial.budget_env_steps))
             values.setdefault("seconds_to_target", values["train_s"])
         if end.status == PRUNED:
-            values = {"score": last["eval/return_mean"]}
+            values = {"score": last[RETURN]}
         env_steps = max(0, end.env_steps - trial.first_env_steps)
         seconds = last.get("progress/wall_s", 0.0)
         return Outcome(
