@@ -14,8 +14,8 @@ from experiments.config.output_dir import stored_at
 from experiments.planning.machines import plural
 from experiments.planning.terminal import mib
 from experiments.storage.objects import Objects
-from experiments.study.files.folder import STATE_FILE, StudyFolder
-from experiments.study.files.stored_study import LOCK_FILE
+from experiments.study.files.folder import StudyFolder
+from experiments.study.files.study_files import LOCK_FILE, STATE_FILE
 from experiments.tracking.place import Place
 from experiments.tracking.study_archive import Stored, StoredModel, StoredRun, StoredVersion, StudyArchive
 from experiments.trial.events import now_ms

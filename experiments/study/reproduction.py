@@ -14,7 +14,7 @@ from experiments.planning.plan import Plan, plan_study
 from experiments.rllib import starting_weights
 from experiments.rllib.algorithms import is_asynchronous
 from experiments.rllib.building import build_algorithm_config, request_for
-from experiments.study.files.stored_study import StoredStudy
+from experiments.study.files.object_files import ObjectFiles
 from experiments.tracking.archive import LoggedTrial
 from experiments.tracking.place import Place
 
@@ -79,7 +79,7 @@ def starting_again(trial: TrialConfig, study_folder: str | None) -> StartingPoli
     if start is not None and study_folder and "://" in study_folder:
         kept = absolute(study_folder) / starting_weights.FILE
         with suppress(OSError):  # what it was taken from may be there
-            StoredStudy(study_folder, kept.parent).fetch([starting_weights.FILE])
+            ObjectFiles(study_folder, kept.parent).fetch([starting_weights.FILE])
     return replace(start, source=str(kept)) if start is not None and study_folder and kept.is_file() else start
 
 

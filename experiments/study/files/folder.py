@@ -7,7 +7,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,16 @@ from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
 from experiments.rllib import starting_weights
 from experiments.study.cluster.address import at
-from experiments.study.files.local_lock import LocalLock
+from experiments.study.files.local_files import LocalFiles
 from experiments.study.files.notes import Notes
-from experiments.study.files.stored_study import StoredStudy
+from experiments.study.files.object_files import ObjectFiles
+from experiments.study.files.study_files import STATE_FILE, StudyFiles
 from experiments.trial.event_log import DamagedFileError
 from experiments.trial.events import Ended, Event
 from experiments.trial.folder import PROVENANCE_FILE, TrialFolder, began_with
 from experiments.trial.json_lines import lines_of
-from experiments.trial.stored_folder import StoredTrialFolder
 
-STATE_FILE = "study.json"
+_OPTUNA_FILE = "optuna.db"
 _JOURNAL_FILE = "search.jsonl"
 """What a search did, in order."""
 _LATER_FILE = "configurations.jsonl"
@@ -72,21 +72,15 @@ class StudyFolder:
         """
         self.path = path
         uri = stored_at(path)
-        self.place = uri or str(path)
+        self._files: StudyFiles = ObjectFiles(uri, path) if uri else LocalFiles(path)
+        self.place = self._files.place
         self.named = named or self.place
-        self._stored = StoredStudy(uri, path) if uri else None
-        self._lock = self._stored or LocalLock(path)
-        self._notes = Notes(path, self._stored, self.optuna_storage)
+        self._notes = Notes(path, self._files, _OPTUNA_FILE)
         self._kept: set[str] = set()
 
     def trial(self, trial: TrialConfig) -> TrialFolder:
         """A trial's own folder; it need not exist."""
-        path = self.path / "trials" / trial.folder_name
-        return (
-            TrialFolder(path)
-            if self._stored is None
-            else StoredTrialFolder(self._stored.objects, trial.folder_name, path)
-        )
+        return self._files.trial(trial.folder_name)
 
     def trial_place(self, trial: TrialConfig) -> str:
         """Where a trial's own folder is kept, for the process that trains it."""
@@ -97,10 +91,8 @@ class StudyFolder:
         """Whether a study was begun in it: a driver that is killed on the way to that leaves a folder
         without trials, or none.
         """
-        if self._stored is not None:
-            with self._answering():
-                return self._stored.objects.exists(STATE_FILE) or bool(self._stored.objects.below("trials").names())
-        return (self.path / STATE_FILE).exists() or (self.path / "trials").exists()
+        with self._answering():
+            return self._files.is_begun()
 
     def create(self, plan: Plan, given: Given | None = None) -> None:
         """Make the folder, with everything that a resume needs, and keep other drivers away.
@@ -138,8 +130,8 @@ class StudyFolder:
             state["given"] = given
         partial = self.path / f"{STATE_FILE}.partial"
         try:
-            self.path.mkdir(parents=True, exist_ok=given is not None or self._stored is not None)
-            self.lock()
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._take()
         except OSError as error:
             with suppress(OSError):
                 self.path.rmdir()
@@ -150,9 +142,8 @@ class StudyFolder:
                 f"{self.named}: another process has begun the study meanwhile. Give the command again."
             )
         try:
-            if self._stored is not None:  # what may be left of another one, which was removed
-                self._stored.discard()
-                self.path.mkdir(parents=True)
+            self._files.discard()
+            self.path.mkdir(parents=True, exist_ok=True)
             own_modules.keep(plan.suite.modules, self.path / KEPT_IN)
             if isinstance(start := plan.suite.study.start, StartingPolicy):
                 starting_weights.keep(start, self.path / starting_weights.FILE)
@@ -161,13 +152,11 @@ class StudyFolder:
                 file.flush()
                 os.fsync(file.fileno())
             partial.rename(self.path / STATE_FILE)
-            if self._stored is not None:
-                self._stored.keep(KEPT_IN, starting_weights.FILE, STATE_FILE)  # by the last one the study is known
+            self._files.keep(KEPT_IN, starting_weights.FILE, STATE_FILE)  # by the last one the study is known
         except (ConfigurationError, OSError) as error:
             shutil.rmtree(self.path, ignore_errors=True)
-            if self._stored is not None:
-                with suppress(OSError):
-                    self._stored.discard()
+            with suppress(OSError):
+                self._files.discard()
             self.close()
             if isinstance(error, OSError):
                 raise _unwritable(error, partial) from None
@@ -186,9 +175,8 @@ class StudyFolder:
     def began_with(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
         """The provenance that the study began with; `now`, if it begins now."""
         found = began_with(self.path, now)
-        if self._stored is not None:
-            with suppress(OSError):  # as of a disk: no more than a record is lost
-                self._stored.keep(PROVENANCE_FILE)
+        with suppress(OSError):  # no more than a record is lost
+            self._files.keep(PROVENANCE_FILE)
         return found
 
     def lock(self) -> None:
@@ -197,21 +185,23 @@ class StudyFolder:
         Raises:
             ConfigurationError: One is at work on it.
         """
+        with self._answering():
+            self._take()
+
+    def _take(self) -> None:
         driver = f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}"
-        with nullcontext() if self._stored is None else self._answering():
-            said = self._lock.take(driver)
-        if said:
+        if said := self._files.take(driver):
             raise ConfigurationError(f"{self.named}: the study is still running, in {said}. Interrupt that one first.")
         self._notes.cut_torn_lines(_JOURNAL_FILE, _LATER_FILE)
 
     def close(self) -> None:
         """Let other drivers take up the study."""
-        self._lock.release()
+        self._files.release()
 
     def at_work(self) -> str:
         """Which driver is at work on the study: its process and host; "" if none is."""
-        with nullcontext() if self._stored is None else self._answering():
-            return self._lock.driver()
+        with self._answering():
+            return self._files.driver()
 
     def hardware(self, address: str | None) -> HardwareSettings:
         """The study's hardware profile, at another address if one is given.
@@ -237,9 +227,8 @@ class StudyFolder:
                 f"study has modules of its own, which would be run. If it is yours, name it: resume={self.path}."
             )
         if recorded:
-            if self._stored is not None:
-                with self._answering():
-                    self._stored.fetch_modules()
+            with self._answering():
+                self._files.fetch_modules()
             own_modules.take(own_modules.kept(recorded, self.path / KEPT_IN), recorded)
 
     def _suite(self, saved: Mapping[str, Any]) -> SuiteConfig:
@@ -290,7 +279,7 @@ class StudyFolder:
     @property
     def optuna_storage(self) -> Path:
         """Where Optuna keeps its study of the search; `optuna-dashboard sqlite:///<path>` opens it."""
-        return self.path / "optuna.db"
+        return self.path / _OPTUNA_FILE
 
     def journal(self) -> list[Mapping[str, Any]]:
         """What a search has done so far, as it was noted.
@@ -302,7 +291,7 @@ class StudyFolder:
 
     def _lines(self, name: str) -> list[Mapping[str, Any]]:
         try:
-            return lines_of(self._read(name))[0]
+            return lines_of(self._files.read(name))[0]
         except FileNotFoundError:
             return []
         except ValueError as error:
@@ -310,15 +299,9 @@ class StudyFolder:
                 f"{self.path / name}: cannot be read ({error}), so the search cannot be resumed. Start it again."
             ) from None
 
-    def _read(self, name: str) -> bytes:
-        """A file's content; of a study in an object store the copy's is up to date while this process is its driver."""
-        if self._stored is None or self._stored.is_taken:
-            return (self.path / name).read_bytes()
-        return self._stored.objects.read(name)
-
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Say which object store does not answer."""
+        """Say what cannot be read."""
         try:
             yield
         except OSError as error:
@@ -395,7 +378,7 @@ class StudyFolder:
             else f"Start it again: remove {self.place}, or choose another study.key."
         )
         try:
-            state = json.loads(self._read(STATE_FILE))
+            state = json.loads(self._files.read(STATE_FILE))
         except FileNotFoundError:
             raise ConfigurationError(f"{path}: is missing, so the study cannot be resumed. {fix}") from None
         except (OSError, ValueError) as error:

@@ -1,59 +1,73 @@
-"""Keeps other drivers away from a study in a folder, as `StoredStudy` does from one in an object store."""
+"""A study in a folder of this machine, or of a file system that several share."""
 
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
-from experiments.study.files.stored_study import LOCK_FILE
-from experiments.trial.folder import locked
+from experiments.study.files.study_files import LOCK_FILE, STATE_FILE
+from experiments.trial.folder import TrialFolder, locked
 
 
-class LocalLock:
-    """The lock of a study in a folder: a file that its driver has locked, and in which it says who it is."""
+class LocalFiles:
+    """As `StudyFiles`: what the driver writes is kept where it writes it."""
 
     def __init__(self, folder: Path) -> None:
-        """A lock, which is not taken yet.
+        """A study, which need not be begun.
 
         Args:
-            folder: The study's, absolute; need not be there.
+            folder: Its own, absolute; need not be there.
         """
-        self._path = folder / LOCK_FILE
-        self._file: FileIO | None = None
+        self.place, self._folder = str(folder), folder
+        self._lock: FileIO | None = None
+
+    def trial(self, name: str) -> TrialFolder:
+        """As `StudyFiles.trial`."""
+        return TrialFolder(self._folder / "trials" / name)
+
+    def is_begun(self) -> bool:
+        """As `StudyFiles.is_begun`."""
+        return (self._folder / STATE_FILE).exists() or (self._folder / "trials").exists()
+
+    def read(self, name: str) -> bytes:
+        """As `StudyFiles.read`."""
+        return (self._folder / name).read_bytes()
+
+    def fetch_modules(self) -> None:
+        """As `StudyFiles.fetch_modules`: they are there."""
+
+    def keep(self, *names: str) -> None:
+        """As `StudyFiles.keep`: they are."""
+
+    def keep_database(self, name: str) -> None:
+        """As `StudyFiles.keep_database`: it is."""
+
+    def discard(self) -> None:
+        """As `StudyFiles.discard`: a folder that was removed leaves nothing."""
 
     def take(self, driver: str) -> str:
-        """Keep other drivers away, until this process ends or `release` is called.
-
-        Args:
-            driver: What others are told of this process.
-
-        Returns:
-            Which driver is at work on the study; "" if it is this one now.
-
-        Raises:
-            OSError: The disk refuses.
-        """
-        file = self._path.open("a+b", buffering=0)
+        """As `StudyFiles.take`: the driver locks a file, in which it says who it is."""
+        file = (self._folder / LOCK_FILE).open("a+b", buffering=0)
         if not locked(file):
             with file:
                 return _said_in(file)
-        self._file = file
+        self._lock = file
         with suppress(OSError):  # a full disk, on which a study that is finished can still be resumed
             file.truncate(0)
             file.write(driver.encode())
         return ""
 
     def release(self) -> None:
-        """Let other drivers take up the study."""
-        if self._file is not None:
+        """As `StudyFiles.release`."""
+        if self._lock is not None:
             with suppress(OSError):
-                self._file.truncate(0)
-            self._file.close()
-            self._file = None
+                self._lock.truncate(0)
+            self._lock.close()
+            self._lock = None
 
     def driver(self) -> str:
-        """Which driver is at work on the study; "" if none is."""
+        """As `StudyFiles.driver`."""
         try:
-            with self._path.open("r+b", buffering=0) as file:
+            with (self._folder / LOCK_FILE).open("r+b", buffering=0) as file:
                 return "" if locked(file) else _said_in(file)
         except OSError:
             return ""

@@ -5,25 +5,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from experiments.study.files.stored_study import StoredStudy
+from experiments.study.files.study_files import StudyFiles
 from experiments.trial.json_lines import add_line, cut_torn_line
 
 
 class Notes:
     """Notes in a study's folder. What a full disk does not take is kept in mind until it does."""
 
-    def __init__(self, folder: Path, stored: StoredStudy | None, database: Path) -> None:
+    def __init__(self, folder: Path, files: StudyFiles, database: str) -> None:
         """Notes, of which there need not be any.
 
         Args:
-            folder: The study's.
-            stored: The study in an object store; None: it is kept in the folder alone.
-            database: Of Optuna, which must not know less than what is noted.
+            folder: Where the driver works.
+            files: Where the study is kept.
+            database: File of Optuna, which must not know less than what is noted.
         """
-        self._folder, self._stored, self._database = folder, stored, database
+        self._folder, self._files, self._database = folder, files, database
         self._unwritten: list[tuple[str, Mapping[str, Any]]] = []
         self._unkept: set[str] = set()
-        """Files with lines that an object store does not have yet."""
+        """Files with lines that are not kept yet."""
 
     def add(self, file: str, *lines: Mapping[str, Any]) -> None:
         """Note lines, and those that could not be noted before."""
@@ -34,9 +34,9 @@ class Notes:
                 add_line(self._folder / name, line)
                 self._unwritten.pop(0)
                 self._unkept.add(name)
-            if self._stored is not None and self._unkept:
-                self._stored.keep_database(self._database)
-                self._stored.keep(*self._unkept)
+            if self._unkept:
+                self._files.keep_database(self._database)
+                self._files.keep(*self._unkept)
                 self._unkept.clear()
 
     def cut_torn_lines(self, *files: str) -> None:

@@ -1,4 +1,4 @@
-"""What a study keeps in an object store beside its trials' folders, and the copy of it that its driver works with."""
+"""A study in an object store, and the copy of it that its driver works with."""
 
 import _thread
 import errno
@@ -13,18 +13,14 @@ from pathlib import Path
 from experiments.config.own_modules import KEPT_IN
 from experiments.storage.lease import SILENT_S, Lease
 from experiments.storage.objects import Objects
+from experiments.study.files.study_files import LOCK_FILE, STATE_FILE
+from experiments.trial.folder import TrialFolder
+from experiments.trial.stored_folder import StoredTrialFolder
 
-LOCK_FILE = "lock"
-"""Of a study; renewed or locked by the driver that is at work, which says in it who it is."""
 
-
-class StoredStudy:
-    """A study's own folder in an object store.
-
-    What the driver writes is in the store before it acts on it; the copy on its machine can be lost at any time.
-
-    Attributes:
-        objects: Those of the study.
+class ObjectFiles:
+    """As `StudyFiles`: what the driver writes is in an object store before it acts on it; the copy on its machine can
+    be lost at any time.
     """
 
     def __init__(self, uri: str, copy: Path) -> None:
@@ -34,32 +30,29 @@ class StoredStudy:
             uri: Its address.
             copy: Its folder on this machine, absolute; need not be there.
         """
-        self.objects, self._copy = Objects(uri), copy
+        self.place, self._objects, self._copy = uri, Objects(uri), copy
         self._lease: Lease | None = None
 
-    @property
-    def is_taken(self) -> bool:
-        """Whether this process is the study's driver, and the copy up to date."""
-        return self._lease is not None
+    def trial(self, name: str) -> TrialFolder:
+        """As `StudyFiles.trial`."""
+        return StoredTrialFolder(self._objects, name, self._copy / "trials" / name)
+
+    def is_begun(self) -> bool:
+        """As `StudyFiles.is_begun`."""
+        return self._objects.exists(STATE_FILE) or bool(self._objects.below("trials").names())
+
+    def read(self, name: str) -> bytes:
+        """As `StudyFiles.read`: while this process is the driver, the copy is up to date."""
+        return self._objects.read(name) if self._lease is None else (self._copy / name).read_bytes()
 
     def take(self, driver: str) -> str:
-        """Keep other drivers away, and bring what there is to this machine, in the place of the copy's files.
-
-        Args:
-            driver: What others are told of this process.
-
-        Returns:
-            Which driver is at work on the study; "" if it is this one now.
-
-        Raises:
-            OSError: The store or the disk refuses.
-        """
-        if self.objects.exists(LOCK_FILE):
+        """As `StudyFiles.take`; brings what there is to this machine, in the place of the copy's files."""
+        if self._objects.exists(LOCK_FILE):
             print(
-                f"{self.objects.uri}: looking for a sign of life of the driver before, for {SILENT_S:g} s at most",
+                f"{self._objects.uri}: looking for a sign of life of the driver before, for {SILENT_S:g} s at most",
                 file=sys.stderr,
             )
-        lease = Lease(self.objects, LOCK_FILE, _interrupt)
+        lease = Lease(self._objects, LOCK_FILE, _interrupt)
         if said := lease.take(driver):
             return said
         self._lease = lease
@@ -67,7 +60,7 @@ class StoredStudy:
             for file in self._copy.glob("*"):
                 if file.is_file():
                     file.unlink()
-            self.fetch(name for name in self.objects.files() if name != LOCK_FILE)
+            self.fetch(name for name in self._objects.files() if name != LOCK_FILE)
             self.fetch_modules()
         except OSError:
             self.release()
@@ -75,11 +68,11 @@ class StoredStudy:
         return ""
 
     def driver(self) -> str:
-        """Which driver is at work on the study; "" if none is, which takes a while to see if one was killed."""
-        return Lease(self.objects, LOCK_FILE, _interrupt).owner()
+        """As `StudyFiles.driver`; that there is none takes a while to see if one was killed."""
+        return Lease(self._objects, LOCK_FILE, _interrupt).owner()
 
     def release(self) -> None:
-        """Let other drivers take up the study."""
+        """As `StudyFiles.release`."""
         if self._lease is not None:
             with suppress(OSError):  # it is not renewed any more, which is enough
                 self._lease.release()
@@ -90,38 +83,35 @@ class StoredStudy:
         for name in names:
             file = self._copy / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(self.objects.read(name))
+            file.write_bytes(self._objects.read(name))
 
     def fetch_modules(self) -> None:
-        """Bring the modules of a person's own to this machine."""
-        self.fetch(f"{KEPT_IN}/{name}" for name in self.objects.below(KEPT_IN).names())
+        """As `StudyFiles.fetch_modules`."""
+        self.fetch(f"{KEPT_IN}/{name}" for name in self._objects.below(KEPT_IN).names())
 
     def keep(self, *names: str) -> None:
-        """Put files of the copy into the store; of a folder, all that are in it. What is not there is left out.
-
-        Raises:
-            OSError: The store does not take them.
-        """
+        """As `StudyFiles.keep`."""
         for name in names:
             path = self._copy / name
             for file in path.rglob("*") if path.is_dir() else [path]:
                 if file.is_file():
-                    self.objects.write(file.relative_to(self._copy).as_posix(), file)
+                    self._objects.write(file.relative_to(self._copy).as_posix(), file)
 
-    def keep_database(self, path: Path) -> None:
-        """Put a SQLite database of the copy into the store, with what is in its log of writes; raises as `keep`."""
+    def keep_database(self, name: str) -> None:
+        """As `StudyFiles.keep_database`."""
+        path = self._copy / name
         if path.exists():
             try:
                 with closing(sqlite3.connect(path)) as database:
                     content = database.serialize()
             except sqlite3.Error as error:
                 raise OSError(errno.EIO, str(error), str(path)) from None
-            self.objects.write(path.name, content)
+            self._objects.write(path.name, content)
 
     def discard(self) -> None:
-        """Remove the copy, and what there is in the store but the lock."""
+        """As `StudyFiles.discard`: the copy, and what there is in the store but the lock."""
         shutil.rmtree(self._copy, ignore_errors=True)
-        self.objects.remove(name for name in self.objects.names() if name != LOCK_FILE)
+        self._objects.remove(name for name in self._objects.names() if name != LOCK_FILE)
 
 
 def _interrupt() -> None:
