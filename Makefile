@@ -7,6 +7,9 @@ INSTALL = $(BIN)/python deploy/install.py
 # The CPU build's local version exists in no registry, and what CUDA takes comes with the torch that needs it.
 FREEZE = .lock/bin/python -m pip freeze --all --exclude pip --exclude rl-scaling-suite | sed -E 's/\+cpu$$//; /^(nvidia|cuda|triton)\b/d'
 
+# Where Python may not write bytecode, as in many images, each process compiles torch and Ray anew: 5 s of a core. uv leaves that to Python.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
