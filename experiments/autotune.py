@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Order:
-    """What the command line asks for.
+    """The words of a command line.
 
     Attributes:
         minutes: How long it may take.

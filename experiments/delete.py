@@ -54,7 +54,7 @@ _KEYS = ("study", "keep", "yes", "aliases", "tracking_uri", "output_dir")
 
 @dataclass(frozen=True)
 class Asked:
-    """What a command line asks for.
+    """The words of a command line.
 
     Attributes:
         study: Name, run id or folder of the study.
@@ -111,7 +111,7 @@ def settings(arguments: Sequence[str]) -> Asked:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether this is a study's folder, or a copy of one that is kept in an object store."""
+    """True for a study's folder, or a copy of one that is kept in an object store."""
     return (path / "study.json").is_file() or (stored_at(path) is not None and path.parent.name == "studies")
 
 
@@ -226,7 +226,7 @@ def _recommended(asked: Asked, found: "Holdings") -> set[str]:
 
 
 def _removal(asked: Asked, found: "Holdings", kept: set[str] | None) -> "Removal":
-    """What is to be removed.
+    """The parts to remove.
 
     Raises:
         ConfigurationError: There is a version with an alias, and it was not said that those may go.
@@ -247,7 +247,7 @@ def _removal(asked: Asked, found: "Holdings", kept: set[str] | None) -> "Removal
 
 
 def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[str]:
-    """What is removed, and what stays, for the terminal."""
+    """The lines on what is removed and what stays."""
     from analysis.stores.records import STATUS
     from experiments.study.removal import some
 
@@ -272,7 +272,7 @@ def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[
 
 
 def _confirmed() -> bool:
-    """Whether the person says yes.
+    """Ask the person; true for yes.
 
     Raises:
         ConfigurationError: Nobody can be asked.
@@ -288,7 +288,7 @@ def _confirmed() -> bool:
 
 
 def _afterwards(asked: Asked, removal: "Removal", archive: "StudyArchive | None", size: int) -> list[str]:
-    """What was removed, and what is left to do."""
+    """The lines on what was removed and what is left to do."""
     from analysis.stores.cache import PointCache, default_folder
     from experiments.planning.terminal import mib
 

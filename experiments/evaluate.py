@@ -65,7 +65,7 @@ _KEYS = (*_SUBJECTS, "episodes", "explore", "tracking_uri", "output_dir", "modul
 
 @dataclass(frozen=True)
 class Asked:
-    """What a command line asks for.
+    """The words of a command line.
 
     Attributes:
         subject: One of `_SUBJECTS`.
@@ -256,7 +256,7 @@ def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, aske
 
 
 def _verdict(trained: "Trained", score: float, episodes: int, kept_in_process: Sequence[str]) -> tuple[list[str], int]:
-    """Whether a policy reaches its logged score, in lines, and the exit code."""
+    """The score beside the logged one, in lines, and the exit code."""
     from experiments.tracking.provenance import record
     from experiments.tracking.provenance_changes import changes
 

@@ -1,4 +1,4 @@
-"""What a store holds: every execution of a study, the latest first."""
+"""The studies of a store: every execution of a study, the latest first."""
 
 import sys
 from pathlib import Path

@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _show(asked: Words, own: Path | None) -> None:
-    """What Hydra shows of a command line (`--cfg job`): no study is run."""
+    """Show what Hydra makes of a command line (`--cfg job`), and run no study."""
     check_one(asked.settings)
     settings = as_shown(asked.settings)
     check_choices(settings, own)

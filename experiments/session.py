@@ -192,7 +192,7 @@ class Session:
         progress.say(self.console, line, style)
 
     def plan(self) -> "Plan":
-        """What there is to run here and now, said on the terminal.
+        """Plan what there is to run here and now, and say it on the terminal.
 
         Raises:
             ConfigurationError: It cannot be run here, or a configuration is refused.

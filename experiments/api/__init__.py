@@ -78,10 +78,10 @@ def run_study(overrides: Sequence[str], *, quiet: bool = False) -> "Study":
 
 
 def plan_study(overrides: Sequence[str], *, quiet: bool = False) -> "Plan":
-    """What `run_study` would run, with all its checks; nothing is started. As `dry_run=true` on the command line.
+    """The plan of `run_study`, with all its checks; nothing is started. As `dry_run=true` on the command line.
 
     Args:
-        overrides: As `run_study` takes them.
+        overrides: The words of a command line, as in `run_study`.
         quiet: Whether the plan is not printed.
 
     Raises:
@@ -131,7 +131,7 @@ def load_policy(
 
 
 def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
-    """What the command does with its words."""
+    """Plan, and run, as the command does with its words."""
     if threading.current_thread() is not threading.main_thread():
         raise ConfigurationError("a study is run in the main thread alone: signals, which interrupt it, come there.")
     if isinstance(overrides, str):

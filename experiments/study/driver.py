@@ -34,7 +34,7 @@ MANY_WRITES = 500
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """What a study came to.
+    """The end of a study.
 
     Attributes:
         outcomes: One per trial of the plan.
@@ -80,7 +80,7 @@ class StudyOutcome:
 
     @property
     def in_mlflow(self) -> bool:
-        """Whether MLflow has the study whole."""
+        """True if MLflow has the whole study."""
         return self.study_run is not None and not (self.undelivered or self.refused)
 
 

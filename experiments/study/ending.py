@@ -1,4 +1,4 @@
-"""What the terminal says at a study's end: where the results are, how to open them, and how to go on."""
+"""The lines at a study's end: where the results are, how to open them, and how to go on."""
 
 import shlex
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def _place(folder: Path) -> str:
 
 
 def _in_clone() -> bool:
-    """Whether the command was typed where the suite is, so that its files and make are there."""
+    """True where the command was typed where the suite is, so that its files and make are there."""
     return Path.cwd() == ROOT
 
 
@@ -113,7 +113,7 @@ def in_mlflow(uri: str, page: str) -> list[str]:
 
 
 def room_lines(commands: Commands) -> list[str]:
-    """What a study holds on disk and in MLflow, and how to free it.
+    """The room that a study takes on disk and in MLflow, and how to free it.
 
     A server is not asked: that takes a request for each folder.
     """

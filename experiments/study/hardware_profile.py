@@ -1,4 +1,4 @@
-"""What tuning came to, for the terminal and as a hardware profile of conf/hardware."""
+"""The end of a tuning, for the terminal and as a hardware profile of conf/hardware."""
 
 import os
 import shlex
@@ -34,7 +34,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class TuningOutcome:
-    """What a search came to.
+    """The end of a tuning.
 
     Attributes:
         start: What it started from.
@@ -55,7 +55,7 @@ class TuningOutcome:
 
     @property
     def chosen(self) -> Setting:
-        """What the profile holds: the winner if it is confirmed, else the start."""
+        """The setting that the profile holds: the winner if it is confirmed, else the start."""
         return self.winner if self.confirmation is not None and self.confirmation.low > 1 else self.start
 
     def lines(self) -> list[str]:

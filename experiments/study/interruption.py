@@ -1,4 +1,4 @@
-"""What ends a study before its time: signals, and the end of Ray's processes."""
+"""The end of a study before its time: by signals, and the end of Ray's processes."""
 
 import math
 import signal
@@ -36,7 +36,7 @@ class StopOnRequest(Stopper):  # type: ignore[misc]  # Tune ships no type inform
         return False
 
     def stop_all(self) -> bool:
-        """Whether all trials shall stop."""
+        """True once all trials shall stop."""
         return self.asked.is_set()
 
 

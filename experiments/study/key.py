@@ -68,7 +68,7 @@ class StudyKey:
         return self.folder
 
     def line(self, finished: bool) -> str:
-        """What becomes of the study, in a line.
+        """A line on whether the study begins, goes on or is finished.
 
         Args:
             finished: Whether there is no trial of it to run any more.

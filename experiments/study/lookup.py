@@ -1,4 +1,4 @@
-"""What a store knows of earlier studies: where their folders are, and how fast their trials were."""
+"""Earlier studies in a store: where their folders are, and how fast their trials were."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a person sees while a study runs, and at its end."""
+"""A study on the terminal, while it runs and at its end."""
 
 import math
 import re
@@ -25,7 +25,7 @@ from experiments.trial.events import Ended, Event, Reported, Started
 LOG_WIDTH = 140
 """Columns of a log file."""
 _COPIED = ("python ", "mlflow ", "make ", "http://", "https://", "/")
-"""What a command, an address or a path begins with."""
+"""Beginnings of commands, addresses and paths."""
 LABEL_WIDTH = 12
 """Columns that say what a line is about."""
 LINE_EVERY_S = 15.0
@@ -209,7 +209,7 @@ def say(console: Console, line: str, style: str = "") -> None:
 
 
 def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:
-    """What failed and why: one line per cause, not per trial."""
+    """The failures, one line per cause, not per trial."""
     by_cause: dict[str, list[TrialOutcome]] = {}
     for outcome in outcomes:
         if outcome.status == "failed":
@@ -223,7 +223,7 @@ def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:
 
 
 def _cause(reason: str) -> str:
-    """What trials have in common that failed for a reason: each had its own share of the memory."""
+    """The part of a reason that trials have in common: each had its own share of the memory."""
     return _SIZE.sub("", reason)
 
 

@@ -33,7 +33,7 @@ class Registration:
     """Puts the policies of a study into MLflow.
 
     Attributes:
-        trials: The study's.
+        trials: All of the study, as they become known.
         outcomes: How each ended.
         folder: Where the study keeps its state and the checkpoints of its trials.
         writer: Delivers to MLflow.
@@ -58,7 +58,7 @@ class Registration:
 
     @property
     def _wanted(self) -> bool:
-        """Whether a policy may become a model."""
+        """True for a policy that may become a model."""
         return self.trials.plan.suite.registry.models != "none" and not self.trials.plan.is_measured
 
     def __call__(self, recommended: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What there is to remove of a study, on disk and in MLflow, and its removal,
+"""The files and runs of a study, on disk and in MLflow, and its removal,
 which can be interrupted and made again.
 """
 
@@ -50,7 +50,7 @@ class Holdings:
 
 @dataclass(frozen=True)
 class Removal:
-    """What is to be removed of a study, in the order in which it is removed.
+    """The parts of a study that are to be removed, in the order in which it is removed.
 
     Attributes:
         versions: Of registered models.
@@ -72,7 +72,7 @@ class Removal:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to remove."""
+        """True if there is nothing to remove."""
         return not (self.versions or self.models or self.trials or self.paths or self.folder or self.study)
 
     @property
@@ -92,7 +92,7 @@ class Removal:
         )
 
     def lines(self) -> list[str]:
-        """What is removed, by kind, with its size."""
+        """The parts by kind, with their sizes, for the terminal."""
         lines = []
         if self.folder:
             where = stored_at(self.folder) or self.folder
@@ -148,7 +148,7 @@ def everything(found: Holdings) -> Removal:
 
 
 def all_but(found: Holdings, kept: Collection[str]) -> Removal:
-    """What weighs of a study, but for some of its trials: checkpoints, exported policies, videos and models.
+    """The heavy parts of a study, but for some of its trials: checkpoints, exported policies, videos and models.
 
     All runs stay, with their parameters, metrics and artifacts, and so do the trials' events, the plan and the report:
     the analysis stays whole. Versions with an alias stay, whichever trial they are of.
@@ -225,7 +225,7 @@ def _remove_folder(folder: Path) -> None:
 
 
 def _remove_stored(path: Path, last: str = "") -> None:
-    """What an object store has of a folder, with an object that goes last. The lock is its driver's."""
+    """Remove the objects of a folder from its store, `last` at the end; but the lock, which is its driver's."""
     if (uri := stored_at(path)) is not None:
         objects = Objects(uri)
         names = [name for name in objects.names() if name != LOCK_FILE]
@@ -298,7 +298,7 @@ def kept_from_running(folder: Path | None, study: StoredRun | None) -> Iterator[
 
 
 def room(found: Holdings, database: Path | None) -> str:
-    """What a study holds, as a clause.
+    """The room that a study takes, as a clause.
 
     Args:
         found: Where it has it.

@@ -73,7 +73,7 @@ def _other_version(first: LoggedTrial) -> str:
 
 
 def starting_again(trial: TrialConfig, study_folder: str | None) -> StartingPolicy | None:
-    """What a recorded trial started from, by preference as its study kept it."""
+    """The policy that a recorded trial started from, by preference as its study kept it."""
     start = trial.starts_from
     kept = Path(study_folder or "") / starting_weights.FILE
     if start is not None and study_folder and "://" in study_folder:

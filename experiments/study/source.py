@@ -38,7 +38,7 @@ class Source(Protocol):
     resumed: bool
 
     def plan(self, cluster: Cluster) -> Plan:
-        """What there is to run on a cluster.
+        """The study's plan on a cluster.
 
         Raises:
             ConfigurationError: It does not fit the cluster, or anything else is wrong.
@@ -52,7 +52,7 @@ class Source(Protocol):
         """
 
     def is_finished(self, plan: Plan) -> bool:
-        """Whether there is no trial to run any more, as far as that is known before it goes on."""
+        """True if there is no trial to run any more, as far as that is known before it goes on."""
 
     def is_over(self, cluster: Cluster) -> bool:
         """The same, as far as it is known on a machine that may not be what the study was planned for."""
@@ -187,7 +187,7 @@ class Resumed:
         """A study, from now on no other driver's.
 
         Args:
-            folder: Its own.
+            folder: The study's.
             tracking: The store to log to.
             address: Of the cluster to run on, or `local`; None: as the study began.
             looks_only: Whether it is not to go on: then another driver may be at work on it.

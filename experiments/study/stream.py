@@ -25,13 +25,13 @@ class Listener(Protocol):
 
 @dataclass
 class _Heard:
-    """What is known of a trial.
+    """A trial as far as its events are known.
 
     Attributes:
         log: Its events on disk.
         number: The last event that was passed on.
         env_steps: The last report.
-        reproducible: As its last event says.
+        reproducible: False once the trial is no function of its seed, as its last event says.
         over: Whether its end was passed on.
     """
 
@@ -110,7 +110,7 @@ class EventStream:
             )
 
     def has_ended(self, trial: TrialConfig) -> bool:
-        """Whether a trial's end was told."""
+        """True for a trial whose end was told."""
         return self._of(trial).over
 
     def _add(self, trial: TrialConfig, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""What a person names, a run or a folder, to a checkpoint, and the score that its policy must reach."""
+"""From a run or a folder that a person names to a checkpoint, and the score that its policy must reach."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -201,7 +201,7 @@ class Tuner:
         return geometric_mean(speeds) if speeds else math.nan
 
     def _next(self, best: Setting) -> tuple[Setting, int] | None:
-        """What to try next, and in how many rounds at most."""
+        """The next challenger, and in how many rounds at most it is tried."""
         times = Counter(t.setting for t in self._tried)
         for setting in neighbours(best, self._bounds):
             if setting != self.start and not times[setting]:

@@ -1,4 +1,4 @@
-"""Whether a trial that was run again came out the same: two runs compared, and what is said of it."""
+"""Two runs of a trial compared: the verdict whether it came out the same, and its words."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +23,7 @@ MOST_TOLD = 8
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came of running a trial again.
+    """A trial that was run again, beside its first run.
 
     Attributes:
         first: The run that was recorded.
@@ -49,7 +49,7 @@ class Reproduction:
 
     @property
     def as_promised(self) -> bool:
-        """Whether the trial came out as its algorithm promises."""
+        """True if the trial came out as its algorithm promises."""
         return EXIT_CODES[self.judgement.verdict] == 0
 
     @property

@@ -47,14 +47,14 @@ def address_now(given: str | None, environment: Mapping[str, str] = os.environ) 
 
 
 def joined_line(given: str | None, address: str | None) -> str:
-    """What there is to say of a cluster that the command line does not name; "" if nothing."""
+    """The line on a cluster that the command line does not name; "" if nothing."""
     if given is not None or address in (None, LOCAL_ADDRESS):
         return ""
     return f"cluster     at RAY_ADDRESS={address}, joined; hardware.address=local starts Ray on this machine instead"
 
 
 def job_line(environment: Mapping[str, str] = os.environ) -> str:
-    """What there is to say of a Ray job that is killed before it can end its runs in MLflow, when it is stopped;
+    """The line on a Ray job that is killed before it can end its runs in MLflow, when it is stopped;
     "" if nothing.
 
     Args:
@@ -91,7 +91,7 @@ def composed_at(compose: Compose, address: str | None) -> Compose:
 
 
 def why_not_joined(error: Exception) -> str:
-    """What a person can do about a cluster that cannot be joined, as clauses: a conflict, a token,
+    """The ways to join a cluster that cannot be joined, as clauses: a conflict, a token,
     or none that answers.
     """
     if "Failed to merge the Job's runtime env" in str(error):

@@ -92,7 +92,7 @@ class JoinCheck:
         self._asked += [_Question(self._plan, {node: name}, mark) for node, name in nodes.items()]
 
     def answered(self) -> tuple[dict[str, str], list[str]]:
-        """What is known by now and was not said before.
+        """The news since the last call.
 
         A node that takes long to answer is waited for as long as it is there.
 
@@ -223,7 +223,7 @@ def _alive() -> dict[str, Mapping[str, Any]]:
 
 
 class _Question:
-    """What nodes are asked, each by a task of its own.
+    """The questions to nodes, each by a task of its own.
 
     Attributes:
         names: Id of each node to its name and address.
@@ -248,17 +248,17 @@ class _Question:
         ray.wait(list(self._asked), num_returns=len(self._asked), timeout=max(0.0, self._late_at - time.monotonic()))
 
     def is_answered(self) -> bool:
-        """Whether nothing more will come: all have answered, or are gone."""
+        """True if nothing more will come: all have answered, or are gone."""
         return not ray.wait(list(self._asked), num_returns=len(self._asked), timeout=0)[1]
 
     def is_late(self) -> bool:
-        """Whether they had the time to answer; true once."""
+        """True once, when they have had the time to answer."""
         if late := time.monotonic() >= self._late_at:
             self._late_at = math.inf
         return late
 
     def answers(self) -> tuple[dict[str, NodeReport], dict[str, str]]:
-        """What nodes answered, and why some did not, by name and address.
+        """The answers of nodes, and why some did not, by name and address.
 
         One that is lost meanwhile is left out: it runs no trial.
         """

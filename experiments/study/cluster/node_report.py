@@ -1,4 +1,4 @@
-"""What a node of a cluster says of itself.
+"""The report of a cluster's node on itself.
 
 Runs there, where as little is imported as can be: what is missing is to be named.
 """
@@ -14,7 +14,7 @@ from experiments.config.own_modules import check_imported
 from experiments.tracking import provenance
 
 SAME = ("python", "ray", "torch", "numpy", "gymnasium")
-"""What must be the same on all nodes: each computes results, or carries them between processes."""
+"""Packages that must be the same on all nodes: each computes results, or carries them between processes."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def own_code() -> str:
 
 
 def own_machine() -> dict[str, Any]:
-    """What of this machine, and of what is installed on it, makes the last bits of a result."""
+    """The properties of this machine, and of its packages, that the last bits of a result depend on."""
     host = provenance.host()
     return {
         "host": {name: host[name] for name in ("cpu", "gpus") if name in host},

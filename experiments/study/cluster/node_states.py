@@ -34,7 +34,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Changes:
-    """What became of the nodes since the last look.
+    """The changes of nodes since the last look.
 
     Attributes:
         joined: Those that are new: not used until they are admitted.
@@ -50,7 +50,7 @@ class Changes:
 
     @property
     def any(self) -> bool:
-        """Whether there is one."""
+        """True if there is one."""
         return bool(self.joined or self.left or self.cut_off or self.back)
 
 
@@ -107,11 +107,11 @@ class NodeStates:
         return self._names.get(node, f"node {node[:8]}")
 
     def answers(self, nodes: Iterable[str]) -> bool:
-        """Whether none of some nodes is gone, or answered nothing when it was last asked."""
+        """True if none of some nodes is gone, or answered nothing when it was last asked."""
         return all(node in self._present and node not in self._silent_since for node in nodes)
 
     def is_lost(self, node: str) -> bool:
-        """Whether a node is gone or cut off."""
+        """True for a node that is gone or cut off."""
         return node not in self._present or node in self._cut_off
 
     @property

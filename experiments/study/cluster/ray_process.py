@@ -46,7 +46,7 @@ some may never be, at 0.3 GiB each."""
 _ROOT, _PACKAGES = Path(experiments.__file__).resolve().parents[1], ("experiments", "analysis", "conf", "science")
 """Where the suite's packages are."""
 _OF_LOSSES = re.compile("A worker died|has been marked dead|Raylet is terminated")
-"""What nodes and processes that are lost make Ray say, in up to forty lines each: the suite says it in one."""
+"""Ray's lines on nodes and processes that are lost, in up to forty lines each: the suite says it in one."""
 
 
 def start_ray(hardware: HardwareSettings) -> None:
@@ -76,7 +76,7 @@ def start_beside_imports(hardware: HardwareSettings, module: str) -> None:
     """Start Ray, which is mostly waiting for its processes, while another thread imports a module of the suite.
 
     Raises:
-        ConfigurationError: As `start_ray`.
+        ConfigurationError: Ray cannot be started or joined, as in `start_ray`.
     """
     thread = threading.Thread(target=_import, args=(module,), name="imports")
     thread.start()

@@ -25,13 +25,13 @@ _REACH = (
 
 @dataclass(frozen=True)
 class Mark:
-    """What the driver has left in a folder or an object store, for the nodes to find.
+    """A mark that the driver has left in a folder or an object store, for the nodes to find.
 
     Attributes:
         where: The setting and what it names, as in a command line.
         fix: What to do where some nodes do not find it.
         write_back: What each node is asked to do, with `words` and the name of its own mark; says what is wrong there.
-        words: As a task takes them.
+        words: The mark's arguments, as a task takes them.
         arrived: Whether the driver sees the mark of a name.
     """
 
@@ -42,11 +42,11 @@ class Mark:
     arrived: Callable[[str], bool]
 
     def problem(self, name: str, said: str) -> str:
-        """What is wrong on the node with the mark of a name; "" if nothing is."""
+        """The problem with the mark of a name on this node; "" if there is none."""
         return said or ("" if self.arrived(name) else "what it writes does not reach the driver")
 
     def refusal(self, problems: Mapping[str, str]) -> str:
-        """What is said of nodes, by name and address, to what is wrong there."""
+        """The problems of nodes, by name and address, to what is wrong there."""
         nodes = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
         return f"{self.where}: is not shared by all nodes of the cluster ({nodes}). {self.fix}"
 

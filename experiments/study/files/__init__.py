@@ -1,1 +1,1 @@
-"""What a study keeps: its folder on a disk or in an object store, its lock, and its notes."""
+"""The files of a study: its folder on a disk or in an object store, its lock, and its notes."""

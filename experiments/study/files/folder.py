@@ -39,13 +39,13 @@ from experiments.trial.json_lines import lines_of
 
 _OPTUNA_FILE = "optuna.db"
 _JOURNAL_FILE = "search.jsonl"
-"""What a search did, in order."""
+"""The steps of a search, in order."""
 _LATER_FILE = "configurations.jsonl"
 """Configurations that came up in a search."""
 _FORMAT = 3
 
 Given = Sequence[tuple[Mapping[str, str], Mapping[str, Any]]]
-"""What a command line asked for: group choices, and the configuration that was composed with them."""
+"""A command line: group choices, and the configuration that was composed with them."""
 
 
 class StudyFolder:
@@ -88,7 +88,7 @@ class StudyFolder:
 
     @property
     def is_begun(self) -> bool:
-        """Whether a study was begun in it: a driver that is killed on the way to that leaves a folder
+        """True if a study was begun in it: a driver that is killed on the way to that leaves a folder
         without trials, or none.
         """
         with self._answering():
@@ -163,7 +163,7 @@ class StudyFolder:
             raise
 
     def given(self) -> Given:
-        """What the command line asked for that began the study.
+        """The command line that began the study.
 
         Raises:
             ConfigurationError: The state is missing, damaged or of another version, or has nothing of it.
@@ -282,7 +282,7 @@ class StudyFolder:
         return self.path / _OPTUNA_FILE
 
     def journal(self) -> list[Mapping[str, Any]]:
-        """What a search has done so far, as it was noted.
+        """The steps of a search so far, as they were noted.
 
         Raises:
             ConfigurationError: The file is damaged.
@@ -322,14 +322,14 @@ class StudyFolder:
         self._notes.add(_LATER_FILE, *map(_saved, new))
 
     def is_finished(self, plan: Plan) -> bool:
-        """Whether there is no trial to run any more; of a study that chooses its trials,
+        """True if there is no trial to run any more; of a study that chooses its trials,
         that is known only as it goes on.
         """
         with self._answering():
             return not plan.search and all(_has_finished(self.trial(trial).log.all()) for trial in plan.trials)
 
     def is_over(self, cluster: Cluster, tracking: Any) -> bool:
-        """Whether there is no trial to run any more, as far as a machine can tell
+        """True if there is no trial to run any more, as far as a machine can tell
         that may not be what the study was planned for.
         """
         try:

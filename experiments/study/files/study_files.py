@@ -11,7 +11,7 @@ STATE_FILE = "study.json"
 
 
 class StudyFiles(Protocol):
-    """What a study keeps. Its driver works with files in a folder of this machine.
+    """The files that a study keeps. Its driver works with files in a folder of this machine.
 
     Every method may raise an OSError: the disk or the store refuses.
 
@@ -25,7 +25,7 @@ class StudyFiles(Protocol):
         """A trial's own folder; it need not exist."""
 
     def is_begun(self) -> bool:
-        """Whether a study was begun: a driver that is killed on the way to that leaves nothing of it, or no trials."""
+        """True if a study was begun: a driver that is killed on the way to that leaves nothing of it, or no trials."""
 
     def read(self, name: str) -> bytes:
         """A file's content, as it is kept."""

@@ -46,7 +46,7 @@ class Nodes(Protocol):
         """A node in words, by its id."""
 
     def is_here(self, node: str) -> bool:
-        """Whether a node, by its id, is the driver's own."""
+        """True for the driver's own node, by its id."""
 
     def refuse(self, node: str, why: str) -> None:
         """Use a node no more, since it cannot run the study's trials."""
@@ -93,7 +93,7 @@ class Attempts:
         self._nodes[trial] = trial.temporary_state.ray_actor.begin.remote(attempt)
 
     def has_ended(self, trial: Any) -> bool:
-        """Whether the trial has, so that no other attempt is to begin."""
+        """True for a trial that has ended, so that no other attempt is to begin."""
         return self._stream.has_ended(config_of(trial))
 
     def key(self, trial: Any) -> Key:
@@ -101,7 +101,7 @@ class Attempts:
         return config_of(trial).folder_name, self._numbers.get(trial, 0)
 
     def goes_on_alone(self, trial: Any) -> bool:
-        """Whether no other trial may be under way when the trial is taken up again: it ran out of memory."""
+        """True for a trial that ran out of memory, and is taken up again with no other one under way."""
         return [loss.cause for loss in self._losses.get(trial, [])[-1:]] == [MEMORY]
 
     def nodes(self, trial: Any) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ class Attempts:
             ray.kill(actor)
 
     def is_ended(self, trial: Any) -> bool:
-        """Whether the newest attempt was ended here."""
+        """True if the newest attempt was ended here."""
         return trial in self._ended
 
     def lost(self, trial: Any) -> None:
@@ -159,7 +159,7 @@ class Attempts:
         return Loss(MEMORY, OUT_OF_MEMORY + self.memory.lost(keys[0], keys[1:], time.monotonic()))
 
     def _is_killed_by_kernel(self, trial: Any) -> bool:
-        """Whether a process that died is one of those that the kernel killed for want of memory:
+        """True if a process that died is one of those that the kernel killed for want of memory:
         of another machine, nobody knows.
         """
         if self._of_cluster is not None and not self._of_cluster.is_here(next(iter(self.nodes(trial)), "")):
@@ -200,7 +200,7 @@ class Attempts:
 
 
 def _newest_error(trial: Any) -> BaseException | None:
-    """What a Tune trial failed with: on the driver's disk at once, and in the study's folder
+    """The error of a Tune trial: on the driver's disk at once, and in the study's folder
     when Tune next saves itself.
     """
     if trial.pickled_error_file is None:

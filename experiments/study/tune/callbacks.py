@@ -22,7 +22,7 @@ def described(trial: TrialConfig, folder: str, request: PlacementGroupFactory) -
 
     Args:
         trial: The trial.
-        folder: Its own.
+        folder: The trial's, as its process finds it.
         request: What it reserves.
     """
     reserved = {"bundles": [dict(bundle) for bundle in request.bundles], "strategy": request.strategy}
@@ -120,7 +120,7 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
 
     @property
     def waits(self) -> bool:
-        """Whether a trial runs, or is to run, with no other one under way: a search then asks for nothing new."""
+        """True while a trial runs, or is to run, with no other one under way: a search then asks for nothing new."""
         return not all(trial.is_finished() for trial in self._alone)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
@@ -161,7 +161,7 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         self._tune._set_trial_status(trial, Trial.PENDING)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        """Whether the trial goes on. Tune asks before it tells the callbacks."""
+        """Tune's word on whether the trial goes on. Tune asks before it tells the callbacks."""
         if self._stopping is not None:
             config = config_of(trial)
             self._stream.tell(config, result[EVENTS])

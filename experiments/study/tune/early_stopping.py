@@ -11,7 +11,7 @@ from experiments.contract import FINISHED, RETURN, SEARCH
 from experiments.trial.events import Ended, Event, Reported
 
 ENV_STEPS = "env_steps"
-"""What a rule counts in."""
+"""The unit of a rule's time."""
 
 
 def rule_of(settings: Asha | Median, budget_env_steps: int) -> TrialScheduler:
@@ -20,7 +20,7 @@ def rule_of(settings: Asha | Median, budget_env_steps: int) -> TrialScheduler:
     Env steps are the points of the report grid, the same for all trials, whatever their batch.
 
     Args:
-        settings: The study's.
+        settings: Of the scheduler.
         budget_env_steps: Of a trial.
     """
     common = {"time_attr": ENV_STEPS, "metric": RETURN, "mode": "max"}
@@ -83,7 +83,7 @@ class EarlyStopping:
             self.on_report(trial.folder_name, later, return_mean)
 
     def on_report(self, name: str, env_steps: int, return_mean: float) -> bool:
-        """Whether the rule stops a trial at a report; what it has heard before changes nothing.
+        """True if the rule stops a trial at a report; what it has heard before changes nothing.
 
         Args:
             name: Of the trial.
@@ -101,5 +101,5 @@ class EarlyStopping:
         )
 
     def stops(self, trial: TrialConfig) -> bool:
-        """Whether the rule has decided that the trial does not go on."""
+        """True for a trial that the rule has stopped."""
         return trial.folder_name in self._stopped

@@ -33,7 +33,7 @@ class Heartbeats:
         return {key: now - last for key, last in self._last.items()}
 
     def add_memory(self, trial: str, attempt: int, host: str, resident_bytes: int) -> None:
-        """What an attempt's processes take of memory, more than they ever took before."""
+        """The memory of an attempt's processes, which is more than they ever took before."""
         self._memory[trial, attempt] = host, resident_bytes
 
     def memory(self, attempts: Collection[Key]) -> dict[Key, Memory]:

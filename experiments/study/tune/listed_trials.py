@@ -19,7 +19,7 @@ class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships n
         """List trials.
 
         Args:
-            described: As `tune.described`.
+            described: Trials as `callbacks.described` gives them.
             max_concurrent: Most trials side by side; 0: as many as fit.
         """
         super().__init__(max_concurrent=max_concurrent)

@@ -1,4 +1,4 @@
-"""What the attempts at a study's trials take of memory, and what is said of those that run out of it."""
+"""The memory of the attempts at a study's trials, and the words for those that run out of it."""
 
 from collections.abc import Collection, Mapping
 
@@ -41,7 +41,7 @@ class MemoryOfAttempts:
 
 
 def what_to_write(trial: TrialConfig) -> str:
-    """What makes a trial smaller that has more than its machine's memory for itself, as an override."""
+    """The override that makes a trial smaller, which had the memory of its machine for itself."""
     if not replays(trial.algorithm):
         envs = trial.algorithm["env_runners"]["num_envs_per_env_runner"]
         return (

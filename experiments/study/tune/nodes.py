@@ -129,7 +129,7 @@ class NodeWatch(DriverCallback):
         return self.states.name(node)
 
     def is_here(self, node: str) -> bool:
-        """Whether a node, by its id, is the driver's own."""
+        """True for the driver's own node, by its id."""
         return bool(node == self._own)
 
     def refuse(self, node: str, why: str) -> None:

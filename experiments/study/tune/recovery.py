@@ -1,4 +1,4 @@
-"""Whether a trial that lost its process goes on: pure."""
+"""The decision whether a trial that lost its process goes on: pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from experiments.config.schema import FaultSettings
 from experiments.planning.machines import plural
 
 PROCESS, MEMORY, NODE, STUDY = "process", "memory", "node", "study"
-"""What ended an attempt, as `Restarted.cause` has it."""
+"""The causes that end an attempt, as `Restarted.cause` has them."""
 
 
 OUT_OF_MEMORY = "out of memory: "
-"""What the reason of a trial's loss begins with that ran out of memory."""
+"""The beginning of the reason for the loss of a trial that ran out of memory."""
 
 
 @dataclass(frozen=True)

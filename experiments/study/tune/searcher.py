@@ -90,7 +90,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         return self._trials[index]
 
     def _earlier_outcome(self, index: int, ask: Ask) -> Outcome | None:
-        """What a trial came to in an earlier execution.
+        """The outcome of a trial in an earlier execution.
 
         What failed is tried again, unless the search has gone on from there.
         """
@@ -118,7 +118,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             self._last.setdefault(trial.folder_name, {}).update(last)
 
     def _outcome(self, trial: TrialConfig, end: Ended) -> Outcome:
-        """What a trial came to, by every objective; a target that was never held counts
+        """The outcome of a trial by every objective; a target that was never held counts
         with all that the trial was given.
         """
         last: Mapping[str, float] = self._last.get(trial.folder_name, {})
