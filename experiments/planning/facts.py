@@ -6,11 +6,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import psutil
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
 
 from experiments.config.schema import EnvSettings, HardwareSettings
+from experiments.limits.cpus import usable_cpus
 from experiments.planning.machines import Cluster
 from experiments.rllib.made_environments import has_vector_entry_point, spaces
 
@@ -36,6 +36,6 @@ def facts_of(config: AlgorithmConfig, env: EnvSettings, hardware: HardwareSettin
         "kl_target": getattr(config, "kl_target", None),
         "replay_capacity": int(replay["capacity"]) if replay else None,
         # Not what was declared: processes share the cores that there are.
-        "num_cpus": psutil.cpu_count() if hardware.address is None else int(cluster.num_cpus),
+        "num_cpus": usable_cpus().usable if hardware.address is None else int(cluster.num_cpus),
         "num_gpus": cluster.num_gpus,
     }

@@ -17,6 +17,7 @@ import yaml
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings, SuiteConfig
 from experiments.config.trial_config import GROUPS
+from experiments.limits.cpus import usable_cpus
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Cluster:
     is_declared: bool = False  # what it has was said, and not counted
     is_joined: bool = False  # nodes may come and go
     num_coming: int = 0  # of the nodes, the last are not there yet: an autoscaler may add them
+    limited: str = ""  # how many of its CPUs this machine lets a study use, and why
 
     @property
     def present(self) -> "Cluster":
@@ -82,19 +84,23 @@ class Cluster:
         )
         has = "is declared to have" if self.is_declared else "has"
         grows = f", and may grow to {amount(self.num_cpus, self.num_gpus)}" if self.num_coming else ""
-        return f"{where} {has} {amount(there.num_cpus, there.num_gpus)}{grows}"
+        counted = amount(there.num_cpus, there.num_gpus)
+        if self.limited:
+            counted = f"{self.limited} and {plural(there.num_gpus, 'GPU')}"
+        return f"{where} {has} {counted}{grows}"
 
 
 def local_machine(hardware: HardwareSettings) -> Cluster:
     """This machine as the study may use it: what was declared, else what there is,
     CPUs times `hardware.oversubscribe`.
     """
-    real = ray._private.utils.get_num_cpus()
-    cpus = hardware.num_cpus if hardware.num_cpus is not None else real * hardware.oversubscribe
+    real = usable_cpus()
+    cpus = hardware.num_cpus if hardware.num_cpus is not None else real.usable * hardware.oversubscribe
     gpus = hardware.num_gpus if hardware.num_gpus is not None else usable_gpus()
     return Cluster(
         (Node(cpus, gpus, _own_accelerator_types() if gpus else ()),),
-        is_declared=cpus != real or bool(hardware.num_gpus),
+        is_declared=cpus != real.usable or bool(hardware.num_gpus),
+        limited=str(real) if real.limit and cpus == real.usable else "",
     )
 
 

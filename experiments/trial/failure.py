@@ -5,8 +5,8 @@ from ray.exceptions import ActorDiedError, RayTaskError
 
 from experiments.config.errors import reason_of
 from experiments.envs.checked import EnvironmentFaultError
+from experiments.limits.memory import oom_kills
 from experiments.rllib.env_runner import EnvRunner, EnvRunnerError, FastRunner
-from experiments.trial.oom_kills import oom_kills
 
 _PROCESSES = {EnvRunner.__name__: "runner", FastRunner.__name__: "runner", "_WrappedExecutable": "learner"}
 """Class of an RLlib actor to what it is."""

@@ -21,6 +21,7 @@ from experiments.config.extension import check_versions
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, depends_on_clock
 from experiments.envs.checked import EnvironmentFaultError, named_exit
+from experiments.limits.memory import oom_kills
 from experiments.rllib import starting_weights
 from experiments.rllib.algorithms import promises_bits
 from experiments.rllib.process_state import ProcessState, packages_of
@@ -34,7 +35,6 @@ from experiments.trial.folder import ERROR_FILE, check_checkpoint
 from experiments.trial.heartbeat import Heartbeat
 from experiments.trial.machine import Machine, placed_on
 from experiments.trial.memory_use import MemoryUse
-from experiments.trial.oom_kills import oom_kills
 from experiments.trial.process_memory import ProcessMemory
 from experiments.trial.resource_usage import Address, this_process
 from experiments.trial.stored_folder import folder_at

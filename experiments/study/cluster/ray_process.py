@@ -20,7 +20,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import psutil
 import ray
 from ray._private import ray_logging
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
@@ -30,6 +29,7 @@ import experiments
 from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
+from experiments.limits.cpus import usable_cpus
 from experiments.planning import machines
 from experiments.signals import received_by
 from experiments.study.cluster.address import why_not_joined
@@ -150,7 +150,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
             )
         machine = machines.local_machine(hardware)
         num_cpus = int(machine.num_cpus)
-        if num_cpus > (psutil.cpu_count() or 1):
+        if num_cpus > usable_cpus().usable:
             # else a process for each CPU that was declared, at once
             environment["RAY_prestart_worker_first_driver"] = "0"
         elif num_cpus <= _MOST_READY:

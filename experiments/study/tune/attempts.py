@@ -15,6 +15,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayT
 
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED
+from experiments.limits.memory import oom_kills
 from experiments.study.stream import EventStream
 from experiments.study.tune.actor_manager import LostProcessError
 from experiments.study.tune.heartbeats import Key
@@ -23,7 +24,6 @@ from experiments.study.tune.recovery import INTERRUPTED, MEMORY, NODE, OUT_OF_ME
 from experiments.trial.attempt import Attempt, OutOfMemoryError, UnfitNodeError, lost_node
 from experiments.trial.failure import reason_for
 from experiments.trial.memory_use import left
-from experiments.trial.oom_kills import oom_kills
 from experiments.trial.resource_usage import this_process
 from experiments.trial.trainable import TRIAL
 

@@ -9,6 +9,7 @@ import pytest
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
+from experiments.limits.cpus import Cpus
 from experiments.planning import machines
 from experiments.study.cluster import ray_process
 from experiments.trial import ready as ready_module
@@ -48,7 +49,7 @@ def test_rays_processes_get_ready_for_trials_where_there_are_few_and_each_has_a_
 ) -> None:
     told: dict[str, str] = {}
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr(ray_process.psutil, "cpu_count", lambda: cores)
+    monkeypatch.setattr(ray_process, "usable_cpus", lambda: Cpus(cores, cores))
     monkeypatch.setattr(ray_process.ray, "init", lambda **how: told.update(os.environ))
     for _ in range(2):  # nothing is left of an earlier start
         monkeypatch.setitem(os.environ, ray_process.PRELOADED, "of.an.earlier.start")
