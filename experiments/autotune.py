@@ -160,10 +160,10 @@ def autotune(arguments: Sequence[str]) -> int:
 
     from experiments.study import progress
     from experiments.study.cluster import address
-    from experiments.study.cluster.ray_process import cluster_of, quiet, start_ray
+    from experiments.study.cluster.ray_process import cluster_of, prepare, start_ray
     from experiments.study.tuning import Tuner
 
-    quiet()
+    prepare()
     console = progress.console()
     deadline = start + 60 * given.minutes
     place = address.address_now(suite.hardware.address)

@@ -122,10 +122,10 @@ def delete(asked: Asked) -> int:
         ConfigurationError: There is no such study, or it may not be removed; nothing was.
     """
     from experiments.study import progress
-    from experiments.study.cluster.ray_process import quiet
+    from experiments.study.cluster.ray_process import prepare
     from experiments.study.removal import kept_from_running, remove
 
-    quiet()
+    prepare()
     console = progress.console()
     archive, study, folder = _find(asked)
     with kept_from_running(folder, study):

@@ -175,9 +175,9 @@ def evaluate(asked: Asked) -> int:
         )
     check_writable(asked.place.output_dir)
     from experiments.study import progress
-    from experiments.study.cluster.ray_process import quiet
+    from experiments.study.cluster.ray_process import prepare
 
-    quiet()
+    prepare()
     console = progress.console()
     from experiments.study.trained import of_folder, of_run
     from experiments.tracking.archive import Archive

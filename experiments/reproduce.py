@@ -105,7 +105,7 @@ def reproduce(run_id: str, place: Place, modules: Sequence[str] = (), address: s
     from experiments.rllib.algorithms import promises_bits
     from experiments.study import progress
     from experiments.study.cluster.address import address_now, at, joined_line
-    from experiments.study.cluster.ray_process import cluster_of, quiet, start_ray
+    from experiments.study.cluster.ray_process import cluster_of, prepare, start_ray
     from experiments.study.driver import run_study
     from experiments.study.reproduction import plan_again, recorded_trial, starting_again
     from experiments.study.source import begun
@@ -113,7 +113,7 @@ def reproduce(run_id: str, place: Place, modules: Sequence[str] = (), address: s
 
     trial = recorded_trial(first)
     take_recorded(f"run={run_id}", trial.modules, modules)
-    quiet()
+    prepare()
     console = progress.console()
     say = functools.partial(progress.say, console)
     found_at = address_now(address)

@@ -119,7 +119,7 @@ def opened(request: Request) -> Iterator["Session"]:
 
     from experiments.study.cluster import address, ray_process
 
-    ray_process.quiet()
+    ray_process.prepare()
     has_ray = request.use_running_ray and ray.is_initialized()
     if has_ray and suite.modules:
         raise ConfigurationError(

@@ -21,7 +21,7 @@ from benchmarks.support.harness import say
 from benchmarks.support.kept import keep, kept
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FINISHED
-from experiments.study.cluster.ray_process import quiet
+from experiments.study.cluster.ray_process import prepare
 from experiments.tracking.provenance import git_state, host
 from experiments.trial.events import Ended
 from experiments.trial.trainable import EVENTS, FOLDER, TRIAL, Trial
@@ -106,7 +106,7 @@ def score_of(trial: TrialConfig) -> float:
 
 def main() -> None:
     """Run what is missing."""
-    quiet()
+    prepare()
     where = {"date": date.today().isoformat(), "commit": (git_state().commit or "unknown")[:12], "cpu": host()["cpu"]}
     for trial in list(missing()):
         score = score_of(trial)

@@ -40,7 +40,7 @@ from benchmarks.support.harness import (
 from experiments.config.compose import CONF
 from experiments.contract.sqlite_address import sqlite_uri
 from experiments.planning.terminal import duration
-from experiments.study.cluster.ray_process import quiet
+from experiments.study.cluster.ray_process import prepare
 from experiments.tracking.provenance import git_state, host
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -70,7 +70,7 @@ def measure(quick: bool, wanted: Sequence[str] = ()) -> Report:
         wanted: `<algorithm>-<env>` of the pairs to run; all of them by default. The page shows all.
     """
     os.nice(19)
-    quiet()
+    prepare()
     if quick:
         with tempfile.TemporaryDirectory(prefix="benchmark-") as scratch:
             file = Path(scratch) / "learning.csv"

@@ -3,18 +3,21 @@
 import difflib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 import hydra
-from hydra.errors import HydraException
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
 from experiments.config.choices import files_of, groups, hydra_search_path, own_folder
-from experiments.config.compose import CONF, composing
+from experiments.config.compose import CONF, composing, override
 from experiments.config.errors import INVALID, ConfigurationError
 from experiments.config.extension import known
 from experiments.config.space import leaves
@@ -103,6 +106,8 @@ def _in_our_words(error: Exception, arguments: Sequence[str]) -> ConfigurationEr
         return ConfigurationError(
             "env.id is missing: which of Gymnasium's environments, for example env=gym env.id=Walker2d-v5."
         )
+    if isinstance(error, OverrideParseException):
+        return _to_be_quoted(arguments)
     unknown = re.match(r"Could not override '([^']+)'", str(error))
     if unknown is None:
         return None
@@ -119,6 +124,24 @@ def _in_our_words(error: Exception, arguments: Sequence[str]) -> ConfigurationEr
     return ConfigurationError(
         f"{given}: there is no such setting.{meant} --help lists what every study has, --cfg job all there is."
     )
+
+
+def _to_be_quoted(arguments: Sequence[str]) -> ConfigurationError | None:
+    """What to type for a word that Hydra's grammar does not read, if quotes make it readable."""
+    for word in arguments:
+        key, _, value = word.partition("=")
+        try:
+            OverridesParser.create().parse_override(word)
+        except HydraException:
+            quoted = override(key, value)
+            with suppress(HydraException):
+                if value.startswith(("{", "[")):  # no text, but a list or mapping with a slip in it
+                    return None
+                OverridesParser.create().parse_override(quoted)
+                return ConfigurationError(
+                    f"{word}: has letters or signs that are read in quotes alone. Type: {shlex.quote(quoted)}"
+                )
+    return None
 
 
 def _paths_known(arguments: Sequence[str]) -> list[str]:

@@ -26,6 +26,7 @@ CHEAP = {
     "algorithm.training.train_batch_size_per_learner=-5": "algorithm.training.train_batch_size_per_learner",
     "study.space={algorithm.training.lr:[1e-3,-1e-3]}": "algorithm.training.lr=-0.001: must be above 0 and finite.",
     "hardware.num_cpus=-1": "hardware.num_cpus=-1",
+    "study.name=Größe": "study.name=Größe: has letters or signs that are read in quotes alone. Type: 'study.name=\"Größe\"'",
     "hardware=workstation hardware.num_cpus=2 hardware.num_gpus=null": (
         "hardware=workstation needs 9 CPUs and 1 GPU per trial, or more"
     ),
@@ -75,7 +76,7 @@ def test_what_only_rllib_knows_is_asked_before_ray_is_started(
         raise AssertionError("Ray was started")
 
     monkeypatch.setattr(ray_process, "start_beside_imports", start)
-    monkeypatch.setattr(ray_process, "quiet", lambda: None)
+    monkeypatch.setattr(ray_process, "prepare", lambda: None)
     settings = [*words, f"output_dir={tmp_path}", "study.space={}"]
     with composed(settings, None) as compose, pytest.raises(ConfigurationError, match=message):
         run(Request(compose, quiet=True, doubtful=is_doubtful(settings, None)))

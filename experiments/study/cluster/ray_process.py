@@ -22,7 +22,11 @@ from typing import Any
 
 import ray
 from ray._private import ray_logging
-from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+from ray._private.authentication.authentication_token_generator import generate_new_authentication_token
+from ray._private.authentication.authentication_token_setup import (
+    AuthenticationTokenLoader,
+    maybe_enable_token_auth_if_token_available,
+)
 from ray.exceptions import AuthenticationError
 
 import experiments
@@ -56,7 +60,7 @@ def start_ray(hardware: HardwareSettings) -> None:
         ConfigurationError: No cluster answers there, or this machine has not the GPUs that were declared, or is too
             busy to start Ray.
     """
-    quiet()
+    prepare()
     came: list[int] = []
 
     def end(number: int, frame: FrameType | None = None) -> None:
@@ -159,7 +163,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
             # where trials wait for nothing but a process, there is one
             environment["RAY_idle_worker_killing_time_threshold_ms"] = "60000"
         os.environ.pop(PRELOADED, None)
-        os.environ.update(environment)  # inherited by Ray's processes
+        os.environ.update(environment | _token())  # inherited by Ray's processes
         try:
             with where:
                 ray.init(
@@ -197,6 +201,21 @@ def _start_ray(hardware: HardwareSettings) -> None:
         raise ConfigurationError(f"hardware.address={hardware.address}: {why_not_joined(error)}") from None
 
 
+def _token() -> dict[str, str]:
+    """Ray's token, as a variable, where there is none and no home to keep one in, as for a container's own user."""
+    loader = AuthenticationTokenLoader.instance()
+    loader.reset_cache()
+    if loader.has_token(ignore_auth_mode=True):
+        return {}
+    try:
+        folder = Path.home() / ".ray"
+        folder.mkdir(parents=True, exist_ok=True)
+        is_writable = os.access(folder, os.W_OK)
+    except (OSError, RuntimeError):  # of a user that the system does not know there is no home
+        is_writable = False
+    return {} if is_writable else {"RAY_AUTH_TOKEN": generate_new_authentication_token()}
+
+
 def worker_path(pythonpath: str | None, own: Sequence[str]) -> list[Path]:
     """PYTHONPATH of the processes of trials, entries as absolute paths, first the suite's folder
     where another has its packages' names.
@@ -231,8 +250,17 @@ def _check_address(address: str) -> None:
         ) from None
 
 
-def quiet() -> None:
-    """Keep from the terminal what a user can do nothing about; errors still pass."""
+def prepare() -> None:
+    """Set this process up for Ray: what a user can do nothing about is kept from the terminal; errors still pass.
+
+    Raises:
+        ConfigurationError: This Python leaves out docstrings, without which Ray cannot be imported.
+    """
+    if sys.flags.optimize > 1:
+        raise ConfigurationError(
+            f"PYTHONOPTIMIZE={sys.flags.optimize} (python -OO): Ray needs the docstrings that it leaves out. "
+            "Unset it, or set it to 1."
+        )
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     warnings.filterwarnings("ignore", module="gymnasium")
     for name in ("ray", "ray.rllib", "ray.tune", "ray.train", "gymnasium", "mujoco", "mlflow", "alembic"):

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -106,3 +107,24 @@ print("the end")
 def test_what_still_refers_to_rays_objects_can_go_out_of_scope_while_ray_ends() -> None:
     done = subprocess.run([sys.executable, "-c", OUTLIVED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "the end\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("has_token", "home", "made"), [(True, "gone", False), (False, "there", False), (False, "gone", True)]
+)
+def test_ray_gets_its_token_without_a_home(
+    has_token: bool, home: str, made: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    loader = SimpleNamespace(reset_cache=lambda: None, has_token=lambda ignore_auth_mode: has_token)
+    monkeypatch.setattr(ray_process, "AuthenticationTokenLoader", SimpleNamespace(instance=lambda: loader))
+    (tmp_path / "there").mkdir()
+    (tmp_path / "gone").touch()  # a file, in which nothing can be kept
+    monkeypatch.setenv("HOME", str(tmp_path / home))
+    assert bool(ray_process._token()) == made
+
+
+def test_a_python_without_docstrings_is_refused(tmp_path: Path) -> None:
+    asked = [sys.executable, "-OO", "experiments/run.py", "study=smoke", "dry_run=true", f"output_dir={tmp_path}"]
+    refused = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 2
+    assert "Ray needs the docstrings that it leaves out. Unset it" in refused.stderr
