@@ -29,6 +29,7 @@ from experiments.study.tune import execution
 from experiments.study.tune.callbacks import DriverCallback
 from experiments.tracking.store import Store
 from experiments.tracking.writer import Operation, Writer
+from experiments.tracking.writes import LogReport
 
 if TYPE_CHECKING:
     from benchmarks.support.in_process import Timing
@@ -67,7 +68,7 @@ class MeasuredWriter(Writer):
             super()._deliver(operation, *more)
         finally:
             self.operations += 1
-            self.values += sum(len(o.args[0]) for o in (operation, *more) if o.method == "log_metrics")
+            self.values += sum(len(o.write.values) for o in (operation, *more) if isinstance(o.write, LogReport))
             self.cpu_s += time.thread_time() - start
 
 

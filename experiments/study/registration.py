@@ -22,6 +22,7 @@ from experiments.study.outcomes import Outcomes
 from experiments.tracking.listener import STUDY_KEY
 from experiments.tracking.registry import SCORES, TASK, PolicyModel
 from experiments.tracking.writer import Writer
+from experiments.tracking.writes import LogModel, MakeChampion
 
 ONNX = "policy.onnx"
 
@@ -104,7 +105,7 @@ class Registration:
             model = self._model(trial, found.env_steps, last, of_recommended and last)
             if not (model.folder / "MLmodel").is_file():
                 self._export(found, trial, model.folder)
-            self.writer.put("log_model", STUDY_KEY, self.trials.plan.experiment, model)
+            self.writer.put(STUDY_KEY, LogModel(self.trials.plan.experiment, model))
 
     def _model(self, trial: TrialConfig, env_steps: int, last: bool, registers: bool) -> PolicyModel:
         name = "policy" if last else f"policy-{env_steps}"
@@ -169,4 +170,4 @@ class Registration:
             env_steps = self.folder.trial(best).saved()[-1]
             model = self._model(best, env_steps, last=True, registers=True)
             if (model.folder / "MLmodel").is_file():
-                self.writer.put("make_champion", STUDY_KEY, self.trials.plan.experiment, model)
+                self.writer.put(STUDY_KEY, MakeChampion(self.trials.plan.experiment, model))

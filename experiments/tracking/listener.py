@@ -20,7 +20,7 @@ from experiments.planning.record import plan_record, searched_params, study_para
 from experiments.planning.terminal import summary
 from experiments.planning.trials import StudyTrials
 from experiments.rllib.algorithms import promises_bits
-from experiments.tracking import provenance, views
+from experiments.tracking import provenance, views, writes
 from experiments.tracking.occupancy import Occupancy
 from experiments.tracking.writer import Writer
 from experiments.trial.events import Ended, Event, Placed, Reported, Restarted, Started, now_ms
@@ -135,8 +135,8 @@ class TrackingListener:
         plan, now = self.plan, now_ms()
         self._begun_ms = now
         for experiment in (INDEX_EXPERIMENT, plan.experiment):
-            self.writer.put("experiment", experiment)
-        self.writer.put("set_views", INDEX_EXPERIMENT, views.studies_view())
+            self.writer.put(experiment, writes.OpenExperiment())
+        self.writer.put(INDEX_EXPERIMENT, writes.SetViews(views.studies_view()))
         self._set_views()
         params = study_params(plan)
         # Tags, since a resume may find another machine, and parameters never change.
@@ -156,12 +156,12 @@ class TrackingListener:
             Tag.QUESTION: plan.question,
             **_source_tags(plan),
         }
-        self.writer.put(
-            "open_run", STUDY_KEY, INDEX_EXPERIMENT, plan.experiment, now, tags, (Tag.STUDY_FOLDER,), not self.resumed
-        )
-        self.writer.put("log_params", STUDY_KEY, params)
+        identity = (Tag.STUDY_FOLDER,)
+        run = writes.OpenRun(INDEX_EXPERIMENT, plan.experiment, now, tags, identity, new=not self.resumed)
+        self.writer.put(STUDY_KEY, run)
+        self.writer.put(STUDY_KEY, writes.LogParams(params))
         if self.resumed:
-            self.writer.put("set_tags", STUDY_KEY, here)
+            self.writer.put(STUDY_KEY, writes.SetTags(here))
         texts = {
             "config.yaml": provenance.without_passwords(
                 yaml.dump(plan.composed, Dumper=yaml.CSafeDumper, sort_keys=False)
@@ -171,13 +171,13 @@ class TrackingListener:
             **provenance.files(),
             **{f"{KEPT_IN}/{name}": text for name, text in own_modules.texts(self.folder.path / KEPT_IN).items()},
         }
-        self.writer.put("log_texts", STUDY_KEY, texts)
+        self.writer.put(STUDY_KEY, writes.LogTexts(texts))
 
     def _set_views(self) -> None:
         labels = [c.label for c in self.trials.configurations]
         ends_early = self.plan.suite.scheduler.name != "fifo" or self.plan.suite.stop_at_target
         found = views.shared_views(searched_params(self.plan), labels, ends_early)
-        self.writer.put("set_views", self.plan.experiment, found)
+        self.writer.put(self.plan.experiment, writes.SetViews(found))
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
         """Put what a trial did."""
@@ -201,14 +201,14 @@ class TrackingListener:
                 self._log(key, event.metrics, event.env_steps, event.at_ms)
             self._tag(key, self._tagged[key][0], event.reproducible)
             if event.unsaved:
-                self.writer.put("set_tags", key, {Tag.UNSAVED: event.unsaved[:500]})
+                self.writer.put(key, writes.SetTags({Tag.UNSAVED: event.unsaved[:500]}))
         elif isinstance(event, Ended) and key in self._open_keys:
             self._put_end(key, event)
 
     def _place(self, key: str, placed: Placed) -> None:
         """Put where a trial runs, and which trials are known by it to have shared a machine."""
         tags = {Tag.HOST: placed.hosts, Tag.CPU: placed.cpus, Tag.GPU: placed.gpus, Tag.NODE_TYPE: placed.node_types}
-        self.writer.put("set_tags", key, {name: ", ".join(values) for name, values in tags.items() if values})
+        self.writer.put(key, writes.SetTags({name: ", ".join(values) for name, values in tags.items() if values}))
         for other in self._occupancy.place(key, placed.hosts, placed.at_ms):
             self._tag_exclusive(other, False)
 
@@ -216,7 +216,7 @@ class TrackingListener:
         """Put whether a trial has its machines to itself, whatever was planned."""
         if self._exclusive.get(key) != exclusive:
             self._exclusive[key] = exclusive
-            self.writer.put("set_tags", key, {Tag.EXCLUSIVE: _word(exclusive)})
+            self.writer.put(key, writes.SetTags({Tag.EXCLUSIVE: _word(exclusive)}))
 
     def _put_end(self, key: str, end: Ended) -> None:
         if self._occupancy.was_alone(key):
@@ -227,11 +227,11 @@ class TrackingListener:
             self._log(key, end.metrics, end.env_steps, end.at_ms)
             # perhaps: then it is not what it failed of any more
             failed_before = {Tag.FAILURE: ""} if end.attempt > 1 else {}
-            self.writer.put("set_tags", key, {Tag.WEIGHTS: end.weights, **failed_before})
+            self.writer.put(key, writes.SetTags({Tag.WEIGHTS: end.weights, **failed_before}))
         elif end.status == PRUNED:
-            self.writer.put("set_tags", key, {Tag.STOPPED_AT: str(end.env_steps)})
+            self.writer.put(key, writes.SetTags({Tag.STOPPED_AT: str(end.env_steps)}))
         else:
-            self.writer.put("set_tags", key, {Tag.FAILURE: end.reason, Tag.DIVERGED: _word(end.diverged)})
+            self.writer.put(key, writes.SetTags({Tag.FAILURE: end.reason, Tag.DIVERGED: _word(end.diverged)}))
         self._close(key, "FAILED" if end.status == FAILED else "FINISHED")
 
     def _open(self, config: TrialConfig, at_ms: int) -> None:
@@ -262,8 +262,9 @@ class TrackingListener:
             **_source_tags(self.plan),
         }
         identity = (Tag.STUDY_RUN, Tag.TRIAL_ID)
-        self.writer.put("open_run", key, self.plan.experiment, config.name, at_ms, tags, identity, not self.resumed)
-        self.writer.put("log_params", key, trial_params(self.plan, config))
+        run = writes.OpenRun(self.plan.experiment, config.name, at_ms, tags, identity, new=not self.resumed)
+        self.writer.put(key, run)
+        self.writer.put(key, writes.LogParams(trial_params(self.plan, config)))
         resolved, now = config.to_mapping(), provenance_of(self.plan)
         began_with = self.folder.trial(config).began_with(now)
         texts = {
@@ -271,7 +272,7 @@ class TrackingListener:
             "config.json": json.dumps({**resolved, "provenance": began_with}, indent=1),
             **(provenance.files() if began_with == now else {}),
         }
-        self.writer.put("log_texts", key, texts)
+        self.writer.put(key, writes.LogTexts(texts))
         self._tag(key, 0, promises_bits(config))
 
     def _log(self, key: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
@@ -280,17 +281,17 @@ class TrackingListener:
         }
         for name, value in values.items():
             self._curves.setdefault(key, {}).setdefault(name, []).append((step, value))
-        self.writer.put("log_metrics", key, values, step, at_ms)
+        self.writer.put(key, writes.LogReport(values, step, at_ms))
 
     def _tag(self, key: str, restarts: int, reproducible: bool) -> None:
         if self._tagged.get(key) != (restarts, reproducible):
             self._tagged[key] = restarts, reproducible
-            self.writer.put("set_tags", key, {Tag.RESTARTS: str(restarts), Tag.REPRODUCIBLE: _word(reproducible)})
+            self.writer.put(key, writes.SetTags({Tag.RESTARTS: str(restarts), Tag.REPRODUCIBLE: _word(reproducible)}))
 
     def _close(self, key: str, status: str) -> None:
         self._open_keys.remove(key)
         self._diagnose(key)
-        self.writer.put("finish", key, status, now_ms())
+        self.writer.put(key, writes.Finish(status, now_ms()))
 
     def _diagnose(self, key: str) -> None:
         """The bottleneck of a trial and its health, as tags."""
@@ -306,7 +307,7 @@ class TrackingListener:
         except Exception as error:  # noqa: BLE001  # what the trial logged is safe, whatever is said of it
             logger.warning("%s: no diagnosis (%s: %s).", config.name, type(error).__name__, first_line(error))
             return
-        self.writer.put("set_tags", key, found)
+        self.writer.put(key, writes.SetTags(found))
 
     def end(
         self,
@@ -331,14 +332,14 @@ class TrackingListener:
             self._close(key, "KILLED")
         if self.plan.search:  # which has grown since
             self._set_views()
-            self.writer.put("set_tags", STUDY_KEY, {Tag.LIMIT: limit})
-            self.writer.put("log_texts", STUDY_KEY, {"plan.json": json.dumps(record, indent=1)})
+            self.writer.put(STUDY_KEY, writes.SetTags({Tag.LIMIT: limit}))
+            self.writer.put(STUDY_KEY, writes.LogTexts({"plan.json": json.dumps(record, indent=1)}))
         try:
             register(self._conclude(record, [asdict(outcome) for outcome in outcomes]))
         except Exception as error:  # noqa: BLE001
             # what the trials logged is safe, whatever becomes of the conclusions
             logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
-        self.writer.put("finish", STUDY_KEY, status, now_ms())
+        self.writer.put(STUDY_KEY, writes.Finish(status, now_ms()))
         return record
 
     def _record(self) -> dict[str, Any]:
@@ -351,14 +352,11 @@ class TrackingListener:
         if found is None:
             return ()
         note = f"**Question.** {self.plan.question}\n\n{found.note}"
-        self.writer.put(
-            "set_tags",
-            STUDY_KEY,
-            {Tag.NOTE: note, Tag.ANSWERS: json.dumps(list(found.answers)), Tag.BEST: found.chosen},
-        )
-        self.writer.put("log_table", STUDY_KEY, found.table, "configurations.json")
+        tags = {Tag.NOTE: note, Tag.ANSWERS: json.dumps(list(found.answers)), Tag.BEST: found.chosen}
+        self.writer.put(STUDY_KEY, writes.SetTags(tags))
+        self.writer.put(STUDY_KEY, writes.LogTable(found.table, "configurations.json"))
         if found.best:
-            self.writer.put("log_metrics", STUDY_KEY, found.best, 0, now_ms())
+            self.writer.put(STUDY_KEY, writes.LogReport(found.best, 0, now_ms()))
         return found.recommended
 
 

@@ -21,8 +21,6 @@ from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 from experiments.tracking import postgresql, registry, views
 from experiments.tracking.provenance import without_passwords
 
-FILES = frozenset({"log_texts", "log_table", "log_files", "log_model", "make_champion"})
-"""The methods of a `Store` that write files, not rows."""
 SERVER_THREADS = 16
 """Writes under way at the same time, to a server. A slow one is slow by its distance or its queue,
 not by what one study asks."""

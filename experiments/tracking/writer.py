@@ -1,7 +1,7 @@
-"""Delivers operations to a store from threads of its own: in order for each run, side by side for different runs.
+"""Delivers writes to a store from threads of its own: in order for each run, side by side for different runs.
 
-A store that fails never stops a study: operations wait and are tried again. What a store does not take before the
-end is counted, and can be put again later, by whoever has it in a file: no operation does anything when it is
+A store that fails never stops a study: writes wait and are tried again. What a store does not take before the
+end is counted, and can be put again later, by whoever has it in a file: no write does anything when it is
 delivered a second time.
 """
 
@@ -9,14 +9,15 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, islice, takewhile
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import assert_never
 
 from experiments.config.errors import first_line
 from experiments.contract import Tag
-from experiments.tracking.store import FILES, MAX_VALUES, Store, StoreError
+from experiments.tracking import writes
+from experiments.tracking.store import MAX_VALUES, Store, StoreError
 
 RETRY_S = 2.0
 GATHER_S = 1.0
@@ -29,19 +30,15 @@ FINAL_WAIT_S = 45.0
 FINAL_WAIT_SHARE = 0.1
 """The same, of the time that the study took, if that is longer."""
 
-ROWS = ("log_params", "set_tags", "log_metrics")
-"""The operations of which one call takes several."""
-
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One call of a `Store`, on the run that `key` stands for."""
+    """A write, to what `key` stands for."""
 
-    method: str
     key: str
-    args: tuple[Any, ...]
+    write: writes.Write
     put_at: float = field(default_factory=time.monotonic)
 
 
@@ -94,8 +91,8 @@ class Writer:
         self._connect, self._connecting = connect, threading.Lock()
         self._store: Store | None = None
         self._lanes: dict[tuple[str, bool], _Lane] = {}
-        self._maybe_created: dict[str, tuple[Any, ...]] = {}
-        """Runs whose making failed once and may have happened all the same: key to what tells them apart."""
+        self._maybe_created: dict[str, writes.OpenRun] = {}
+        """Runs whose making failed once and may have happened all the same."""
         self._lost: set[str] = set()
         """Keys of runs that cannot be opened."""
         self._warned: set[str] = set()
@@ -111,15 +108,12 @@ class Writer:
         for number in range(num_threads):  # daemons: a store that never answers must not keep the process alive
             threading.Thread(target=self._deliver_all, name=f"tracking-{number}", daemon=True).start()
 
-    def put(self, method: str, key: str, *args: Any) -> None:
-        """Queue a call of `Store.method` on the run of `key`; returns at once.
-
-        Two names are the writer's own. `open_run` takes (experiment, name, start_ms, tags, identity, new=False): the
-        run of `key` is the experiment's run with the same values of the tags `identity`, or is made; `new` leaves out
-        the first look for it. `log_metrics` takes one report (metrics, step, at_ms).
-        """
+    def put(self, key: str, write: writes.Write) -> None:
+        """Queue a write to what `key` stands for; returns at once."""
         with self._changed:
-            self._lanes.setdefault((key, method in FILES), _Lane()).pending.append(Operation(method, key, args))
+            self._lanes.setdefault((key, isinstance(write, writes.Files)), _Lane()).pending.append(
+                Operation(key, write)
+            )
             self._changed.notify()
 
     @property
@@ -193,11 +187,9 @@ class Writer:
 
     def _is_deliverable(self, operation: Operation) -> bool:
         """Whether the runs that it needs are open. A run ends after its files: one that has ended is whole."""
-        if operation.method in ("experiment", "set_views"):
-            return True
-        if operation.method == "finish" and (operation.key, True) in self._lanes:
+        if isinstance(operation.write, writes.Finish) and (operation.key, True) in self._lanes:
             return False
-        needs = operation.args[3].get(Tag.STUDY_RUN) if operation.method == "open_run" else operation.key
+        needs = operation.write.needs(operation.key)
         return needs is None or needs in self.run_ids or needs in self._lost
 
     def _turn(self, lane: _Lane, now: float) -> tuple[bool, bool, float]:
@@ -207,7 +199,9 @@ class Writer:
 
     def _due_at(self, lane: _Lane) -> float:
         first, last = lane.pending[0], lane.pending[-1]
-        gathers = first.method == "log_metrics" and last.method in ROWS and not self._closing
+        gathers = (
+            isinstance(first.write, writes.LogReport) and isinstance(last.write, writes.Rows) and not self._closing
+        )
         gather_s = min(max(GATHER_S, GATHER_CALLS * self._last_call_s), GATHER_MAX_S)
         return max(lane.retry_at, first.put_at + (gather_s if gathers else 0.0))
 
@@ -231,20 +225,20 @@ class Writer:
         lane.failing, lane.retry_at = False, 0.0
         self._silent, self._quiet_until = False, 0.0
         if not lane.pending:
-            del self._lanes[first.key, first.method in FILES]
+            del self._lanes[first.key, isinstance(first.write, writes.Files)]
         if self._failing and not any(other.failing for other in self._lanes.values()):
             self._failing = False
             logger.warning("MLflow takes writes again; nothing was lost.")
 
     def _refuse(self, operation: Operation, error: Exception) -> None:
         self.refused += 1
-        if operation.method == "open_run":
+        if isinstance(operation.write, writes.OpenRun):
             self._lost.add(operation.key)
         if operation.key not in self._warned:
             self._warned.add(operation.key)
             logger.warning(
                 "MLflow refuses a write (%s of %s: %s); it is left out.",
-                operation.method,
+                operation.write.call,
                 operation.key,
                 first_line(error),
             )
@@ -253,51 +247,49 @@ class Writer:
         with self._connecting:
             if self._store is None:
                 self._store = self._connect()
-        store, key, args = self._store, operation.key, operation.args
-        if operation.method == "experiment":
-            self.experiment_ids[key] = store.experiment(key)
-        elif operation.method == "set_views":
-            store.set_views(key, *args)
-        elif operation.method == "open_run":
-            self._open_run(store, key, *args)
-        elif key in self._lost:
-            raise StoreError("its run could not be opened", permanent=True)
-        elif operation.method in ROWS:
-            args_of: dict[str, list[Any]] = {
-                method: [o.args for o in (operation, *more) if o.method == method] for method in ROWS
-            }
-            params = [item for (params,) in args_of["log_params"] for item in params.items()]
-            tags = {k: v for (tags,) in args_of["set_tags"] for k, v in tags.items()}
-            store.log_rows(self.run_ids[key], params, tags, args_of["log_metrics"])
-        elif operation.method == "log_model":
-            if (version := store.log_model(self.run_ids[key], *args)) is not None:
-                self.versions.setdefault(args[-1].registered, set()).add(version)
-        else:
-            getattr(store, operation.method)(self.run_ids[key], *args)
-            if operation.method == "finish" and key in self._maybe_created:
-                store.delete_duplicates(self.run_ids[key], *self._maybe_created[key])
+        store, key = self._store, operation.key
+        match operation.write:
+            case writes.OpenExperiment():
+                self.experiment_ids[key] = store.experiment(key)
+            case writes.SetViews(states):
+                store.set_views(key, states)
+            case writes.OpenRun() as run:
+                self._open_run(store, key, run)
+            case _ if key in self._lost:
+                raise StoreError("its run could not be opened", permanent=True)
+            case writes.Rows():
+                rows = [one.write for one in (operation, *more)]
+                params = [item for row in rows if isinstance(row, writes.LogParams) for item in row.values.items()]
+                tags = {k: v for row in rows if isinstance(row, writes.SetTags) for k, v in row.values.items()}
+                reports = [(row.values, row.step, row.at_ms) for row in rows if isinstance(row, writes.LogReport)]
+                store.log_rows(self.run_ids[key], params, tags, reports)
+            case writes.LogTexts(texts):
+                store.log_texts(self.run_ids[key], texts)
+            case writes.LogTable(columns, name):
+                store.log_table(self.run_ids[key], columns, name)
+            case writes.LogModel(experiment, model):
+                if (version := store.log_model(self.run_ids[key], experiment, model)) is not None:
+                    self.versions.setdefault(str(model.registered), set()).add(version)
+            case writes.MakeChampion(experiment, model):
+                store.make_champion(self.run_ids[key], experiment, model)
+            case writes.Finish(status, end_ms):
+                store.finish(self.run_ids[key], status, end_ms)
+                if (made := self._maybe_created.get(key)) is not None:
+                    store.delete_duplicates(self.run_ids[key], made.experiment, made.tags, made.identity)
+            case unknown:
+                assert_never(unknown)
 
-    def _open_run(
-        self,
-        store: Store,
-        key: str,
-        experiment: str,
-        name: str,
-        start_ms: int,
-        tags: Mapping[str, str],
-        identity: Sequence[str],
-        new: bool = False,
-    ) -> None:
-        if Tag.STUDY_RUN in tags:  # known by the study's key until the run exists
-            if tags[Tag.STUDY_RUN] in self._lost:
+    def _open_run(self, store: Store, key: str, run: writes.OpenRun) -> None:
+        if (study := run.tags.get(Tag.STUDY_RUN)) is not None:  # known by the study's key until the run exists
+            if study in self._lost:
                 raise StoreError("the run of its study could not be opened", permanent=True)
-            tags = {**tags, Tag.STUDY_RUN: self.run_ids[tags[Tag.STUDY_RUN]]}
+            run = replace(run, tags={**run.tags, Tag.STUDY_RUN: self.run_ids[study]})
         maybe_created = key in self._maybe_created
-        self._maybe_created[key] = (experiment, tags, identity)
-        if new and not maybe_created:
-            run_id = store.create_run(experiment, name, start_ms, tags)
+        self._maybe_created[key] = run
+        if run.new and not maybe_created:
+            run_id = store.create_run(run.experiment, run.name, run.start_ms, run.tags)
         else:
-            run_id = store.open_run(experiment, name, start_ms, tags, identity)
+            run_id = store.open_run(run.experiment, run.name, run.start_ms, run.tags, run.identity)
         if not maybe_created:
             del self._maybe_created[key]
         self.run_ids[key] = run_id
@@ -305,6 +297,12 @@ class Writer:
 
 def _next(lane: _Lane) -> list[Operation]:
     """The next operation; with one that logs rows, those that follow it, as many as one call takes."""
-    rows = list(takewhile(lambda o: o.method in ROWS, islice(lane.pending, lane.at_most)))
-    values = accumulate(len(o.args[0]) for o in rows)
-    return [o for o, so_far in zip(rows, values, strict=True) if so_far <= MAX_VALUES] or [lane.pending[0]]
+    found, num_values = [], 0
+    for operation in islice(lane.pending, lane.at_most):
+        if not isinstance(operation.write, writes.Rows):
+            break
+        num_values += len(operation.write.values)
+        if num_values > MAX_VALUES:
+            break
+        found.append(operation)
+    return found or [lane.pending[0]]

@@ -25,6 +25,7 @@ from experiments.policies.mlflow_model import REQUIREMENTS, save_model
 from experiments.tracking.registry import CHAMPION, SCORES, TASK, PolicyModel, significantly_better, supersedes
 from experiments.tracking.store import Store, StoreError
 from experiments.tracking.writer import Writer
+from experiments.tracking.writes import LogModel
 from tests.support.exported import LSTM, SMALL, policy_of
 from tests.support.mlflow_server import Server
 from tests.support.names import ODD
@@ -209,7 +210,7 @@ def test_versions_are_counted_once_they_are_there_and_once_each(registry: Regist
     writer = Writer(lambda: registry.store)
     writer.run_ids["study"] = registry.study_run
     for model in (*models, models[0], registry.model("whose run is not there")):
-        writer.put("log_model", "study", "single/ppo-cartpole", model)
+        writer.put("study", LogModel("single/ppo-cartpole", model))
     eventually(lambda: writer.pending == 1)
     writer.close(wait_s=0)
     assert (writer.versions, writer.undelivered) == ({NAME: {"1", "2"}}, 1)

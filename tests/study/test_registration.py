@@ -19,6 +19,7 @@ from experiments.study.files.folder import StudyFolder
 from experiments.study.outcomes import Outcomes
 from experiments.study.registration import Registration
 from experiments.tracking.registry import SCORES, PolicyModel
+from experiments.tracking.writes import LogModel, MakeChampion
 from experiments.trial.events import Ended
 from tests.support.suite import PlanOf, RunSuite
 
@@ -36,13 +37,13 @@ class Put:
 
     def __init__(self) -> None:
         self.run_ids: dict[str, str] = {}
-        self.puts: list[tuple[str, PolicyModel]] = []
+        self.puts: list[LogModel | MakeChampion] = []
 
-    def put(self, method: str, key: str, experiment: str, model: PolicyModel) -> None:
-        self.puts.append((method, model))
+    def put(self, key: str, write: LogModel | MakeChampion) -> None:
+        self.puts.append(write)
 
-    def of(self, method: str) -> list[PolicyModel]:
-        return [model for name, model in self.puts if name == method]
+    def of(self, kind: type[LogModel | MakeChampion]) -> list[PolicyModel]:
+        return [write.model for write in self.puts if isinstance(write, kind)]
 
 
 @pytest.fixture
@@ -97,15 +98,15 @@ def test_by_default_each_seed_of_the_recommended_configuration_becomes_a_version
     label = plan.trials[-1].label
     put, _ = register(plan, tmp_path / "study", [label])
     assert exports == [f"{label} s={seed}" for seed in (0, 1, 2)]
-    assert [model.registered for model in put.of("log_model")] == ["ppo-cartpole"] * 3
-    assert {model.env_steps for model in put.of("log_model")} == {2000}
+    assert [model.registered for model in put.of(LogModel)] == ["ppo-cartpole"] * 3
+    assert {model.env_steps for model in put.of(LogModel)} == {2000}
 
 
 def test_what_nothing_confirmed_is_no_champion(plan_of: PlanOf, tmp_path: Path, exports: list[str]) -> None:
     plan = plan_of(*GRID)
     put, _ = register(plan, tmp_path / "study", [plan.trials[0].label])
-    assert put.of("make_champion") == []
-    assert all(SCORES not in model.tags for model in put.of("log_model"))
+    assert put.of(MakeChampion) == []
+    assert all(SCORES not in model.tags for model in put.of(LogModel))
 
 
 def test_the_best_confirmed_seed_is_proposed_with_the_scores_of_all(
@@ -113,11 +114,11 @@ def test_the_best_confirmed_seed_is_proposed_with_the_scores_of_all(
 ) -> None:
     plan = plan_of(*GRID)
     put, _ = register(plan, tmp_path / "study", [plan.trials[0].label], phase="confirm")
-    (model,) = put.of("make_champion")
+    (model,) = put.of(MakeChampion)
     same = [(n, t) for n, t in enumerate(plan.trials) if t.label == plan.trials[0].label]
     assert model.trial == same[-1][1].folder_name
     assert json.loads(model.tags[SCORES]) == [100.0 + number for number, _ in same]
-    assert [method for method, _ in put.puts][-1] == "make_champion"  # once its version is there
+    assert isinstance(put.puts[-1], MakeChampion)  # once its version is there
 
 
 def test_trials_that_failed_have_none(plan_of: PlanOf, tmp_path: Path, exports: list[str]) -> None:
@@ -132,7 +133,7 @@ def test_more_or_none_are_logged_on_request(
 ) -> None:
     plan = plan_of(*GRID, f"registry.models={models}")
     put, _ = register(plan, tmp_path / "study", [plan.trials[0].label])
-    found = put.of("log_model")
+    found = put.of(LogModel)
     assert (len(found), sum(model.registered is not None for model in found)) == (logged, registered)
     assert len({(model.trial, model.name) for model in found}) == logged
 
@@ -155,7 +156,7 @@ def test_an_export_under_way_ends_when_the_study_is_asked_to_stop(
     plan = plan_of(*GRID)
     asked = iter([False, False, False])  # once before each policy, once in its evaluation: the second one's
     put, _ = register(plan, tmp_path / "study", [plan.trials[0].label], interrupted=lambda: next(asked, True))
-    assert [exports, len(put.of("log_model"))] == [[plan.trials[0].name], 1]
+    assert [exports, len(put.of(LogModel))] == [[plan.trials[0].name], 1]
     assert caplog.records == []
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from experiments.contract import Tag
 from experiments.tracking import writer as writer_module
+from experiments.tracking import writes
 from experiments.tracking.store import SERVER_THREADS, Store
 from experiments.tracking.writer import Writer
 
@@ -22,6 +23,7 @@ INDEX = "studies"
 REPORTS = 20
 HALF = REPORTS // 2
 METRICS = 10
+IDENTITY = (Tag.STUDY_RUN, "trial_id")
 
 
 def at_ms(trial: int, report: int) -> int:
@@ -35,32 +37,31 @@ def value(trial: int, report: int, metric: int) -> float:
 def open_study(writer: Writer, name: str, trials: int, new: bool = True) -> None:
     """What a study's callback puts before the first report; `name` is the experiment and the study's identity."""
     for experiment in (INDEX, name):
-        writer.put("experiment", experiment)
-    writer.put("set_views", name, {"byconfig": "{}"})
-    writer.put(
-        "open_run", "study", INDEX, name, 5, {"kind": "study", "study_folder": f"/out/{name}"}, ("study_folder",), new
-    )
-    writer.put("log_texts", "study", {"plan.json": "{}"})
+        writer.put(experiment, writes.OpenExperiment())
+    writer.put(name, writes.SetViews({"byconfig": "{}"}))
+    tags = {"kind": "study", "study_folder": f"/out/{name}"}
+    writer.put("study", writes.OpenRun(INDEX, name, 5, tags, ("study_folder",), new))
+    writer.put("study", writes.LogTexts({"plan.json": "{}"}))
     for trial in range(trials):
         tags = {"kind": "trial", "trial_id": f"t{trial}", Tag.STUDY_RUN: "study"}
-        writer.put("open_run", f"t{trial}", name, f"s={trial}", 10 + trial, tags, (Tag.STUDY_RUN, "trial_id"), new)
-        writer.put("log_params", f"t{trial}", {"lr": 3e-4, "seed": trial})
-        writer.put("log_texts", f"t{trial}", {"config.json": f'{{"seed": {trial}}}'})
+        writer.put(f"t{trial}", writes.OpenRun(name, f"s={trial}", 10 + trial, tags, IDENTITY, new))
+        writer.put(f"t{trial}", writes.LogParams({"lr": 3e-4, "seed": trial}))
+        writer.put(f"t{trial}", writes.LogTexts({"config.json": f'{{"seed": {trial}}}'}))
 
 
 def put_reports(writer: Writer, trials: int, reports: range) -> None:
     for report in reports:
         for trial in range(trials):
             metrics = {f"m/{metric}": value(trial, report, metric) for metric in range(METRICS)}
-            writer.put("log_metrics", f"t{trial}", metrics, 1000 * report, at_ms(trial, report))
+            writer.put(f"t{trial}", writes.LogReport(metrics, 1000 * report, at_ms(trial, report)))
 
 
 def end_study(writer: Writer, trials: int) -> None:
     for trial in range(trials):
-        writer.put("finish", f"t{trial}", "FINISHED", at_ms(trial, REPORTS))
-    writer.put("set_tags", "study", {"best": "s=0"})
-    writer.put("log_table", "study", {"config": ["a", "b"], "score": [1.0, None]}, "configurations.json")
-    writer.put("finish", "study", "FINISHED", at_ms(trials, REPORTS))
+        writer.put(f"t{trial}", writes.Finish("FINISHED", at_ms(trial, REPORTS)))
+    writer.put("study", writes.SetTags({"best": "s=0"}))
+    writer.put("study", writes.LogTable({"config": ["a", "b"], "score": [1.0, None]}, "configurations.json"))
+    writer.put("study", writes.Finish("FINISHED", at_ms(trials, REPORTS)))
 
 
 def whole_study(writer: Writer, name: str, trials: int = 3, new: bool = True) -> None:
@@ -146,13 +147,14 @@ def run_same_name(uri: str, folder: Path, study: str, barrier: Any) -> None:
 
     barrier.wait()
     writer = writer_to(uri, folder)
-    writer.put("open_run", "study", INDEX, "same", 5, {"study_folder": f"/out/same-{study}"}, ("study_folder",), True)
+    tags = {"study_folder": f"/out/same-{study}"}
+    writer.put("study", writes.OpenRun(INDEX, "same", 5, tags, ("study_folder",), True))
     for trial in range(3):
         tags = {"trial_id": f"t{trial}", Tag.STUDY_RUN: "study"}
-        writer.put("open_run", f"t{trial}", "same", f"s={trial}", 10, tags, (Tag.STUDY_RUN, "trial_id"), True)
-        writer.put("log_params", f"t{trial}", {"study": study})
-        writer.put("log_metrics", f"t{trial}", {"x": 1.0}, 0, 1 if study == "first" else 2)
-        writer.put("finish", f"t{trial}", "FINISHED", 20)
+        writer.put(f"t{trial}", writes.OpenRun("same", f"s={trial}", 10, tags, IDENTITY, True))
+        writer.put(f"t{trial}", writes.LogParams({"study": study}))
+        writer.put(f"t{trial}", writes.LogReport({"x": 1.0}, 0, 1 if study == "first" else 2))
+        writer.put(f"t{trial}", writes.Finish("FINISHED", 20))
     writer.close()
     assert (writer.undelivered, writer.refused) == (0, 0)
 

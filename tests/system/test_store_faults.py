@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments.tracking import writer as writer_module
+from experiments.tracking import writes
 from experiments.tracking.store import Store
 from experiments.tracking.writer import Writer
 from tests.support.full_disk import fill, make_room, on_small_disk
@@ -115,7 +116,7 @@ def write_to_full_disk(full: str, folder: Path, disk: Path) -> None:
         open_study(writer, "full", 2)
         put_reports(writer, 2, range(HALF))
     put_reports(writer, 2, range(HALF, REPORTS))
-    writer.put("log_table", "study", {"config": ["a"] * 1000}, "configurations.json")
+    writer.put("study", writes.LogTable({"config": ["a"] * 1000}, "configurations.json"))
     eventually(lambda: len(messages) == 1)
     named = {
         "the database's": database,

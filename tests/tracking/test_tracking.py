@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -19,7 +19,7 @@ from experiments.planning.record import plan_record
 from experiments.planning.trials import StudyTrials
 from experiments.study.files.folder import StudyFolder
 from experiments.study.outcomes import TrialOutcome
-from experiments.tracking import views
+from experiments.tracking import views, writes
 from experiments.tracking import writer as writer_module
 from experiments.tracking.listener import TrackingListener
 from experiments.tracking.place import Place
@@ -86,7 +86,7 @@ def writer_to(store: Any, num_threads: int = 1) -> Writer:
 
 
 def open_trial(writer: Writer, key: str = "trial", new: bool = True) -> None:
-    writer.put("open_run", key, "experiment", key, 10, {"kind": "trial", "trial_id": key}, ("trial_id",), new)
+    writer.put(key, writes.OpenRun("experiment", key, 10, {"kind": "trial", "trial_id": key}, ("trial_id",), new))
 
 
 def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
@@ -99,7 +99,7 @@ def test_a_store_that_comes_back_loses_nothing_and_keeps_the_order() -> None:
     writer = writer_to(flaky)
     open_trial(writer)
     for step in range(5):
-        writer.put("log_metrics", "trial", {"x": 1.0}, step, 0)
+        writer.put("trial", writes.LogReport({"x": 1.0}, step, 0))
     writer.close(wait_s=5)
     assert [step for method, args in flaky.calls if method == "log_rows" for _, step, _ in args[3]] == [0, 1, 2, 3, 4]
     assert writer.undelivered == 0
@@ -109,7 +109,7 @@ def test_a_run_whose_making_failed_is_looked_for_before_it_is_made_again() -> No
     flaky = FlakyStore(failures=1)
     writer = writer_to(flaky)
     open_trial(writer)
-    writer.put("finish", "trial", "FINISHED", 0)
+    writer.put("trial", writes.Finish("FINISHED", 0))
     writer.close(wait_s=5)
     assert [method for method, _ in flaky.calls] == ["open_run", "finish", "delete_duplicates"]
 
@@ -118,7 +118,7 @@ def test_a_new_run_is_made_at_once() -> None:
     flaky = FlakyStore()
     writer = writer_to(flaky)
     open_trial(writer)
-    writer.put("finish", "trial", "FINISHED", 0)
+    writer.put("trial", writes.Finish("FINISHED", 0))
     writer.close(wait_s=5)
     assert [method for method, _ in flaky.calls] == ["create_run", "finish"]
 
@@ -128,7 +128,7 @@ def test_a_store_that_stays_away_ends_the_wait_and_the_missing_writes_are_counte
 ) -> None:
     writer = writer_to(FlakyStore(failures=10**9))
     open_trial(writer)
-    writer.put("log_metrics", "trial", {"x": 1.0}, 4000, 7)
+    writer.put("trial", writes.LogReport({"x": 1.0}, 4000, 7))
     writer.close(wait_s=0.5)
     assert writer.undelivered == 2
     assert [r.getMessage() for r in caplog.records] == [
@@ -173,8 +173,8 @@ def test_reports_that_wait_go_out_together_but_never_past_the_runs_end() -> None
         open_trial(writer, key)
     for step in range(3):
         for key in ("a", "b"):
-            writer.put("log_metrics", key, {"x": 1.0}, step, 0)
-    writer.put("finish", "a", "FINISHED", 0)
+            writer.put(key, writes.LogReport({"x": 1.0}, step, 0))
+    writer.put("a", writes.Finish("FINISHED", 0))
     writer.close(wait_s=5)
     assert [method for method, args in flaky.calls if args[0] == writer.run_ids["a"]] == ["log_rows", "finish"]
     assert [[step for _, step, _ in args[3]] for method, args in flaky.calls if method == "log_rows"] == [
@@ -188,10 +188,10 @@ def test_parameters_tags_and_reports_that_wait_go_out_in_one_call() -> None:
     slow = SlowToOpen(release)
     writer = writer_to(slow)
     open_trial(writer)
-    writer.put("log_params", "trial", {"lr": 1})
-    writer.put("set_tags", "trial", {"restarts": "0"})
-    writer.put("log_metrics", "trial", {"x": 1.0}, 5, 6)
-    writer.put("set_tags", "trial", {"restarts": "1"})
+    writer.put("trial", writes.LogParams({"lr": 1}))
+    writer.put("trial", writes.SetTags({"restarts": "0"}))
+    writer.put("trial", writes.LogReport({"x": 1.0}, 5, 6))
+    writer.put("trial", writes.SetTags({"restarts": "1"}))
     release.set()
     writer.close(wait_s=5)
     assert slow.calls == [("log_rows", ("run", [("lr", 1)], {"restarts": "1"}, [({"x": 1.0}, 5, 6)]))]
@@ -203,7 +203,7 @@ def test_a_call_holds_whole_reports_and_no_more_values_than_mlflow_takes() -> No
     writer = writer_to(slow)
     open_trial(writer)
     for step in range(100):
-        writer.put("log_metrics", "trial", {f"m{i}": 1.0 for i in range(30)}, step, 0)
+        writer.put("trial", writes.LogReport({f"m{i}": 1.0 for i in range(30)}, step, 0))
     release.set()
     writer.close(wait_s=5)
     calls = [args[3] for method, args in slow.calls if method == "log_rows"]
@@ -222,7 +222,7 @@ def test_a_store_that_cannot_take_as_much_at_once_is_given_less() -> None:
     writer = writer_to(weak)
     open_trial(writer)
     for step in range(20):
-        writer.put("log_metrics", "trial", {"x": 1.0}, step, 0)
+        writer.put("trial", writes.LogReport({"x": 1.0}, step, 0))
     writer.close(wait_s=30)
     assert [step for method, reports in weak.calls if method == "log_rows" for _, step, _ in reports] == list(range(20))
 
@@ -232,7 +232,7 @@ def test_queueing_never_waits_for_the_store() -> None:
     writer = writer_to(SlowToOpen(release))
     open_trial(writer)
     for step in range(1000):
-        writer.put("log_metrics", "trial", {"x": 1.0}, step, 0)
+        writer.put("trial", writes.LogReport({"x": 1.0}, step, 0))
     assert not release.is_set()  # all were queued while the first was still on its way
     release.set()
     writer.close()
@@ -259,20 +259,12 @@ def test_the_studys_run_is_there_before_its_trials_and_files_do_not_hold_up_repo
             calls.append("end")
 
     writer = writer_to(Slow(), num_threads=4)
-    writer.put(
-        "open_run",
-        "trial",
-        "e",
-        "trial",
-        0,
-        {"trial_id": "trial", Tag.STUDY_RUN: "study"},
-        (Tag.STUDY_RUN, "trial_id"),
-        True,
-    )
-    writer.put("log_texts", "trial", {"config.json": "{}"})
-    writer.put("log_metrics", "trial", {"x": 1.0}, 0, 0)
-    writer.put("finish", "trial", "FINISHED", 0)
-    writer.put("open_run", "study", "e", "study", 0, {}, (), True)
+    tags = {"trial_id": "trial", Tag.STUDY_RUN: "study"}
+    writer.put("trial", writes.OpenRun("e", "trial", 0, tags, (Tag.STUDY_RUN, "trial_id"), True))
+    writer.put("trial", writes.LogTexts({"config.json": "{}"}))
+    writer.put("trial", writes.LogReport({"x": 1.0}, 0, 0))
+    writer.put("trial", writes.Finish("FINISHED", 0))
+    writer.put("study", writes.OpenRun("e", "study", 0, {}, (), True))
     writer.close()
     # ended runs are whole
     assert calls == ["create study of None", "create trial of id-study", "reports", "files", "end"]
@@ -293,9 +285,9 @@ def test_a_changed_parameter_is_refused_once_and_holds_up_nothing(
     writer = writer_to(store)
     open_trial(writer)
     for lr in (1, 1, 2):
-        writer.put("log_params", "trial", {"lr": lr})
-    writer.put("log_params", "trial", {"lr": 3})
-    writer.put("set_tags", "trial", {"best": "yes"})
+        writer.put("trial", writes.LogParams({"lr": lr}))
+    writer.put("trial", writes.LogParams({"lr": 3}))
+    writer.put("trial", writes.SetTags({"best": "yes"}))
     writer.close()
     assert (writer.undelivered, writer.refused) == (0, 2)
     assert rows(tmp_path, "SELECT value FROM params") == [("1",)]
@@ -308,8 +300,8 @@ def test_of_reports_that_go_out_together_only_the_bad_one_is_refused(store: Stor
     writer = writer_to(store)
     open_trial(writer)
     for step in range(5):
-        writer.put("log_metrics", "trial", {"bad name?" if step == 2 else "x": 1.0}, step, 0)
-    writer.put("finish", "trial", "FINISHED", 0)
+        writer.put("trial", writes.LogReport({"bad name?" if step == 2 else "x": 1.0}, step, 0))
+    writer.put("trial", writes.Finish("FINISHED", 0))
     writer.close()
     assert (writer.undelivered, writer.refused) == (0, 1)
     assert rows(tmp_path, "SELECT step FROM metrics ORDER BY step") == [(0,), (1,), (3,), (4,)]
@@ -318,10 +310,10 @@ def test_of_reports_that_go_out_together_only_the_bad_one_is_refused(store: Stor
 
 def test_what_belongs_to_a_run_that_cannot_be_opened_is_refused_with_it(store: Store) -> None:
     writer = writer_to(store)
-    writer.put("open_run", "study", "e", "study", 0, {"mlflow.runName": "another name"}, (), True)
-    writer.put("log_texts", "study", {"plan.json": "{}"})
-    writer.put("open_run", "trial", "e", "trial", 0, {Tag.STUDY_RUN: "study"}, (), True)
-    writer.put("log_metrics", "trial", {"x": 1.0}, 0, 0)
+    writer.put("study", writes.OpenRun("e", "study", 0, {"mlflow.runName": "another name"}, (), True))
+    writer.put("study", writes.LogTexts({"plan.json": "{}"}))
+    writer.put("trial", writes.OpenRun("e", "trial", 0, {Tag.STUDY_RUN: "study"}, (), True))
+    writer.put("trial", writes.LogReport({"x": 1.0}, 0, 0))
     open_trial(writer, "other")
     writer.close()
     assert (writer.undelivered, writer.refused) == (0, 4)
@@ -336,8 +328,8 @@ def test_a_run_that_a_person_deletes_costs_its_own_writes_only(store: Store, tmp
         time.sleep(0.01)
     store._client.delete_run(writer.run_ids["deleted"])
     for key in ("deleted", "kept"):
-        writer.put("log_metrics", key, {"x": 1.0}, 0, 0)
-        writer.put("finish", key, "FINISHED", 0)
+        writer.put(key, writes.LogReport({"x": 1.0}, 0, 0))
+        writer.put(key, writes.Finish("FINISHED", 0))
     writer.close()
     assert (writer.undelivered, writer.refused) == (0, 2)
     assert rows(tmp_path, "SELECT name, status FROM runs ORDER BY name") == [
@@ -470,17 +462,23 @@ def test_passwords_in_urls_are_not_recorded() -> None:
     assert without_passwords("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
 
 
+Kind = TypeVar("Kind")
+
+
 class RecordingWriter:
     """Keeps what is put."""
 
     def __init__(self) -> None:
-        self.operations: list[tuple[Any, ...]] = []
+        self.puts: list[tuple[str, writes.Write]] = []
 
-    def put(self, *operation: Any) -> None:
-        self.operations.append(operation)
+    def put(self, key: str, write: writes.Write) -> None:
+        self.puts.append((key, write))
 
-    def of(self, method: str) -> list[tuple[Any, ...]]:
-        return [o for o in self.operations if o[0] == method]
+    def of(self, kind: type[Kind]) -> list[tuple[str, Kind]]:
+        return [(key, write) for key, write in self.puts if isinstance(write, kind)]
+
+    def ends(self) -> list[tuple[str, str]]:
+        return [(key, end.status) for key, end in self.of(writes.Finish)]
 
 
 Recorded = tuple[TrackingListener, RecordingWriter, TrialConfig]
@@ -491,7 +489,7 @@ def recorded(plan_of: PlanOf, tmp_path: Path) -> Recorded:
     plan, writer = plan_of(), RecordingWriter()
     listener = TrackingListener(StudyTrials(plan), StudyFolder(tmp_path / "study"), writer, conclusions)  # type: ignore[arg-type]
     listener.begin()
-    writer.operations.clear()
+    writer.puts.clear()
     return listener, writer, plan.trials[0]
 
 
@@ -506,24 +504,25 @@ def interrupted(listener: TrackingListener) -> Any:
 def test_where_trials_may_stop_at_the_target_no_view_averages_their_clocks(plan_of: PlanOf, tmp_path: Path) -> None:
     plan, writer = plan_of("stop_at_target=true"), RecordingWriter()
     TrackingListener(StudyTrials(plan), StudyFolder(tmp_path / "study"), writer, conclusions).begin()  # type: ignore[arg-type]
-    *_, (_, _, states) = writer.of("set_views")
-    assert json.loads(json.loads(states[views.TIME])["state"])["groupBy"] is None
+    *_, (_, found) = writer.of(writes.SetViews)
+    assert json.loads(json.loads(found.states[views.TIME])["state"])["groupBy"] is None
 
 
 def test_a_trial_run_has_the_contracts_tags_and_few_params(recorded: Recorded) -> None:
     listener, writer, trial = recorded
     listener.on_event(trial, Started())
-    ((_, key, experiment, name, _, tags, identity, new),) = writer.of("open_run")
-    assert experiment == "lr_batch/ppo-cartpole"
-    assert name == "lr=3e-4 b=512 s=0"
+    ((key, run),) = writer.of(writes.OpenRun)
+    tags = run.tags
+    assert run.experiment == "lr_batch/ppo-cartpole"
+    assert run.name == "lr=3e-4 b=512 s=0"
     assert {
         "kind", "study", "algorithm", "env", "hardware", "config", "config_id", "seed", "phase", "exclusive",
         "exploratory", "trial_id", "mlflow.source.name", "study_run",
     } <= set(tags)  # fmt: skip
     assert (tags["config"], tags["seed"], tags["exclusive"]) == ("lr=3e-4 b=512", "0", "false")
-    assert (identity, new) == (("study_run", "trial_id"), True)
+    assert (run.identity, run.new) == (("study_run", "trial_id"), True)
     assert tags["trial_id"] == key
-    params = writer.of("log_params")[0][2]
+    params = writer.of(writes.LogParams)[0][1].values
     assert len(params) <= 25
     assert params["lr"] == 3e-4
     assert params["train_batch_size_total"] == 512
@@ -535,7 +534,7 @@ def test_only_allow_listed_finite_metrics_are_logged_at_the_grid_step_and_the_mo
     listener, writer, trial = recorded
     listener.on_event(trial, Started())
     listener.on_event(trial, reported(4000, {"eval/return_mean": 5.0, "learner/loss": float("nan")}))
-    assert [o[2:] for o in writer.of("log_metrics")] == [({"eval/return_mean": 5.0}, 4000, 5000)]
+    assert writer.of(writes.LogReport) == [(trial.folder_name, writes.LogReport({"eval/return_mean": 5.0}, 4000, 5000))]
 
 
 def test_a_report_that_a_restarted_trial_makes_again_is_logged_once(recorded: Recorded) -> None:
@@ -543,7 +542,7 @@ def test_a_report_that_a_restarted_trial_makes_again_is_logged_once(recorded: Re
     listener.on_event(trial, Started())
     for step in (1000, 2000, 1000, 2000, 3000):
         listener.on_event(trial, reported(step, {"eval/return_mean": 5.0}))
-    assert [o[3] for o in writer.of("log_metrics")] == [1000, 2000, 3000]
+    assert [report.step for _, report in writer.of(writes.LogReport)] == [1000, 2000, 3000]
 
 
 def _placed(listener: TrackingListener, writer: RecordingWriter, *hosts: str) -> dict[str, dict[str, str]]:
@@ -557,8 +556,8 @@ def _placed(listener: TrackingListener, writer: RecordingWriter, *hosts: str) ->
     for trial in trials:
         listener.on_event(trial, Ended(status=FINISHED, env_steps=9000, at_ms=100))
     tags: dict[str, dict[str, str]] = {trial.folder_name: {} for trial in trials}
-    for _, key, put in writer.of("set_tags"):
-        tags[key] |= put
+    for key, put in writer.of(writes.SetTags):
+        tags[key] |= put.values
     return tags
 
 
@@ -592,8 +591,8 @@ def test_no_run_is_left_running(recorded: Recorded) -> None:
         listener.on_event(done, Ended(status=FINISHED, env_steps=9000, weights="0123456789abcdef"))
     listener.end("KILLED", interrupted(listener))
     first, second = (t.folder_name for t in listener.plan.trials[:2])
-    assert {o[1]: o[2] for o in writer.of("finish")} == {second: "FINISHED", first: "KILLED", "study": "KILLED"}
-    assert [o[2] for o in writer.of("log_metrics")] == [{}]  # nothing is best
+    assert writer.ends() == [(second, "FINISHED"), (first, "KILLED"), ("study", "KILLED")]
+    assert [report.values for _, report in writer.of(writes.LogReport)] == [{}]  # nothing is best
 
 
 def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(recorded: Recorded) -> None:
@@ -609,13 +608,15 @@ def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(record
         for t in listener.plan.trials
     ]
     listener.end("FINISHED", outcomes)
-    logged = {o[0]: o for o in writer.operations}
-    assert "Use `lr=3e-3 b=512`" in logged["set_tags"][2]["mlflow.note.content"]
-    assert logged["set_tags"][2]["best"] == "lr=3e-3 b=512"
-    assert json.loads(logged["set_tags"][2]["answers"])[0].startswith("Use lr=3e-3 b=512")
-    assert logged["log_metrics"][2]["best/score"] == 482.0
-    assert {len(cells) for cells in logged["log_table"][2].values()} == {9}
-    assert json.dumps(logged["log_table"][2], allow_nan=False, default=str)  # MLflow's table is JSON: no NaN
+    (_, tags), (_, table), (_, report) = (
+        writer.of(kind)[-1] for kind in (writes.SetTags, writes.LogTable, writes.LogReport)
+    )
+    assert "Use `lr=3e-3 b=512`" in tags.values["mlflow.note.content"]
+    assert tags.values["best"] == "lr=3e-3 b=512"
+    assert json.loads(tags.values["answers"])[0].startswith("Use lr=3e-3 b=512")
+    assert report.values["best/score"] == 482.0
+    assert {len(cells) for cells in table.columns.values()} == {9}
+    assert json.dumps(table.columns, allow_nan=False, default=str)  # MLflow's table is JSON: no NaN
 
 
 def test_a_conclusion_that_fails_costs_the_study_nothing(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -623,10 +624,7 @@ def test_a_conclusion_that_fails_costs_the_study_nothing(recorded: Recorded, mon
     monkeypatch.setattr("analysis.document.answer.answers", lambda runs: 1 / 0)
     listener.on_event(trial, Started())
     listener.end("FINISHED", interrupted(listener))
-    assert [o[1:3] for o in writer.of("finish")] == [
-        (listener.plan.trials[0].folder_name, "KILLED"),
-        ("study", "FINISHED"),
-    ]
+    assert writer.ends() == [(trial.folder_name, "KILLED"), ("study", "FINISHED")]
 
 
 def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
@@ -667,8 +665,8 @@ def test_a_trial_that_ended_before_its_budget_is_not_taken_for_interrupted(
     for event in (Started(), reported(4000, {"eval/return_mean": 9.0}), end):
         listener.on_event(trial, event)
     listener.end("FINISHED", interrupted(listener))
-    assert {o[1]: o[2] for o in writer.of("finish")} == {trial.folder_name: status, "study": "FINISHED"}
-    assert ("set_tags", trial.folder_name, said) in writer.operations
+    assert writer.ends() == [(trial.folder_name, status), ("study", "FINISHED")]
+    assert (trial.folder_name, writes.SetTags(said)) in writer.puts
 
 
 def test_what_earlier_trials_measured_is_found_by_algorithm_and_env(store: Store) -> None:
