@@ -1,18 +1,18 @@
 """Ready-made views of a study in the MLflow UI, as text for experiment tags.
 
-The caller stores each text as the experiment tag ``mlflow.sharedViewState.<key>`` and prints the link that
-:func:`view_path` builds. Opening the link shows the view without a click; the UI also lists it under "Saved views".
+Each text is the value of the experiment tag `mlflow.sharedViewState.<key>`. The link of `view_path` shows a view; the
+UI also lists it under "Saved views".
 
-The format is internal to MLflow's frontend (seen in 3.17), ``mlflow/server/js/src/experiment-tracking/``:
+The format is internal to MLflow's frontend (seen in 3.17), `mlflow/server/js/src/experiment-tracking/`:
 
-- ``components/experiment-page/utils/savedViewEnvelope.ts``: a tag's value, ``{name, createdAt, updatedAt, state}``,
-  where ``state`` is again JSON text. It carries no version.
-- ``components/experiment-page/models/ExperimentPageUIState.tsx`` and ``ExperimentPageSearchFacetsState.tsx``: the
-  fields of a state.
-- ``components/runs-charts/runs-charts.types.ts``: the charts. ``types.ts``, ``ChartSectionConfig``: the sections.
+- `components/experiment-page/utils/savedViewEnvelope.ts`: a tag's value, `{name, createdAt, state}`, where `state` is
+  again JSON text. It carries no version.
+- `components/experiment-page/models/ExperimentPageUIState.tsx` and `ExperimentPageSearchFacetsState.tsx`: the fields of
+  a state, and the defaults of those that it leaves out.
+- `components/runs-charts/runs-charts.types.ts`: the charts. `types.ts`, `ChartSectionConfig`: the sections.
 
 The UI ignores what it does not know and falls back to defaults, so a wrong name here goes unnoticed:
-``tests/tracking/test_views.py`` pins the names against the installed MLflow.
+`tests/tracking/test_views.py` pins names and defaults against the installed MLflow.
 """
 
 import json
@@ -31,6 +31,8 @@ MAX_PARALLEL_PARAMS = 12  # More axes are unreadable as well.
 MAX_COLLAPSED_CHARS = 8_000
 
 _Json = dict[str, object]
+_Charts = tuple[list[_Json], list[_Json]]
+"""Charts, and the sections that they are in."""
 
 # Section -> the metrics of its charts, in this order. The UI hides a chart that no run has data for.
 _CURVES: Mapping[str, Sequence[str]] = {
@@ -67,26 +69,26 @@ _CLOSED_SECTIONS = (
 def shared_views(
     searched_params: Sequence[str], configs: Sequence[str] = (), exploratory: bool = False
 ) -> dict[str, str]:
-    """Builds the views of a study's experiment.
+    """The views of a study's experiment.
 
     The UI draws the runs it has loaded, the first 100; "Load more" below the run list adds 100.
 
     Args:
-        searched_params: names of the logged parameters that the study varies (``lr``). The first
-            ``MAX_PARALLEL_PARAMS`` become axes of the parallel coordinates.
-        configs: values of the tag ``config``, as far as known. Their groups are collapsed, so that the run list reads
-            as a legend; the UI expands a group it is not told about. Ignored when longer than ``MAX_COLLAPSED_CHARS``.
-        exploratory: trials may stop early (ASHA, PBT). See ``time``.
+        searched_params: Names of the logged parameters that the study varies (`lr`). The first `MAX_PARALLEL_PARAMS`
+            become axes of the parallel coordinates.
+        configs: Values of the tag `config`, as far as known. Their groups are collapsed, so that the run list reads
+            as a legend; the UI expands a group it is not told about. Ignored when longer than `MAX_COLLAPSED_CHARS`.
+        exploratory: Whether trials may stop early (ASHA, PBT).
 
     Returns:
-        View key -> value of the tag ``mlflow.sharedViewState.<key>``.
+        View key to tag value.
 
-        ``byconfig``: curves over env steps (MLflow's step), a line per configuration: the mean of its seeds, with a
+        `byconfig`: curves over env steps (MLflow's step), a line per configuration: the mean of its seeds, with a
         band from the lowest to the highest.
-        ``sweep``: parameters, throughput and score of each trial; trials without a score are left out by the UI.
-        ``time``: the curves of ``byconfig`` over seconds since the first report, finished trials only. If
-        ``exploratory``, a line per trial instead: the UI puts a group's point at the mean clock time of the runs that
-        have this step, which jumps to and fro where some runs are shorter.
+        `sweep`: parameters, throughput and score of each trial; the UI leaves out trials without a score.
+        `time`: the curves of `byconfig` over seconds since the first report, finished trials only. If `exploratory`, a
+        line per trial instead: the UI puts a group's point at the mean clock time of the runs that have this step,
+        which jumps to and fro where some runs are shorter.
     """
     axes = list(searched_params)[:MAX_PARALLEL_PARAMS]
     columns = [
@@ -105,22 +107,18 @@ def shared_views(
     }
     finished: _Json = {"searchFilter": "attributes.status = 'FINISHED'"}
     best_first: _Json = {"orderByKey": "metrics.`final/score`", "orderByAsc": False}
-    over_steps = _curves("step", "env steps", _CURVES)
-    over_time = _curves("time-relative", "seconds", _TIME_CURVES)
+    over_time: _Json = {"globalLineChartConfig": {"xAxisKey": "time-relative", "lineSmoothness": 0}}
     time_runs = ordered if exploratory else {**grouped, **finished}
+    curves, time_curves = _curves("step", "env steps", _CURVES), _curves("time-relative", "seconds", _TIME_CURVES)
     return {
-        BY_CONFIG: _tag_value("Curves by configuration", 3, _state(columns, over_steps, grouped)),
-        SWEEP: _tag_value("Parameters and score", 2, _state(columns, _sweep(axes), best_first)),
-        TIME: _tag_value("Curves over time", 1, _state(columns, over_time, time_runs, x_axis="time-relative")),
+        BY_CONFIG: _tag_value("Curves by configuration", 3, columns, curves, grouped),
+        SWEEP: _tag_value("Parameters and score", 2, columns, _sweep(axes), best_first),
+        TIME: _tag_value("Curves over time", 1, columns, time_curves, {**time_runs, **over_time}),
     }
 
 
 def studies_view() -> dict[str, str]:
-    """Builds the view of the experiment ``studies``: a table, one row an execution of a study, the newest first.
-
-    Returns:
-        View key -> value of the tag ``mlflow.sharedViewState.<key>``. The UI lists it under "Saved views".
-    """
+    """The view of the experiment `studies`, by its key: a table, one row an execution of a study, the newest first."""
     tags = [f"tags.`{name}`" for name in ("study", "algorithm", "env", "hardware")]
     how = [f"params.`{name}`" for name in ("search", "scheduler")]
     best = ["tags.`best`", *(f"metrics.`best/{name}`" for name in ("score", "env_steps_to_target", "env_steps_per_s"))]
@@ -132,24 +130,24 @@ def studies_view() -> dict[str, str]:
         "columnOrder": [run_name, "runDateAndNestInfo", "duration", *tags, *how, *best, description],
         "columnWidths": {run_name: 260, description: 480},  # Pixels.
     }
-    state = _state(["attributes.`Duration`", *tags, *how, *best, description], ([], []), table)
-    return {STUDIES: _tag_value("Studies, newest first", 1, state)}
+    columns = ["attributes.`Duration`", *tags, *how, *best, description]
+    return {STUDIES: _tag_value("Studies, newest first", 1, columns, ([], []), table)}
 
 
 def view_path(experiment_id: str, key: str) -> str:
-    """Builds the link to a view, below the address of the MLflow server.
+    """The link to a view, below the address of the MLflow server.
 
-    A link that also sets a field of the search (``orderByKey``, ``searchFilter``, ...) would not load the view.
+    A link that also sets a field of the search (`orderByKey`, `searchFilter`, ...) would not load the view.
 
     Args:
-        experiment_id: the experiment whose tag holds the view.
-        key: a key of :func:`shared_views` or :func:`studies_view`.
+        experiment_id: The experiment whose tag holds the view.
+        key: Of `shared_views` or `studies_view`.
     """
     query = urlencode({"viewStateShareKey": key, "compareRunsMode": "CHART", "workflowType": "machine_learning"})
     return f"#/experiments/{experiment_id}/runs?{query}"
 
 
-def _curves(x_axis: str, x_unit: str, curves: Mapping[str, Sequence[str]]) -> tuple[list[_Json], list[_Json]]:
+def _curves(x_axis: str, x_unit: str, curves: Mapping[str, Sequence[str]]) -> _Charts:
     # The section names the unit: an axis says "Step" or "Relative Time", a chart's title is its metric.
     names = {section: f"{section}, by {x_unit}" for section in curves}
     charts = [_line(metric, names[section], x_axis) for section, metrics in curves.items() for metric in metrics]
@@ -157,12 +155,11 @@ def _curves(x_axis: str, x_unit: str, curves: Mapping[str, Sequence[str]]) -> tu
     return charts, sections
 
 
-def _sweep(params: Sequence[str]) -> tuple[list[_Json], list[_Json]]:
+def _sweep(params: Sequence[str]) -> _Charts:
     parallel: _Json = {
         **_card("PARALLEL", "parallel", "Sweep"),
         "selectedParams": list(params),
         "selectedMetrics": ["final/env_steps_per_s", "final/score"],  # The last one colours the lines.
-        "showAllRuns": False,
     }
     scatter: _Json = {
         **_card("SCATTER", "scatter", "Sweep"),
@@ -173,23 +170,12 @@ def _sweep(params: Sequence[str]) -> tuple[list[_Json], list[_Json]]:
 
 
 def _line(metric: str, section: str, x_axis: str) -> _Json:
-    return {
-        **_card("LINE", metric, section),
-        "metricKey": metric,
-        "selectedMetricKeys": [metric],
-        "xAxisKey": x_axis,
-        "selectedXAxisMetricKey": "",
-        "useGlobalXaxisKey": True,
-        "xAxisScaleType": "linear",
-        "scaleType": "linear",
-        "range": {},
-        "lineSmoothness": 0,
-        "useGlobalLineSmoothing": True,
-    }
+    own: _Json = {"metricKey": metric, "xAxisKey": x_axis, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True}
+    return {**_card("LINE", metric, section), **own}
 
 
 def _card(kind: str, card_id: str, section: str) -> _Json:
-    return {"uuid": card_id, "type": kind, "metricSectionId": section, "deleted": False, "isGenerated": False}
+    return {"uuid": card_id, "type": kind, "metricSectionId": section}
 
 
 def _section(name: str, columns: int, is_open: bool = True) -> _Json:
@@ -198,8 +184,6 @@ def _section(name: str, columns: int, is_open: bool = True) -> _Json:
         "name": name,
         "display": is_open,
         "isReordered": True,  # Charts that the UI adds go behind the ones it finds.
-        "deleted": False,
-        "isGenerated": False,
         "columns": columns,
         "cardHeight": 440,  # Pixels.
     }
@@ -210,41 +194,19 @@ def _collapsed(configs: Sequence[str]) -> _Json:
     return groups if len(json.dumps(json.dumps(groups))) <= MAX_COLLAPSED_CHARS else {}
 
 
-def _state(
-    columns: Sequence[str],
-    charts_and_sections: tuple[list[_Json], list[_Json]],
-    changes: Mapping[str, object],
-    x_axis: str = "step",
-) -> _Json:
-    charts, sections = charts_and_sections
-    closed = [_section(name, columns=3, is_open=False) for name in _CLOSED_SECTIONS]
-    return {
-        "searchFilter": "",
-        "startTime": "ALL",
-        "lifecycleFilter": "Active",
-        "modelVersionFilter": "All Runs",
-        "datasetsFilter": [],
-        "selectedColumns": list(columns),
-        "columnOrder": [],
-        "columnWidths": {},
+def _tag_value(name: str, rank: int, columns: Sequence[str], charts: _Charts, changes: Mapping[str, object]) -> str:
+    closed = [_section(section, columns=3, is_open=False) for section in _CLOSED_SECTIONS]
+    state = {
+        "selectedColumns": columns,
         "runsHiddenMode": "SHOW_ALL",  # The default shows the first 10 runs or groups only.
-        "compareRunCharts": charts,
-        "compareRunSections": [*sections, *closed],
+        "compareRunCharts": charts[0],
+        "compareRunSections": [*charts[1], *closed],
         "isAccordionReordered": True,  # Without it the UI sorts the sections by name.
-        "viewMaximized": False,
-        "runListHidden": False,
-        "groupBy": None,
-        "groupsExpanded": {},
-        "useGroupedValuesInCharts": True,
-        "hideEmptyCharts": True,
-        "globalLineChartConfig": {"xAxisKey": x_axis, "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
-        "chartsSearchFilter": "",
         **changes,
     }
-
-
-def _tag_value(name: str, rank: int, state: _Json) -> str:
     # The UI lists saved views by `createdAt`, the highest first. It is meant as ms since 1970, but is not shown.
-    text = json.dumps(state, separators=(",", ":"))
-    envelope = {"name": name, "createdAt": rank, "updatedAt": rank, "state": text}
-    return json.dumps(envelope, separators=(",", ":"))
+    return _dumped({"name": name, "createdAt": rank, "state": _dumped(state)})
+
+
+def _dumped(value: Mapping[str, object]) -> str:
+    return json.dumps(value, separators=(",", ":"))
