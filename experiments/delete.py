@@ -18,8 +18,8 @@ from analysis.document.command_line import exit_code_of, settings_of
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, stored_at
 from experiments.contract import Tag
+from experiments.contract.passwords import without_passwords
 from experiments.tracking.place import Place
-from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store_address import database_of
 
 if TYPE_CHECKING:  # imported once the command line is understood: MLflow and pandas take seconds

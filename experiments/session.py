@@ -18,8 +18,8 @@ from experiments.config.schema import SuiteConfig, parse
 from experiments.config.space import points
 from experiments.config.trial_config import Compose
 from experiments.contract.mlflow_environment import keep_out
+from experiments.contract.passwords import without_passwords
 from experiments.tracking.place import Place
-from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store_address import check_local, check_store
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from analysis.stores.address import without_password
 from analysis.stores.sqlite import SqliteReader
+from experiments.contract.passwords import without_passwords
 from experiments.contract.sqlite_address import sqlite_path
 
 TIMEOUT_S = 30
@@ -40,7 +40,7 @@ def attach(html: str, pictures: Mapping[str, bytes], run_id: str, tracking_uri: 
                 _write(files, Path(folder))
                 _upload(files, Path(folder), run_id, tracking_uri)
     except Exception as error:  # noqa: BLE001  # whatever the store does, the report is written
-        return f"{without_password(tracking_uri)}: {_reason(error)}"
+        return f"{without_passwords(tracking_uri)}: {_reason(error)}"
     return ""
 
 

@@ -11,12 +11,12 @@ from urllib.parse import urlparse
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.stores.address import without_password
 from analysis.stores.cache import default_folder
 from analysis.stores.records import STATUS, Reader, Run
 from analysis.stores.server import ServerReader
 from analysis.stores.sqlite import SqliteReader
 from experiments.contract import INDEX_EXPERIMENT, Tag
+from experiments.contract.passwords import without_passwords
 from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -109,7 +109,7 @@ def opened(tracking_uri: str | None, cache_dir: Path | None = None) -> tuple[str
     if database is not None:
         return uri, SqliteReader(database)
     raise AnalysisError(
-        f"tracking_uri={without_password(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: "
+        f"tracking_uri={without_passwords(uri)} is neither sqlite:///path/mlflow.db nor http(s)://host:port: "
         "for any other store, start `mlflow server` on it and name the server."
     )
 
@@ -135,7 +135,7 @@ def runs_of_studies(store: Reader, uri: str, study: str | None) -> list[Run]:
         AnalysisError: There is none, or the store cannot be read.
     """
     latest_first = sorted(store.runs(INDEX_EXPERIMENT), key=lambda run: run.started_ms, reverse=True)
-    shown = without_password(uri)
+    shown = without_passwords(uri)
     if not latest_first:
         raise AnalysisError(
             f"{shown} holds no study yet: run one (make study), or name another store by tracking_uri=."

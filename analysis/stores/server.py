@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from analysis import AnalysisError
-from analysis.stores.address import without_password
 from analysis.stores.cache import PointCache
 from analysis.stores.records import Latest, Points, Run
+from experiments.contract.passwords import without_passwords
 
 MAX_POINTS = 25_000
 """That the bulk endpoint answers (`get_metric_history_bulk_handler` in mlflow/server/handlers.py);
@@ -57,7 +57,7 @@ class ServerReader:
         # a second of imports, which reading a file does not need
         from mlflow.utils.credentials import get_default_host_creds
 
-        self._uri, self._shown, self._cache_dir = uri, without_password(uri), cache_dir
+        self._uri, self._shown, self._cache_dir = uri, without_passwords(uri), cache_dir
         self._credentials = get_default_host_creds(uri)
         self._experiment("Default", max_retries=0, timeout=FIRST_ANSWER_S)
 
@@ -173,7 +173,7 @@ class ServerReader:
         try:
             return http_request(self._credentials, path, method, raise_on_status=False, **options)
         except MlflowException as error:
-            cause = without_password(str(error)).rpartition("Caused by ")[2].rstrip(")")[:200]
+            cause = without_passwords(str(error)).rpartition("Caused by ")[2].rstrip(")")[:200]
             raise AnalysisError(
                 f"The tracking server {self._shown} does not answer: start it, or name another store "
                 f"by tracking_uri= ({cause})."

@@ -25,6 +25,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute
 from experiments.config.usage import reason_for_refusal
 from experiments.contract.mlflow_environment import keep_out
+from experiments.contract.passwords import without_passwords
 from experiments.session import Executed, Request, run
 from experiments.tracking import provenance
 from experiments.tracking.place import Place
@@ -150,7 +151,7 @@ def _execute(overrides: Sequence[str], quiet: bool, dry_run: bool) -> Executed:
                 raise ConfigurationError(
                     "dry_run=true: there is no study to give back. Call plan_study, which gives the plan."
                 )
-            command = provenance.without_passwords(shlex.join(["python", "experiments/run.py", *given]))
+            command = without_passwords(shlex.join(["python", "experiments/run.py", *given]))
             return run(Request(compose, own, command, quiet, use_running_ray=True, doubtful=is_doubtful(settings, own)))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigurationError(reason_for_refusal(error, given)) from None

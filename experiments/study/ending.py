@@ -11,13 +11,14 @@ from experiments.config.compose import override
 from experiments.config.errors import first_line
 from experiments.config.output_dir import stored_at
 from experiments.config.schema import SuiteConfig
+from experiments.contract.passwords import without_passwords
 from experiments.contract.sqlite_address import sqlite_uri
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
 from experiments.study.removal import Holdings, holdings, room
 from experiments.tracking import views
 from experiments.tracking.place import Place
-from experiments.tracking.provenance import ROOT, without_passwords
+from experiments.tracking.provenance import ROOT
 from experiments.tracking.store_address import database_of
 from experiments.tracking.study_archive import StudyArchive
 

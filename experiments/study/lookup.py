@@ -7,8 +7,8 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.extension import Past
 from experiments.config.output_dir import stored_at
 from experiments.contract import Tag
+from experiments.contract.passwords import without_passwords
 from experiments.tracking.place import Place
-from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import Store
 
 STORE_WAIT_S = 10.0

@@ -11,8 +11,8 @@ from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.contract import SCORE, Tag, depends_on_clock
+from experiments.contract.passwords import without_passwords
 from experiments.tracking.place import Place
-from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import Store
 from experiments.tracking.store_address import check_store, database_of
 

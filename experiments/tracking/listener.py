@@ -15,6 +15,7 @@ from experiments.config.errors import first_line
 from experiments.config.own_modules import KEPT_IN
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag, extensions
+from experiments.contract.passwords import without_passwords
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record, searched_params, study_params, trial_params
 from experiments.planning.terminal import summary
@@ -163,9 +164,7 @@ class TrackingListener:
         if self.resumed:
             self.writer.put(STUDY_KEY, writes.SetTags(here))
         texts = {
-            "config.yaml": provenance.without_passwords(
-                yaml.dump(plan.composed, Dumper=yaml.CSafeDumper, sort_keys=False)
-            ),
+            "config.yaml": without_passwords(yaml.dump(plan.composed, Dumper=yaml.CSafeDumper, sort_keys=False)),
             "plan.json": json.dumps(plan_record(self.trials), indent=1),
             "provenance.json": json.dumps(self.folder.began_with(provenance_of(plan)), indent=1),
             **provenance.files(),

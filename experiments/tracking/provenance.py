@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from experiments.contract.passwords import without_passwords
 from experiments.trial.machine import cpu_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -186,8 +187,3 @@ def files() -> dict[str, str]:
 def command_line() -> str:
     """The command that started this process, as one could type it, without passwords."""
     return without_passwords(shlex.join(["python", *sys.orig_argv[1:]]))
-
-
-def without_passwords(text: str) -> str:
-    """The text with the credentials of its URLs (`scheme://user:password@host`) replaced by ***."""
-    return re.sub(r"://[^/@\s]+@", "://***@", text)

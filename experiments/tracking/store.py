@@ -17,9 +17,9 @@ from urllib.request import url2pathname
 
 from experiments.config.errors import first_line, root_cause
 from experiments.contract import Tag
+from experiments.contract.passwords import without_passwords
 from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 from experiments.tracking import postgresql, registry, views
-from experiments.tracking.provenance import without_passwords
 
 SERVER_THREADS = 16
 """Writes under way at the same time, to a server. A slow one is slow by its distance or its queue,

@@ -11,10 +11,10 @@ from urllib.parse import urlparse
 from experiments.config.errors import ConfigurationError, first_line, root_cause
 from experiments.config.output_dir import check_writable
 from experiments.contract.mlflow_environment import check_honoured
+from experiments.contract.passwords import without_passwords
 from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 from experiments.tracking import postgresql
 from experiments.tracking.file_systems import mounts, network_type
-from experiments.tracking.provenance import without_passwords
 
 CHECK_S = 6.0
 """How long a server may take to answer before a study starts."""

@@ -14,7 +14,6 @@ import pytest
 
 from analysis import AnalysisError
 from analysis.load import load_study
-from analysis.stores.address import without_password
 from analysis.stores.attach import attach
 from analysis.stores.records import Reader
 from analysis.stores.server import ServerReader
@@ -129,21 +128,6 @@ def test_a_store_that_does_not_take_a_report_says_why_without_its_password(
     assert "the run none is not there" in attach("", {}, "none", uri_of(tmp_path))
     refused = attach("", {}, "none", "http://me:secret@127.0.0.1:9")
     assert refused.startswith("http://***@127.0.0.1:9: ") and "refused" in refused and "secret" not in refused
-
-
-@pytest.mark.parametrize(
-    ("uri", "shown"),
-    [
-        ("http://me:secret@host:5000/path", "http://***@host:5000/path"),
-        ("https://token@host", "https://***@host"),
-        ("http://me:se@cret@host", "http://***@host"),
-        ("http://host:5000", "http://host:5000"),
-        ("sqlite:////a/b@c.db", "sqlite:////a/b@c.db"),
-        ("mlflow.db", "mlflow.db"),
-    ],
-)
-def test_an_address_is_shown_without_its_credentials(uri: str, shown: str) -> None:
-    assert without_password(uri) == shown
 
 
 @pytest.mark.parametrize("uri", ["outputs/mlflow.db", "postgresql://me:secret@host/mlflow", "file:///mlruns"])

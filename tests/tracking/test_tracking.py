@@ -23,7 +23,6 @@ from experiments.tracking import views, writes
 from experiments.tracking import writer as writer_module
 from experiments.tracking.listener import TrackingListener
 from experiments.tracking.place import Place
-from experiments.tracking.provenance import without_passwords
 from experiments.tracking.store import MAX_VALUES, Store, StoreError
 from experiments.tracking.store_address import check_store
 from experiments.tracking.writer import Writer
@@ -452,14 +451,6 @@ def test_a_file_of_a_tracking_server_is_refused_for_the_server(store: Store, tmp
 
 def test_the_embedded_store_is_under_the_output_folder(tmp_path: Path) -> None:
     assert Place.of(TrackingSettings("sqlite"), tmp_path).store_uri == f"sqlite:///{tmp_path}/mlflow.db"
-
-
-def test_passwords_in_urls_are_not_recorded() -> None:
-    assert (
-        without_passwords("tracking.uri=https://me:secret@host:5000/x seeds=[0]")
-        == "tracking.uri=https://***@host:5000/x seeds=[0]"
-    )
-    assert without_passwords("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
 
 
 Kind = TypeVar("Kind")
