@@ -22,6 +22,7 @@ from experiments.contract import Tag
 from experiments.tracking.archive import Archive, LoggedTrial
 from experiments.tracking.place import Place
 from experiments.tracking.store_address import check_local
+from experiments.tracking.writes import SetTags
 
 if TYPE_CHECKING:  # Ray and scipy are imported once there is a run to go by: they take seconds
     from experiments.planning.plan import Plan
@@ -180,7 +181,7 @@ def _record(archive: Archive, found: "Reproduction", second: LoggedTrial, study_
 def _write(archive: Archive, run_id: str, tags: Mapping[str, str], texts: Mapping[str, str] | None = None) -> str:
     """Write into a run; what went wrong, empty if nothing did."""
     try:
-        archive.log_rows(run_id, tags=tags)
+        archive.log_rows(run_id, SetTags(tags))
         if texts:
             archive.log_texts(run_id, texts)
     except OSError as error:  # the verdict stands, whatever the store does

@@ -20,6 +20,7 @@ from experiments.contract import Tag
 from experiments.contract.passwords import without_passwords
 from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 from experiments.tracking import postgresql, registry, views
+from experiments.tracking.writes import LogParams, LogReport, Rows, SetTags
 
 SERVER_THREADS = 16
 """Writes under way at the same time, to a server. A slow one is slow by its distance or its queue,
@@ -52,8 +53,6 @@ def num_writers(uri: str) -> int:
     return SERVER_THREADS if uri.startswith("http") else 1
 
 
-Report = tuple[Mapping[str, float], int, int]
-"""Metrics, step, and the moment they were reported (ms since the epoch)."""
 MAX_VALUES = 1000
 """Metrics, parameters and tags that MLflow takes in one call."""
 
@@ -194,21 +193,17 @@ class Store:
         return [run for run in found if all(run.data.tags.get(tag) == tags[tag] for tag in identity)]
 
     @_writes
-    def log_rows(
-        self,
-        run_id: str,
-        params: Sequence[tuple[str, Any]] = (),
-        tags: Mapping[str, str] | None = None,
-        reports: Sequence[Report] = (),
-    ) -> None:
+    def log_rows(self, run_id: str, *rows: Rows) -> None:
         """Log parameters, tags and reports in one call, `MAX_VALUES` at most: all reports or none."""
         from mlflow.entities import Metric, Param, RunTag
 
+        reports = [row for row in rows if isinstance(row, LogReport)]
+        tags = {k: v for row in rows if isinstance(row, SetTags) for k, v in row.values.items()}
         self._client.log_batch(
             run_id,
-            metrics=[Metric(k, float(v), at_ms, step) for metrics, step, at_ms in reports for k, v in metrics.items()],
-            params=[Param(k, str(v)) for k, v in params],
-            tags=[RunTag(k, v) for k, v in (tags or {}).items()],
+            metrics=[Metric(k, float(v), one.at_ms, one.step) for one in reports for k, v in one.values.items()],
+            params=[Param(k, str(v)) for row in rows if isinstance(row, LogParams) for k, v in row.values.items()],
+            tags=[RunTag(k, v) for k, v in tags.items()],
         )
 
     @_writes
@@ -234,10 +229,9 @@ class Store:
         import pandas as pd
         from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
-        self.log_texts(
-            run_id, {name: pd.DataFrame(dict(columns)).to_json(orient="split", index=False, date_format="iso")}
-        )
-        self.log_rows(run_id, tags={MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
+        text = pd.DataFrame(dict(columns)).to_json(orient="split", index=False, date_format="iso")
+        self.log_texts(run_id, {name: text})
+        self.log_rows(run_id, SetTags({MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])}))
 
     @_writes
     def log_model(self, study_run: str, experiment: str, model: registry.PolicyModel) -> str | None:
@@ -291,9 +285,14 @@ class Store:
 
     def _of_study(self, experiment_id: str, study_run: str) -> list[Any]:
         """The runs of the trials of an execution of a study."""
+        return self._pages(self._client.search_runs, [experiment_id], f"tags.{Tag.STUDY_RUN} = '{study_run}'")
+
+    @staticmethod
+    def _pages(search: Callable[..., Any], *arguments: Any, **options: Any) -> list[Any]:
+        """All that a search of MLflow's finds."""
         found, token = [], None
         while True:
-            page = self._client.search_runs([experiment_id], f"tags.{Tag.STUDY_RUN} = '{study_run}'", page_token=token)
+            page = search(*arguments, page_token=token, **options)
             found += page
             if not (token := page.token):
                 return found
@@ -327,9 +326,7 @@ class Store:
 
 
 def _is_like(value: str) -> str:
-    """What MLflow's filters say of a tag with a value, and maybe of others:
-    they have no way to write every character of a text.
-    """
+    """The end of a filter of MLflow's for a tag with a value, and maybe others: it cannot have every character."""
     writable = re.sub(r"""['"\\]|[^\S ]""", "_", value)
     return f"= '{value}'" if writable == value else f"LIKE '{writable}'"
 

@@ -97,9 +97,9 @@ class Writer:
         """Keys of runs that cannot be opened."""
         self._warned: set[str] = set()
         self._failing = False
-        """Whether some lane is."""
+        """Some lane is."""
         self._silent = False
-        """Whether the last attempt of any lane failed."""
+        """The last attempt of any lane failed."""
         self._quiet_until = 0.0
         self._last_call_s = 0.0
         self._closing = self._over = False
@@ -186,7 +186,7 @@ class Writer:
         return None
 
     def _is_deliverable(self, operation: Operation) -> bool:
-        """Whether the runs that it needs are open. A run ends after its files: one that has ended is whole."""
+        """True if the run that it needs is open. A run ends after its files: one that has ended is whole."""
         if isinstance(operation.write, writes.Finish) and (operation.key, True) in self._lanes:
             return False
         needs = operation.write.needs(operation.key)
@@ -236,12 +236,8 @@ class Writer:
             self._lost.add(operation.key)
         if operation.key not in self._warned:
             self._warned.add(operation.key)
-            logger.warning(
-                "MLflow refuses a write (%s of %s: %s); it is left out.",
-                operation.write.call,
-                operation.key,
-                first_line(error),
-            )
+            message = "MLflow refuses a write (%s of %s: %s); it is left out."
+            logger.warning(message, operation.write.call, operation.key, first_line(error))
 
     def _deliver(self, operation: Operation, *more: Operation) -> None:
         with self._connecting:
@@ -258,11 +254,8 @@ class Writer:
             case _ if key in self._lost:
                 raise StoreError("its run could not be opened", permanent=True)
             case writes.Rows():
-                rows = [one.write for one in (operation, *more)]
-                params = [item for row in rows if isinstance(row, writes.LogParams) for item in row.values.items()]
-                tags = {k: v for row in rows if isinstance(row, writes.SetTags) for k, v in row.values.items()}
-                reports = [(row.values, row.step, row.at_ms) for row in rows if isinstance(row, writes.LogReport)]
-                store.log_rows(self.run_ids[key], params, tags, reports)
+                rows = [one.write for one in (operation, *more) if isinstance(one.write, writes.Rows)]
+                store.log_rows(self.run_ids[key], *rows)
             case writes.LogTexts(texts):
                 store.log_texts(self.run_ids[key], texts)
             case writes.LogTable(columns, name):

@@ -17,6 +17,10 @@ class ToKey:
 
     call: ClassVar[str]
 
+    def __init_subclass__(cls, call: str = "") -> None:
+        """Name it."""
+        cls.call = call
+
     def needs(self, key: str) -> str | None:
         """The key of the run that has to be open before; None if none has to."""
         return key
@@ -45,22 +49,19 @@ class ToExperiment(ToKey):
 
 
 @dataclass(frozen=True)
-class OpenExperiment(ToExperiment):
+class OpenExperiment(ToExperiment, call="experiment"):
     """Make the experiment, if need be."""
-
-    call = "experiment"
 
 
 @dataclass(frozen=True)
-class SetViews(ToExperiment):
+class SetViews(ToExperiment, call="set_views"):
     """Set shared views of the UI, by their keys."""
 
-    call = "set_views"
     states: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class OpenRun(ToKey):
+class OpenRun(ToKey, call="open_run"):
     """Open the run of the key: the one in its experiment with the same values of the tags `identity`, or a new one.
 
     Attributes:
@@ -72,7 +73,6 @@ class OpenRun(ToKey):
         new: Whether the first look for it is left out.
     """
 
-    call = "open_run"
     experiment: str
     name: str
     start_ms: int
@@ -85,22 +85,16 @@ class OpenRun(ToKey):
         return self.tags.get(Tag.STUDY_RUN)
 
 
-@dataclass(frozen=True)
-class LogParams(Rows):
+class LogParams(Rows, call="log_params"):
     """Log parameters."""
 
-    call = "log_params"
 
-
-@dataclass(frozen=True)
-class SetTags(Rows):
+class SetTags(Rows, call="set_tags"):
     """Set tags."""
 
-    call = "set_tags"
-
 
 @dataclass(frozen=True)
-class LogReport(Rows):
+class LogReport(Rows, call="log_metrics"):
     """Log the metrics of a report, all or none.
 
     Attributes:
@@ -108,51 +102,45 @@ class LogReport(Rows):
         at_ms: When they were reported, ms since the epoch.
     """
 
-    call = "log_metrics"
     step: int
     at_ms: int
 
 
 @dataclass(frozen=True)
-class LogTexts(Files):
+class LogTexts(Files, call="log_texts"):
     """Attach text files, path to content."""
 
-    call = "log_texts"
     texts: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class LogTable(Files):
+class LogTable(Files, call="log_table"):
     """Attach a table, column to values, that the UI shows."""
 
-    call = "log_table"
     columns: Mapping[str, Sequence[Any]]
     name: str
 
 
 @dataclass(frozen=True)
-class LogModel(Files):
+class LogModel(Files, call="log_model"):
     """Log a policy as a model of its trial's run, in the experiment of the trials, and register it."""
 
-    call = "log_model"
     experiment: str
     model: PolicyModel
 
 
 @dataclass(frozen=True)
-class MakeChampion(Files):
+class MakeChampion(Files, call="make_champion"):
     """Give a logged policy the alias `champion`, if it deserves it."""
 
-    call = "make_champion"
     experiment: str
     model: PolicyModel
 
 
 @dataclass(frozen=True)
-class Finish(ToKey):
+class Finish(ToKey, call="finish"):
     """End a run, `end_ms` ms since the epoch: after its files, so that one that has ended is whole."""
 
-    call = "finish"
     status: str
     end_ms: int
 

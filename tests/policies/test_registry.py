@@ -25,7 +25,7 @@ from experiments.policies.mlflow_model import REQUIREMENTS, save_model
 from experiments.tracking.registry import CHAMPION, SCORES, TASK, PolicyModel, significantly_better, supersedes
 from experiments.tracking.store import Store, StoreError
 from experiments.tracking.writer import Writer
-from experiments.tracking.writes import LogModel
+from experiments.tracking.writes import LogModel, LogParams, LogReport
 from tests.support.exported import LSTM, SMALL, policy_of
 from tests.support.mlflow_server import Server
 from tests.support.names import ODD
@@ -71,9 +71,8 @@ class Registry:
         run = self.store.create_run(
             "single/ppo-cartpole", model.trial, 0, {Tag.STUDY_RUN: self.study_run, Tag.TRIAL_ID: model.trial}
         )
-        self.store.log_rows(
-            run, [("lr", 0.1)], reports=[({"final/score": self.score, "eval/return_mean": 1.0}, 4096, 7)]
-        )
+        report = LogReport({"final/score": self.score, "eval/return_mean": 1.0}, 4096, 7)
+        self.store.log_rows(run, LogParams({"lr": 0.1}), report)
         self.store.finish(run, "FINISHED", 9)
         self.store.log_model(self.study_run, "single/ppo-cartpole", model)
         return run

@@ -8,6 +8,7 @@ import pytest
 
 from analysis import AnalysisError
 from analysis.stores.executions import executions
+from experiments.tracking.writes import SetTags
 from tests.support.commands import run_here
 from tests.support.stored_studies import START_MS, Written, uri_of
 
@@ -29,10 +30,8 @@ def test_a_study_is_listed_with_its_question_and_answers_whatever_marks_they_hav
     written = copied()
     told = {"question": "Which map?\n**Or none of them?**", "answers": json.dumps(["Use map=**a b**."])}
     study = written.study("maps", "maps/ppo-lake", START_MS)
-    written.store.log_rows(
-        study,
-        tags={**told, "mlflow.note.content": f"**Question.** {told['question']}\n\n**Answer.** **Use `map=**a b**`.**"},
-    )
+    note = f"**Question.** {told['question']}\n\n**Answer.** **Use `map=**a b**`.**"
+    written.store.log_rows(study, SetTags({**told, "mlflow.note.content": note}))
     (found,) = executions("maps", uri_of(tmp_path))
     assert (found.question, found.answers) == (told["question"], ("Use map=**a b**.",))
     written.study("old", "old/ppo-lake", START_MS)  # of an earlier version: its description alone says it

@@ -21,6 +21,7 @@ from experiments.study.registration import Registration
 from experiments.tracking.registry import SCORES, PolicyModel
 from experiments.tracking.writes import LogModel, MakeChampion
 from experiments.trial.events import Ended
+from tests.support.recording_writer import RecordingWriter
 from tests.support.suite import PlanOf, RunSuite
 
 GRID = (
@@ -32,18 +33,8 @@ GRID = (
 )
 
 
-class Put:
-    """Where a writer is: keeps what was put."""
-
-    def __init__(self) -> None:
-        self.run_ids: dict[str, str] = {}
-        self.puts: list[LogModel | MakeChampion] = []
-
-    def put(self, key: str, write: LogModel | MakeChampion) -> None:
-        self.puts.append(write)
-
-    def of(self, kind: type[LogModel | MakeChampion]) -> list[PolicyModel]:
-        return [write.model for write in self.puts if isinstance(write, kind)]
+def policies(writer: RecordingWriter, kind: type[LogModel | MakeChampion] = LogModel) -> list[PolicyModel]:
+    return [write.model for _, write in writer.of(kind)]
 
 
 @pytest.fixture
@@ -72,10 +63,10 @@ def register(
     what: str = "",
     phase: str = "fixed",
     interrupted: Callable[[], bool] = lambda: False,
-) -> tuple[Put, Registration]:
+) -> tuple[RecordingWriter, Registration]:
     folder.mkdir(exist_ok=True)
     (folder / "what").write_text(what)
-    trials, outcomes, put = StudyTrials(plan), Outcomes(), Put()
+    trials, outcomes, put = StudyTrials(plan), Outcomes(), RecordingWriter()
     for number, trial in enumerate(trials.trials):
         object.__setattr__(trial, "phase", phase)
         status = FAILED if number in failed else FINISHED
@@ -98,15 +89,15 @@ def test_by_default_each_seed_of_the_recommended_configuration_becomes_a_version
     label = plan.trials[-1].label
     put, _ = register(plan, tmp_path / "study", [label])
     assert exports == [f"{label} s={seed}" for seed in (0, 1, 2)]
-    assert [model.registered for model in put.of(LogModel)] == ["ppo-cartpole"] * 3
-    assert {model.env_steps for model in put.of(LogModel)} == {2000}
+    assert [model.registered for model in policies(put)] == ["ppo-cartpole"] * 3
+    assert {model.env_steps for model in policies(put)} == {2000}
 
 
 def test_what_nothing_confirmed_is_no_champion(plan_of: PlanOf, tmp_path: Path, exports: list[str]) -> None:
     plan = plan_of(*GRID)
     put, _ = register(plan, tmp_path / "study", [plan.trials[0].label])
-    assert put.of(MakeChampion) == []
-    assert all(SCORES not in model.tags for model in put.of(LogModel))
+    assert policies(put, MakeChampion) == []
+    assert all(SCORES not in model.tags for model in policies(put))
 
 
 def test_the_best_confirmed_seed_is_proposed_with_the_scores_of_all(
@@ -114,11 +105,11 @@ def test_the_best_confirmed_seed_is_proposed_with_the_scores_of_all(
 ) -> None:
     plan = plan_of(*GRID)
     put, _ = register(plan, tmp_path / "study", [plan.trials[0].label], phase="confirm")
-    (model,) = put.of(MakeChampion)
+    (model,) = policies(put, MakeChampion)
     same = [(n, t) for n, t in enumerate(plan.trials) if t.label == plan.trials[0].label]
     assert model.trial == same[-1][1].folder_name
     assert json.loads(model.tags[SCORES]) == [100.0 + number for number, _ in same]
-    assert isinstance(put.puts[-1], MakeChampion)  # once its version is there
+    assert isinstance(put.puts[-1][1], MakeChampion)  # once its version is there
 
 
 def test_trials_that_failed_have_none(plan_of: PlanOf, tmp_path: Path, exports: list[str]) -> None:
@@ -133,7 +124,7 @@ def test_more_or_none_are_logged_on_request(
 ) -> None:
     plan = plan_of(*GRID, f"registry.models={models}")
     put, _ = register(plan, tmp_path / "study", [plan.trials[0].label])
-    found = put.of(LogModel)
+    found = policies(put)
     assert (len(found), sum(model.registered is not None for model in found)) == (logged, registered)
     assert len({(model.trial, model.name) for model in found}) == logged
 
@@ -156,7 +147,7 @@ def test_an_export_under_way_ends_when_the_study_is_asked_to_stop(
     plan = plan_of(*GRID)
     asked = iter([False, False, False])  # once before each policy, once in its evaluation: the second one's
     put, _ = register(plan, tmp_path / "study", [plan.trials[0].label], interrupted=lambda: next(asked, True))
-    assert [exports, len(put.of(LogModel))] == [[plan.trials[0].name], 1]
+    assert [exports, len(policies(put))] == [[plan.trials[0].name], 1]
     assert caplog.records == []
 
 

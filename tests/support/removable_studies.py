@@ -12,6 +12,7 @@ from mlflow.models import Model
 from experiments.contract import Tag
 from experiments.tracking.registry import CHAMPION, PolicyModel
 from experiments.tracking.store import Store
+from experiments.tracking.writes import LogParams, LogReport
 from tests.support.stored_studies import START_MS, planned
 
 MIB = 2**20
@@ -95,11 +96,9 @@ class Made:
             Tag.HARDWARE: "laptop", Tag.PHASE: "fixed",
         }  # fmt: skip
         run = runs[trial] = self.store.create_run(experiment, trial, START_MS, tags)
-        reports = [
-            ({"eval/return_mean": 5.0 + seed}, 1000, START_MS + 1),
-            ({"final/score": SCORES[config] + seed}, 2000, START_MS + 2),
-        ]
-        self.store.log_rows(run, [("lr", config)], reports=reports)
+        returned = LogReport({"eval/return_mean": 5.0 + seed}, 1000, START_MS + 1)
+        scored = LogReport({"final/score": SCORES[config] + seed}, 2000, START_MS + 2)
+        self.store.log_rows(run, LogParams({"lr": config}), returned, scored)
         self.store.log_texts(run, {"config.json": "{}"})
         self.store.finish(run, "FINISHED", START_MS + 3)
         folder = self.trial(name, trial)

@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.contract.sqlite_address import sqlite_uri
 from experiments.tracking.store import Store
+from experiments.tracking.writes import LogParams, LogReport
 
 START_MS = 1_800_000_000_000
 MORE_THAN_ONE_ANSWER = 26_000
@@ -32,7 +33,7 @@ class Written:
         tags = {"kind": "study", "study": name, "mlflow.source.name": "python experiments/run.py", "exclusive": "true"}
         note = {"mlflow.note.content": f"**Question.** What about {name}?\n\nThe answer."}
         run = self.store.create_run("studies", experiment, started_ms, {**tags, **note})
-        self.store.log_rows(run, params=list((params or {}).items()))
+        self.store.log_rows(run, LogParams(params or {}))
         nothing = {"study": name, "question": "", "seeds": [0], "axes": {}, "exclusive": True, "configurations": []}
         texts = {
             "plan.json": json.dumps(plan or nothing),
@@ -60,10 +61,9 @@ class Written:
             "exploratory": "false", "mlflow.source.git.commit": "abc", **tags,
         }  # fmt: skip
         run = self.store.create_run(experiment, f"{config} s={seed}", started_ms, all_tags)
-        self.store.log_rows(
-            run, params=list({"algorithm": "ppo", "seed": seed, "budget_env_steps": 2000, **(params or {})}.items())
-        )
-        self.store.log_rows(run, reports=[(metrics, step, started_ms + at_ms) for metrics, step, at_ms in reports])
+        given = {"algorithm": "ppo", "seed": seed, "budget_env_steps": 2000, **(params or {})}
+        self.store.log_rows(run, LogParams(given))
+        self.store.log_rows(run, *(LogReport(metrics, step, started_ms + at_ms) for metrics, step, at_ms in reports))
         if status is not None:
             self.store.finish(run, status, started_ms + 9000)
         self.ids[f"{config} s={seed}"] = run

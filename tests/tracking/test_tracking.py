@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.schema import TrackingSettings
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
-from experiments.planning.record import plan_record
+from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
 from experiments.study.files.folder import StudyFolder
 from experiments.study.outcomes import TrialOutcome
@@ -28,6 +28,7 @@ from experiments.tracking.store_address import check_store
 from experiments.tracking.writer import Writer
 from experiments.trial.events import Ended, Placed, Reported, Started
 from tests.support.names import NAMES, ODD
+from tests.support.recording_writer import RecordingWriter
 from tests.support.suite import PlanOf
 
 
@@ -100,26 +101,20 @@ def test_a_store_that_comes_back_loses_nothing_and_keeps_the_order() -> None:
     for step in range(5):
         writer.put("trial", writes.LogReport({"x": 1.0}, step, 0))
     writer.close(wait_s=5)
-    assert [step for method, args in flaky.calls if method == "log_rows" for _, step, _ in args[3]] == [0, 1, 2, 3, 4]
+    assert [row.step for method, args in flaky.calls if method == "log_rows" for row in args[1:]] == [0, 1, 2, 3, 4]
     assert writer.undelivered == 0
 
 
-def test_a_run_whose_making_failed_is_looked_for_before_it_is_made_again() -> None:
-    flaky = FlakyStore(failures=1)
+@pytest.mark.parametrize(
+    ("failures", "calls"), [(0, ["create_run", "finish"]), (1, ["open_run", "finish", "delete_duplicates"])]
+)
+def test_a_new_run_is_made_at_once_and_looked_for_if_that_failed(failures: int, calls: list[str]) -> None:
+    flaky = FlakyStore(failures)
     writer = writer_to(flaky)
     open_trial(writer)
     writer.put("trial", writes.Finish("FINISHED", 0))
     writer.close(wait_s=5)
-    assert [method for method, _ in flaky.calls] == ["open_run", "finish", "delete_duplicates"]
-
-
-def test_a_new_run_is_made_at_once() -> None:
-    flaky = FlakyStore()
-    writer = writer_to(flaky)
-    open_trial(writer)
-    writer.put("trial", writes.Finish("FINISHED", 0))
-    writer.close(wait_s=5)
-    assert [method for method, _ in flaky.calls] == ["create_run", "finish"]
+    assert [method for method, _ in flaky.calls] == calls
 
 
 def test_a_store_that_stays_away_ends_the_wait_and_the_missing_writes_are_counted(
@@ -176,10 +171,8 @@ def test_reports_that_wait_go_out_together_but_never_past_the_runs_end() -> None
     writer.put("a", writes.Finish("FINISHED", 0))
     writer.close(wait_s=5)
     assert [method for method, args in flaky.calls if args[0] == writer.run_ids["a"]] == ["log_rows", "finish"]
-    assert [[step for _, step, _ in args[3]] for method, args in flaky.calls if method == "log_rows"] == [
-        [0, 1, 2],
-        [0, 1, 2],
-    ]
+    steps = [[row.step for row in args[1:]] for method, args in flaky.calls if method == "log_rows"]
+    assert steps == [[0, 1, 2]] * 2
 
 
 def test_parameters_tags_and_reports_that_wait_go_out_in_one_call() -> None:
@@ -187,13 +180,13 @@ def test_parameters_tags_and_reports_that_wait_go_out_in_one_call() -> None:
     slow = SlowToOpen(release)
     writer = writer_to(slow)
     open_trial(writer)
-    writer.put("trial", writes.LogParams({"lr": 1}))
-    writer.put("trial", writes.SetTags({"restarts": "0"}))
-    writer.put("trial", writes.LogReport({"x": 1.0}, 5, 6))
-    writer.put("trial", writes.SetTags({"restarts": "1"}))
+    first, last = writes.SetTags({"restarts": "0"}), writes.SetTags({"restarts": "1"})
+    rows = (writes.LogParams({"lr": 1}), first, writes.LogReport({"x": 1.0}, 5, 6), last)
+    for row in rows:
+        writer.put("trial", row)
     release.set()
     writer.close(wait_s=5)
-    assert slow.calls == [("log_rows", ("run", [("lr", 1)], {"restarts": "1"}, [({"x": 1.0}, 5, 6)]))]
+    assert slow.calls == [("log_rows", ("run", *rows))]
 
 
 def test_a_call_holds_whole_reports_and_no_more_values_than_mlflow_takes() -> None:
@@ -205,17 +198,17 @@ def test_a_call_holds_whole_reports_and_no_more_values_than_mlflow_takes() -> No
         writer.put("trial", writes.LogReport({f"m{i}": 1.0 for i in range(30)}, step, 0))
     release.set()
     writer.close(wait_s=5)
-    calls = [args[3] for method, args in slow.calls if method == "log_rows"]
+    calls = [args[1:] for method, args in slow.calls if method == "log_rows"]
     assert [len(reports) for reports in calls] == [33, 33, 33, 1]
     assert MAX_VALUES == 1000
 
 
 def test_a_store_that_cannot_take_as_much_at_once_is_given_less() -> None:
     class Weak(FlakyStore):
-        def log_rows(self, run_id: str, params: Any, tags: Any, reports: Any) -> None:
-            if len(reports) > 3:
+        def log_rows(self, run_id: str, *rows: writes.Rows) -> None:
+            if len(rows) > 3:
                 raise TimeoutError("timed out")
-            self.calls.append(("log_rows", reports))
+            self.calls.append(("log_rows", rows))
 
     weak = Weak()
     writer = writer_to(weak)
@@ -223,7 +216,7 @@ def test_a_store_that_cannot_take_as_much_at_once_is_given_less() -> None:
     for step in range(20):
         writer.put("trial", writes.LogReport({"x": 1.0}, step, 0))
     writer.close(wait_s=30)
-    assert [step for method, reports in weak.calls if method == "log_rows" for _, step, _ in reports] == list(range(20))
+    assert [row.step for method, rows in weak.calls if method == "log_rows" for row in rows] == list(range(20))
 
 
 def test_queueing_never_waits_for_the_store() -> None:
@@ -250,7 +243,7 @@ def test_the_studys_run_is_there_before_its_trials_and_files_do_not_hold_up_repo
             told.wait(10)
             calls.append("files")
 
-        def log_rows(self, run_id: str, params: Any, tags: Any, reports: Any) -> None:
+        def log_rows(self, run_id: str, *rows: writes.Rows) -> None:
             calls.append("reports")
             told.set()
 
@@ -339,12 +332,14 @@ def test_a_run_that_a_person_deletes_costs_its_own_writes_only(store: Store, tmp
 
 def test_a_batch_of_which_some_points_are_there_adds_the_others(store: Store, tmp_path: Path) -> None:
     run = store.create_run("study", "run", 0, {})
-    reports = [({"a": 1 / 3, "b": float(step)}, step, 100 + step) for step in range(6)]
+    reports = [writes.LogReport({"a": 1 / 3, "b": float(step)}, step, 100 + step) for step in range(6)]
     for some in (reports[1:3], reports[2:5], reports, reports):
-        store.log_rows(run, reports=some)
+        store.log_rows(run, *some)
     found = rows(tmp_path, "SELECT key, step, timestamp, value FROM metrics ORDER BY key, step")
     assert found == [("a", s, 100 + s, 1 / 3) for s in range(6)] + [("b", s, 100 + s, float(s)) for s in range(6)]
     assert rows(tmp_path, "SELECT key, value FROM latest_metrics ORDER BY key") == [("a", 1 / 3), ("b", 5.0)]
+    store.log_rows(run, writes.SetTags({"restarts": "0"}), writes.SetTags({"restarts": "1"}))
+    assert rows(tmp_path, "SELECT value FROM tags WHERE key = 'restarts'") == [("1",)]
 
 
 @pytest.mark.parametrize("folder", ["/out/a", "/out/it's", '/out/"a"'])
@@ -369,10 +364,8 @@ def test_a_table_that_is_logged_again_is_replaced_and_mlflow_finds_it(
         store.log_table(run, {"config": ["a", "b"], "score": [2.0, score]}, "configurations.json")
     experiment = store.experiment("study")
     table = store._client.load_table(experiment, "configurations.json", [run])
-    assert table.astype(object).where(table.notna(), None).to_dict("list") == {
-        "config": ["a", "b"],
-        "score": [2.0, None],
-    }
+    found = table.astype(object).where(table.notna(), None).to_dict("list")
+    assert found == {"config": ["a", "b"], "score": [2.0, None]}
     assert store._client.load_table(experiment, "configurations.json").equals(table)  # by the tag that the UI looks at
 
 
@@ -392,20 +385,13 @@ def test_an_error_of_the_store_is_one_line_that_names_it(tmp_path: Path) -> None
         away.create_run("e", "run", 0, {})
 
 
-def test_one_report_is_one_row_per_metric_at_the_same_step(store: Store, tmp_path: Path) -> None:
-    run = store.create_run("study/ppo-cartpole", "lr=1e-3 s=0", 0, {"kind": "trial"})
-    store.log_rows(run, reports=[({"eval/return_mean": 1.0, "train/return_mean": 2.0}, 4000, 5)])
-    found = rows(tmp_path, "SELECT key, value, step FROM metrics ORDER BY key")
-    assert found == [("eval/return_mean", 1.0, 4000), ("train/return_mean", 2.0, 4000)]
-
-
 def test_an_open_reader_does_not_block_the_writer(store: Store, tmp_path: Path) -> None:
     run = store.create_run("study", "run", 0, {})
-    store.log_rows(run, reports=[({"a": 1.0}, 1, 0)])
+    store.log_rows(run, writes.LogReport({"a": 1.0}, 1, 0))
     reader = sqlite3.connect(tmp_path / "mlflow.db")
     cursor = reader.execute("SELECT * FROM metrics")
     cursor.fetchone()
-    store.log_rows(run, reports=[({"a": 2.0}, 2, 0)])
+    store.log_rows(run, writes.LogReport({"a": 2.0}, 2, 0))
     reader.close()
 
 
@@ -453,39 +439,29 @@ def test_the_embedded_store_is_under_the_output_folder(tmp_path: Path) -> None:
     assert Place.of(TrackingSettings("sqlite"), tmp_path).store_uri == f"sqlite:///{tmp_path}/mlflow.db"
 
 
-Kind = TypeVar("Kind")
-
-
-class RecordingWriter:
-    """Keeps what is put."""
-
-    def __init__(self) -> None:
-        self.puts: list[tuple[str, writes.Write]] = []
-
-    def put(self, key: str, write: writes.Write) -> None:
-        self.puts.append((key, write))
-
-    def of(self, kind: type[Kind]) -> list[tuple[str, Kind]]:
-        return [(key, write) for key, write in self.puts if isinstance(write, kind)]
-
-    def ends(self) -> list[tuple[str, str]]:
-        return [(key, end.status) for key, end in self.of(writes.Finish)]
-
-
 Recorded = tuple[TrackingListener, RecordingWriter, TrialConfig]
 
 
 @pytest.fixture
 def recorded(plan_of: PlanOf, tmp_path: Path) -> Recorded:
-    plan, writer = plan_of(), RecordingWriter()
-    listener = TrackingListener(StudyTrials(plan), StudyFolder(tmp_path / "study"), writer, conclusions)  # type: ignore[arg-type]
-    listener.begin()
+    listener, writer = begun(plan_of(), tmp_path)
     writer.puts.clear()
-    return listener, writer, plan.trials[0]
+    return listener, writer, listener.plan.trials[0]
+
+
+def begun(plan: Plan, folder: Path) -> tuple[TrackingListener, RecordingWriter]:
+    writer = RecordingWriter()
+    listener = TrackingListener(StudyTrials(plan), StudyFolder(folder / "study"), writer, conclusions)  # type: ignore[arg-type]
+    listener.begin()
+    return listener, writer
 
 
 def reported(env_steps: int, metrics: Mapping[str, float]) -> Reported:
     return Reported(env_steps=env_steps, metrics=metrics, at_ms=1000 + env_steps)
+
+
+def failed(reason: str, diverged: bool = False) -> Ended:
+    return Ended(status=FAILED, env_steps=4000, reason=reason, diverged=diverged)
 
 
 def interrupted(listener: TrackingListener) -> Any:
@@ -493,8 +469,7 @@ def interrupted(listener: TrackingListener) -> Any:
 
 
 def test_where_trials_may_stop_at_the_target_no_view_averages_their_clocks(plan_of: PlanOf, tmp_path: Path) -> None:
-    plan, writer = plan_of("stop_at_target=true"), RecordingWriter()
-    TrackingListener(StudyTrials(plan), StudyFolder(tmp_path / "study"), writer, conclusions).begin()  # type: ignore[arg-type]
+    _, writer = begun(plan_of("stop_at_target=true"), tmp_path)
     *_, (_, found) = writer.of(writes.SetViews)
     assert "groupBy" not in json.loads(json.loads(found.states[views.TIME])["state"])
 
@@ -562,15 +537,10 @@ def test_a_trial_says_on_which_machine_it_ran_and_was_alone_there_whatever_was_p
 
 
 def test_trials_on_one_machine_at_one_time_were_not_alone(plan_of: PlanOf, tmp_path: Path) -> None:
-    plan, writer = plan_of("hardware.max_concurrent_trials=1"), RecordingWriter()
-    listener = TrackingListener(StudyTrials(plan), StudyFolder(tmp_path / "study"), writer, conclusions)  # type: ignore[arg-type]
-    listener.begin()
-    assert plan.exclusive
-    assert [tags.get("exclusive") for tags in _placed(listener, writer, "one", "two", "one").values()] == [
-        "false",
-        None,
-        "false",
-    ]
+    listener, writer = begun(plan_of("hardware.max_concurrent_trials=1"), tmp_path)
+    assert listener.plan.exclusive
+    exclusive = [tags.get("exclusive") for tags in _placed(listener, writer, "one", "two", "one").values()]
+    assert exclusive == ["false", None, "false"]
 
 
 def test_no_run_is_left_running(recorded: Recorded) -> None:
@@ -589,14 +559,10 @@ def test_no_run_is_left_running(recorded: Recorded) -> None:
 def test_a_studys_run_ends_with_its_answer_its_table_and_sortable_numbers(recorded: Recorded) -> None:
     listener, writer, _ = recorded
     final = {"final/score": 480.0, "final/auc": 300.0, "final/train_s": 9.0, "final/env_steps_per_s": 8000.0}
+    scores = [(480.0 if t.label == "lr=3e-3 b=512" else 10.0) + t.seed for t in listener.plan.trials]
     outcomes = [
-        TrialOutcome(
-            t.label,
-            t.seed,
-            "finished",
-            final={**final, "final/score": 480.0 + t.seed if t.label == "lr=3e-3 b=512" else 10.0 + t.seed},
-        )
-        for t in listener.plan.trials
+        TrialOutcome(t.label, t.seed, "finished", final={**final, "final/score": score})
+        for t, score in zip(listener.plan.trials, scores, strict=True)
     ]
     listener.end("FINISHED", outcomes)
     (_, tags), (_, table), (_, report) = (
@@ -618,35 +584,12 @@ def test_a_conclusion_that_fails_costs_the_study_nothing(recorded: Recorded, mon
     assert writer.ends() == [(trial.folder_name, "KILLED"), ("study", "FINISHED")]
 
 
-def test_the_plan_is_recorded_with_every_configuration(plan_of: PlanOf) -> None:
-    plan = plan_of()
-    record = json.loads(json.dumps(plan_record(StudyTrials(plan))))
-    assert record["axes"] == {
-        "lr": "algorithm.training.lr",
-        "train_batch_size_total": "algorithm.training.train_batch_size_per_learner",
-    }
-    assert [c["config"] for c in record["configurations"]] == [c.label for c in plan.configurations]
-    assert record["configurations"][0]["point"] == {
-        "algorithm.training.lr": 3e-4,
-        "algorithm.training.train_batch_size_per_learner": 512,
-    }
-    assert (record["configurations"][0]["target"], record["configurations"][0]["score_range"]) == (475.0, [0.0, 500.0])
-
-
 @pytest.mark.parametrize(
     ("end", "status", "said"),
     [
         (Ended(status=PRUNED, env_steps=4000), "FINISHED", {"stopped_at_env_steps": "4000"}),
-        (
-            Ended(status=FAILED, env_steps=4000, reason="it crashed"),
-            "FAILED",
-            {"failure": "it crashed", "diverged": "false"},
-        ),
-        (
-            Ended(status=FAILED, env_steps=4000, reason="NaN", diverged=True),
-            "FAILED",
-            {"failure": "NaN", "diverged": "true"},
-        ),
+        (failed("it crashed"), "FAILED", {"failure": "it crashed", "diverged": "false"}),
+        (failed("NaN", diverged=True), "FAILED", {"failure": "NaN", "diverged": "true"}),
     ],
 )
 def test_a_trial_that_ended_before_its_budget_is_not_taken_for_interrupted(
@@ -668,7 +611,7 @@ def test_what_earlier_trials_measured_is_found_by_algorithm_and_env(store: Store
         ("ppo", measured, "FAILED"),
     ):
         run = store.create_run("study", "run", 0, {Tag.KIND: "trial", Tag.ALGORITHM: algorithm, Tag.ENV: "cartpole"})
-        store.log_rows(run, reports=[({**metrics, "progress/env_steps": 500, "final/wall_s": 5.0}, 1, 0)])
+        store.log_rows(run, writes.LogReport({**metrics, "progress/env_steps": 500, "final/wall_s": 5.0}, 1, 0))
         store.finish(run, status, 1)
     (found,) = store.past_metrics("ppo", "cartpole", "final/gradient_square")
     assert found.items() >= measured.items()
