@@ -72,11 +72,8 @@ class Registration:
         models = self.trials.plan.suite.registry.models
         for trial in self.trials.trials:
             of_recommended = trial.label in recommended and not trial.exploratory
-            if (
-                self.outcomes.of(trial).status != FINISHED
-                or trial.repeat
-                or not (of_recommended or models != "recommended")
-            ):
+            wanted = of_recommended or models != "recommended"
+            if self.outcomes.of(trial).status != FINISHED or trial.repeat or not wanted:
                 continue
             if self.interrupted():
                 return
@@ -86,11 +83,8 @@ class Registration:
                 # a study that ran ends with its exit code, whatever becomes of its models
                 if self.interrupted():
                     return
-                what = (
-                    str(error)
-                    if isinstance(error, ConfigurationError)
-                    else f"{type(error).__name__}: {first_line(error)}"
-                )
+                readable = isinstance(error, ConfigurationError)
+                what = str(error) if readable else f"{type(error).__name__}: {first_line(error)}"
                 logger.warning("%s is not in MLflow's registry: %s", trial.name, what)
         for label in recommended:
             self._put_champion(label)
@@ -133,9 +127,8 @@ class Registration:
 
     def _export(self, found: checkpoint.Checkpoint, trial: TrialConfig, place: Path) -> None:
         run, study_run = (self.writer.run_ids.get(key, "") for key in (trial.folder_name, STUDY_KEY))
-        origin = Origin(
-            self.trials.plan.study, study_run, run, str(found.provenance.get("commit") or ""), found.env_steps
-        )
+        commit = str(found.provenance.get("commit") or "")
+        origin = Origin(self.trials.plan.study, study_run, run, commit, found.env_steps)
         partial = place.with_name(f".{place.name}")
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(place, ignore_errors=True)

@@ -25,10 +25,10 @@ class LoggedTrial:
     """A trial's run in MLflow.
 
     Attributes:
-        run_id: MLflow's.
-        name: The run's name.
-        status: MLflow's: RUNNING, FINISHED, FAILED or KILLED.
-        experiment: Name of its experiment.
+        run_id: In MLflow.
+        name: As the UI shows it.
+        status: RUNNING, FINISHED, FAILED or KILLED.
+        experiment: Name of the experiment.
         experiment_id: Of the same.
         tags: By name.
         config: config.json: the trial's configuration, and its provenance.
@@ -89,8 +89,8 @@ class Archive(Store):
         """The run of a trial.
 
         Args:
-            run_id: Its id.
-            named: What the person named, for messages; by default `run=`.
+            run_id: In MLflow.
+            named: As the person named it, for messages; by default `run=`.
 
         Raises:
             ConfigurationError: There is no such run, it is no trial's, or lacks its configuration.
@@ -101,9 +101,9 @@ class Archive(Store):
         ):
             run = self._client.get_run(run_id)
         tags = dict(run.data.tags)
-        if tags.get(Tag.KIND) != "trial":
+        if (kind := tags.get(Tag.KIND)) != "trial":
             raise ConfigurationError(
-                f"{named} is {'the run of a whole study' if tags.get('kind') == 'study' else 'no run of this suite'}, "
+                f"{named} is {'the run of a whole study' if kind == 'study' else 'no run of this suite'}, "
                 "not of a trial. Trials are the runs in the experiment <study>/<algorithm>-<env>; name one of them."
             )
         with self._readable_errors():
@@ -181,9 +181,7 @@ class Archive(Store):
 
         try:
             yield
-        except MlflowException as error:
-            if missing and error.error_code == "RESOURCE_DOES_NOT_EXIST":
+        except (MlflowException, OSError) as error:
+            if missing and getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
                 raise ConfigurationError(missing) from None
-            raise ConfigurationError(f"tracking_uri={self._shown} cannot be read: {first_line(error)}") from error
-        except OSError as error:
             raise ConfigurationError(f"tracking_uri={self._shown} cannot be read: {first_line(error)}") from error

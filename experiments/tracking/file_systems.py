@@ -1,4 +1,4 @@
-"""What kind of file system a path is on."""
+"""The kind of file system that a path is on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

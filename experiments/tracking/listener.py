@@ -54,7 +54,7 @@ class Folder(Protocol):
 
 
 class Conclusions(Protocol):
-    """What a study came to, as its run shows it."""
+    """The conclusions of a study, as its run shows them."""
 
     @property
     def note(self) -> str:
@@ -62,7 +62,7 @@ class Conclusions(Protocol):
 
     @property
     def answers(self) -> Sequence[str]:
-        """What to use, a sentence for each environment."""
+        """The recommendation, a sentence for each environment."""
 
     @property
     def chosen(self) -> str:
@@ -82,7 +82,7 @@ class Conclusions(Protocol):
 
 
 class Analyst(Protocol):
-    """What is asked of the analysis: the commands give it, since the tracking itself does not know it."""
+    """The analysis, as far as it is asked: the commands give it, since the tracking itself does not know it."""
 
     def diagnose(self, planned: Mapping[str, Any], known: Mapping[str, Any], curves: Curves) -> Mapping[str, str]:
         """Tags of a trial, from its parameters, what else is known of its configuration, and its curves."""
@@ -91,7 +91,7 @@ class Analyst(Protocol):
         """Make ready for the study's end."""
 
     def conclude(self, record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> Conclusions | None:
-        """What a study came to, from its plan's record and how each trial ended; None if no trial has started."""
+        """Those of a study, from its plan's record and how each trial ended; None if no trial has started."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class TrackingListener:
     puts what an earlier execution may not have delivered.
 
     Attributes:
-        trials: The study's, as they become known.
+        trials: Of the study, as they become known.
         folder: Where the study keeps its state and the logs of its trials.
         writer: Delivers to MLflow.
         analyst: Draws the conclusions.
@@ -128,7 +128,7 @@ class TrackingListener:
 
     @property
     def plan(self) -> Plan:
-        """The study's."""
+        """The plan, as far as the study knows it."""
         return self.trials.plan
 
     def begin(self) -> None:
@@ -318,15 +318,15 @@ class TrackingListener:
         """End every run that is still open, and the study's own with its summary.
 
         Args:
-            status: The study's: FINISHED, FAILED or KILLED.
+            status: FINISHED, FAILED or KILLED.
             outcomes: How each trial ended: dataclasses.
             limit: Which one ended the study before it was done.
             register: Is given the recommended configurations, and puts the policies that are to be used.
 
         Returns:
-            What was to be run, as plan.json has it.
+            The content of plan.json.
         """
-        record = self._record()
+        record = {**plan_record(self.trials), "command": self.folder.began_with(provenance_of(self.plan))["command"]}
         for key in sorted(self._open_keys):
             self._close(key, "KILLED")
         if self.plan.search:  # which has grown since
@@ -341,12 +341,8 @@ class TrackingListener:
         self.writer.put(STUDY_KEY, writes.Finish(status, now_ms()))
         return record
 
-    def _record(self) -> dict[str, Any]:
-        """What plan.json has: what is to be run, and by which command."""
-        return {**plan_record(self.trials), "command": self.folder.began_with(provenance_of(self.plan))["command"]}
-
     def _conclude(self, record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> Sequence[str]:
-        """Put what the study came to; its recommended configurations."""
+        """Put the conclusions; their recommended configurations."""
         found = self.analyst.conclude(record, outcomes)
         if found is None:
             return ()

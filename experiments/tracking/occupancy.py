@@ -49,5 +49,5 @@ class Occupancy:
             self.leave(trial, at_ms)
 
     def was_alone(self, trial: str) -> bool:
-        """Whether a trial that runs has had its machines to itself."""
+        """True of a trial that runs and has had its machines to itself."""
         return trial in self._here and trial not in self._shared

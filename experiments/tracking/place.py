@@ -18,7 +18,7 @@ class Place:
 
     Attributes:
         output_dir: Absolute; of an address in an object store the copy on this machine.
-        store_uri: MLflow's tracking URI.
+        store_uri: The tracking URI.
         timeout_s: Of a request to a server, seconds.
     """
 

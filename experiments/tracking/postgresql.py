@@ -36,7 +36,7 @@ BY_SERVER = (
 
 
 def is_postgresql(uri: str) -> bool:
-    """Whether a tracking URI is that of such a database: `postgresql://...`, or `postgresql+driver://...`."""
+    """True of the URI of such a database: `postgresql://...`, or `postgresql+driver://...`."""
     return urlparse(uri).scheme.partition("+")[0] == "postgresql"
 
 

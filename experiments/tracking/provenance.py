@@ -73,7 +73,7 @@ def git_state(root: Path = ROOT) -> GitState:
 
 
 def _git(root: Path, *arguments: str, fine: Sequence[int] = (0,)) -> str | None:
-    """What git prints; None if it is not there or fails."""
+    """The output of git; None if it is not there or fails."""
     try:
         done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.SubprocessError):
@@ -129,9 +129,9 @@ def _gpus() -> list[str]:
 
 @cache
 def arithmetic() -> dict[str, str]:
-    """What rounds the numbers: instruction sets and math libraries of torch and NumPy.
+    """The instruction sets and math libraries of torch and NumPy, by which numbers are rounded.
 
-    The same packages differ in it between machines.
+    The same packages differ in them between machines.
     """
     import numpy as np
     import torch  # seconds of imports, which whoever asks for versions alone need not wait for
@@ -179,7 +179,7 @@ def record(command: str = "") -> dict[str, Any]:
 
 
 def files() -> dict[str, str]:
-    """What belongs beside the record, name to content: the uncommitted changes, if there are any."""
+    """The files beside the record, name to content: the uncommitted changes, if there are any."""
     diff = git_state().dirty_diff
     return {DIFF: diff} if diff else {}
 

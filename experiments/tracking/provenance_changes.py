@@ -1,4 +1,4 @@
-"""What changed around a trial that ran twice."""
+"""The changes around a trial that ran twice."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ _WORDS = {
     "arithmetic.numpy_cpu_features": "NumPy's instruction sets",
     "arithmetic.numpy_blas": "NumPy's BLAS",
 }
-"""What is said for a fact of a provenance record, where its own name says too little."""
+"""Words for a fact of a provenance record, where its own name says too little."""
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """What differs between two provenance records (`experiments.tracking.provenance.record`),
+    """The differences between two provenance records (`experiments.tracking.provenance.record`),
     the likeliest cause first.
     """
     old, new = _facts(before), _facts(after)

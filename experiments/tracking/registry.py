@@ -36,8 +36,8 @@ class PolicyModel:
     Attributes:
         trial: The tag `trial_id` of its run.
         name: Of the logged model: unique within the run.
-        folder: MLflow's, as `mlflow.pyfunc.save_model` makes it.
-        env_steps: Of the policy.
+        folder: As `mlflow.pyfunc.save_model` makes it.
+        env_steps: That it was trained for.
         registered: The registered model that it becomes a version of; None if it is only logged.
         tags: Of the model, and of the version.
         description: Of the version, a sentence.
@@ -58,9 +58,9 @@ def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> str | Non
     Not `mlflow.pyfunc.log_model`: it goes by the process's own tracking URI, and makes another model each time.
 
     Args:
-        client: MLflow's.
-        run: The trial's.
-        model: What is logged.
+        client: An `MlflowClient`.
+        run: Of the trial.
+        model: To be logged.
         on_server: Whether a server writes the database, or this process does.
 
     Returns:
@@ -85,11 +85,8 @@ def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> str | Non
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copytree(model.folder, Path(folder) / "model")
             described = Model.load(str(copy))
-            described.run_id, described.model_id, described.artifact_path = (
-                run_id,
-                logged.model_id,
-                logged.artifact_location,
-            )
+            described.run_id, described.model_id = run_id, logged.model_id
+            described.artifact_path = logged.artifact_location
             described.save(str(copy / "MLmodel"))
             client.log_model_artifacts(logged.model_id, str(copy))
         last = [
@@ -126,8 +123,8 @@ def make_champion(client: Any, run: Any, model: PolicyModel) -> None:
     than that one.
 
     Args:
-        client: MLflow's.
-        run: The trial's.
+        client: An `MlflowClient`.
+        run: Of the trial.
         model: Logged and registered, with the tags `SCORES` and `TASK`.
     """
     from mlflow.exceptions import MlflowException
@@ -145,7 +142,7 @@ def make_champion(client: Any, run: Any, model: PolicyModel) -> None:
 
 
 def supersedes(new: Mapping[str, str], champion: Mapping[str, str]) -> bool:
-    """Whether a policy's configuration is significantly better than the champion's, by the seeds that confirmed each.
+    """True if a policy's configuration is significantly better than the champion's, by the seeds that confirmed each.
 
     Args:
         new: Tags of its version.
@@ -160,7 +157,7 @@ def supersedes(new: Mapping[str, str], champion: Mapping[str, str]) -> bool:
 
 
 def significantly_better(new: Sequence[float], old: Sequence[float]) -> bool:
-    """Whether the mean of some scores is above that of others: the 95% interval of the difference is above 0
+    """True if the mean of some scores is above that of others: the 95% interval of the difference is above 0
     (Welch's t, moderated).
 
     Args:

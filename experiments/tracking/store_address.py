@@ -24,8 +24,8 @@ def database_of(uri: str, setting: str = "tracking_uri") -> Path | None:
     """The file of an embedded store, as it is named; None of another store.
 
     Args:
-        uri: Of the store.
-        setting: What names it.
+        uri: The tracking URI.
+        setting: Names it, in messages.
 
     Raises:
         ConfigurationError: Its address cannot be read.
@@ -70,8 +70,8 @@ def check_local(uri: str, setting: str = "tracking.uri") -> None:
     SQLite's locks do not hold on network file systems.
 
     Args:
-        uri: Of the store.
-        setting: What chooses another.
+        uri: The tracking URI.
+        setting: Chooses another, in messages.
 
     Raises:
         ConfigurationError: It is on one.
@@ -120,7 +120,7 @@ def _problem_of_server(uri: str, timeout_s: float) -> str:
 
 
 def _has_workspaces(credentials: Any) -> bool:
-    """Whether a server that answers has workspaces. One of an older MLflow would leave the name out of account."""
+    """True of a server with workspaces. One of an older MLflow would leave the name out of account."""
     from mlflow.exceptions import MlflowException
     from mlflow.store.tracking.rest_store import RestStore
 

@@ -1,10 +1,10 @@
-"""What a store holds of an execution of a study, and how that is deleted."""
+"""Finds all that a store holds of an execution of a study, and deletes it."""
 
 import contextlib
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -31,11 +31,11 @@ class StoredRun:
     """A run.
 
     Attributes:
-        run_id: MLflow's.
+        run_id: In MLflow.
         name: As the UI shows it.
         trial_id: The folder of its trial; "" of the study's own run.
-        status: MLflow's: RUNNING, FINISHED, FAILED or KILLED.
-        experiment_id: Of its experiment.
+        status: RUNNING, FINISHED, FAILED or KILLED.
+        experiment_id: In MLflow.
         artifact_uri: Where its artifacts are.
         folder: The study's folder, as it was when the study ran; "" of a trial.
     """
@@ -54,8 +54,8 @@ class StoredModel:
     """A logged model.
 
     Attributes:
-        model_id: MLflow's.
-        name: Its name: `policy`.
+        model_id: In MLflow.
+        name: `policy`, or with env steps.
         run_id: Of its trial.
         trial: Name of that run.
         artifact_uri: Where its files are.
@@ -95,7 +95,7 @@ class StoredVersion:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a store holds of an execution of a study. In a database, also what a person marked as deleted before.
+    """All that a store holds of an execution of a study, in a database also what a person marked as deleted before.
 
     Attributes:
         study: Its run in the experiment `studies`.
@@ -131,10 +131,7 @@ class StudyArchive(Archive):
         )
 
     def study(self, study_run: str) -> StoredRun:
-        """The run of a study.
-
-        Args:
-            study_run: Its id.
+        """The run of a study, by its id.
 
         Raises:
             ConfigurationError: There is no such run, it is no study's, or the store cannot be read.
@@ -151,10 +148,7 @@ class StudyArchive(Archive):
         return _stored_run(run)
 
     def stored(self, study: StoredRun) -> Stored:
-        """What there is of a study.
-
-        Args:
-            study: Its run.
+        """All that there is of a study, by its run.
 
         Raises:
             ConfigurationError: The store cannot be read.
@@ -178,11 +172,8 @@ class StudyArchive(Archive):
         return self._pages(self._client.search_runs, experiments, search, self._view) if experiments else []
 
     def _models(self, trials: Sequence[StoredRun]) -> list[StoredModel]:
-        found, experiments, names = (
-            [],
-            sorted({run.experiment_id for run in trials}),
-            {run.run_id: run.name for run in trials},
-        )
+        found, names = list[Any](), {run.run_id: run.name for run in trials}
+        experiments = sorted({run.experiment_id for run in trials})
         for some in _parts(trials):
             found += self._pages(self._client.search_logged_models, experiments, f"source_run_id IN ({some})")
         if self.embedded:
@@ -200,26 +191,12 @@ class StudyArchive(Archive):
         found: list[Any] = []
         for some in _parts(trials):
             found += self._pages(self._client.search_model_versions, f"run_id IN ({some})")
-        aliases = {
-            name: self._client.get_registered_model(name).aliases for name in {version.name for version in found}
-        }
+        aliases = {name: self._client.get_registered_model(name).aliases for name in {one.name for one in found}}
         versions = []
-        for version in sorted(found, key=lambda version: (version.name, int(version.version))):
-            by_name = tuple(alias for alias, of in aliases[version.name].items() if str(of) == str(version.version))
-            versions.append(
-                StoredVersion(version.name, str(version.version), version.run_id, _model_of(version), by_name)
-            )
+        for one in sorted(found, key=lambda one: (one.name, int(one.version))):
+            by_name = tuple(alias for alias, of in aliases[one.name].items() if str(of) == str(one.version))
+            versions.append(StoredVersion(one.name, str(one.version), one.run_id, _model_of(one), by_name))
         return versions
-
-    @staticmethod
-    def _pages(search: Callable[..., Any], *arguments: Any, **options: Any) -> list[Any]:
-        """All that a search of MLflow's finds."""
-        found, token = [], None
-        while True:
-            page = search(*arguments, page_token=token, **options)
-            found += page
-            if not (token := page.token):
-                return found
 
     def artifacts(self, of: StoredRun | StoredModel) -> Path | None:
         """The local folder of the artifacts of a run or a model of an embedded store; None if there is none.
@@ -334,29 +311,22 @@ class StudyArchive(Archive):
 
 
 def _stored_run(run: Any) -> StoredRun:
-    tags, info = run.data.tags, run.info
-    own = (
-        tags.get(Tag.TRIAL_ID, ""),
-        info.status,
-        info.experiment_id,
-        info.artifact_uri or "",
-        tags.get(Tag.STUDY_FOLDER, ""),
-    )
-    return StoredRun(info.run_id, info.run_name or "", *own)
+    info, tags = run.info, run.data.tags
+    name, trial, folder = info.run_name or "", tags.get(Tag.TRIAL_ID, ""), tags.get(Tag.STUDY_FOLDER, "")
+    return StoredRun(info.run_id, name, trial, info.status, info.experiment_id, info.artifact_uri or "", folder)
 
 
 def _is_own(of: StoredRun | StoredModel) -> bool:
-    """Whether artifacts are in a folder with the id of the run or the model, as MLflow names it.
+    """True of artifacts in a folder with the id of the run or the model, as MLflow names it.
 
     A store may name any; no other goes.
     """
-    return PurePosixPath(urlparse(of.artifact_uri).path).parent.name == (
-        of.run_id if isinstance(of, StoredRun) else of.model_id
-    )
+    own = of.run_id if isinstance(of, StoredRun) else of.model_id
+    return PurePosixPath(urlparse(of.artifact_uri).path).parent.name == own
 
 
 def _model_of(version: Any) -> str:
-    """The id of a version's logged model. What a person registered has it in its source alone."""
+    """The id of a version's logged model. One that a person registered has it in its source alone."""
     found = re.search(r"m-[0-9a-f]{32}", version.tags.get(MODEL_ID) or version.source or "")
     return found[0] if found else ""
 
