@@ -26,7 +26,7 @@ CHEAP = {
     "algorithm.training.train_batch_size_per_learner=-5": "algorithm.training.train_batch_size_per_learner",
     "study.space={algorithm.training.lr:[1e-3,-1e-3]}": "algorithm.training.lr=-0.001: must be above 0 and finite.",
     "hardware.num_cpus=-1": "hardware.num_cpus=-1",
-    "study.name=Größe": "study.name=Größe: has letters or signs that are read in quotes alone. Type: 'study.name=\"Größe\"'",
+    "study.name=Größe": "study.name=Größe: has letters or signs that are read in quotes alone. Type: 'study.name=",
     "hardware=workstation hardware.num_cpus=2 hardware.num_gpus=null": (
         "hardware=workstation needs 9 CPUs and 1 GPU per trial, or more"
     ),
