@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from experiments.config.errors import ConfigurationError, reason_of
 from experiments.config.schema import EnvSettings
-from experiments.policies.headless import draw_without_screen
+from experiments.policies.headless import draw_without_screen, why_not
 from experiments.policies.policy import Policy
 
 ANIMATION_BYTES = 2 * 10**6 // 3
@@ -137,12 +137,14 @@ def _frames_per_s(env: EnvSettings) -> float:
     """
     try:
         made = gym.make(env.id, **env.make_arguments)
-        metadata = made.metadata
+        metadata, problem = made.metadata, why_not(made)
         made.close()  # type: ignore[no-untyped-call]  # Gymnasium's
     except Exception as error:
         raise NoPicturesError(f"{env.id} cannot be made: {reason_of(error)}") from error
     if "rgb_array" not in metadata.get("render_modes", ()):
         raise NoPicturesError(f"{env.id} draws no pictures: rgb_array is not among its render modes")
+    if problem:
+        raise NoPicturesError(problem)
     return float(metadata.get("render_fps") or 30)
 
 
