@@ -11,7 +11,7 @@ import yaml
 
 from analysis import AnalysisError
 from analysis.frames import CURVE_METRICS as CURVE_METRICS  # people have it from here
-from analysis.frames import MISSING, curve_metrics, curves_frame, final_metrics, runs_frame
+from analysis.frames import MISSING, TrialRow, curve_metrics, curves_frame, final_metrics, runs_frame
 from analysis.questions.labels import trials_named
 from analysis.stores.executions import near, opened, runs_of_studies
 from analysis.stores.records import STATUS, Run
@@ -208,7 +208,8 @@ def load_study(
     known = curve_metrics(plan)
     wanted = _known_metrics(metrics, known, plan)
     provenance = json.loads(store.content(own, "provenance.json") or "{}")
-    runs, run_of = runs_frame(plan, trials), {trial.run_id: trial for trial in trials}
+    runs = runs_frame(plan, [TrialRow.of_run(trial) for trial in trials])
+    run_of = {trial.run_id: trial for trial in trials}
     points = store.points(own.run_id, [run_of[run_id] for run_id in runs["run_id"].dropna()], wanted)
     return Study(
         name=str(plan["study"]),

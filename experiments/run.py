@@ -15,7 +15,7 @@ import logging
 import os
 import shlex
 import signal
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import hydra
@@ -305,7 +305,7 @@ def execute(
             if not joined:
                 ray.shutdown()
     with contextlib.nullcontext() if joined or outcome.tune_hangs else ray_process.ending():
-        for line in conclusions.closing_lines(outcome.record, [asdict(o) for o in outcome.outcomes], console.width):
+        for line in conclusions.closing_lines(outcome.record, outcome.outcomes, console.width):
             if isinstance(line, str):
                 progress.say(console, line)
             else:

@@ -5,16 +5,13 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from experiments.contract import FAILED, FINISHED, PRUNED, Tag
+from experiments.contract.outcome import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.document.answer import Answer
     from analysis.document.next_step import NextStep
-
-_STATUS = {FINISHED: "FINISHED", PRUNED: "FINISHED", FAILED: "FAILED", "interrupted": "KILLED"}
-"""How a trial ended to the status of its run in MLflow."""
 
 Curves = Mapping[str, Sequence[tuple[float, float]]]
 """Metric to (env steps, value)."""
@@ -61,12 +58,12 @@ def prepare() -> None:
     from analysis.plots import labels, learning_curves  # noqa: F401
 
 
-def conclude(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> Conclusions | None:
+def conclude(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusions | None:
     """What a study came to; None if no trial has started.
 
     Args:
         record: What was to be run, as plan.json has it.
-        outcomes: How each trial ended, under the names of `TrialOutcome`.
+        outcomes: How each trial ended.
     """
     from analysis.document.answer import answers, best_metrics, closing_table
 
@@ -88,7 +85,7 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -
     )
 
 
-def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]], width: int) -> list[Any]:
+def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Outcome], width: int) -> list[Any]:
     """What the terminal shows at the end: the closing table, the answers, what to do next, or why there are none.
 
     Of a line the first twelve columns are for what it is about; commands begin with spaces alone.
@@ -128,34 +125,13 @@ def _next_steps(record: Mapping[str, Any], runs: "pd.DataFrame", found: "Sequenc
     return [step for step in steps if step]
 
 
-def runs_of(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
+def runs_of(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> "pd.DataFrame":
     """The frame `analysis.load.Study.runs`, without what only MLflow knows.
 
     Args:
         record: As for `conclude`.
         outcomes: Likewise; at least one.
     """
-    from analysis.frames import runs_frame
-    from analysis.stores.records import Latest, Run
+    from analysis.frames import TrialRow, runs_frame
 
-    def run(outcome: Mapping[str, Any]) -> Run:
-        tags = {
-            Tag.CONFIG: outcome["label"],
-            **{
-                tag: str(outcome[tag])
-                for tag in (Tag.SEED, Tag.REPEAT, Tag.PHASE, Tag.FAILURE, Tag.WEIGHTS, Tag.RESTARTS)
-            },
-            **{
-                tag: str(outcome[tag]).lower()
-                for tag in (Tag.EXPLORATORY, Tag.REPRODUCIBLE, Tag.DIVERGED)
-                if outcome[tag] is not None
-            },
-        }
-        name = f"{outcome['label']} s={outcome['seed']} r={outcome['repeat']}"
-        end = outcome["env_steps"]
-        latest = {
-            metric: Latest(value, end, 0) for metric, value in {"progress/env_steps": end, **outcome["final"]}.items()
-        }
-        return Run(name, name, _STATUS[outcome["status"]], 0, None, "", tags, {}, latest)
-
-    return runs_frame(record, [run(outcome) for outcome in outcomes])
+    return runs_frame(record, [TrialRow.of_outcome(outcome) for outcome in outcomes])

@@ -1,6 +1,5 @@
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +131,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) 
 
 
 def runs_at_the_end(study: Study) -> pd.DataFrame:
-    return runs_of(study.outcome.record, [asdict(outcome) for outcome in study.outcome.outcomes])
+    return runs_of(study.outcome.record, study.outcome.outcomes)
 
 
 @pytest.mark.ray
