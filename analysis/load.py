@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 import yaml
 
 from analysis import AnalysisError
+from analysis.evidence import Evidence
 from analysis.frames import CURVE_METRICS as CURVE_METRICS  # people have it from here
 from analysis.frames import MISSING, TrialRow, curve_metrics, curves_frame, final_metrics, runs_frame
 from analysis.questions.labels import trials_named
@@ -136,6 +138,11 @@ class Study:
     tracking_uri: str
     runs: pd.DataFrame
     curves: pd.DataFrame
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Its trials, with what is computed of them once."""
+        return Evidence(self.runs, self.curves, self.axes)
 
     def __repr__(self) -> str:
         configurations = self.runs["config"].cat.categories.size

@@ -19,8 +19,8 @@ import yaml
 import conf
 from analysis import AnalysisError
 from analysis.document.command_line import exit_code_of, settings_of
+from analysis.evidence import is_measured
 from analysis.load import Study, load_study
-from analysis.questions.convergence import is_measured
 from analysis.questions.prediction import OWN_PROCESS, Beside, Prediction, Target, beside_training, predict
 from analysis.questions.throughput import check_comparable
 from analysis.stats.curves import plural

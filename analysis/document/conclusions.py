@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from analysis.document.answer import Answer
     from analysis.document.next_step import NextStep
+    from analysis.evidence import Evidence
 
 Curves = Mapping[str, Sequence[tuple[float, float]]]
 """Metric to (env steps, value)."""
@@ -69,11 +70,10 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusi
 
     if not outcomes:
         return None
-    runs = runs_of(record, outcomes)
-    found = answers(runs)
-    table = closing_table(runs, list(record["axes"]))
+    evidence = evidence_of(record, outcomes)
+    found, table = answers(evidence), closing_table(evidence)
     words = [f"**Answer.** {answer.markdown()}" for answer in found]
-    words += [f"**Next.** {step.sentence}\n\n`{step.command}`" for step in _next_steps(record, runs, found)]
+    words += [f"**Next.** {step.sentence}\n\n`{step.command}`" for step in _next_steps(record, evidence.runs, found)]
     recommended = [answer.decision.chosen for answer in found if answer.decision.chosen]
     return Conclusions(
         note="\n\n".join(words),
@@ -101,12 +101,12 @@ def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Outcome], width:
         from analysis.document.answer import answers, closing_table
         from analysis.document.terminal import outcome_table
 
-        runs = runs_of(record, outcomes)
-        found = answers(runs)
-        lines: list[Any] = [outcome_table(closing_table(runs, []), record["exclusive"], width)]
+        evidence = evidence_of(record, outcomes)
+        found = answers(evidence)
+        lines: list[Any] = [outcome_table(closing_table(evidence), record["exclusive"], width)]
         for answer in found:
             lines += [f"{word:<12}{line}" for word, line in zip_longest(["answer"], answer.lines(), fillvalue="")]
-        for step in _next_steps(record, runs, found):
+        for step in _next_steps(record, evidence.runs, found):
             lines += [f"next        {step.sentence.replace('`', '')}", f"            {step.command}"]
         return lines
     except Exception as error:  # noqa: BLE001
@@ -125,13 +125,15 @@ def _next_steps(record: Mapping[str, Any], runs: "pd.DataFrame", found: "Sequenc
     return [step for step in steps if step]
 
 
-def runs_of(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> "pd.DataFrame":
-    """The frame `analysis.load.Study.runs`, without what only MLflow knows.
+def evidence_of(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> "Evidence":
+    """The trials of a study, without what only MLflow knows.
 
     Args:
         record: As for `conclude`.
         outcomes: Likewise; at least one.
     """
+    from analysis.evidence import Evidence
     from analysis.frames import TrialRow, runs_frame
 
-    return runs_frame(record, [TrialRow.of_outcome(outcome) for outcome in outcomes])
+    runs = runs_frame(record, [TrialRow.of_outcome(outcome) for outcome in outcomes])
+    return Evidence(runs, axes=tuple(record["axes"]))

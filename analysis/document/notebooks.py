@@ -348,7 +348,7 @@ def command(study: Study) -> str:
 def next_steps(study: Study) -> list[str]:
     """What to do next to know more, and its command line, as Markdown."""
     origin = replace(origin_of(study), command=command(study))
-    steps = [next_step(answer.decision, study.runs, origin) for answer in answers(study.runs)]
+    steps = [next_step(answer.decision, study.runs, origin) for answer in answers(study.evidence)]
     return [f"{step.sentence}\n\n```sh\n{step.command}\n```" for step in steps if step]
 
 

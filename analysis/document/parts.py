@@ -10,10 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.document.answer import closing_table
+from analysis.evidence import Evidence
 from analysis.load import Study
 from analysis.plots import style
-from analysis.questions import convergence, diagnosis
-from analysis.questions.decision import Decision, decide
+from analysis.questions import diagnosis
+from analysis.questions.decision import decision_of
 
 T_INTERVAL = "t, variances moderated over configurations"
 WILSON = "Wilson"
@@ -54,16 +55,13 @@ class Section:
 class Part:
     """The trials of a study on one environment that a section rests on, with what several figures need of them."""
 
-    def __init__(self, study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> None:
-        self.trials, self.runs = runs, convergence.replicates(runs)
-        self.study, self.curves, self.axes, self.rng = (
-            study.name,
-            study.curves,
-            [a for a in study.axes if a in runs],
-            rng,
-        )
-        self.decision: Decision = decide(runs)[0]
-        self.table = closing_table(runs, self.axes, [self.decision])
+    def __init__(self, study: Study, evidence: Evidence, rng: np.random.Generator) -> None:
+        runs = self.trials = evidence.runs
+        self.runs = evidence.replicates
+        self.study, self.curves, self.rng = study.name, study.curves, rng
+        self.axes = [axis for axis in study.axes if axis in runs]
+        self.decision = decision_of(evidence)
+        self.table = closing_table(evidence)
         self.summary = self.table.sort_values("config", ignore_index=True)
         self.target = float(runs["target"].iloc[0])
         self.packed = not bool(runs["exclusive"].all())

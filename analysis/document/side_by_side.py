@@ -15,9 +15,10 @@ from analysis.document.page import address, environment, svg
 from analysis.document.parts import T_INTERVAL, figure_of
 from analysis.document.side_tables import best_table, facts_table, settings_table, shared_tables
 from analysis.document.tables import section
+from analysis.evidence import is_measured
 from analysis.load import Study
 from analysis.plots import learning_curves, style, throughput_bars
-from analysis.questions.convergence import concluding, curve_bands, is_measured, summarise
+from analysis.questions.convergence import curve_bands, summarise
 from analysis.questions.decision import decide
 from analysis.questions.labels import WORDS, code, listed
 from analysis.questions.side_by_side import MEASURES, Setting, Side, comparisons, different, differing, flat, shared
@@ -118,7 +119,7 @@ def side_of(letter: str, study: Study, recorded: Mapping[str, Mapping[str, Any]]
     facts = study.provenance
     return Side(
         letter,
-        concluding(study.runs),
+        study.evidence.concluding.runs,
         tuple(study.paths.values()),
         study.points,
         settings,

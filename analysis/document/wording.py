@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from analysis.evidence import conclusive
 from analysis.plots.text import setting
 from analysis.questions.bottleneck import UNKNOWN
-from analysis.questions.convergence import by_seed, conclusive, pairwise, speed_ratio, summarise
+from analysis.questions.convergence import by_seed, pairwise, speed_ratio, summarise
 from analysis.questions.diagnosis import by_configuration
 from analysis.questions.health import HealthSignal
 from analysis.questions.labels import (

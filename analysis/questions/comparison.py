@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import replicates
+from analysis.evidence import replicates
 from analysis.stats.interval import Array
 from analysis.stats.sequential import Design, compare
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.evidence import conclusive
 from analysis.questions.advice import Change, overrides_of
-from analysis.questions.convergence import by_seed, conclusive, speed_ratio
+from analysis.questions.convergence import by_seed, speed_ratio
 from analysis.questions.labels import shown
 from analysis.stats.curves import plural
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
+from analysis.evidence import conclusive
 from analysis.questions import scaling_laws
-from analysis.questions.convergence import conclusive
 from analysis.stats.curves import plural
 from analysis.stats.interval import Interval, prediction_interval
 from experiments.contract import MAX_REPORTS, TIME_PARTS

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import by_seed, conclusive
+from analysis.evidence import conclusive
+from analysis.questions.convergence import by_seed
 from analysis.stats.comparisons import p_values, seeds_needed
 from analysis.stats.curves import Curves, compare_curves
 from analysis.stats.interval import CONFIDENCE

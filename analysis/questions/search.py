@@ -9,7 +9,8 @@ gives most configurations one or two.
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import bounds_of, by_seed, conclusive, replicates
+from analysis.evidence import conclusive, replicates
+from analysis.questions.convergence import bounds_of, by_seed
 from analysis.questions.lineage import is_population, lineage, settings
 from analysis.stats.interval import Interval
 from analysis.stats.moderated import moderated_intervals

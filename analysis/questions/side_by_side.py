@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import SPEEDS, by_seed, conclusive, is_measured
+from analysis.evidence import SPEEDS, conclusive, is_measured
+from analysis.questions.convergence import by_seed
 from analysis.questions.machines import trials_by_kind
 from analysis.stats.comparisons import holm, p_values, unpaired
 from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences

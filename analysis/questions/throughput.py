@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.questions.convergence import alike, by_seed, conclusive, summarise
+from analysis.evidence import conclusive
+from analysis.questions.convergence import alike, by_seed, summarise
 from analysis.questions.machines import trials_by_kind
 from analysis.stats.moderated import moderated_intervals
 from experiments.contract import TIME_PARTS

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.evidence import conclusive, replicates
 from analysis.questions.claims import Verdict
-from analysis.questions.convergence import by_seed, conclusive, differences, replicates, turned
+from analysis.questions.convergence import by_seed, differences, turned
 from analysis.stats.comparisons import beyond_p, holm
 from analysis.stats.equivalence import equivalence_p
 from analysis.stats.interval import CONFIDENCE

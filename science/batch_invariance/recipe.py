@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from analysis.evidence import conclusive
 from analysis.questions.claims import Verdict
-from analysis.questions.convergence import alike, conclusive
+from analysis.questions.convergence import alike
 from analysis.questions.rules import BATCH, MEASURES, RulesFound, compared
 from experiments.contract import AT_BASE
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.evidence import conclusive
 from analysis.questions.claims import Verdict
-from analysis.questions.convergence import alike, by_seed, carried_on, conclusive, differences, turned
+from analysis.questions.convergence import alike, by_seed, carried_on, differences, turned
 from analysis.questions.runners import ENVS, total_envs
 from analysis.stats.comparisons import holm
 from analysis.stats.interval import CONFIDENCE, Interval

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
+from analysis.evidence import replicates
 from analysis.questions.claims import Verdict
-from analysis.questions.convergence import replicates
 from analysis.questions.labels import listed
 from analysis.questions.learning_rate_batch import BATCH, learning_rate_axis, points, slices
 from analysis.stats import critical_batch

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.questions.convergence import conclusive
+from analysis.evidence import conclusive
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 
 COLUMNS = ("algorithm", "environment", "setting", "seed", "score")
