@@ -23,9 +23,9 @@ from analysis.evidence import is_measured
 from analysis.load import Study, load_study
 from analysis.questions.prediction import OWN_PROCESS, Beside, Prediction, Target, beside_training, predict
 from analysis.questions.throughput import check_comparable
-from analysis.stats.curves import plural
 from analysis.stats.interval import Interval
 from analysis.stores.executions import executions
+from experiments.contract.words import plural
 
 _KEYS = (
     "env_steps",

@@ -13,9 +13,9 @@ from analysis.questions.comparison import sequential_comparison
 from analysis.questions.decision import Decision, decision_of, decisions_of, summary_of
 from analysis.questions.labels import WORDS, code, fails, named, shares, trials_named, with_interval
 from analysis.questions.machines import trials_by_kind
-from analysis.stats.curves import plural
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.shares import share_interval
+from experiments.contract.words import plural
 
 FEW_SEEDS = 5
 """Below it a report warns (Colas et al. 2018, arXiv 1806.08295; Henderson et al. 2017, arXiv 1709.06560)."""

@@ -10,10 +10,10 @@ import pandas as pd
 
 from analysis.document.next_step import hydra_value
 from analysis.load import Study
-from analysis.questions.labels import FORMS, WORDS, interval_of, listed, shown, with_interval
+from analysis.questions.labels import FORMS, WORDS, interval_of, listed, shown, some, with_interval
 from analysis.questions.side_by_side import Side
-from analysis.stats.curves import plural
 from analysis.stats.interval import CONFIDENCE
+from experiments.contract.words import plural
 
 _MOST_VALUES = 6
 """Of a setting, shown of a study."""
@@ -94,12 +94,7 @@ def commit(study: Study) -> str:
 
 def values_of(values: Sequence[Any]) -> str:
     """The values of a setting in one study."""
-    words = [hydra_value(value) for value in values]
-    return (
-        ", ".join(words[:_MOST_VALUES])
-        + (f" and {len(words) - _MOST_VALUES} more" if len(words) > _MOST_VALUES else "")
-        or "\u2013"
-    )
+    return some([hydra_value(value) for value in values], _MOST_VALUES) or "\u2013"
 
 
 def has(row: pd.Series, measure: str) -> bool:

@@ -11,9 +11,9 @@ import pandas as pd
 from analysis.load import Study
 from analysis.questions.decision import Decision
 from analysis.questions.labels import code, rough_time
-from analysis.stats.curves import plural
 from conf import CONFIG_DIR, config_dirs
 from experiments.contract import NAMED_AXES
+from experiments.contract.words import plural
 
 FRESH_SEEDS = 5
 """Seeds, at least, of the command that tries the answer again."""

@@ -5,7 +5,7 @@ import pandas as pd
 
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, named, shown, trials_named
 from analysis.questions.reproducibility import bit_exactness, repeat_differences
-from analysis.stats.curves import plural
+from experiments.contract.words import plural
 
 GROUP = 5
 """Seeds on either side, where some are held against as many others."""

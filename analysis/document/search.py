@@ -13,7 +13,7 @@ from analysis.questions import search as questions
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, shown
 from analysis.questions.lineage import is_population, schedule
 from analysis.questions.lineage import lineage as lineage_of
-from analysis.stats.curves import plural
+from experiments.contract.words import plural
 
 
 def search(study: Study, runs: pd.DataFrame) -> Section:

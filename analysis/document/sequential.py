@@ -2,7 +2,7 @@
 
 from analysis.questions.comparison import Comparison
 from analysis.questions.labels import code, named
-from analysis.stats.curves import plural
+from experiments.contract.words import plural
 
 MOST_PAIRS = 6
 """Pairs of each kind that an answer names; the report has all."""

@@ -22,8 +22,9 @@ from analysis.questions.convergence import curve_bands, summarise
 from analysis.questions.decision import decide
 from analysis.questions.labels import WORDS, code, listed
 from analysis.questions.side_by_side import MEASURES, Setting, Side, comparisons, different, differing, flat, shared
-from analysis.stats.curves import plural
 from analysis.stats.interval import CONFIDENCE
+from experiments.contract import NOT_HASHED
+from experiments.contract.words import plural
 
 WIDTH = 80
 """Columns of the terminal."""
@@ -31,41 +32,16 @@ _KEY = 12
 _MOST_IN_TERMINAL = 8
 """Settings that differ, shown there."""
 _NO_STUDY_SETTINGS = (
-    "algorithm",
-    "env",
-    "study",
-    "tracking",
-    "output_dir",
-    "resume",
-    "dry_run",
-    "report",
-    "fast",
-    "modules",
-    "measurement",
+    *("algorithm", "env", "study", "tracking", "output_dir", "resume", "dry_run", "report", "fast", "modules"),
+    *("measurement", "confirmation"),
 )
+_OF_STUDY = ("preprocessing", "extension", "extensions", "start", "provenance")
+"""Of a trial's record, what is said of its study as a whole, or in its name."""
 _NOT_OF_TRIALS = (
-    "checkpoint.keep",
-    "checkpoint.keep_best",
-    "env.budget_env_steps",
-    "env.report_every_env_steps",
-    "env.extra",
+    *("checkpoint.keep", "checkpoint.keep_best"),
+    *("env.budget_env_steps", "env.report_every_env_steps", "env.extra"),
 )
 """What changes no result, and what an environment's file proposes."""
-_OF_TRIALS = (
-    "algorithm",
-    "env",
-    "budget_env_steps",
-    "report_every_env_steps",
-    "evaluation",
-    "stop_at_target",
-    "threads_per_process",
-    "checkpoint",
-    "fast",
-    "modules",
-    "measurement",
-    "starts_from",
-)
-"""Of a trial's record, what its result depends on."""
 
 METHODS = (
     "**Shared configurations.** Those with the same values of all settings that one of the studies searched. "
@@ -102,20 +78,14 @@ def side_of(letter: str, study: Study, recorded: Mapping[str, Mapping[str, Any]]
         recorded: As `analysis.load.load_settings` gives it, as the next.
         composed: The study's own settings.
     """
+    beside = {*NOT_HASHED, *_OF_STUDY} - {"checkpoint"}
+    of_trials = {config: {k: v for k, v in nested.items() if k not in beside} for config, nested in recorded.items()}
     settings = {
-        config: {
-            path: value
-            for path, value in flat({k: nested[k] for k in _OF_TRIALS if k in nested}).items()
-            if path not in _NOT_OF_TRIALS
-        }
-        for config, nested in recorded.items()
+        config: {path: value for path, value in flat(nested).items() if path not in _NOT_OF_TRIALS}
+        for config, nested in of_trials.items()
     }
-    own = {k: v for k, v in composed.items() if k not in _NO_STUDY_SETTINGS and k not in _OF_TRIALS}
-    overall = {
-        path: value
-        for path, value in flat(own).items()
-        if not path.startswith(("checkpoint.", "faults.", "confirmation."))
-    }
+    left_out = {*_NO_STUDY_SETTINGS, *NOT_HASHED, *(key for nested in of_trials.values() for key in nested)}
+    overall = flat({key: value for key, value in composed.items() if key not in left_out})
     facts = study.provenance
     return Side(
         letter,

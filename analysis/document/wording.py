@@ -27,10 +27,10 @@ from analysis.questions.labels import (
 from analysis.questions.rules import RulesFound
 from analysis.questions.runners import ENVS, RUNNERS, differ_in_runners, total_envs
 from analysis.questions.scaling_laws import HeldOut, ScalingFit, units_of
-from analysis.stats.curves import plural
 from analysis.stats.interval import CONFIDENCE, Interval
 from analysis.stats.law_posterior import LAWS
 from analysis.stats.tolerance import CONTENT, fewest_seeds
+from experiments.contract.words import plural
 
 
 def settings_named(settings: Mapping[str, object]) -> str:

@@ -11,7 +11,7 @@ from analysis.evidence import conclusive
 from analysis.questions.advice import Change, overrides_of
 from analysis.questions.convergence import by_seed, speed_ratio
 from analysis.questions.labels import shown
-from analysis.stats.curves import plural
+from experiments.contract.words import plural
 
 _FARTHEST = 2.0
 """Times the value that is advised, up to which another one, measured in its place, counts."""

@@ -13,9 +13,9 @@ import pandas as pd
 from analysis import AnalysisError
 from analysis.evidence import conclusive
 from analysis.questions import scaling_laws
-from analysis.stats.curves import plural
 from analysis.stats.interval import Interval, prediction_interval
 from experiments.contract import MAX_REPORTS, TIME_PARTS
+from experiments.contract.words import plural
 
 SEED = 0
 """Of the draws behind a fit: the same study gives the same prediction."""

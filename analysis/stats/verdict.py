@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from analysis.stats.curves import CurveComparison, plural
+from analysis.stats.curves import CurveComparison
 from analysis.stats.interval import prediction_interval
+from experiments.contract.words import plural
 
 SEEDS_NEEDED = 3
 """Other seeds from which a prediction interval is drawn."""

@@ -7,7 +7,7 @@ from analysis.document.extension import Report
 from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
 from analysis.questions.claims import Verdict
 from analysis.questions.labels import FORMS, WORDS, interval_of, listed, percent, shown
-from analysis.stats.curves import plural
+from experiments.contract.words import plural
 from science.lockstep import figure
 from science.lockstep.question import (
     END,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from experiments.config.extension import Past
-from experiments.planning.machines import plural
+from experiments.contract.words import plural
 from experiments.planning.plan import Plan
 from experiments.rllib.algorithms import rows_of_step
 from science.noise_scale.intervals import ratio
