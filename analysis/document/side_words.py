@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.document.next_step import hydra_value
 from analysis.load import Study
+from analysis.questions.decision import decisions_of, summary_of
 from analysis.questions.labels import FORMS, WORDS, interval_of, listed, shown, some, with_interval
 from analysis.questions.side_by_side import Side
 from analysis.stats.interval import CONFIDENCE
@@ -17,6 +18,16 @@ from experiments.contract.words import plural
 
 _MOST_VALUES = 6
 """Of a setting, shown of a study."""
+
+
+def chosen_of(study: Study) -> dict[str, str]:
+    """Environment to the configuration that a study recommends; without those for which it has no answer."""
+    return {d.env: d.chosen for d in decisions_of(study.evidence.concluding) if d.chosen is not None}
+
+
+def row_of(study: Study, config: str) -> pd.Series:
+    """A configuration in a study's summary."""
+    return summary_of(study.evidence.concluding).set_index("config").loc[config]
 
 
 def in_words(row: Mapping[str, Any]) -> str:
