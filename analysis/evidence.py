@@ -43,7 +43,7 @@ def replicates(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_measured(runs: pd.DataFrame) -> bool:
-    """Whether trials measured their throughput, in place of training to a budget: they have no scores.
+    """True if trials measured their throughput, in place of training to a budget: they have no scores.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -129,7 +129,7 @@ class Evidence:
 
     @cached_property
     def is_measured(self) -> bool:
-        """Whether they measured their throughput, in place of training to a budget."""
+        """True if they measured their throughput, in place of training to a budget."""
         return is_measured(self.runs)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.questions.comparison import DESIGN
+from analysis.questions.sequential import DESIGN
 from analysis.stores.records import STATUS, Points, Run
 from experiments.contract import FINISHED, PRUNED, Tag
 from experiments.contract.extensions import metrics as all_metrics
@@ -28,20 +28,20 @@ _PLANNED = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
 _PLACES = (Tag.HOST, Tag.CPU, Tag.GPU, Tag.NODE_TYPE)
 _FOUND = (Tag.FAILURE, Tag.TRIAL_ID, Tag.BOTTLENECK, Tag.HEALTH, Tag.WEIGHTS)
 _NON_FINITE = "NonFiniteError: "
-"""What the failure of a trial that diverged begins with, where its run has no tag `diverged`:
+"""The beginning of the failure of a trial that diverged, where its run has no tag `diverged`:
 the class of the error."""
 
 
 @dataclass(frozen=True)
 class TrialRow:
-    """What is known of a trial beside its plan: columns of `analysis.load.Study.runs`, None where nothing is known.
+    """A trial as far as it is known beside its plan: columns of `analysis.load.Study.runs`, None where unknown.
 
     Attributes:
         metrics: Name to its last value.
         params: Name to value, as MLflow has them.
         env_steps: Of the last report; 0 before the first.
         started_ms: Since the epoch.
-        ended_ms: Likewise.
+        ended_ms: Since the epoch.
     """
 
     config: str
@@ -237,7 +237,7 @@ def _row(planned: Mapping[str, Any], trial: TrialRow) -> dict[str, Any]:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether a planned value is a text, as `"01"` is, and no number; JSON has infinities as texts."""
+    """True if a planned value is a text, as `"01"` is, and no number; JSON has infinities as texts."""
     return isinstance(value, str) and value not in ("inf", "-inf")
 
 
@@ -264,7 +264,7 @@ def curve_metrics(plan: Mapping[str, Any]) -> tuple[str, ...]:
     """The metrics of `Study.curves`.
 
     Args:
-        plan: As above.
+        plan: As plan.json has it.
     """
     return tuple(name for name in _metrics(plan) if not name.startswith(_FINAL))
 

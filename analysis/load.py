@@ -159,7 +159,7 @@ class Study:
         return self.runs.loc[self.runs["status"] != "finished", columns].reset_index(drop=True)
 
     def replays(self, runs: pd.DataFrame) -> bool:
-        """Whether an algorithm of some of its runs learns from a replay buffer."""
+        """True if an algorithm of some of its runs learns from a replay buffer."""
         return any(self.facts.get(config, {}).get("replays", False) for config in runs["config"].unique())
 
     def gaps(self) -> list[str]:
@@ -249,7 +249,7 @@ def load_study(
 
 
 def load_settings(study: Study) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """What a study recorded of its settings, in full; a read of a file for each configuration.
+    """The recorded settings of a study, in full; a read of a file for each configuration.
 
     Args:
         study: As `load_study` gave it.
@@ -288,7 +288,7 @@ class Clips:
 
 
 def load_clips(study: Study) -> list[Clips]:
-    """What was recorded of the policies of a study's choice, of its median seed where that is there;
+    """The recorded episodes of the policies of a study's choice, of its median seed where that is there;
     one for each environment, or none.
 
     Args:
@@ -327,7 +327,7 @@ def _known_metrics(metrics: Sequence[str] | None, known: Sequence[str], plan: Ma
 
 
 def _plan(text: bytes | None, own: Run) -> dict[str, Any]:
-    """What was to be run, as the study recorded it."""
+    """The plan, as the study recorded it."""
     if text is None:
         raise AnalysisError(
             f"plan.json of the study's run {own.run_id} is missing: restore it, or run the study again."

@@ -22,7 +22,7 @@ from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, caveats, closing_table, without_episodes
 from analysis.document.command_line import exit_code_of, settings_of, words_of
 from analysis.document.methods import methods_of
-from analysis.document.next_step import NextStep, next_step, origin_of
+from analysis.document.next_step import NextStep, next_step, study_command
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import Section
 from analysis.document.search import seeds_named
@@ -95,7 +95,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
     """
     rng, evidence = np.random.default_rng(SEED), study.evidence
     found, table = answers(evidence), closing_table(evidence)
-    steps = tuple(next_step(answer.decision, study.runs, origin_of(study)) for answer in found)
+    steps = tuple(next_step(answer.decision, study.runs, study_command(study)) for answer in found)
     several = len(found) > 1
     pictures: dict[str, bytes] = {}
     shown = []
@@ -290,7 +290,7 @@ def _output_dir(tracking_uri: str) -> Path:
 
 
 def _start(study: Study) -> list[str]:
-    """What its trials start from, if it is no weights of their own."""
+    """The policy that its trials start from, if it is no weights of their own."""
     if not study.start:
         return []
     return [

@@ -9,10 +9,10 @@ from analysis.document import sequential
 from analysis.document.repeats import sameness
 from analysis.evidence import MEASURES, Evidence, once
 from analysis.plots.text import level
-from analysis.questions.comparison import sequential_comparison
 from analysis.questions.decision import Decision, decision_of, decisions_of, summary_of
 from analysis.questions.labels import WORDS, code, fails, named, shares, trials_named, with_interval
 from analysis.questions.machines import trials_by_kind
+from analysis.questions.sequential import sequential_comparison
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.shares import share_interval
 from experiments.contract.words import plural
@@ -220,7 +220,7 @@ def _rivals(decision: Decision) -> list[str]:
 
 
 def _to_equivalence(decision: Decision) -> str:
-    """What it would take to show the next best one to be practically the same: a sentence, after a space;
+    """The seeds that would show the next best one to be practically the same: a sentence, after a space;
     "" where scores do not decide.
     """
     if not decision.equivalence_seeds:
@@ -239,7 +239,7 @@ def _to_equivalence(decision: Decision) -> str:
 
 
 def caveats(evidence: Evidence) -> list[str]:
-    """What speaks against taking the answer at its word: Markdown sentences.
+    """Reasons not to take the answer at its word: Markdown sentences.
 
     Args:
         evidence: All trials. Of a search, those that confirm count; the others tell what was tried.
@@ -364,7 +364,7 @@ def _disturbed(runs: pd.DataFrame) -> list[str]:
 
 
 def _edges(evidence: Evidence, decision: Decision) -> list[str]:
-    """Whether the chosen one is at the end of a searched axis: better ones may lie beyond."""
+    """The searched axes at whose end the chosen one is: better ones may lie beyond."""
     found = []
     part = evidence.of_envs[decision.env].runs
     for axis in evidence.axes:

@@ -1,4 +1,4 @@
-"""What the end of a trial and of a study ask of the analysis. Imports it when it is asked: a study begins without."""
+"""The analysis at the end of a trial and of a study. It is imported when it is asked: a study begins without."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ Curves = Mapping[str, Sequence[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Conclusions:
-    """What a study came to.
+    """The conclusions of a study.
 
     Attributes:
         note: The answers, as Markdown.
@@ -60,7 +60,7 @@ def prepare() -> None:
 
 
 def conclude(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusions | None:
-    """What a study came to; None if no trial has started.
+    """The conclusions of a study; None if no trial has started.
 
     Args:
         record: What was to be run, as plan.json has it.
@@ -86,13 +86,13 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusi
 
 
 def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Outcome], width: int) -> list[Any]:
-    """What the terminal shows at the end: the closing table, the answers, what to do next, or why there are none.
+    """The last lines on the terminal: the closing table, the answers, the next steps, or why there are none.
 
     Of a line the first twelve columns are for what it is about; commands begin with spaces alone.
 
     Args:
         record: As for `conclude`.
-        outcomes: Likewise.
+        outcomes: How each trial ended.
         width: Columns of the terminal.
     """
     if not outcomes:
@@ -115,13 +115,13 @@ def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Outcome], width:
 
 
 def _next_steps(record: Mapping[str, Any], runs: "pd.DataFrame", found: "Sequence[Answer]") -> "list[NextStep]":
-    from analysis.document.next_step import Origin, next_step
+    from analysis.document.next_step import StudyCommand, next_step
 
     points = {entry["config"]: {**entry["point"], **entry["planned"]} for entry in record["configurations"]}
-    origin = Origin(
+    asked = StudyCommand(
         record["study"], record["command"], points, [*record["seeds"], *runs["seed"]], record["concurrency"]
     )
-    steps = (next_step(answer.decision, runs, origin) for answer in found)
+    steps = (next_step(answer.decision, runs, asked) for answer in found)
     return [step for step in steps if step]
 
 

@@ -23,8 +23,8 @@ from analysis.plots import (
 )
 from analysis.questions import convergence, learning_rate_batch, reproducibility
 from analysis.questions.batch_tradeoff import Tradeoff, lr_batch
-from analysis.questions.comparison import sequential_comparison
 from analysis.questions.labels import WORDS
+from analysis.questions.sequential import sequential_comparison
 
 MOST_IN_MATRIX = 20
 """Configurations of a matrix that can still be read."""
@@ -49,7 +49,7 @@ _LOOKED = (
 
 
 def repeats(part: Part) -> Section:
-    """Whether the repeats of its trials came out the same."""
+    """How well trials came out the same when they were repeated."""
     if not part.trials["repeat"].any():
         return Section("repeats", "")
     figures: list[Drawn] = []
@@ -206,7 +206,7 @@ def comparison(part: Part) -> Section:
 
 
 def same_learning(part: Part) -> Section:
-    """Whether the number of runners changes what is learned."""
+    """The effect of the number of runners on what is learned."""
     sentences = [
         f"{wording.within(settings)}{found}" for settings, found in wording.same_learning(part.runs, part.axes)
     ]

@@ -1,4 +1,4 @@
-"""What a report says of its methods."""
+"""The methods of a report, in words."""
 
 from analysis.evidence import is_measured
 from analysis.load import Study

@@ -1,4 +1,4 @@
-"""What the notebooks of this folder show a study with. As a command, it runs them again and keeps what they show.
+"""The words, tables and figures of this folder's notebooks. As a command, it runs them again and keeps what they show.
 
 python -m analysis.document.notebooks [study=<name or study run id>] [tracking_uri=...]
 
@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from analysis import AnalysisError
 from analysis.document.answer import answers
-from analysis.document.next_step import next_step, origin_of
+from analysis.document.next_step import next_step, study_command
 from analysis.document.parts import Section
 from analysis.document.search import seeds_named
 from analysis.document.sections import by_env
@@ -301,7 +301,7 @@ def _with_ends(frame: pd.DataFrame, name: str, form: Callable[[float], str]) -> 
 
 
 def record(study: Study) -> pd.DataFrame:
-    """What the study's run says about where its results come from; without names of the machine and its folders."""
+    """The origin of a study's results, as its run has it; without names of the machine and its folders."""
     facts = study.provenance
     machine = {name: value for name, value in (facts.get("host") or {}).items() if name not in ("host", "platform")}
     changes = ("yes: the artifact uncommitted.diff" if facts["dirty"] else "no") if "dirty" in facts else "unknown"
@@ -325,9 +325,9 @@ def command(study: Study) -> str:
 
 
 def next_steps(study: Study) -> list[str]:
-    """What to do next to know more, and its command line, as Markdown."""
-    origin = replace(origin_of(study), command=command(study))
-    steps = [next_step(answer.decision, study.runs, origin) for answer in answers(study.evidence)]
+    """The next steps to know more, and their command lines, as Markdown."""
+    asked = replace(study_command(study), command=command(study))
+    steps = [next_step(answer.decision, study.runs, asked) for answer in answers(study.evidence)]
     return [f"{step.sentence}\n\n```sh\n{step.command}\n```" for step in steps if step]
 
 

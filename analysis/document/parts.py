@@ -1,4 +1,4 @@
-"""What sections are made of: figures with captions, and the part of a study that they show."""
+"""The parts of sections: figures with captions, and the part of a study that they show."""
 
 import re
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class Part:
         self.target = float(runs["target"].iloc[0])
         self.packed = not bool(runs["exclusive"].all())
         self.picked = bool((runs["phase"] == "confirm").all())
-        """Whether a search picked the few configurations, which are no grid."""
+        """True if a search picked the few configurations, which are no grid."""
         self.replays = study.replays(runs)
         self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts, self.axes)
         self.highlight = list(self.table["config"].astype(str))[:6]

@@ -27,7 +27,7 @@ def by_env(study: Study, rng: np.random.Generator) -> dict[str, list[Section]]:
 
 
 def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Section:
-    """What settings come to over several environments, and how much tuning they need;
+    """Settings over several environments, and how much tuning they need;
     without a sentence where there is one environment.
 
     Args:

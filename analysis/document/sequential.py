@@ -1,7 +1,7 @@
-"""What a sequential comparison showed, in words."""
+"""The findings of a sequential comparison, in words."""
 
-from analysis.questions.comparison import Comparison
 from analysis.questions.labels import code, named
+from analysis.questions.sequential import Comparison
 from experiments.contract.words import plural
 
 MOST_PAIRS = 6

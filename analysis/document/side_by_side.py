@@ -20,7 +20,16 @@ from analysis.load import Study
 from analysis.plots import learning_curves, style, throughput_bars
 from analysis.questions.convergence import curve_bands
 from analysis.questions.labels import WORDS, code, listed
-from analysis.questions.side_by_side import MEASURES, Setting, Side, comparisons, different, differing, flat, shared
+from analysis.questions.side_by_side import (
+    MEASURES,
+    DifferingSetting,
+    Side,
+    comparisons,
+    different,
+    differing,
+    flat,
+    shared,
+)
 from analysis.stats.interval import CONFIDENCE
 from experiments.contract import NOT_HASHED
 from experiments.contract.words import plural
@@ -40,7 +49,7 @@ _NOT_OF_TRIALS = (
     *("checkpoint.keep", "checkpoint.keep_best"),
     *("env.budget_env_steps", "env.report_every_env_steps", "env.extra"),
 )
-"""What changes no result, and what an environment's file proposes."""
+"""Settings that change no result, and those that an environment's file proposes."""
 
 METHODS = (
     "**Shared configurations.** Those with the same values of all settings that one of the studies searched. "
@@ -57,7 +66,7 @@ METHODS = (
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What several studies come to beside each other.
+    """Several studies beside each other.
 
     Attributes:
         html: The page.
@@ -178,8 +187,8 @@ def _recommended(a: Study, b: Study) -> list[tuple[str, str]]:
     return [(of_a[env], of_b[env]) for env in of_a if env in of_b]
 
 
-def _around(studies: Sequence[Study]) -> list[Setting]:
-    """What was recorded around the studies and differs: the commit, versions, the machine."""
+def _around(studies: Sequence[Study]) -> list[DifferingSetting]:
+    """Differences around the studies, as recorded: the commit, versions, the machine."""
     tables = []
     for study in studies:
         facts = {key: value for key, value in study.provenance.items() if key not in ("command", "packages", "dirty")}
@@ -223,7 +232,7 @@ def _answers(studies: Sequence[Study], sides: Sequence[Side], best: pd.DataFrame
 
 
 def _cautions(studies: Sequence[Study], sides: Sequence[Side]) -> list[str]:
-    """What to mind of what is compared."""
+    """Warnings on what is compared."""
     found = []
     tried = [side.runs["config"].nunique() for side in sides]
     if max(tried) > 1:
@@ -318,7 +327,7 @@ def _figures(studies: Sequence[Study], sides: Sequence[Side], best: pd.DataFrame
 def _lines(
     studies: Sequence[Study],
     sides: Sequence[Side],
-    settings: Sequence[Setting],
+    settings: Sequence[DifferingSetting],
     answers: Sequence[Sequence[str]],
     common: pd.DataFrame,
     pairs: Mapping[tuple[str, str], int],

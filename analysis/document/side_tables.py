@@ -8,11 +8,11 @@ from analysis.document.side_words import cell, chosen_of, commit, difference, ha
 from analysis.document.tables import Table
 from analysis.load import Study
 from analysis.questions.labels import WORDS
-from analysis.questions.side_by_side import MEASURES, Setting, Side
+from analysis.questions.side_by_side import MEASURES, DifferingSetting, Side
 
 
 def facts_table(studies: Sequence[Study], sides: Sequence[Side]) -> Table:
-    """What each study is, a column each."""
+    """The studies in short, a column each."""
     rows: dict[str, list[str]] = {}
     for study, side in zip(studies, sides, strict=True):
         runs, chosen = study.runs, chosen_of(study)
@@ -35,14 +35,14 @@ def facts_table(studies: Sequence[Study], sides: Sequence[Side]) -> Table:
     return Table(heads, [[(name, ""), *((value, "") for value in values)] for name, values in rows.items()], prose=True)
 
 
-def settings_table(sides: Sequence[Side], settings: Sequence[Setting]) -> Table:
-    """What each study has of the settings that differ."""
+def settings_table(sides: Sequence[Side], settings: Sequence[DifferingSetting]) -> Table:
+    """The settings that differ, with the values of each study."""
     rows = [[(setting.path, ""), *((values_of(values), "") for values in setting.values)] for setting in settings]
     return Table(["", *(side.letter for side in sides)], rows, prose=True)
 
 
 def best_table(studies: Sequence[Study], sides: Sequence[Side]) -> Table:
-    """What the recommended configurations come to."""
+    """The recommended configurations, by all measures."""
     known = [
         (side.letter, env, config, row_of(study, config))
         for study, side in zip(studies, sides, strict=True)

@@ -1,4 +1,4 @@
-"""What is said of studies beside each other: a comparison in a sentence and in a table's cell,
+"""Words on studies beside each other: a comparison in a sentence and in a table's cell,
 a setting's values, a machine.
 """
 
@@ -69,7 +69,7 @@ def _rests(row: Mapping[str, Any]) -> str:
 
 
 def refused(compared: pd.DataFrame) -> list[str]:
-    """What is not compared, and why: a sentence for each pair of studies and reason."""
+    """Comparisons that are not made, and why: a sentence for each pair of studies and reason."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for (a, b, measure), part in compared.groupby(["a", "b", "measure"], sort=False):
         reasons = dict.fromkeys(reason for obstacles in part["obstacles"] for reason in obstacles)
@@ -109,7 +109,7 @@ def values_of(values: Sequence[Any]) -> str:
 
 
 def has(row: pd.Series, measure: str) -> bool:
-    """Whether a configuration has a number by a measure; where throughput was measured, there is no other."""
+    """True if a configuration has a number by a measure; where throughput was measured, there is no other."""
     return bool(np.isfinite(row[measure])) and (row["phase"] != "throughput" or measure == "env_steps_per_s")
 
 
@@ -144,7 +144,7 @@ def difference(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def is_same(row: Mapping[str, Any]) -> bool:
-    """Whether it is one configuration, to the last setting, that came out the same in both studies
+    """True if it is one configuration, to the last setting, that came out the same in both studies
     with every common seed.
     """
     return bool(row["same_id"] and row["num_common"] and row["num_equal"] == row["num_common"])

@@ -1,4 +1,4 @@
-"""What the questions found, in Markdown sentences."""
+"""The answers to the questions, in Markdown sentences."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +65,7 @@ def limits_sentence(table: pd.DataFrame, counts: Mapping[int, str], units: str) 
 
 
 def bottleneck_sentences(table: pd.DataFrame) -> list[str]:
-    """What binds the configurations of a study: a Markdown sentence a bottleneck, the most frequent first,
+    """The bottlenecks of the configurations of a study: a Markdown sentence a bottleneck, the most frequent first,
     with the evidence for one.
 
     Args:
@@ -87,7 +87,7 @@ def bottleneck_sentences(table: pd.DataFrame) -> list[str]:
 
 
 def health_sentences(table: pd.DataFrame) -> list[str]:
-    """What the health signals of a study say: a Markdown sentence for each key, warnings first,
+    """The health signals of a study: a Markdown sentence for each key, warnings first,
     with the first trial's words.
 
     Args:
@@ -149,7 +149,7 @@ def rules_sentence(found: RulesFound, what: str = "rule") -> str:
 
 
 def same_learning(runs: pd.DataFrame, axes: Sequence[str]) -> list[tuple[Mapping[str, object], str]]:
-    """What more runners changed; nothing where runners were not searched.
+    """The effect of more runners; nothing where runners were not searched.
 
     Configurations that differ in their runners alone are compared on their common seeds, by the area under the learning
     curve and by the score. With as many environments in all, more runners should change the speed alone.
@@ -234,7 +234,7 @@ def fit_sentence(fit: ScalingFit) -> str:
 
 
 def tolerance_sentence(summary: pd.DataFrame) -> str:
-    """What most seeds of each configuration reach at least, or how many seeds it takes to say so.
+    """The score that most seeds of each configuration reach, or how many seeds it takes to say so.
 
     Args:
         summary: As `answer.closing_table` gives it; one row or more with seeds that ended.

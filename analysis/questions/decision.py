@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.evidence import SMALLER_IS_BETTER, Evidence, is_measured, once
-from analysis.questions.comparison import sequential_comparison
 from analysis.questions.convergence import by_seed, summarise
 from analysis.questions.equivalence import delta_of, practically_best
 from analysis.questions.failures import failures
+from analysis.questions.sequential import sequential_comparison
 from analysis.stats.comparisons import leaders, seeds_needed
 from analysis.stats.equivalence import seeds_for_equivalence
 from analysis.stats.interval import CONFIDENCE

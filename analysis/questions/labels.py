@@ -1,4 +1,4 @@
-"""What measures, configurations and trials are called in a sentence or a table's cell."""
+"""Words for measures, configurations and trials in a sentence or a table's cell."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -81,7 +81,7 @@ def shares(row: Mapping[str, Any], name: str) -> str:
 
 
 def fails(row: Mapping[str, Any]) -> str:
-    """What it is for a seed to fail: a verb, `ends below 475 or crashes`."""
+    """The meaning of a failure of a seed: a verb, `ends below 475 or crashes`."""
     below = row["failure_below"]
     return f"ends below {below:.6g} or crashes" if math.isfinite(below) else "crashes"
 

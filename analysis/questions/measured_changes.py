@@ -1,4 +1,4 @@
-"""What a study has measured of the changes that are advised: pure functions of its frame of runs."""
+"""The changes that are advised, as far as a study has measured them: pure functions of its frame of runs."""
 
 import math
 from collections.abc import Mapping, Sequence

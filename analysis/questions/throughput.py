@@ -92,7 +92,7 @@ def _shares(curves: pd.DataFrame, runs: pd.DataFrame, parts: Mapping[str, str], 
 
 
 def scaling_axis(runs: pd.DataFrame, axes: Sequence[str]) -> str | None:
-    """What was scaled: runners, or else learners; None if neither was.
+    """The axis that was scaled: runners, or else learners; None if neither was.
 
     Args:
         runs: As `analysis.load` gives them.

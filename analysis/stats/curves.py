@@ -1,4 +1,4 @@
-"""Whether the curves of a trial that ran twice are the same to the bit, and where they part."""
+"""The curves of a trial that ran twice, compared to the bit: where they part."""
 
 import math
 import struct

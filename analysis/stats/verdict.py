@@ -1,4 +1,4 @@
-"""What a trial that ran twice is judged to be: identical, equivalent or different."""
+"""The judgement on a trial that ran twice: identical, equivalent or different."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ SEEDS_NEEDED = 3
 
 
 class Verdict(StrEnum):
-    """What a comparison came to."""
+    """The result of a comparison."""
 
     IDENTICAL = "identical"
     """To the bit: curves and weights."""
@@ -46,7 +46,7 @@ def judge(
     other_scores: Sequence[float],
     asynchronous: bool,
 ) -> Judgement:
-    """What the comparison of two finished runs, or of the common part of them, comes to.
+    """The judgement on two finished runs, or on the common part of them.
 
     Args:
         curves: Their curves.

@@ -1,4 +1,4 @@
-"""Whether learning stays the same, as a function of env steps, when the batch shrinks or samples are old.
+"""How far learning stays the same, as a function of env steps, when the batch shrinks or samples are old.
 
 Pure functions of frames.
 
@@ -32,7 +32,7 @@ SMALLER, SMALLER_AS_IT_IS, STALE = (
     "smaller batches, settings as they are",
     "old samples",
 )
-"""What changes."""
+"""The changes."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a plan says of batches that lie on one side of the noise scales that are known."""
+"""A line of the plan on batches that lie on one side of the noise scales that are known."""
 
 import math
 

@@ -117,7 +117,7 @@ def over_time(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator
 
 
 def rises(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator) -> list[Rise]:
-    """Whether the noise scale rises over training: an answer for each configuration and network.
+    """The rise of the noise scale over training: an answer for each configuration and network.
 
     Args:
         runs: As `over_time`.

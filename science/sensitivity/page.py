@@ -37,7 +37,7 @@ METHODS = (
 
 @dataclass(frozen=True)
 class Page:
-    """What a sensitivity analysis comes to.
+    """The page of a sensitivity analysis.
 
     Attributes:
         html: The page.

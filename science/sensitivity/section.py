@@ -1,4 +1,4 @@
-"""What a study on several environments says of the tuning that it needed."""
+"""The tuning that a study on several environments needed, in words."""
 
 from collections.abc import Sequence
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from analysis.document.answer import answers
-from analysis.document.next_step import Origin, next_step
+from analysis.document.next_step import StudyCommand, next_step
 from analysis.evidence import Evidence
 from analysis.questions.convergence import by_seed
 from analysis.questions.decision import decide
@@ -122,7 +122,7 @@ def test_a_difference_that_looks_larger_than_delta_is_not_promised_to_vanish() -
 
 def test_what_is_practically_the_same_is_not_run_again_to_find_a_difference() -> None:
     path = "algorithm.training.lr"
-    origin = Origin(
+    asked = StudyCommand(
         "lr",
         "python experiments/run.py",
         {c: {path: i} for i, c in enumerate(("best", "cheap", "varies", "bad"))},
@@ -130,7 +130,7 @@ def test_what_is_practically_the_same_is_not_run_again_to_find_a_difference() ->
     )
     runs = quiet_study()
     (found,) = decide(runs)
-    step = next_step(found, runs, origin)
+    step = next_step(found, runs, asked)
     assert step is not None
     assert step.sentence.startswith("To see how it does where it was not chosen: 5 fresh seeds")
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.document.answer import caveats
-from analysis.document.next_step import Origin, command_for
+from analysis.document.next_step import StudyCommand, command_for
 from analysis.document.notebooks import next_steps, record
 from analysis.document.search import how_many, search_sentences
 from analysis.evidence import Evidence
@@ -389,7 +389,7 @@ def test_the_recommended_command_does_not_search_again() -> None:
         "python experiments/run.py env=acrobot search=racing search.max_seeds=5 scheduler=fifo "
         "+confirmation.top=2 max_env_steps=1e6"
     )
-    command = command_for(Origin("lr", given, {}, [0, 1, 1000]), {"algorithm.training.lr": 1e-3}, {}, 5)
+    command = command_for(StudyCommand("lr", given, {}, [0, 1, 1000]), {"algorithm.training.lr": 1e-3}, {}, 5)
     assert command == (
         "python experiments/run.py env=acrobot algorithm.training.lr=0.001 'study.space={}' study.name=lr-confirm "
         "'seeds=[1001,1002,1003,1004,1005]'"

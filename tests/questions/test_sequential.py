@@ -6,8 +6,8 @@ import pandas as pd
 from analysis.document.answer import answers
 from analysis.document.sequential import sentences
 from analysis.evidence import Evidence
-from analysis.questions.comparison import Difference, sequential_comparison
 from analysis.questions.decision import decide
+from analysis.questions.sequential import Difference, sequential_comparison
 from tests.support.study_frames import make_runs, with_status
 
 OF_SEEDS = np.array([-2.0, -1, 0, 1, 2])
