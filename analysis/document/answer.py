@@ -89,8 +89,9 @@ def _rates(runs: pd.DataFrame, config: str | None) -> str:
 
 
 def _unconfirmed(env: str) -> Answer:
-    nothing = Decision(env, "score", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
-    return Answer(nothing, "No answer yet: nothing that the search found was confirmed on held-out seeds.", "", "")
+    return Answer(
+        Decision(env, "score"), "No answer yet: nothing that the search found was confirmed on held-out seeds.", "", ""
+    )
 
 
 @once

@@ -164,21 +164,9 @@ def build(studies: Sequence[Study], sides: Sequence[Side]) -> SideBySide:
             ),
         )
     )
-    return SideBySide(
-        page,
-        tuple(
-            _lines(
-                studies,
-                sides,
-                settings + around,
-                answers,
-                common,
-                {key: len(found) for key, found in pairs.items()},
-                cautions,
-                gaps,
-            )
-        ),
-    )
+    num_shared = {key: len(found) for key, found in pairs.items()}
+    lines = _lines(studies, sides, settings + around, answers, common, num_shared, cautions, gaps)
+    return SideBySide(page, tuple(lines))
 
 
 def _recommended(a: Study, b: Study) -> list[tuple[str, str]]:

@@ -52,17 +52,17 @@ class Decision:
 
     env: str
     measure: str
-    saturated: bool
-    num_solving: int
-    order: tuple[str, ...]
-    leaders: tuple[str, ...]
-    chosen: str | None
-    chosen_by: str
-    runner_up: str | None
-    difference: float
-    spread: float
-    num_seeds: int
-    more_seeds: float
+    saturated: bool = False
+    num_solving: int = 0
+    order: tuple[str, ...] = ()
+    leaders: tuple[str, ...] = ()
+    chosen: str | None = None
+    chosen_by: str = ""
+    runner_up: str | None = None
+    difference: float = np.nan
+    spread: float = np.nan
+    num_seeds: int = 0
+    more_seeds: float = np.inf
     delta: float = np.nan
     equivalent: tuple[str, ...] = ()
     equivalence_seeds: float = 0.0
@@ -186,7 +186,7 @@ def _by_speed(evidence: Evidence) -> Decision:
     env, finished = str(evidence.runs["env"].iloc[0]), evidence.conclusive
     speeds = by_seed(finished, "env_steps_per_s").dropna(how="all")
     if speeds.empty:
-        return Decision(env, "env_steps_per_s", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
+        return Decision(env, "env_steps_per_s")
     logs = np.log(speeds)
     order = list(logs.mean(axis=1).sort_values(ascending=False, kind="stable").index)
     among = set(logs.index[leaders(logs.to_numpy(), larger_is_better=True)])
@@ -240,7 +240,7 @@ def _by_score(evidence: Evidence) -> Decision:
     env = str(runs["env"].iloc[0])
     scores = by_seed(finished, "score").dropna(how="all")
     if scores.empty:
-        return Decision(env, "score", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
+        return Decision(env, "score")
     # A single seed, left over where others failed, is nobody's best: it would tie with everything.
     counted = scores[scores.notna().sum(axis=1) >= min(2, scores.notna().sum(axis=1).max())]
     compared = sequential_comparison(runs)
