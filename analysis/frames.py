@@ -4,35 +4,136 @@ trials hold (`analysis.load.Study`).
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.questions.comparison import DESIGN
+from analysis.questions.sequential import DESIGN
 from analysis.stores.records import STATUS, Points, Run
-from experiments.contract import Tag
+from experiments.contract import FINISHED, PRUNED, Tag
 from experiments.contract.extensions import metrics as all_metrics
+from experiments.contract.outcome import Outcome
 
 _FINAL = "final/"
 
 MISSING = "missing"
 """A trial that was planned but has no run: it was never started, or its run was deleted."""
 
-_TEXTS = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
 _GIVEN = ("failure_below", "delta")
 """By what conclusions are drawn, of the study's settings."""
+_PLANNED = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
+"""Texts of a trial that its plan has as well."""
 _PLACES = (Tag.HOST, Tag.CPU, Tag.GPU, Tag.NODE_TYPE)
+_FOUND = (Tag.FAILURE, Tag.TRIAL_ID, Tag.BOTTLENECK, Tag.HEALTH, Tag.WEIGHTS)
 _NON_FINITE = "NonFiniteError: "
-"""What the failure of a trial that diverged begins with, where its run has no tag `diverged`:
+"""The beginning of the failure of a trial that diverged, where its run has no tag `diverged`:
 the class of the error."""
 
 
-def _as_planned(label: str, trial: Run) -> dict[str, Any]:
-    """A configuration as plan.json has it, as far as a trial's run tells."""
+@dataclass(frozen=True)
+class TrialRow:
+    """A trial as far as it is known beside its plan: columns of `analysis.load.Study.runs`, None where unknown.
+
+    Attributes:
+        metrics: Name to its last value.
+        params: Name to value, as MLflow has them.
+        env_steps: Of the last report; 0 before the first.
+        started_ms: Since the epoch.
+        ended_ms: Since the epoch.
+    """
+
+    config: str
+    seed: int
+    repeat: int
+    status: str = MISSING
+    run_id: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    env_steps: int = 0
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    restarts: int = 0
+    diverged: bool = False
+    exclusive: bool | None = None
+    exploratory: bool | None = None
+    reproducible: bool | None = None
+    config_id: str | None = None
+    algorithm: str | None = None
+    env: str | None = None
+    hardware: str | None = None
+    phase: str | None = None
+    host: str = ""
+    cpu: str = ""
+    gpu: str = ""
+    node_type: str = ""
+    failure: str = ""
+    trial_id: str = ""
+    bottleneck: str = ""
+    health: str = ""
+    weights: str = ""
+    commit: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Configuration, seed and repeat."""
+        return self.config, self.seed, self.repeat
+
+    @classmethod
+    def of_run(cls, run: Run) -> "TrialRow":
+        """From a run in MLflow, whose tags and parameters are texts."""
+        tags = run.tags
+
+        def flag(name: str) -> bool | None:
+            return tags[name] == "true" if name in tags else None
+
+        diverged = flag(Tag.DIVERGED)
+        return cls(
+            config=tags.get(Tag.CONFIG, run.name),
+            seed=int(tags.get(Tag.SEED, run.params.get("seed", 0))),
+            repeat=int(tags.get(Tag.REPEAT, 0)),
+            status=STATUS[run.status],
+            run_id=run.run_id,
+            metrics={name: last.value for name, last in run.latest.items()},
+            params=run.params,
+            env_steps=max((last.step for last in run.latest.values()), default=0),
+            started_ms=run.started_ms,
+            ended_ms=run.ended_ms,
+            restarts=int(tags.get(Tag.RESTARTS, 0)),
+            diverged=tags.get(Tag.FAILURE, "").startswith(_NON_FINITE) if diverged is None else diverged,
+            exclusive=flag(Tag.EXCLUSIVE),
+            exploratory=flag(Tag.EXPLORATORY),
+            reproducible=flag(Tag.REPRODUCIBLE),
+            commit=tags.get(Tag.COMMIT, ""),
+            **{name: tags[name] for name in (*_PLANNED, *_PLACES, *_FOUND) if name in tags},
+        )
+
+    @classmethod
+    def of_outcome(cls, outcome: Outcome) -> "TrialRow":
+        """From what the driver knows at the end of a study."""
+        return cls(
+            config=outcome.label,
+            seed=outcome.seed,
+            repeat=outcome.repeat,
+            status=FINISHED if outcome.status == PRUNED else outcome.status,
+            run_id=f"{outcome.label} s={outcome.seed} r={outcome.repeat}",
+            metrics=outcome.final,
+            env_steps=outcome.env_steps,
+            restarts=outcome.restarts,
+            diverged=outcome.diverged,
+            exploratory=outcome.exploratory,
+            reproducible=outcome.reproducible,
+            phase=outcome.phase,
+            failure=outcome.failure,
+            weights=outcome.weights,
+        )
+
+
+def _as_planned(trial: TrialRow) -> dict[str, Any]:
+    """A configuration as plan.json has it, as far as a trial tells."""
     return {
-        "config": label,
-        **{name: trial.tags.get(name, "") for name in ("config_id", "algorithm", "env", "hardware")},
+        "config": trial.config,
         "budget_env_steps": int(trial.params.get("budget_env_steps", 0)),
         "target": None,
         "score_range": [None, None],
@@ -40,20 +141,14 @@ def _as_planned(label: str, trial: Run) -> dict[str, Any]:
     }
 
 
-def _key(trial: Run) -> tuple[str, int, int]:
-    """Configuration, seed and repeat of a trial's run."""
-    seed = int(trial.tags.get(Tag.SEED, trial.params.get("seed", 0)))
-    return trial.tags.get(Tag.CONFIG, trial.name), seed, int(trial.tags.get(Tag.REPEAT, 0))
-
-
-def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
+def runs_frame(plan: Mapping[str, Any], trials: Sequence[TrialRow]) -> pd.DataFrame:
     """The frame `Study.runs`.
 
     Args:
         plan: What was to be run, as plan.json has it.
-        trials: The runs of trials, in the order of their start.
+        trials: Those that were started, in the order of their start.
     """
-    run_of = {_key(trial): trial for trial in trials}
+    of_key = {trial.key: trial for trial in trials}
     configurations = {entry["config"]: entry for entry in plan["configurations"]}
     chosen: dict[tuple[str, int, int], Mapping[str, Any]] = {}
     if "trials" in plan:  # a search chose them as it went
@@ -66,55 +161,29 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
             for seed in plan["seeds"]
             for label in configurations
         ]
-    for (label, _, _), trial in run_of.items():
-        configurations.setdefault(label, _as_planned(label, trial))
-    keys = list(dict.fromkeys([*planned, *run_of]))
-    found = [run_of.get(key) for key in keys]
-    exclusive = bool(plan["exclusive"])
-    rows = [
-        _row(
-            {**configurations[key[0]], "phase": plan.get("phase", ""), **chosen.get(key, {})},
-            key[1],
-            key[2],
-            run,
-            exclusive,
-        )
-        for key, run in zip(keys, found, strict=True)
-    ]
+    for trial in of_key.values():
+        configurations.setdefault(trial.config, _as_planned(trial))
+    found = [of_key.get(key, TrialRow(*key)) for key in dict.fromkeys([*planned, *of_key])]
+    whole = {"phase": plan.get("phase", ""), "exclusive": bool(plan["exclusive"])}
+    rows = [_row({**configurations[trial.config], **whole, **chosen.get(trial.key, {})}, trial) for trial in found]
     given = {name: plan.get("report", {}).get(name) for name in _GIVEN}
     given |= {column: plan.get("comparison", {}).get(name) for column, name in DESIGN.items()}
     frame, finals = pd.DataFrame(rows).assign(**given), final_metrics(plan)
     params = [
-        {
-            **{name: str(value) for name, value in configurations[label]["params"].items()},
-            **(run.params if run is not None else {}),
-        }
-        for (label, _, _), run in zip(keys, found, strict=True)
+        {**{name: str(value) for name, value in configurations[trial.config]["params"].items()}, **trial.params}
+        for trial in found
     ]
     texts_only = {
         name for entry in plan["configurations"] for name, value in entry["params"].items() if _is_text(value)
     }
     columns: dict[str, pd.Series] = {}
-    for name in dict.fromkeys([*plan["axes"], *(name for of_run in params for name in of_run)]):
+    for name in dict.fromkeys([*plan["axes"], *(name for of_trial in params for name in of_trial)]):
         if name not in frame and name not in finals and not name.startswith("log10_"):
-            columns[name] = _typed([of_run.get(name) for of_run in params], name in texts_only)
+            columns[name] = _typed([of_trial.get(name) for of_trial in params], name in texts_only)
     for column, metric in finals.items():
-        values = [math.nan if run is None or metric not in run.latest else run.latest[metric].value for run in found]
-        columns[column] = pd.Series(values, dtype="float64")
+        columns[column] = pd.Series([trial.metrics.get(metric, math.nan) for trial in found], dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
-    texts = (
-        "run_id",
-        "status",
-        "failure",
-        "trial_id",
-        "parent",
-        "bottleneck",
-        "health",
-        "weights",
-        "commit",
-        *_TEXTS,
-        *_PLACES,
-    )
+    texts = ("run_id", "status", "parent", "commit", *_PLANNED, *_PLACES, *_FOUND)
     numbers = dict.fromkeys(("target", "score_range_low", "score_range_high", *given), "float64")
     config = pd.CategoricalDtype(list(configurations), ordered=True)
     frame = frame.astype(
@@ -125,51 +194,50 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[Run]) -> pd.DataFrame:
     return frame
 
 
-def _row(planned: Mapping[str, Any], seed: int, repeat: int, run: Run | None, exclusive: bool) -> dict[str, Any]:
-    tags = run.tags if run is not None else {}
+def _row(planned: Mapping[str, Any], trial: TrialRow) -> dict[str, Any]:
     start = planned.get("start") or {}
+    began = int(start.get("env_steps", 0))
     low, high = planned["score_range"]
+
+    def known(name: str, otherwise: Any) -> Any:
+        own = getattr(trial, name)
+        return planned.get(name, otherwise) if own is None else own
+
     return {
-        "run_id": run.run_id if run is not None else None,
-        "config": planned["config"],
-        **{name: tags.get(name, planned.get(name, "")) for name in _TEXTS},
-        **{name: tags.get(name, "") for name in _PLACES},
-        "seed": seed,
-        "repeat": repeat,
-        "status": STATUS[run.status] if run is not None else MISSING,
-        "failure": tags.get(Tag.FAILURE, ""),
-        "diverged": tags[Tag.DIVERGED] == "true"
-        if Tag.DIVERGED in tags
-        else tags.get(Tag.FAILURE, "").startswith(_NON_FINITE),
-        "exclusive": tags[Tag.EXCLUSIVE] == "true" if Tag.EXCLUSIVE in tags else exclusive,
-        "exploratory": tags[Tag.EXPLORATORY] == "true"
-        if Tag.EXPLORATORY in tags
-        else bool(planned.get("exploratory", False)),
+        "run_id": trial.run_id,
+        "config": trial.config,
+        **{name: known(name, "") for name in _PLANNED},
+        **{name: getattr(trial, name) for name in _PLACES},
+        "seed": trial.seed,
+        "repeat": trial.repeat,
+        "status": trial.status,
+        "failure": trial.failure,
+        "diverged": trial.diverged,
+        "exclusive": known("exclusive", False),
+        "exploratory": bool(known("exploratory", False)),
         "parent": start.get("trial", ""),
         "copied": bool(start.get("copied", False)),
         "generation": planned.get("generation"),
-        "start_env_steps": int(start.get("env_steps", 0)),
-        "end_env_steps": max(
-            [int(start.get("env_steps", 0)), *(last.step for last in run.latest.values())] if run is not None else [0]
-        ),
-        "trial_id": tags.get(Tag.TRIAL_ID, ""),
-        "bottleneck": tags.get(Tag.BOTTLENECK, ""),
-        "health": tags.get(Tag.HEALTH, ""),
-        "weights": tags.get(Tag.WEIGHTS, ""),
-        "restarts": int(tags.get(Tag.RESTARTS, 0)),
-        "reproducible": tags[Tag.REPRODUCIBLE] == "true" if Tag.REPRODUCIBLE in tags else None,
-        "started": run.started_ms if run is not None else None,
-        "ended": run.ended_ms if run is not None else None,
+        "start_env_steps": began,
+        "end_env_steps": 0 if trial.status == MISSING else max(began, trial.env_steps),
+        "trial_id": trial.trial_id,
+        "bottleneck": trial.bottleneck,
+        "health": trial.health,
+        "weights": trial.weights,
+        "restarts": trial.restarts,
+        "reproducible": trial.reproducible,
+        "started": trial.started_ms,
+        "ended": trial.ended_ms,
         "budget_env_steps": int(planned["budget_env_steps"]),
         "target": planned["target"],
         "score_range_low": low,
         "score_range_high": high,
-        "commit": tags.get(Tag.COMMIT, ""),
+        "commit": trial.commit,
     }
 
 
 def _is_text(value: Any) -> bool:
-    """Whether a planned value is a text, as `"01"` is, and no number; JSON has infinities as texts."""
+    """True if a planned value is a text, as `"01"` is, and no number; JSON has infinities as texts."""
     return isinstance(value, str) and value not in ("inf", "-inf")
 
 
@@ -196,7 +264,7 @@ def curve_metrics(plan: Mapping[str, Any]) -> tuple[str, ...]:
     """The metrics of `Study.curves`.
 
     Args:
-        plan: As above.
+        plan: As plan.json has it.
     """
     return tuple(name for name in _metrics(plan) if not name.startswith(_FINAL))
 

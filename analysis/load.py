@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pandas as pd
 import yaml
 
 from analysis import AnalysisError
+from analysis.evidence import Evidence
 from analysis.frames import CURVE_METRICS as CURVE_METRICS  # people have it from here
-from analysis.frames import MISSING, curve_metrics, curves_frame, final_metrics, runs_frame
+from analysis.frames import MISSING, TrialRow, curve_metrics, curves_frame, final_metrics, runs_frame
 from analysis.questions.labels import trials_named
 from analysis.stores.executions import near, opened, runs_of_studies
 from analysis.stores.records import STATUS, Run
@@ -137,6 +139,11 @@ class Study:
     runs: pd.DataFrame
     curves: pd.DataFrame
 
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Its trials, with what is computed of them once."""
+        return Evidence(self.runs, self.curves, self.axes)
+
     def __repr__(self) -> str:
         configurations = self.runs["config"].cat.categories.size
         repeats = f" x {self.repeats} repeats" if self.repeats > 1 else ""
@@ -152,7 +159,7 @@ class Study:
         return self.runs.loc[self.runs["status"] != "finished", columns].reset_index(drop=True)
 
     def replays(self, runs: pd.DataFrame) -> bool:
-        """Whether an algorithm of some of its runs learns from a replay buffer."""
+        """True if an algorithm of some of its runs learns from a replay buffer."""
         return any(self.facts.get(config, {}).get("replays", False) for config in runs["config"].unique())
 
     def gaps(self) -> list[str]:
@@ -208,7 +215,8 @@ def load_study(
     known = curve_metrics(plan)
     wanted = _known_metrics(metrics, known, plan)
     provenance = json.loads(store.content(own, "provenance.json") or "{}")
-    runs, run_of = runs_frame(plan, trials), {trial.run_id: trial for trial in trials}
+    runs = runs_frame(plan, [TrialRow.of_run(trial) for trial in trials])
+    run_of = {trial.run_id: trial for trial in trials}
     points = store.points(own.run_id, [run_of[run_id] for run_id in runs["run_id"].dropna()], wanted)
     return Study(
         name=str(plan["study"]),
@@ -241,7 +249,7 @@ def load_study(
 
 
 def load_settings(study: Study) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """What a study recorded of its settings, in full; a read of a file for each configuration.
+    """The recorded settings of a study, in full; a read of a file for each configuration.
 
     Args:
         study: As `load_study` gave it.
@@ -280,7 +288,7 @@ class Clips:
 
 
 def load_clips(study: Study) -> list[Clips]:
-    """What was recorded of the policies of a study's choice, of its median seed where that is there;
+    """The recorded episodes of the policies of a study's choice, of its median seed where that is there;
     one for each environment, or none.
 
     Args:
@@ -319,7 +327,7 @@ def _known_metrics(metrics: Sequence[str] | None, known: Sequence[str], plan: Ma
 
 
 def _plan(text: bytes | None, own: Run) -> dict[str, Any]:
-    """What was to be run, as the study recorded it."""
+    """The plan, as the study recorded it."""
     if text is None:
         raise AnalysisError(
             f"plan.json of the study's run {own.run_id} is missing: restore it, or run the study again."

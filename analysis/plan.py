@@ -19,13 +19,13 @@ import yaml
 import conf
 from analysis import AnalysisError
 from analysis.document.command_line import exit_code_of, settings_of
+from analysis.evidence import is_measured
 from analysis.load import Study, load_study
-from analysis.questions.convergence import is_measured
 from analysis.questions.prediction import OWN_PROCESS, Beside, Prediction, Target, beside_training, predict
 from analysis.questions.throughput import check_comparable
-from analysis.stats.curves import plural
 from analysis.stats.interval import Interval
 from analysis.stores.executions import executions
+from experiments.contract.words import plural
 
 _KEYS = (
     "env_steps",
@@ -62,7 +62,7 @@ _MOST_LOOKED_AT = 8
 
 
 def lines_of(found: Prediction, target: Target, beside: Beside | None, first: str) -> list[str]:
-    """What was predicted, for the terminal.
+    """The prediction, for the terminal.
 
     Args:
         found: Of the training.
@@ -198,7 +198,7 @@ def measured_part(study: Study, algorithm: str | None, env: str | None) -> pd.Da
 
 
 def command_of(name: str, given: Mapping[str, str], runs: pd.DataFrame | None = None, measured_by: str = "") -> str:
-    """What runs a study of the algorithm and the environment that are asked for.
+    """The command line that runs a study of the algorithm and the environment that are asked for.
 
     Args:
         name: Of the study to run.
@@ -221,7 +221,7 @@ def command_of(name: str, given: Mapping[str, str], runs: pd.DataFrame | None = 
 
 
 def _beside(runs: pd.DataFrame, given: Mapping[str, str]) -> Beside | None:
-    """What evaluations and reports take, of the trials that are named, or of the latest of the same
+    """The time that evaluations and reports take, of the trials that are named, or of the latest of the same
     algorithm and environment.
 
     Raises:

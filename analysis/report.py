@@ -22,15 +22,15 @@ from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, caveats, closing_table, without_episodes
 from analysis.document.command_line import exit_code_of, settings_of, words_of
 from analysis.document.methods import methods_of
-from analysis.document.next_step import NextStep, next_step, origin_of
+from analysis.document.next_step import NextStep, next_step, study_command
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import Section
 from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
 from analysis.document.side_by_side import build as side_by_side
 from analysis.document.side_by_side import side_of
+from analysis.evidence import SPEEDS
 from analysis.load import Clips, Study, load_clips, load_settings, load_study
-from analysis.questions.convergence import SPEEDS, concluding
 from analysis.questions.labels import FORMS, listed, percent
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
@@ -93,10 +93,9 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
         study: Finished or not.
         clips: Of the policies of its choice, as `analysis.load.load_clips` gives them.
     """
-    rng = np.random.default_rng(SEED)
-    found = answers(study.runs, study.curves)
-    table = closing_table(study.runs, study.axes, [answer.decision for answer in found])
-    steps = tuple(next_step(answer.decision, study.runs, origin_of(study)) for answer in found)
+    rng, evidence = np.random.default_rng(SEED), study.evidence
+    found, table = answers(evidence), closing_table(evidence)
+    steps = tuple(next_step(answer.decision, study.runs, study_command(study)) for answer in found)
     several = len(found) > 1
     pictures: dict[str, bytes] = {}
     shown = []
@@ -107,8 +106,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
                 (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
             )
             shown.append({"key": key, "title": title, "sentences": section.sentences, "figures": figures})
-    confirmed = concluding(study.runs)  # all of them, where nothing was searched
-    overall = across(study, confirmed, rng)
+    overall = across(study, evidence.concluding.runs, rng)
     if overall.sentences:
         shown.insert(
             0,
@@ -132,8 +130,8 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
             caveats=[
                 *_start(study),
                 *_unmasked(study),
-                *caveats(study.runs, [a.decision for a in found], study.axes),
-                *without_episodes(confirmed, study.curves),
+                *caveats(evidence),
+                *without_episodes(evidence.concluding),
             ],
             sections=shown,
             table=_cells(table),
@@ -292,7 +290,7 @@ def _output_dir(tracking_uri: str) -> Path:
 
 
 def _start(study: Study) -> list[str]:
-    """What its trials start from, if it is no weights of their own."""
+    """The policy that its trials start from, if it is no weights of their own."""
     if not study.start:
         return []
     return [

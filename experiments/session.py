@@ -6,7 +6,7 @@ What can be checked without Ray and RLlib is checked before they are imported, w
 import contextlib
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -271,8 +271,7 @@ class Session:
 
         own, report = self.request.own, self.suite.report
         with contextlib.nullcontext() if self.has_ray or outcome.tune_hangs else ray_process.ending():
-            outcomes = [asdict(o) for o in outcome.outcomes]
-            for line in conclusions.closing_lines(outcome.record, outcomes, self.console.width):
+            for line in conclusions.closing_lines(outcome.record, outcome.outcomes, self.console.width):
                 if isinstance(line, str):
                     self.say(line)
                 else:

@@ -1,6 +1,5 @@
 """A study's answer in words: what to use, how sure that is, and what speaks against it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,16 +7,15 @@ import pandas as pd
 
 from analysis.document import sequential
 from analysis.document.repeats import sameness
+from analysis.evidence import MEASURES, Evidence, once
 from analysis.plots.text import level
-from analysis.questions.comparison import sequential_comparison
-from analysis.questions.convergence import MEASURES, concluding, is_measured, replicates, summarise
-from analysis.questions.decision import Decision, decide
-from analysis.questions.failures import failures
+from analysis.questions.decision import Decision, decision_of, decisions_of, summary_of
 from analysis.questions.labels import WORDS, code, fails, named, shares, trials_named, with_interval
 from analysis.questions.machines import trials_by_kind
-from analysis.stats.curves import plural
+from analysis.questions.sequential import sequential_comparison
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.shares import share_interval
+from experiments.contract.words import plural
 
 FEW_SEEDS = 5
 """Below it a report warns (Colas et al. 2018, arXiv 1806.08295; Henderson et al. 2017, arXiv 1709.06560)."""
@@ -57,25 +55,23 @@ class Answer:
         return [part.replace("`", "") for part in self._parts]
 
 
-def answers(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[Answer]:
+def answers(evidence: Evidence) -> list[Answer]:
     """One answer for each environment of a study.
 
     Args:
-        runs: As `analysis.load` gives them.
-        curves: Likewise, to compare the repeats of a seed by; None compares their final weights
+        evidence: All its trials; without curves, repeats of a seed are compared by their final weights
             and final evaluations alone.
     """
-    everything, runs = runs, concluding(runs)
-    if runs.empty and len(everything):
-        return [_unconfirmed(str(env)) for env in everything["env"].unique()]
-    summary = _summary(runs).set_index("config")
-    several = runs["env"].nunique() > 1
+    concluding = evidence.concluding
+    if concluding.runs.empty:
+        return [_unconfirmed(env) for env in evidence.of_envs]
+    several = len(concluding.of_envs) > 1
     found = []
-    for decision in decide(runs):
-        own = runs[runs["env"] == decision.env]
-        same, compared = sameness(own, curves), sequential_comparison(own)
+    for own in concluding.of_envs.values():
+        same, compared, decided = sameness(own.runs, own.curves), sequential_comparison(own.runs), decision_of(own)
         confidence = CONFIDENCE if compared is None else 1 - compared.design.alpha
-        answer = _answer(decision, summary, several, _rates(runs, decision.chosen), confidence)
+        table = summary_of(own).set_index("config")
+        answer = _answer(decided, table, several, _rates(own.runs, decided.chosen), confidence)
         told = "" if compared is None else " ".join(sequential.sentences(compared))
         found.append(replace(answer, compared=told, repeats=same[0] if same else ""))
     return found
@@ -93,34 +89,31 @@ def _rates(runs: pd.DataFrame, config: str | None) -> str:
 
 
 def _unconfirmed(env: str) -> Answer:
-    nothing = Decision(env, "score", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
-    return Answer(nothing, "No answer yet: nothing that the search found was confirmed on held-out seeds.", "", "")
+    return Answer(
+        Decision(env, "score"), "No answer yet: nothing that the search found was confirmed on held-out seeds.", "", ""
+    )
 
 
-def closing_table(runs: pd.DataFrame, axes: Sequence[str], decisions: Sequence[Decision] | None = None) -> pd.DataFrame:
+@once
+def closing_table(evidence: Evidence) -> pd.DataFrame:
     """The summary of all configurations, the chosen one first, then best first, environments in turn.
 
     Args:
-        runs: As `analysis.load` gives them.
-        axes: Columns of `runs` that say what a configuration is.
-        decisions: As `decide` makes them of the trials that conclusions rest on, where that was done before.
+        evidence: All trials, or those that conclusions rest on.
 
     Returns:
         As `convergence.summarise` and `failures.failures`, with `leader`: not significantly different from the best, or
         practically the same; and `chosen`.
     """
-    runs = concluding(runs)
-    table, decisions = _summary(runs, axes), decide(runs) if decisions is None else decisions
-    ranks = {config: rank for rank, config in enumerate(config for d in decisions for config in d.order)}
-    table["leader"] = table["config"].isin([c for d in decisions for c in d.leaders])
-    table["chosen"] = table["config"].isin([d.chosen for d in decisions])
+    decided = decisions_of(evidence.concluding)
+    ranks = {config: rank for rank, config in enumerate(config for d in decided for config in d.order)}
+    table = summary_of(evidence.concluding)
+    table = table.assign(
+        leader=table["config"].isin([c for d in decided for c in d.leaders]),
+        chosen=table["config"].isin([d.chosen for d in decided]),
+    )
     rank = table["config"].astype(object).map(ranks).fillna(len(ranks)).astype(int)
     return table.iloc[np.argsort(rank, kind="stable")].reset_index(drop=True)
-
-
-def _summary(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
-    table, failing = summarise(runs, axes), failures(runs)
-    return pd.concat([table, failing.reindex(table["config"].astype(object)).set_index(table.index)], axis=1)
 
 
 def best_metrics(table: pd.DataFrame) -> dict[str, float]:
@@ -228,7 +221,7 @@ def _rivals(decision: Decision) -> list[str]:
 
 
 def _to_equivalence(decision: Decision) -> str:
-    """What it would take to show the next best one to be practically the same: a sentence, after a space;
+    """The seeds that would show the next best one to be practically the same: a sentence, after a space;
     "" where scores do not decide.
     """
     if not decision.equivalence_seeds:
@@ -246,16 +239,14 @@ def _to_equivalence(decision: Decision) -> str:
     )
 
 
-def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[str]) -> list[str]:
-    """What speaks against taking the answer at its word: Markdown sentences.
+def caveats(evidence: Evidence) -> list[str]:
+    """Reasons not to take the answer at its word: Markdown sentences.
 
     Args:
-        runs: As `analysis.load` gives them. Of a search, the trials that confirm count; the others tell what was tried.
-        decisions: Of its environments.
-        axes: The searched columns of `runs`.
+        evidence: All trials. Of a search, those that confirm count; the others tell what was tried.
     """
-    everything, runs = runs, concluding(runs)
-    seeds = replicates(runs)
+    concluding = evidence.concluding
+    runs, seeds = concluding.runs, concluding.replicates
     finished = seeds[seeds["status"] == "finished"]
     found: list[str] = []
     if finished.empty:
@@ -295,7 +286,7 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
             f"{int(censored.sum())} of {len(finished)} finished trials never hold the target. "
             "They count with their whole budget, so times to target of their configurations are lower bounds."
         )
-    early = 0 if is_measured(runs) else int((finished["end_env_steps"] < finished["budget_env_steps"]).sum())
+    early = 0 if concluding.is_measured else int((finished["end_env_steps"] < finished["budget_env_steps"]).sum())
     if early:
         found.append(
             f"{early} of {len(finished)} finished trials ended at the target, before their budget: "
@@ -312,7 +303,7 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
             "are not compared, and the last bits of a result depend on the kind of CPU or GPU."
         )
     found += _disturbed(runs)
-    if is_measured(runs):
+    if concluding.is_measured:
         disturbed = finished[finished["disturbed_share"] > 0]
         if len(disturbed):
             found.append(
@@ -321,25 +312,25 @@ def caveats(runs: pd.DataFrame, decisions: Sequence[Decision], axes: Sequence[st
                 "Measure them again on a quiet machine."
             )
     unclean = (
-        0 if is_measured(runs) else finished.loc[~np.isfinite(finished["score"].astype(float)), "config"].nunique()
+        0 if concluding.is_measured else finished.loc[~np.isfinite(finished["score"].astype(float)), "config"].nunique()
     )
     if unclean:
         found.append(
             f"{unclean} configurations have finished trials without a finite score; these trials are left out."
         )
-    for decision in decisions:
-        found += _edges(everything, decision, axes)
+    for decided in decisions_of(concluding):
+        found += _edges(evidence, decided)
     return found
 
 
-def without_episodes(runs: pd.DataFrame, curves: pd.DataFrame) -> list[str]:
+def without_episodes(evidence: Evidence) -> list[str]:
     """Which finished trials never ended an episode while they trained: a Markdown sentence, or none.
 
     Args:
-        runs: As `analysis.load` gives them.
-        curves: Likewise, with `train/episodes`.
+        evidence: With the curves of `train/episodes`.
     """
-    if is_measured(runs):
+    runs, curves = evidence.runs, evidence.curves
+    if evidence.is_measured or curves is None:
         return []
     ended = curves.loc[(curves["metric"] == "train/episodes") & (curves["value"] > 0), "run_id"].unique()
     trials = runs[(runs["status"] == "finished") & ~runs["run_id"].isin(ended)]
@@ -373,11 +364,11 @@ def _disturbed(runs: pd.DataFrame) -> list[str]:
     return found
 
 
-def _edges(runs: pd.DataFrame, decision: Decision, axes: Sequence[str]) -> list[str]:
-    """Whether the chosen one is at the end of a searched axis: better ones may lie beyond."""
+def _edges(evidence: Evidence, decision: Decision) -> list[str]:
+    """The searched axes at whose end the chosen one is: better ones may lie beyond."""
     found = []
-    part = runs[runs["env"] == decision.env]
-    for axis in axes:
+    part = evidence.of_envs[decision.env].runs
+    for axis in evidence.axes:
         if decision.chosen is None or axis not in part or not pd.api.types.is_numeric_dtype(part[axis]):
             continue
         tried, at = part[axis].dropna(), part.loc[part["config"] == decision.chosen, axis].iloc[0]

@@ -44,7 +44,7 @@ def exit_code_of(
 
 
 def help_asked(arguments: Sequence[str]) -> bool:
-    """Whether a command line asks what the command does."""
+    """True if a command line asks what the command does."""
     return not {"-h", "--help", "help"}.isdisjoint(arguments)
 
 

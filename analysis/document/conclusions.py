@@ -1,20 +1,18 @@
-"""What the end of a trial and of a study ask of the analysis. Imports it when it is asked: a study begins without."""
+"""The analysis at the end of a trial and of a study. It is imported when it is asked: a study begins without."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from experiments.contract import FAILED, FINISHED, PRUNED, Tag
+from experiments.contract.outcome import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.document.answer import Answer
     from analysis.document.next_step import NextStep
-
-_STATUS = {FINISHED: "FINISHED", PRUNED: "FINISHED", FAILED: "FAILED", "interrupted": "KILLED"}
-"""How a trial ended to the status of its run in MLflow."""
+    from analysis.evidence import Evidence
 
 Curves = Mapping[str, Sequence[tuple[float, float]]]
 """Metric to (env steps, value)."""
@@ -22,7 +20,7 @@ Curves = Mapping[str, Sequence[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Conclusions:
-    """What a study came to.
+    """The conclusions of a study.
 
     Attributes:
         note: The answers, as Markdown.
@@ -61,22 +59,21 @@ def prepare() -> None:
     from analysis.plots import labels, learning_curves  # noqa: F401
 
 
-def conclude(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> Conclusions | None:
-    """What a study came to; None if no trial has started.
+def conclude(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusions | None:
+    """The conclusions of a study; None if no trial has started.
 
     Args:
         record: What was to be run, as plan.json has it.
-        outcomes: How each trial ended, under the names of `TrialOutcome`.
+        outcomes: How each trial ended.
     """
     from analysis.document.answer import answers, best_metrics, closing_table
 
     if not outcomes:
         return None
-    runs = runs_of(record, outcomes)
-    found = answers(runs)
-    table = closing_table(runs, list(record["axes"]))
+    evidence = evidence_of(record, outcomes)
+    found, table = answers(evidence), closing_table(evidence)
     words = [f"**Answer.** {answer.markdown()}" for answer in found]
-    words += [f"**Next.** {step.sentence}\n\n`{step.command}`" for step in _next_steps(record, runs, found)]
+    words += [f"**Next.** {step.sentence}\n\n`{step.command}`" for step in _next_steps(record, evidence.runs, found)]
     recommended = [answer.decision.chosen for answer in found if answer.decision.chosen]
     return Conclusions(
         note="\n\n".join(words),
@@ -88,14 +85,14 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -
     )
 
 
-def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]], width: int) -> list[Any]:
-    """What the terminal shows at the end: the closing table, the answers, what to do next, or why there are none.
+def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Outcome], width: int) -> list[Any]:
+    """The last lines on the terminal: the closing table, the answers, the next steps, or why there are none.
 
     Of a line the first twelve columns are for what it is about; commands begin with spaces alone.
 
     Args:
         record: As for `conclude`.
-        outcomes: Likewise.
+        outcomes: How each trial ended.
         width: Columns of the terminal.
     """
     if not outcomes:
@@ -104,12 +101,12 @@ def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any
         from analysis.document.answer import answers, closing_table
         from analysis.document.terminal import outcome_table
 
-        runs = runs_of(record, outcomes)
-        found = answers(runs)
-        lines: list[Any] = [outcome_table(closing_table(runs, []), record["exclusive"], width)]
+        evidence = evidence_of(record, outcomes)
+        found = answers(evidence)
+        lines: list[Any] = [outcome_table(closing_table(evidence), record["exclusive"], width)]
         for answer in found:
             lines += [f"{word:<12}{line}" for word, line in zip_longest(["answer"], answer.lines(), fillvalue="")]
-        for step in _next_steps(record, runs, found):
+        for step in _next_steps(record, evidence.runs, found):
             lines += [f"next        {step.sentence.replace('`', '')}", f"            {step.command}"]
         return lines
     except Exception as error:  # noqa: BLE001
@@ -118,44 +115,25 @@ def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any
 
 
 def _next_steps(record: Mapping[str, Any], runs: "pd.DataFrame", found: "Sequence[Answer]") -> "list[NextStep]":
-    from analysis.document.next_step import Origin, next_step
+    from analysis.document.next_step import StudyCommand, next_step
 
     points = {entry["config"]: {**entry["point"], **entry["planned"]} for entry in record["configurations"]}
-    origin = Origin(
+    asked = StudyCommand(
         record["study"], record["command"], points, [*record["seeds"], *runs["seed"]], record["concurrency"]
     )
-    steps = (next_step(answer.decision, runs, origin) for answer in found)
+    steps = (next_step(answer.decision, runs, asked) for answer in found)
     return [step for step in steps if step]
 
 
-def runs_of(record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
-    """The frame `analysis.load.Study.runs`, without what only MLflow knows.
+def evidence_of(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> "Evidence":
+    """The trials of a study, without what only MLflow knows.
 
     Args:
         record: As for `conclude`.
         outcomes: Likewise; at least one.
     """
-    from analysis.frames import runs_frame
-    from analysis.stores.records import Latest, Run
+    from analysis.evidence import Evidence
+    from analysis.frames import TrialRow, runs_frame
 
-    def run(outcome: Mapping[str, Any]) -> Run:
-        tags = {
-            Tag.CONFIG: outcome["label"],
-            **{
-                tag: str(outcome[tag])
-                for tag in (Tag.SEED, Tag.REPEAT, Tag.PHASE, Tag.FAILURE, Tag.WEIGHTS, Tag.RESTARTS)
-            },
-            **{
-                tag: str(outcome[tag]).lower()
-                for tag in (Tag.EXPLORATORY, Tag.REPRODUCIBLE, Tag.DIVERGED)
-                if outcome[tag] is not None
-            },
-        }
-        name = f"{outcome['label']} s={outcome['seed']} r={outcome['repeat']}"
-        end = outcome["env_steps"]
-        latest = {
-            metric: Latest(value, end, 0) for metric, value in {"progress/env_steps": end, **outcome["final"]}.items()
-        }
-        return Run(name, name, _STATUS[outcome["status"]], 0, None, "", tags, {}, latest)
-
-    return runs_frame(record, [run(outcome) for outcome in outcomes])
+    runs = runs_frame(record, [TrialRow.of_outcome(outcome) for outcome in outcomes])
+    return Evidence(runs, axes=tuple(record["axes"]))

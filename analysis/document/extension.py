@@ -1,4 +1,4 @@
-"""What reports show of extensions."""
+"""The parts of reports that extensions make."""
 
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from experiments.contract import extensions
 
 
 class Report:
-    """What reports show of an extension: of any study, if there is something to show.
+    """An extension's part of reports: of any study, if there is something to show.
 
     Attributes:
         before: Key of the section of the suite's own before which these come: "learning" for what a study asks,
@@ -73,7 +73,7 @@ def sections_of(report: Report, part: Part) -> list[Section]:
 def across_of(
     report: Report, study: Study, runs: pd.DataFrame, rng: np.random.Generator
 ) -> tuple[list[str], list[Drawn]]:
-    """What an extension says over all environments; why it does not, where it raises an error."""
+    """An extension's words over all environments; why there are none, where it raises an error."""
     try:
         return report.across(study, runs, rng)
     except Exception as error:  # noqa: BLE001  # as above

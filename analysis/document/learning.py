@@ -22,10 +22,9 @@ from analysis.plots import (
     seeds_needed,
 )
 from analysis.questions import convergence, learning_rate_batch, reproducibility
-from analysis.questions.batch_tradeoff import Tradeoff, batch_tradeoff
-from analysis.questions.comparison import sequential_comparison
-from analysis.questions.decision import chosen_values
+from analysis.questions.batch_tradeoff import Tradeoff, lr_batch
 from analysis.questions.labels import WORDS
+from analysis.questions.sequential import sequential_comparison
 
 MOST_IN_MATRIX = 20
 """Configurations of a matrix that can still be read."""
@@ -50,7 +49,7 @@ _LOOKED = (
 
 
 def repeats(part: Part) -> Section:
-    """Whether the repeats of its trials came out the same."""
+    """How well trials came out the same when they were repeated."""
     if not part.trials["repeat"].any():
         return Section("repeats", "")
     figures: list[Drawn] = []
@@ -129,24 +128,21 @@ def lr_and_batch(part: Part) -> Section:
         for label, runs in learning_rate_batch.slices(part.runs, part.axes, lr):
             where = f"With {label}: " if label else ""
             try:
-                found, p = (
-                    learning_rate_batch.best_learning_rates(runs, part.rng, lr=lr),
-                    learning_rate_batch.exponent(runs, lr=lr),
-                )
-                tradeoff = batch_tradeoff(runs, part.rng, part.replays, lr, chosen_values(runs, lr, batch))
+                found = lr_batch(label, runs, part.rng, part.replays, lr)
             except AnalysisError as error:
                 sentences.append(f"{where}{error}")
                 continue
+            p, tradeoff = found.exponent, found.tradeoff
             sentences += [f"{where}{p.sentence}", f"{where}{tradeoff.sentence}"]
             rejected = [rule for rule, is_rejected in p.rejected.items() if is_rejected]
             what = (
                 f"{where}The learning rate with the largest area under the learning curve, "
                 "of each batch, and the three rules."
             )
-            ax = best_lr.plot(found, p if np.isfinite(p.estimate) else None, rejected, lr)
+            ax = best_lr.plot(found.best, p if np.isfinite(p.estimate) else None, rejected, lr)
             figures.append(
                 part.drawn(
-                    f"best-lr{slug(label)}", figure_of(ax), what, "Gaussian process posterior", found["num_seeds"]
+                    f"best-lr{slug(label)}", figure_of(ax), what, "Gaussian process posterior", found.best["num_seeds"]
                 )
             )
             if tradeoff.batches["num_reached"].any():
@@ -210,7 +206,7 @@ def comparison(part: Part) -> Section:
 
 
 def same_learning(part: Part) -> Section:
-    """Whether the number of runners changes what is learned."""
+    """The effect of the number of runners on what is learned."""
     sentences = [
         f"{wording.within(settings)}{found}" for settings, found in wording.same_learning(part.runs, part.axes)
     ]

@@ -1,7 +1,7 @@
-"""What a report says of its methods."""
+"""The methods of a report, in words."""
 
+from analysis.evidence import is_measured
 from analysis.load import Study
-from analysis.questions.convergence import is_measured
 
 _COMPARISONS = (
     "**Comparisons.** Paired by seed. Not significantly different from the best: "

@@ -1,4 +1,4 @@
-"""What to do next to know more, what it costs, and the command line for it."""
+"""The next step to know more, its cost, and the command line for it."""
 
 import math
 import shlex
@@ -11,9 +11,9 @@ import pandas as pd
 from analysis.load import Study
 from analysis.questions.decision import Decision
 from analysis.questions.labels import code, rough_time
-from analysis.stats.curves import plural
 from conf import CONFIG_DIR, config_dirs
 from experiments.contract import NAMED_AXES
+from experiments.contract.words import plural
 
 FRESH_SEEDS = 5
 """Seeds, at least, of the command that tries the answer again."""
@@ -27,8 +27,8 @@ there is nothing to choose."""
 
 
 @dataclass(frozen=True)
-class Origin:
-    """What a study's next step goes by.
+class StudyCommand:
+    """A study and the command line that ran it, for a command line of the next one.
 
     Attributes:
         study: Its name.
@@ -47,7 +47,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class NextStep:
-    """What to do next.
+    """A step that shows more.
 
     Attributes:
         sentence: What it would show and how long it takes, Markdown.
@@ -58,13 +58,13 @@ class NextStep:
     command: str
 
 
-def origin_of(study: Study) -> Origin:
-    """What a study's next step goes by."""
-    return Origin(study.name, study.command, study.points, [*study.seeds, *study.runs["seed"]], study.concurrency)
+def study_command(study: Study) -> StudyCommand:
+    """How a study was run."""
+    return StudyCommand(study.name, study.command, study.points, [*study.seeds, *study.runs["seed"]], study.concurrency)
 
 
-def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextStep | None:
-    """What is worth most for its cost, on seeds that the choice has not seen.
+def next_step(decision: Decision, runs: pd.DataFrame, asked: StudyCommand) -> NextStep | None:
+    """The step that is worth most for its cost, on seeds that the choice has not seen.
 
     Where a few more seeds are likely to find differences among the leaders significant, these are run again, but for
     those that are practically the same; else the chosen one by itself,
@@ -73,14 +73,14 @@ def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextSte
     Args:
         decision: Of the environment.
         runs: The trials of the study, as `analysis.load` gives them.
-        origin: Of the study.
+        asked: What ran the study.
 
     Returns:
         None where there is nothing to go by: no trial finished, or the study did not record
         how to run its configurations.
     """
     rivals = [config for config in decision.leaders if config == decision.chosen or config not in decision.equivalent]
-    leaders = [origin.points.get(config) for config in rivals]
+    leaders = [asked.points.get(config) for config in rivals]
     if decision.chosen is None or not leaders or not leaders[0]:
         return None
     settings, space = dict(leaders[0]), _grid_of(leaders)
@@ -107,10 +107,10 @@ def next_step(decision: Decision, runs: pd.DataFrame, origin: Origin) -> NextSte
         configurations
         * num_seeds
         * float(trials["wall_s"].mean())
-        / max(1, min(origin.at_once, configurations * num_seeds))
+        / max(1, min(asked.at_once, configurations * num_seeds))
     )
     cost = f", {rough_time(seconds)}" if math.isfinite(seconds) else ""
-    return NextStep(f"{what}{cost}.", command_for(origin, settings, space, num_seeds))
+    return NextStep(f"{what}{cost}.", command_for(asked, settings, space, num_seeds))
 
 
 def _grid_of(points: Sequence[Mapping[str, Any] | None]) -> dict[str, list[Any]]:
@@ -125,11 +125,13 @@ def _grid_of(points: Sequence[Mapping[str, Any] | None]) -> dict[str, list[Any]]
     return {path: found for path, found in values.items() if len(found) > 1}
 
 
-def command_for(origin: Origin, settings: Mapping[str, Any], space: Mapping[str, Sequence[Any]], num_seeds: int) -> str:
+def command_for(
+    asked: StudyCommand, settings: Mapping[str, Any], space: Mapping[str, Sequence[Any]], num_seeds: int
+) -> str:
     """The command line that runs configurations of a study on seeds that it has not seen.
 
     Args:
-        origin: Of the study; the other settings of its command line are kept.
+        asked: What ran the study; the other settings of its command line are kept.
         settings: Configuration path, or name of an axis, to value, of what was searched.
         space: The same, to values.
         num_seeds: How many.
@@ -137,13 +139,13 @@ def command_for(origin: Origin, settings: Mapping[str, Any], space: Mapping[str,
     Returns:
         A command for a POSIX shell.
     """
-    words = shlex.split(origin.command)
+    words = shlex.split(asked.command)
     script = next((i for i, word in enumerate(words) if word.endswith("run.py")), None)
     given, own_folders = config_dirs(words[script + 1 :] if script is not None else [])
     paths = {w: w.lstrip("+~").partition("=")[0] for w in given if not w.startswith("-")}
     replaced = {*_REPLACED, *settings, *space}
     kept = [w for w, path in paths.items() if path not in replaced and path.partition(".")[0] not in _SEARCHING]
-    fresh = range(max(origin.seeds) + 1, max(origin.seeds) + 1 + num_seeds)
+    fresh = range(max(asked.seeds) + 1, max(asked.seeds) + 1 + num_seeds)
     chosen = [f"{path}={hydra_value(value)}" for path, value in settings.items() if path not in NAMED_AXES]
     axes = {**{path: [value] for path, value in settings.items() if path in NAMED_AXES}, **space}
     relative = {
@@ -152,7 +154,7 @@ def command_for(origin: Origin, settings: Mapping[str, Any], space: Mapping[str,
     }
     study = [
         f"study.space={hydra_value(relative)}",
-        f"study.name={origin.study}-confirm",
+        f"study.name={asked.study}-confirm",
         f"seeds={hydra_value(list(fresh))}",
     ]
     own = [word for folder in own_folders for word in (CONFIG_DIR, folder)]

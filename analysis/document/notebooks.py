@@ -1,4 +1,4 @@
-"""What the notebooks of this folder show a study with. As a command, it runs them again and keeps what they show.
+"""The words, tables and figures of this folder's notebooks. As a command, it runs them again and keeps what they show.
 
 python -m analysis.document.notebooks [study=<name or study run id>] [tracking_uri=...]
 
@@ -10,7 +10,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from analysis import AnalysisError
 from analysis.document.answer import answers
-from analysis.document.next_step import next_step, origin_of
+from analysis.document.next_step import next_step, study_command
 from analysis.document.parts import Section
 from analysis.document.search import seeds_named
 from analysis.document.sections import by_env
@@ -32,9 +32,8 @@ from analysis.load import Study
 from analysis.plots.text import rate, readable
 from analysis.questions import learning_rate_batch as scaling
 from analysis.questions import throughput
-from analysis.questions.batch_tradeoff import Tradeoff, batch_tradeoff
+from analysis.questions.batch_tradeoff import LrBatch, lr_batch
 from analysis.questions.convergence import turned
-from analysis.questions.decision import chosen_values
 from analysis.questions.labels import code, named, shares, with_interval
 
 FOLDER = Path(__file__).resolve().parent.parent
@@ -220,25 +219,6 @@ def comparisons(pairs: pd.DataFrame, chosen: str | None) -> pd.DataFrame:
     ).set_index("against")
 
 
-@dataclass(frozen=True)
-class LrBatch:
-    """A part of a study in which only learning rate and batch differ.
-
-    Attributes:
-        label: What tells the part from the others; "" if it is the whole study.
-        runs: Its rows.
-        best: From `scaling.best_learning_rates`.
-        exponent: By area under the curve.
-        tradeoff: Env steps against updates to target.
-    """
-
-    label: str
-    runs: pd.DataFrame
-    best: pd.DataFrame
-    exponent: scaling.Exponent
-    tradeoff: Tradeoff
-
-
 def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
     """The parts of a study in which learning rate and batch are searched; says why where there is none."""
     lr = scaling.learning_rate_axis(study.axes)
@@ -250,13 +230,12 @@ def lr_batch_parts(study: Study, rng: np.random.Generator) -> list[LrBatch]:
         )
         return []
     parts = []
-    for env, of_env in study.runs.groupby("env", observed=True, sort=False):
-        for within, runs in scaling.slices(of_env, study.axes, lr):
-            label = " ".join(word for word in (str(env) if study.runs["env"].nunique() > 1 else "", within) if word)
+    of_envs = study.evidence.of_envs
+    for env, of_env in of_envs.items():
+        for within, runs in scaling.slices(of_env.runs, study.axes, lr):
+            label = " ".join(word for word in (env if len(of_envs) > 1 else "", within) if word)
             try:
-                best, exponent = scaling.best_learning_rates(runs, rng, lr=lr), scaling.exponent(runs, lr=lr)
-                tradeoff = batch_tradeoff(runs, rng, study.replays(runs), lr, chosen_values(runs, lr, scaling.BATCH))
-                parts.append(LrBatch(label, runs, best, exponent, tradeoff))
+                parts.append(lr_batch(label, runs, rng, study.replays(runs), lr))
             except AnalysisError as error:
                 say(f"{label}: {error}" if label else error)
     return parts
@@ -322,7 +301,7 @@ def _with_ends(frame: pd.DataFrame, name: str, form: Callable[[float], str]) -> 
 
 
 def record(study: Study) -> pd.DataFrame:
-    """What the study's run says about where its results come from; without names of the machine and its folders."""
+    """The origin of a study's results, as its run has it; without names of the machine and its folders."""
     facts = study.provenance
     machine = {name: value for name, value in (facts.get("host") or {}).items() if name not in ("host", "platform")}
     changes = ("yes: the artifact uncommitted.diff" if facts["dirty"] else "no") if "dirty" in facts else "unknown"
@@ -346,9 +325,9 @@ def command(study: Study) -> str:
 
 
 def next_steps(study: Study) -> list[str]:
-    """What to do next to know more, and its command line, as Markdown."""
-    origin = replace(origin_of(study), command=command(study))
-    steps = [next_step(answer.decision, study.runs, origin) for answer in answers(study.runs)]
+    """The next steps to know more, and their command lines, as Markdown."""
+    asked = replace(study_command(study), command=command(study))
+    steps = [next_step(answer.decision, study.runs, asked) for answer in answers(study.evidence)]
     return [f"{step.sentence}\n\n```sh\n{step.command}\n```" for step in steps if step]
 
 

@@ -1,4 +1,4 @@
-"""What pages are made with: the templates, and figures that are part of the page."""
+"""The parts of pages: the templates, and figures that are part of the page."""
 
 import base64
 import io

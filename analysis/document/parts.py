@@ -1,4 +1,4 @@
-"""What sections are made of: figures with captions, and the part of a study that they show."""
+"""The parts of sections: figures with captions, and the part of a study that they show."""
 
 import re
 from collections.abc import Sequence
@@ -10,10 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.document.answer import closing_table
+from analysis.evidence import Evidence
 from analysis.load import Study
 from analysis.plots import style
-from analysis.questions import convergence, diagnosis
-from analysis.questions.decision import Decision, decide
+from analysis.questions import diagnosis
+from analysis.questions.decision import decision_of
 
 T_INTERVAL = "t, variances moderated over configurations"
 WILSON = "Wilson"
@@ -54,21 +55,18 @@ class Section:
 class Part:
     """The trials of a study on one environment that a section rests on, with what several figures need of them."""
 
-    def __init__(self, study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> None:
-        self.trials, self.runs = runs, convergence.replicates(runs)
-        self.study, self.curves, self.axes, self.rng = (
-            study.name,
-            study.curves,
-            [a for a in study.axes if a in runs],
-            rng,
-        )
-        self.decision: Decision = decide(runs)[0]
-        self.table = closing_table(runs, self.axes, [self.decision])
+    def __init__(self, study: Study, evidence: Evidence, rng: np.random.Generator) -> None:
+        runs = self.trials = evidence.runs
+        self.runs = evidence.replicates
+        self.study, self.curves, self.rng = study.name, study.curves, rng
+        self.axes = [axis for axis in study.axes if axis in runs]
+        self.decision = decision_of(evidence)
+        self.table = closing_table(evidence)
         self.summary = self.table.sort_values("config", ignore_index=True)
         self.target = float(runs["target"].iloc[0])
         self.packed = not bool(runs["exclusive"].all())
         self.picked = bool((runs["phase"] == "confirm").all())
-        """Whether a search picked the few configurations, which are no grid."""
+        """True if a search picked the few configurations, which are no grid."""
         self.replays = study.replays(runs)
         self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts, self.axes)
         self.highlight = list(self.table["config"].astype(str))[:6]

@@ -1,11 +1,11 @@
-"""Whether a study comes out the same when it is run again, in words."""
+"""How well a study comes out the same when it is run again, in words."""
 
 import numpy as np
 import pandas as pd
 
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, named, shown, trials_named
 from analysis.questions.reproducibility import bit_exactness, repeat_differences
-from analysis.stats.curves import plural
+from experiments.contract.words import plural
 
 GROUP = 5
 """Seeds on either side, where some are held against as many others."""
@@ -13,7 +13,7 @@ _UNPROMISED = "the algorithm is asynchronous, the environments are EnvPool's, or
 
 
 def sameness(runs: pd.DataFrame, curves: pd.DataFrame | None = None) -> list[str]:
-    """Whether the repeats of an environment's trials came out the same, as Markdown paragraphs,
+    """How many repeats of an environment's trials came out the same, as Markdown paragraphs,
     the most important first.
 
     Args:
@@ -89,7 +89,7 @@ def _off_by(runs: pd.DataFrame) -> list[str]:
 
 
 def five_against_five(gaps: pd.DataFrame, measure: str) -> list[str]:
-    """Whether five seeds against five others of the same configuration would have differed,
+    """How often five seeds against five others of the same configuration would have differed,
     a Markdown sentence for each configuration.
 
     Args:

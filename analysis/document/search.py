@@ -13,11 +13,11 @@ from analysis.questions import search as questions
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, shown
 from analysis.questions.lineage import is_population, schedule
 from analysis.questions.lineage import lineage as lineage_of
-from analysis.stats.curves import plural
+from experiments.contract.words import plural
 
 
 def search(study: Study, runs: pd.DataFrame) -> Section:
-    """What a search found on an environment."""
+    """The finds of a search on an environment."""
     sentences = search_sentences(runs, study.curves, study.base, study.objectives)
     return Section("search", "What the search found", tuple(sentences), tuple(_search_figures(study, runs)))
 
@@ -64,7 +64,7 @@ def lineage(study: Study, runs: pd.DataFrame) -> Section:
 def search_sentences(
     runs: pd.DataFrame, curves: pd.DataFrame, base: str = "", objectives: Sequence[str] = ()
 ) -> list[str]:
-    """What a search tried, what that cost, and how much of what it found is confirmed: Markdown;
+    """The configurations that a search tried, their cost, and how much of its finds is confirmed: Markdown;
     nothing where nothing was searched.
 
     Args:

@@ -9,8 +9,8 @@ from analysis import AnalysisError
 from analysis.document import learning, search, speed
 from analysis.document.extension import across_of, reports, sections_of
 from analysis.document.parts import Drawn, Part, Section
+from analysis.evidence import Evidence
 from analysis.load import Study
-from analysis.questions import convergence
 from analysis.questions.environments import over_environments
 from analysis.questions.labels import interval_of, shown
 from analysis.questions.lineage import is_population
@@ -23,15 +23,11 @@ def by_env(study: Study, rng: np.random.Generator) -> dict[str, list[Section]]:
         study: Finished or not.
         rng: For what is drawn at random.
     """
-    parts = {
-        str(env): part.assign(config=part["config"].cat.remove_unused_categories())
-        for env, part in study.runs.groupby("env", observed=True, sort=False)
-    }
-    return {env: sections(study, part, rng) for env, part in parts.items()}
+    return {env: sections(study, evidence, rng) for env, evidence in study.evidence.of_envs.items()}
 
 
 def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Section:
-    """What settings come to over several environments, and how much tuning they need;
+    """Settings over several environments, and how much tuning they need;
     without a sentence where there is one environment.
 
     Args:
@@ -63,26 +59,26 @@ def across(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> Sectio
     return Section("environments", "Over all environments", tuple(sentences), tuple(figures))
 
 
-def sections(study: Study, runs: pd.DataFrame, rng: np.random.Generator) -> list[Section]:
+def sections(study: Study, evidence: Evidence, rng: np.random.Generator) -> list[Section]:
     """All figures of one environment of a study.
 
     Args:
         study: Finished or not.
-        runs: Its trials on the environment.
+        evidence: Its trials on the environment.
         rng: For what is drawn at random.
 
     Returns:
         The sections that have something to show. Those of a search come first; all others rest on the trials that
         confirm what it found. Where a fixed design was confirmed, what compares its settings rests on its own trials.
     """
+    runs, design, evidence = evidence.runs, evidence.design, evidence.concluding
     first = [search.search(study, runs)] if runs["exploratory"].any() else []
     first += [search.lineage(study, runs)] if is_population(runs) else []
-    design, runs = convergence.design(runs), convergence.concluding(runs)
-    if not (convergence.replicates(runs)["status"] == "finished").any():
+    if not (evidence.replicates["status"] == "finished").any():
         return first
-    part = Part(study, runs, rng)
-    of_design = part if len(design) == len(runs) or design.empty else Part(study, design, rng)
-    if convergence.is_measured(runs):
+    part = Part(study, evidence, rng)
+    of_design = part if len(design.runs) in (0, len(evidence.runs)) else Part(study, design, rng)
+    if evidence.is_measured:
         own = {"scaling": speed.scaling, "speed": speed.speed, "bottlenecks": speed.bottlenecks, "health": speed.health}
         found = [section(part) for section in own.values()]
     else:

@@ -1,8 +1,8 @@
-"""What a sequential comparison showed, in words."""
+"""The findings of a sequential comparison, in words."""
 
-from analysis.questions.comparison import Comparison
 from analysis.questions.labels import code, named
-from analysis.stats.curves import plural
+from analysis.questions.sequential import Comparison
+from experiments.contract.words import plural
 
 MOST_PAIRS = 6
 """Pairs of each kind that an answer names; the report has all."""

@@ -10,19 +10,29 @@ from typing import Any
 import pandas as pd
 
 from analysis.document.answer import FEW_SEEDS
-from analysis.document.comparing import cell, commit, has, in_words, machine, refused, values_of
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import T_INTERVAL, figure_of
 from analysis.document.side_tables import best_table, facts_table, settings_table, shared_tables
+from analysis.document.side_words import cell, chosen_of, commit, has, in_words, machine, refused, row_of, values_of
 from analysis.document.tables import section
+from analysis.evidence import is_measured
 from analysis.load import Study
 from analysis.plots import learning_curves, style, throughput_bars
-from analysis.questions.convergence import concluding, curve_bands, is_measured, summarise
-from analysis.questions.decision import decide
+from analysis.questions.convergence import curve_bands
 from analysis.questions.labels import WORDS, code, listed
-from analysis.questions.side_by_side import MEASURES, Setting, Side, comparisons, different, differing, flat, shared
-from analysis.stats.curves import plural
+from analysis.questions.side_by_side import (
+    MEASURES,
+    DifferingSetting,
+    Side,
+    comparisons,
+    different,
+    differing,
+    flat,
+    shared,
+)
 from analysis.stats.interval import CONFIDENCE
+from experiments.contract import NOT_HASHED
+from experiments.contract.words import plural
 
 WIDTH = 80
 """Columns of the terminal."""
@@ -30,41 +40,16 @@ _KEY = 12
 _MOST_IN_TERMINAL = 8
 """Settings that differ, shown there."""
 _NO_STUDY_SETTINGS = (
-    "algorithm",
-    "env",
-    "study",
-    "tracking",
-    "output_dir",
-    "resume",
-    "dry_run",
-    "report",
-    "fast",
-    "modules",
-    "measurement",
+    *("algorithm", "env", "study", "tracking", "output_dir", "resume", "dry_run", "report", "fast", "modules"),
+    *("measurement", "confirmation"),
 )
+_OF_STUDY = ("preprocessing", "extension", "extensions", "start", "provenance")
+"""Of a trial's record, what is said of its study as a whole, or in its name."""
 _NOT_OF_TRIALS = (
-    "checkpoint.keep",
-    "checkpoint.keep_best",
-    "env.budget_env_steps",
-    "env.report_every_env_steps",
-    "env.extra",
+    *("checkpoint.keep", "checkpoint.keep_best"),
+    *("env.budget_env_steps", "env.report_every_env_steps", "env.extra"),
 )
-"""What changes no result, and what an environment's file proposes."""
-_OF_TRIALS = (
-    "algorithm",
-    "env",
-    "budget_env_steps",
-    "report_every_env_steps",
-    "evaluation",
-    "stop_at_target",
-    "threads_per_process",
-    "checkpoint",
-    "fast",
-    "modules",
-    "measurement",
-    "starts_from",
-)
-"""Of a trial's record, what its result depends on."""
+"""Settings that change no result, and those that an environment's file proposes."""
 
 METHODS = (
     "**Shared configurations.** Those with the same values of all settings that one of the studies searched. "
@@ -81,7 +66,7 @@ METHODS = (
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What several studies come to beside each other.
+    """Several studies beside each other.
 
     Attributes:
         html: The page.
@@ -101,24 +86,18 @@ def side_of(letter: str, study: Study, recorded: Mapping[str, Mapping[str, Any]]
         recorded: As `analysis.load.load_settings` gives it, as the next.
         composed: The study's own settings.
     """
+    beside = {*NOT_HASHED, *_OF_STUDY} - {"checkpoint"}
+    of_trials = {config: {k: v for k, v in nested.items() if k not in beside} for config, nested in recorded.items()}
     settings = {
-        config: {
-            path: value
-            for path, value in flat({k: nested[k] for k in _OF_TRIALS if k in nested}).items()
-            if path not in _NOT_OF_TRIALS
-        }
-        for config, nested in recorded.items()
+        config: {path: value for path, value in flat(nested).items() if path not in _NOT_OF_TRIALS}
+        for config, nested in of_trials.items()
     }
-    own = {k: v for k, v in composed.items() if k not in _NO_STUDY_SETTINGS and k not in _OF_TRIALS}
-    overall = {
-        path: value
-        for path, value in flat(own).items()
-        if not path.startswith(("checkpoint.", "faults.", "confirmation."))
-    }
+    left_out = {*_NO_STUDY_SETTINGS, *NOT_HASHED, *(key for nested in of_trials.values() for key in nested)}
+    overall = flat({key: value for key, value in composed.items() if key not in left_out})
     facts = study.provenance
     return Side(
         letter,
-        concluding(study.runs),
+        study.evidence.concluding.runs,
         tuple(study.paths.values()),
         study.points,
         settings,
@@ -135,22 +114,17 @@ def build(studies: Sequence[Study], sides: Sequence[Side]) -> SideBySide:
         studies: Two or more.
         sides: The same, in the same order.
     """
-    chosen = [
-        {d.env: d.chosen for d in decide(side.runs) if d.chosen is not None} if len(side.runs) else {} for side in sides
-    ]
-    summaries = {side.letter: _summary(side) for side in sides}
-    best = comparisons(
-        sides, {(a.letter, b.letter): _recommended(a, b, sides, chosen) for a, b in combinations(sides, 2)}
-    )
+    by_letter = {side.letter: study for side, study in zip(sides, studies, strict=True)}
+    best = comparisons(sides, {(a, b): _recommended(by_letter[a], by_letter[b]) for a, b in combinations(by_letter, 2)})
     pairs = {(a.letter, b.letter): shared(a, b) for a, b in combinations(sides, 2)}
     common = comparisons(sides, pairs)
     settings, around = differing(sides), _around(studies)
-    answers = _answers(sides, chosen, best)
+    answers = _answers(studies, sides, best)
     cautions = [*refused(pd.concat([best, common])), *_cautions(studies, sides)]
     gaps = [f"{side.letter}: {gap}" for side, study in zip(sides, studies, strict=True) for gap in study.gaps()]
     names = [f"{side.letter} {study.experiment}" for side, study in zip(sides, studies, strict=True)]
     sections = [
-        section("The studies", [facts_table(studies, sides, chosen)]),
+        section("The studies", [facts_table(studies, sides)]),
         section("What differs: settings", [settings_table(sides, settings)], "" if settings else "No setting differs."),
         section(
             "What differs: code, versions, machine",
@@ -159,13 +133,13 @@ def build(studies: Sequence[Study], sides: Sequence[Side]) -> SideBySide:
         ),
         section(
             "Recommended configurations",
-            [best_table(sides, chosen, summaries)],
-            figures=_figures(studies, sides, chosen, summaries, best),
+            [best_table(studies, sides)],
+            figures=_figures(studies, sides, best),
         ),
         *(
             section(
                 f"Configurations that {a} and {b} share",
-                shared_tables(common[(common["a"] == a) & (common["b"] == b)], summaries),
+                shared_tables(common[(common["a"] == a) & (common["b"] == b)], by_letter),
                 _nothing_shared(a, b, sides) if not pairs[a, b] else "",
             )
             for a, b in pairs
@@ -190,37 +164,19 @@ def build(studies: Sequence[Study], sides: Sequence[Side]) -> SideBySide:
             ),
         )
     )
-    return SideBySide(
-        page,
-        tuple(
-            _lines(
-                studies,
-                sides,
-                chosen,
-                summaries,
-                settings + around,
-                answers,
-                common,
-                {key: len(found) for key, found in pairs.items()},
-                cautions,
-                gaps,
-            )
-        ),
-    )
+    num_shared = {key: len(found) for key, found in pairs.items()}
+    lines = _lines(studies, sides, settings + around, answers, common, num_shared, cautions, gaps)
+    return SideBySide(page, tuple(lines))
 
 
-def _summary(side: Side) -> pd.DataFrame:
-    return summarise(side.runs).set_index("config") if len(side.runs) else pd.DataFrame()
-
-
-def _recommended(a: Side, b: Side, sides: Sequence[Side], chosen: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
+def _recommended(a: Study, b: Study) -> list[tuple[str, str]]:
     """The recommended configurations of two studies, on each environment that both have."""
-    of_a, of_b = (chosen[list(sides).index(side)] for side in (a, b))
+    of_a, of_b = chosen_of(a), chosen_of(b)
     return [(of_a[env], of_b[env]) for env in of_a if env in of_b]
 
 
-def _around(studies: Sequence[Study]) -> list[Setting]:
-    """What was recorded around the studies and differs: the commit, versions, the machine."""
+def _around(studies: Sequence[Study]) -> list[DifferingSetting]:
+    """Differences around the studies, as recorded: the commit, versions, the machine."""
     tables = []
     for study in studies:
         facts = {key: value for key, value in study.provenance.items() if key not in ("command", "packages", "dirty")}
@@ -240,7 +196,7 @@ def _around(studies: Sequence[Study]) -> list[Setting]:
 # Sentences.
 
 
-def _answers(sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], best: pd.DataFrame) -> list[list[str]]:
+def _answers(studies: Sequence[Study], sides: Sequence[Side], best: pd.DataFrame) -> list[list[str]]:
     """How the recommended configurations compare: a paragraph of Markdown sentences
     for each pair of studies and environment.
     """
@@ -252,7 +208,7 @@ def _answers(sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], best: p
         found.append([head, *(words for r in part.to_dict("records") if (words := in_words(r)))])
     if not found:
         what = [f"{side.letter} {listed(sorted(side.runs['env'].unique())) or 'nothing'}" for side in sides]
-        without = [side.letter for side, of_side in zip(sides, chosen, strict=True) if not of_side]
+        without = [side.letter for side, study in zip(sides, studies, strict=True) if not chosen_of(study)]
         why = f"{listed(without)} has no answer yet" if without else f"they share no environment ({'; '.join(what)})"
         found.append(
             [
@@ -264,7 +220,7 @@ def _answers(sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], best: p
 
 
 def _cautions(studies: Sequence[Study], sides: Sequence[Side]) -> list[str]:
-    """What to mind of what is compared."""
+    """Warnings on what is compared."""
     found = []
     tried = [side.runs["config"].nunique() for side in sides]
     if max(tried) > 1:
@@ -305,13 +261,7 @@ def _nothing_shared(a: str, b: str, sides: Sequence[Side]) -> str:
 # Figures.
 
 
-def _figures(
-    studies: Sequence[Study],
-    sides: Sequence[Side],
-    chosen: Sequence[Mapping[str, str]],
-    summaries: Mapping[str, pd.DataFrame],
-    best: pd.DataFrame,
-) -> list[dict[str, str]]:
+def _figures(studies: Sequence[Study], sides: Sequence[Side], best: pd.DataFrame) -> list[dict[str, str]]:
     """The recommended configurations' curves, and their speeds where these may be compared."""
     found = []
     names = listed(list(dict.fromkeys(study.name for study in studies)))
@@ -322,20 +272,19 @@ def _figures(
     for env in dict.fromkeys(best["env"]):
         where = f" on {env}" if best["env"].nunique() > 1 else ""
         bands, counts, speeds = [], [], []
-        for study, side, of_side in zip(studies, sides, chosen, strict=True):
-            if env not in of_side:
+        for study, side in zip(studies, sides, strict=True):
+            if (config := chosen_of(study).get(env)) is None:
                 continue
-            mine = side.runs[side.runs["config"] == of_side[env]]
-            name = f"{side.letter} {of_side[env]}"
+            mine = side.runs[side.runs["config"] == config]
+            name = f"{side.letter} {config}"
             part = (
                 pd.DataFrame()
                 if is_measured(side.runs)
                 else curve_bands(study.curves, side.runs[side.runs["env"] == env])
             )
-            row = summaries[side.letter].loc[of_side[env]]
-            speeds.append({"config": name, **row.to_dict()})
+            speeds.append({**row_of(study, config).to_dict(), "config": name})
             if len(part):
-                bands.append(part[part["config"] == of_side[env]].assign(config=name))
+                bands.append(part[part["config"] == config].assign(config=name))
                 counts.append(int(mine["seed"].nunique()))
         of_env = best[best["env"] == env]
         if bands and not of_env.loc[of_env["measure"] == "score", "obstacles"].map(bool).all():
@@ -366,9 +315,7 @@ def _figures(
 def _lines(
     studies: Sequence[Study],
     sides: Sequence[Side],
-    chosen: Sequence[Mapping[str, str]],
-    summaries: Mapping[str, pd.DataFrame],
-    settings: Sequence[Setting],
+    settings: Sequence[DifferingSetting],
     answers: Sequence[Sequence[str]],
     common: pd.DataFrame,
     pairs: Mapping[tuple[str, str], int],
@@ -377,14 +324,14 @@ def _lines(
 ) -> list[str]:
     """The short form: key, then text."""
     found = []
-    for study, side, of_side in zip(studies, sides, chosen, strict=True):
+    for study, side in zip(studies, sides, strict=True):
         size = (
             f"{plural(side.runs['config'].nunique(), 'configuration')} x {plural(side.runs['seed'].nunique(), 'seed')}"
         )
         found += _line(side.letter, f"{study.experiment}, {study.run_id}")
         found += _line("", f"{size}, {study.status}; {machine(side)}; commit {commit(study)}")
-        for config in of_side.values():
-            row = summaries[side.letter].loc[config]
+        for config in chosen_of(study).values():
+            row = row_of(study, config)
             measures = [f"{WORDS[m]} {' '.join(cell(row, m))}".strip() for m in MEASURES if has(row, m)]
             found += _line("", f"recommends {config}: {', '.join(measures)} ({plural(int(row['num_seeds']), 'seed')})")
     for i, setting in enumerate(settings[:_MOST_IN_TERMINAL]):

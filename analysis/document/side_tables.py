@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from analysis.document.comparing import cell, commit, difference, has, machine, values_of
+from analysis.document.side_words import cell, chosen_of, commit, difference, has, machine, row_of, values_of
 from analysis.document.tables import Table
 from analysis.load import Study
 from analysis.questions.labels import WORDS
-from analysis.questions.side_by_side import MEASURES, Setting, Side
+from analysis.questions.side_by_side import MEASURES, DifferingSetting, Side
 
 
-def facts_table(studies: Sequence[Study], sides: Sequence[Side], chosen: Sequence[Mapping[str, str]]) -> Table:
-    """What each study is, a column each."""
+def facts_table(studies: Sequence[Study], sides: Sequence[Side]) -> Table:
+    """The studies in short, a column each."""
     rows: dict[str, list[str]] = {}
-    for study, side, of_side in zip(studies, sides, chosen, strict=True):
-        runs = study.runs
+    for study, side in zip(studies, sides, strict=True):
+        runs, chosen = study.runs, chosen_of(study)
         alone = "every trial alone" if runs["exclusive"].all() else "trials side by side"
         facts = {
             "question": study.question or study.name,
@@ -26,7 +26,7 @@ def facts_table(studies: Sequence[Study], sides: Sequence[Side], chosen: Sequenc
             f"{int((runs['status'] == 'finished').sum())} of {len(runs)} trials finished",
             "machine": f"{machine(side)}; {alone}",
             "commit": commit(study),
-            "recommended": ", ".join(f"{c} ({env})" if len(of_side) > 1 else c for env, c in of_side.items())
+            "recommended": ", ".join(f"{c} ({env})" if len(chosen) > 1 else c for env, c in chosen.items())
             or "nothing yet",
         }
         for name, value in facts.items():
@@ -35,37 +35,30 @@ def facts_table(studies: Sequence[Study], sides: Sequence[Side], chosen: Sequenc
     return Table(heads, [[(name, ""), *((value, "") for value in values)] for name, values in rows.items()], prose=True)
 
 
-def settings_table(sides: Sequence[Side], settings: Sequence[Setting]) -> Table:
-    """What each study has of the settings that differ."""
+def settings_table(sides: Sequence[Side], settings: Sequence[DifferingSetting]) -> Table:
+    """The settings that differ, with the values of each study."""
     rows = [[(setting.path, ""), *((values_of(values), "") for values in setting.values)] for setting in settings]
     return Table(["", *(side.letter for side in sides)], rows, prose=True)
 
 
-def best_table(
-    sides: Sequence[Side], chosen: Sequence[Mapping[str, str]], summaries: Mapping[str, pd.DataFrame]
-) -> Table:
-    """What the recommended configurations come to."""
-    several = len({env for of_side in chosen for env in of_side}) > 1
+def best_table(studies: Sequence[Study], sides: Sequence[Side]) -> Table:
+    """The recommended configurations, by all measures."""
     known = [
-        summaries[side.letter].loc[[*of_side.values()]] for side, of_side in zip(sides, chosen, strict=True) if of_side
+        (side.letter, env, config, row_of(study, config))
+        for study, side in zip(studies, sides, strict=True)
+        for env, config in chosen_of(study).items()
     ]
-    measures = [m for m in MEASURES if any(has(row, m) for part in known for _, row in part.iterrows())]
+    several = len({env for _, env, _, _ in known}) > 1
+    measures = [m for m in MEASURES if any(has(row, m) for *_, row in known)]
     rows = []
-    for side, of_side in zip(sides, chosen, strict=True):
-        for env, config in of_side.items():
-            row = summaries[side.letter].loc[config]
-            name = f"{side.letter} {config}{f' on {env}' if several else ''}"
-            rows.append(
-                [
-                    (name, ""),
-                    (f"{row['num_seeds']} of {row['num_planned']}", ""),
-                    *(cell(row, measure) for measure in measures),
-                ]
-            )
+    for letter, env, config, row in known:
+        seeds = f"{row['num_seeds']} of {row['num_planned']}"
+        name = f"{letter} {config}{f' on {env}' if several else ''}"
+        rows.append([(name, ""), (seeds, ""), *(cell(row, measure) for measure in measures)])
     return Table(["configuration", "seeds", *(WORDS[m] for m in measures)], rows)
 
 
-def shared_tables(compared: pd.DataFrame, summaries: Mapping[str, pd.DataFrame]) -> list[Table]:
+def shared_tables(compared: pd.DataFrame, by_letter: Mapping[str, Study]) -> list[Table]:
     """The shared configurations of two studies, a table for each measure that one of them has."""
     found = []
     for measure, part in compared.groupby("measure", sort=False):
@@ -74,7 +67,7 @@ def shared_tables(compared: pd.DataFrame, summaries: Mapping[str, pd.DataFrame])
         for row in part.to_dict("records"):
             name = (row["config_a"], "" if row["config_a"] == row["config_b"] else f"{b}: {row['config_b']}")
             both = [
-                cell(summaries[side].loc[config], measure)
+                cell(row_of(by_letter[side], config), measure)
                 for side, config in ((a, row["config_a"]), (b, row["config_b"]))
             ]
             rows.append([name, *both, *difference(row)])

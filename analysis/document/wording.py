@@ -1,4 +1,4 @@
-"""What the questions found, in Markdown sentences."""
+"""The answers to the questions, in Markdown sentences."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from analysis.evidence import conclusive
 from analysis.plots.text import setting
 from analysis.questions.bottleneck import UNKNOWN
-from analysis.questions.convergence import by_seed, conclusive, pairwise, speed_ratio, summarise
+from analysis.questions.convergence import by_seed, pairwise, speed_ratio, summarise
 from analysis.questions.diagnosis import by_configuration
 from analysis.questions.health import HealthSignal
 from analysis.questions.labels import (
@@ -26,10 +27,10 @@ from analysis.questions.labels import (
 from analysis.questions.rules import RulesFound
 from analysis.questions.runners import ENVS, RUNNERS, differ_in_runners, total_envs
 from analysis.questions.scaling_laws import HeldOut, ScalingFit, units_of
-from analysis.stats.curves import plural
 from analysis.stats.interval import CONFIDENCE, Interval
 from analysis.stats.law_posterior import LAWS
 from analysis.stats.tolerance import CONTENT, fewest_seeds
+from experiments.contract.words import plural
 
 
 def settings_named(settings: Mapping[str, object]) -> str:
@@ -64,7 +65,7 @@ def limits_sentence(table: pd.DataFrame, counts: Mapping[int, str], units: str) 
 
 
 def bottleneck_sentences(table: pd.DataFrame) -> list[str]:
-    """What binds the configurations of a study: a Markdown sentence a bottleneck, the most frequent first,
+    """The bottlenecks of the configurations of a study: a Markdown sentence a bottleneck, the most frequent first,
     with the evidence for one.
 
     Args:
@@ -86,7 +87,7 @@ def bottleneck_sentences(table: pd.DataFrame) -> list[str]:
 
 
 def health_sentences(table: pd.DataFrame) -> list[str]:
-    """What the health signals of a study say: a Markdown sentence for each key, warnings first,
+    """The health signals of a study: a Markdown sentence for each key, warnings first,
     with the first trial's words.
 
     Args:
@@ -148,7 +149,7 @@ def rules_sentence(found: RulesFound, what: str = "rule") -> str:
 
 
 def same_learning(runs: pd.DataFrame, axes: Sequence[str]) -> list[tuple[Mapping[str, object], str]]:
-    """What more runners changed; nothing where runners were not searched.
+    """The effect of more runners; nothing where runners were not searched.
 
     Configurations that differ in their runners alone are compared on their common seeds, by the area under the learning
     curve and by the score. With as many environments in all, more runners should change the speed alone.
@@ -233,7 +234,7 @@ def fit_sentence(fit: ScalingFit) -> str:
 
 
 def tolerance_sentence(summary: pd.DataFrame) -> str:
-    """What most seeds of each configuration reach at least, or how many seeds it takes to say so.
+    """The score that most seeds of each configuration reach, or how many seeds it takes to say so.
 
     Args:
         summary: As `answer.closing_table` gives it; one row or more with seeds that ended.

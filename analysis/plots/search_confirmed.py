@@ -1,4 +1,4 @@
-"""What a search promised against what held-out seeds gave: the winner's curse, configuration by configuration."""
+"""Scores of a search against scores on held-out seeds: the winner's curse, configuration by configuration."""
 
 from typing import Any
 

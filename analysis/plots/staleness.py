@@ -1,4 +1,4 @@
-"""What speed costs: throughput against the staleness of the samples that the learner trains on."""
+"""The price of speed: throughput against the staleness of the samples that the learner trains on."""
 
 import math
 

@@ -73,7 +73,7 @@ def levels(column: pd.Series) -> list[Any]:
 
 
 def name_texts(column: pd.Series) -> dict[Any, str]:
-    """What each value of a column of names is called in a margin; alike in all figures of a study,
+    """A name in the margin for each value of a column of names; alike in all figures of a study,
     if it is a categorical.
     """
     names = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else levels(column)
@@ -252,7 +252,7 @@ def note_figure(figure: Figure | SubFigure, *sentences: str) -> Text:
 
 
 def caption(study: str, num_seeds: int | Iterable[int], interval: str) -> str:
-    """What a figure rests on.
+    """The seeds and the intervals that a figure rests on.
 
     Args:
         study: Its name.
@@ -281,5 +281,5 @@ def annotate_caption(figure: Figure | SubFigure, text: str) -> Text:
 
 
 def packed_note(packed: bool) -> str:
-    """What to say under a figure of speeds or seconds when trials ran side by side."""
+    """The words under a figure of speeds or seconds when trials ran side by side."""
     return "Trials shared the machine: speeds and seconds are not those of a trial alone." if packed else ""

@@ -1,4 +1,4 @@
-"""What to change, by what limits a trial's speed. Pure."""
+"""Changes to make, by the bottleneck of a trial. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -69,7 +69,7 @@ def _to(words: str, facts: Facts | None = None, **settings: int | str) -> Change
 
 
 def _of_each(facts: Facts, runners: int, envs: int) -> str:
-    """What another number of environments in all does to what is learned; "" where it is the same, or unknown."""
+    """The effect of another number of environments in all on what is learned; "" where it is the same, or unknown."""
     now, then = max(1, facts.num_env_runners) * facts.num_envs_per_env_runner, max(1, runners) * envs
     if then == now:
         return ""

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.questions.learning_rate_batch import BATCH, grid_best, holding, points, rounded
+from analysis.questions.decision import chosen_values
+from analysis.questions.learning_rate_batch import (
+    BATCH,
+    Exponent,
+    best_learning_rates,
+    exponent,
+    grid_best,
+    holding,
+    points,
+    rounded,
+)
 from analysis.stats import critical_batch
 from analysis.stats.gaussian_process import Cells, edge
 from analysis.stats.interval import Interval
@@ -36,6 +46,43 @@ class Tradeoff:
     can_tell: bool
     reasons: tuple[str, ...]
     sentence: str
+
+
+@dataclass(frozen=True)
+class LrBatch:
+    """A part of a study in which only learning rate and batch differ.
+
+    Attributes:
+        label: What tells the part from the others; "" if it is the whole study.
+        runs: Its rows.
+        best: From `best_learning_rates`.
+        exponent: By area under the curve.
+        tradeoff: Env steps against updates to target.
+    """
+
+    label: str
+    runs: pd.DataFrame
+    best: pd.DataFrame
+    exponent: Exponent
+    tradeoff: Tradeoff
+
+
+def lr_batch(label: str, runs: pd.DataFrame, rng: np.random.Generator, replays: bool, lr: str) -> LrBatch:
+    """Learning rate and batch of a part of a study.
+
+    Args:
+        label: Tells the part from the others.
+        runs: Its rows, as `learning_rate_batch.slices` gives them.
+        rng: Draws from the posteriors.
+        replays: Whether the algorithm replays its data.
+        lr: Column of the learning rate.
+
+    Raises:
+        AnalysisError: There is nothing to compare.
+    """
+    best, found = best_learning_rates(runs, rng, lr=lr), exponent(runs, lr=lr)
+    tradeoff = batch_tradeoff(runs, rng, replays, lr, chosen_values(runs, lr, BATCH))
+    return LrBatch(label, runs, best, found, tradeoff)
 
 
 def batch_tradeoff(

@@ -1,4 +1,4 @@
-"""What limits the speed of a trial, and what to change: from where its time went. Pure."""
+"""The bottleneck of a trial, and what to change: from where its time went. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ MUCH_ASIDE = 0.25
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What limits the speed of a trial.
+    """The bottleneck of a trial.
 
     Attributes:
         name: env-bound, inference-bound, transfer-bound, learner-bound, starved, balanced, or unknown:

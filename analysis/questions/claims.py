@@ -1,10 +1,10 @@
-"""What data say of a claim that was published."""
+"""Claims that were published, judged by data."""
 
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """Whether a claim holds in the range of a study."""
+    """The verdict on a claim, in the range of a study."""
 
     HOLDS = "holds"
     FAILS = "does not hold"

@@ -12,107 +12,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.stats.aggregates import Statistic, optimality_gap
+from analysis.evidence import MEASURES as MEASURES  # people have these two from here
+from analysis.evidence import SMALLER_IS_BETTER, SPEEDS, conclusive
+from analysis.evidence import replicates as replicates
+from analysis.stats.aggregates import optimality_gap
 from analysis.stats.comparisons import holm, p_values, probability_of_improvement
 from analysis.stats.interval import Array, Interval
 from analysis.stats.moderated import UNBOUNDED, moderated_intervals, paired_differences
 from analysis.stats.shares import share_interval
 
-MEASURES: dict[str, Statistic] = {
-    "score": "iqm",
-    "auc": "iqm",
-    "env_steps_to_target": "mean",
-    "seconds_to_target": "mean",
-    "env_steps_per_s": "mean",
-    "trained_steps_per_s": "mean",
-    "train_s": "mean",
-}
-"""Columns of `runs` that are compared, and by which statistic. Times to target are restricted means: a seed that
-never holds the target counts with all that it was given, so that no configuration gains by failing. Every seed is
-cut off at the same budget, and the restricted mean is then the area under the Kaplan-Meier curve up to it (Royston
-and Parmar 2013)."""
-
-SPEEDS = frozenset({"env_steps_per_s", "trained_steps_per_s"})
-"""Of these, taken on a logarithmic scale: speeds of one study range over decades, and vary by so many percent.
-Means are geometric."""
-
-SMALLER_IS_BETTER = frozenset({"env_steps_to_target", "seconds_to_target", "train_s"})
 WALL_POINTS = 60
 """Points of a curve over seconds, whose seeds have no common grid."""
-
-
-def replicates(runs: pd.DataFrame) -> pd.DataFrame:
-    """The trials that stand for their seeds: the first run of each, whatever became of it.
-
-    A repeat is the same seed once more.
-
-    Args:
-        runs: As `analysis.load` gives them.
-    """
-    return runs[runs["repeat"] == 0]
-
-
-def concluding(runs: pd.DataFrame) -> pd.DataFrame:
-    """The trials on which a study's conclusions rest, whatever became of them: of a search,
-    those that confirm what it found.
-
-    What a search has seen flatters what it chose.
-
-    Args:
-        runs: As `analysis.load` gives them.
-    """
-    exploratory = runs["exploratory"].astype(bool)
-    if not exploratory.any():
-        return runs
-    kept = runs[~exploratory]
-    return kept.assign(config=kept["config"].cat.remove_unused_categories())
-
-
-def design(runs: pd.DataFrame) -> pd.DataFrame:
-    """The trials of a fixed design, every configuration with every seed, also where others confirm the best of them;
-    none of a search.
-
-    Seeds of the design may confirm: then those of the best configurations are of both.
-
-    Args:
-        runs: As `analysis.load` gives them.
-    """
-    fixed = runs[runs["phase"] == "fixed"]
-    both = (runs["phase"] == "confirm") & runs["seed"].isin(fixed["seed"]) & runs["config"].isin(fixed["config"])
-    kept = runs[(runs["phase"] == "fixed") | both]
-    return kept.assign(exploratory=False, config=kept["config"].cat.remove_unused_categories())
-
-
-def is_measured(runs: pd.DataFrame) -> bool:
-    """Whether trials measured their throughput, in place of training to a budget: they have no scores.
-
-    Args:
-        runs: As `analysis.load` gives them.
-    """
-    return bool((runs["phase"] == "throughput").all())
-
-
-def conclusive(runs: pd.DataFrame) -> pd.DataFrame:
-    """The trials from which conclusions are drawn: finished, at full budget, not exploratory, no repeats;
-    times to target restricted.
-
-    Args:
-        runs: As `analysis.load` gives them.
-
-    Returns:
-        A copy with the column `reached`; in the times to target, seeds that never reached it have their budget,
-        or their seconds.
-    """
-    kept = replicates(runs)
-    kept = kept[(kept["status"] == "finished") & ~kept["exploratory"].astype(bool)].copy()
-    measured = kept[[*MEASURES, "wall_s"]].astype(float)
-    kept[measured.columns] = measured.where(np.isfinite(measured))
-    kept["reached"] = kept["env_steps_to_target"].notna()
-    has_target = kept["target"].notna()
-    unreached = has_target & ~kept["reached"]
-    kept["env_steps_to_target"] = kept["env_steps_to_target"].mask(unreached, kept["budget_env_steps"].astype(float))
-    kept["seconds_to_target"] = kept["seconds_to_target"].mask(unreached, kept["train_s"])
-    return kept
 
 
 def by_seed(runs: pd.DataFrame, measure: str) -> pd.DataFrame:

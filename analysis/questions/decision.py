@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.questions.comparison import sequential_comparison
-from analysis.questions.convergence import SMALLER_IS_BETTER, by_seed, concluding, conclusive, is_measured, summarise
+from analysis.evidence import SMALLER_IS_BETTER, Evidence, is_measured, once
+from analysis.questions.convergence import by_seed, summarise
 from analysis.questions.equivalence import delta_of, practically_best
 from analysis.questions.failures import failures
+from analysis.questions.sequential import sequential_comparison
 from analysis.stats.comparisons import leaders, seeds_needed
 from analysis.stats.equivalence import seeds_for_equivalence
 from analysis.stats.interval import CONFIDENCE
@@ -51,17 +52,17 @@ class Decision:
 
     env: str
     measure: str
-    saturated: bool
-    num_solving: int
-    order: tuple[str, ...]
-    leaders: tuple[str, ...]
-    chosen: str | None
-    chosen_by: str
-    runner_up: str | None
-    difference: float
-    spread: float
-    num_seeds: int
-    more_seeds: float
+    saturated: bool = False
+    num_solving: int = 0
+    order: tuple[str, ...] = ()
+    leaders: tuple[str, ...] = ()
+    chosen: str | None = None
+    chosen_by: str = ""
+    runner_up: str | None = None
+    difference: float = np.nan
+    spread: float = np.nan
+    num_seeds: int = 0
+    more_seeds: float = np.inf
     delta: float = np.nan
     equivalent: tuple[str, ...] = ()
     equivalence_seeds: float = 0.0
@@ -92,8 +93,9 @@ def seeds_to_show(runs: pd.DataFrame) -> list[Shown]:
         runs: As `analysis.load` gives them.
     """
     found = []
-    for decision in [] if is_measured(runs) else decide(concluding(runs)):
-        finished = conclusive(runs[runs["env"] == decision.env])
+    concluding = Evidence(runs).concluding
+    for decision in [] if is_measured(runs) else decisions_of(concluding):
+        finished = concluding.of_envs[decision.env].conclusive
         own = finished[(finished["config"] == decision.chosen) & finished["score"].notna()]
         own = own.sort_values("score", ascending=False, kind="stable")
         places = {0: "best"} if len(own) < 2 else {0: "best", len(own) // 2: "median"}
@@ -112,13 +114,35 @@ def runs_of_chosen(runs: pd.DataFrame) -> set[str]:
     Args:
         runs: As `analysis.load` gives them.
     """
-    chosen = {(decision.env, decision.chosen) for decision in decide(concluding(runs))}
+    chosen = {(decision.env, decision.chosen) for decision in decisions_of(Evidence(runs).concluding)}
     own = [pair in chosen for pair in zip(runs["env"], runs["config"], strict=True)]
     return {str(run_id) for run_id in runs.loc[own, "run_id"].dropna()}
 
 
 def decide(runs: pd.DataFrame) -> list[Decision]:
     """The decision of each environment.
+
+    Args:
+        runs: As `analysis.load` gives them; of a search, those that confirm what it found.
+    """
+    return decisions_of(Evidence(runs))
+
+
+def decisions_of(evidence: Evidence) -> list[Decision]:
+    """The decision of each environment."""
+    return [decision_of(of_env) for of_env in evidence.of_envs.values()]
+
+
+@once
+def summary_of(evidence: Evidence) -> pd.DataFrame:
+    """A row a configuration: `convergence.summarise` and `failures.failures` beside each other."""
+    table, failing = summarise(evidence.runs, evidence.axes), failures(evidence.runs)
+    return pd.concat([table, failing.reindex(table["config"].astype(object)).set_index(table.index)], axis=1)
+
+
+@once
+def decision_of(evidence: Evidence) -> Decision:
+    """The decision of an environment.
 
     The score decides. Where two or more configurations end at the env's target on average and their scores are not
     significantly different, the score has no more to say (CartPole ends at 500 for half of a sensible grid), and env
@@ -140,10 +164,9 @@ def decide(runs: pd.DataFrame) -> list[Decision]:
     with the fewest processes is chosen.
 
     Args:
-        runs: As `analysis.load` gives them.
+        evidence: Of one environment.
     """
-    how = _decide_speed if is_measured(runs) else _decide
-    return [how(str(env), part) for env, part in runs.groupby("env", observed=True, sort=False)]
+    return _by_speed(evidence) if evidence.is_measured else _by_score(evidence)
 
 
 def chosen_values(runs: pd.DataFrame, column: str, of_each: str) -> dict[float, float]:
@@ -159,11 +182,11 @@ def chosen_values(runs: pd.DataFrame, column: str, of_each: str) -> dict[float, 
     return {float(value): float(values[config]) for value, config in chosen.items() if config is not None}
 
 
-def _decide_speed(env: str, runs: pd.DataFrame) -> Decision:
-    finished = conclusive(runs)
+def _by_speed(evidence: Evidence) -> Decision:
+    env, finished = str(evidence.runs["env"].iloc[0]), evidence.conclusive
     speeds = by_seed(finished, "env_steps_per_s").dropna(how="all")
     if speeds.empty:
-        return Decision(env, "env_steps_per_s", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
+        return Decision(env, "env_steps_per_s")
     logs = np.log(speeds)
     order = list(logs.mean(axis=1).sort_values(ascending=False, kind="stable").index)
     among = set(logs.index[leaders(logs.to_numpy(), larger_is_better=True)])
@@ -212,12 +235,12 @@ def _processes(finished: pd.DataFrame) -> Mapping[str, float]:
     return {str(config): float(first.loc[config, counts].fillna(0).sum()) for config in first.index}
 
 
-def _decide(env: str, runs: pd.DataFrame) -> Decision:
-    finished = conclusive(runs)
-    summary = summarise(runs).set_index("config")
+def _by_score(evidence: Evidence) -> Decision:
+    runs, finished, table = evidence.runs, evidence.conclusive, summary_of(evidence).set_index("config")
+    env = str(runs["env"].iloc[0])
     scores = by_seed(finished, "score").dropna(how="all")
     if scores.empty:
-        return Decision(env, "score", False, 0, (), (), None, "", None, np.nan, np.nan, 0, np.inf)
+        return Decision(env, "score")
     # A single seed, left over where others failed, is nobody's best: it would tie with everything.
     counted = scores[scores.notna().sum(axis=1) >= min(2, scores.notna().sum(axis=1).max())]
     compared = sequential_comparison(runs)
@@ -225,7 +248,7 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
         leaders(counted.to_numpy(), larger_is_better=True) if compared is None else counted.index.isin(compared.leaders)
     )
     tied = counted.index[among]
-    of_tied = summary.loc[tied]
+    of_tied = table.loc[tied]
     solve = solving(of_tied["score_mean"], of_tied["target"], of_tied["num_reached"])
     saturated = saturates(solve)
     measure = "env_steps_to_target" if saturated else "score"
@@ -242,9 +265,7 @@ def _decide(env: str, runs: pd.DataFrame) -> Decision:
     if saturated:
         soonest = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
         leading, num_compared = [c for c, is_leader in zip(ranked, soonest, strict=True) if is_leader], len(ranked)
-    chosen, chosen_by = _choose(
-        leading, same, values, saturated, failures(runs)["failure_probability"], finished, summary
-    )
+    chosen, chosen_by = _choose(leading, same, values, saturated, finished, table)
     order, leading = _first(chosen, order), _first(chosen, leading)
     rivals = [c for c in order if c != chosen]
     runner_up = next((c for c in rivals if c not in same), rivals[0] if rivals else None)
@@ -281,9 +302,8 @@ def _choose(
     same: list[str],
     values: pd.DataFrame,
     saturated: bool,
-    failing: pd.Series,
     finished: pd.DataFrame,
-    summary: pd.DataFrame,
+    table: pd.DataFrame,
 ) -> tuple[str, str]:
     """The leader to use, and what singled it out: surest, then cheapest, then best all the way,
     as far as a standard error can tell.
@@ -295,7 +315,8 @@ def _choose(
         return _near(configs, values, smallest=saturated)
 
     def surest(configs: list[str]) -> list[str]:
-        return [c for c in configs if failing[c] == failing[configs].min()]
+        failing = table.loc[configs, "failure_probability"]
+        return [c for c in configs if failing[c] == failing.min()]
 
     left, by = [c for c in leading if c in same] or leading, "rank"
     steps = [("reliability", surest)]
@@ -307,9 +328,9 @@ def _choose(
             left, by = step(left), name
     if len(left) == 1:
         return left[0], by
-    cost = "seconds_to_target" if summary.loc[left, "seconds_to_target"].notna().all() else "train_s"
+    cost = "seconds_to_target" if table.loc[left, "seconds_to_target"].notna().all() else "train_s"
     cheap = _near(left, by_seed(finished, cost), smallest=True)
-    return max(cheap, key=lambda c: (summary.loc[c, "auc"], -cheap.index(c))), "cost" if len(cheap) == 1 else "auc"
+    return max(cheap, key=lambda c: (table.loc[c, "auc"], -cheap.index(c))), "cost" if len(cheap) == 1 else "auc"
 
 
 def _near(configs: list[str], values: pd.DataFrame, smallest: bool) -> list[str]:

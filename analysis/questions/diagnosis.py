@@ -85,7 +85,7 @@ def of_study(
 
 
 def by_configuration(table: pd.DataFrame) -> pd.DataFrame:
-    """What most trials of a configuration are bound by.
+    """The bottleneck of most trials of a configuration.
 
     Args:
         table: As `of_study` gives it.

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.questions.convergence import conclusive
+from analysis.evidence import conclusive
 from analysis.stats.aggregates import iqms
 from analysis.stats.bootstrap import stratified_bootstrap
 from analysis.stats.interval import Array

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import conclusive
+from analysis.evidence import conclusive
 from analysis.stats.comparisons import holm
 from analysis.stats.equivalence import equivalence_p
 from analysis.stats.interval import CONFIDENCE

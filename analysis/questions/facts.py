@@ -1,11 +1,11 @@
-"""What is known of a trial beside what it logged."""
+"""Facts of a trial beside what it logged."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a trial beside what it logged.
+    """Facts of a trial beside what it logged.
 
     Attributes:
         num_env_runners: 0: the trial's own process samples.
@@ -49,12 +49,12 @@ class Facts:
 
     @property
     def on_policy(self) -> bool:
-        """Whether the algorithm learns from what its newest policy sampled, and samples nothing meanwhile."""
+        """True if the algorithm learns from what its newest policy sampled, and samples nothing meanwhile."""
         return not self.asynchronous and not self.replays
 
     @property
     def env_processes(self) -> bool:
-        """Whether each environment has a process of its own."""
+        """True if each environment has a process of its own."""
         return self.vectorize_mode == "async" and self.num_envs_per_env_runner > 1
 
     @property

@@ -7,7 +7,7 @@ arXiv 2304.01315). Beside it stand how probable a failure is, the worst seed, an
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import conclusive, is_measured, replicates
+from analysis.evidence import conclusive, is_measured, replicates
 from analysis.stats.aggregates import iqm
 from analysis.stats.shares import jeffreys_interval
 from analysis.stats.tolerance import lower_bound

@@ -1,4 +1,4 @@
-"""Whether a trial is in good health, from its curves. Pure.
+"""The health of a trial, from its curves. Pure.
 
 Every threshold stands here by its name, with its source. Those without one are this project's own, set so that healthy
 runs stay clear of them: `tests/questions/test_health.py` counts false alarms in simulated ones.
@@ -16,7 +16,7 @@ from analysis.questions.labels import percent
 
 Array = npt.NDArray[np.float64]
 Series = Mapping[str, Sequence[tuple[float, float]]]
-"""What a trial logged: metric to (env steps, value), in order."""
+"""The curves of a trial: metric to (env steps, value), in order."""
 
 COLLAPSED = 0.05
 """Of the largest entropy that the action space allows: of two actions, the other is then taken 6 times in 1000."""
@@ -64,7 +64,7 @@ class HealthSignal:
 
 
 def health(curves: Series, facts: Facts) -> list[HealthSignal]:
-    """What the health signals of a run say; empty if all is well, or too little was logged to say.
+    """The health signals of a run; empty if all is well, or too little was logged to say.
 
     Args:
         curves: Metric to (env steps, value).

@@ -1,4 +1,4 @@
-"""What measures, configurations and trials are called in a sentence or a table's cell."""
+"""Words for measures, configurations and trials in a sentence or a table's cell."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -46,10 +46,16 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def some(words: Sequence[str], most: int) -> str:
+    """The first of many words: `a, b and 3 more`."""
+    more = len(words) - most
+    return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def named(configs: Sequence[str]) -> str:
     """Configurations in a sentence."""
-    shown, more = [code(c) for c in configs[:MOST_NAMED]], len(configs) - MOST_NAMED
-    return f"{', '.join(shown)} and {more} more" if more > 0 else listed(shown)
+    codes = [code(config) for config in configs]
+    return some(codes, MOST_NAMED) if len(codes) > MOST_NAMED else listed(codes)
 
 
 def trials_named(trials: pd.DataFrame) -> str:
@@ -60,8 +66,7 @@ def trials_named(trials: pd.DataFrame) -> str:
     """
     keys = zip(trials["config"], trials["seed"], trials["repeat"], strict=True)
     names = [f"{config} s={seed}" + (f" r={repeat}" if repeat else "") for config, seed, repeat in keys]
-    more = len(names) - MOST_TRIALS_NAMED
-    return ", ".join(names[:MOST_TRIALS_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return some(names, MOST_TRIALS_NAMED)
 
 
 def percent(share: float) -> str:
@@ -76,7 +81,7 @@ def shares(row: Mapping[str, Any], name: str) -> str:
 
 
 def fails(row: Mapping[str, Any]) -> str:
-    """What it is for a seed to fail: a verb, `ends below 475 or crashes`."""
+    """The meaning of a failure of a seed: a verb, `ends below 475 or crashes`."""
     below = row["failure_below"]
     return f"ends below {below:.6g} or crashes" if math.isfinite(below) else "crashes"
 

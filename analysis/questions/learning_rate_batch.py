@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.questions.convergence import replicates
+from analysis.evidence import replicates
 from analysis.questions.labels import WORDS, listed
 from analysis.stats.gaussian_process import EXPONENTS, Cells, best_of, edge, exponent_posterior, fit_each, reference_lr
 from analysis.stats.interval import CONFIDENCE, Array

@@ -12,7 +12,7 @@ _ENDED = ("finished", "failed")
 
 
 def is_population(runs: pd.DataFrame) -> bool:
-    """Whether what searched was a population.
+    """True if a population searched.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -21,7 +21,7 @@ def is_population(runs: pd.DataFrame) -> bool:
 
 
 def settings(runs: pd.DataFrame) -> pd.Series:
-    """What each trial was set to, in words: its configuration; of a population's, without the number of the generation.
+    """The settings of each trial, in words: its configuration; of a population's, without the number of the generation.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -78,7 +78,7 @@ def lineage(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def schedule(tree: pd.DataFrame) -> pd.DataFrame:
-    """What the best member's weights went through.
+    """The settings that the best member's weights went through.
 
     Args:
         tree: From `lineage`.

@@ -1,4 +1,4 @@
-"""What a study has measured of the changes that are advised: pure functions of its frame of runs."""
+"""The changes that are advised, as far as a study has measured them: pure functions of its frame of runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.evidence import conclusive
 from analysis.questions.advice import Change, overrides_of
-from analysis.questions.convergence import by_seed, conclusive, speed_ratio
+from analysis.questions.convergence import by_seed, speed_ratio
 from analysis.questions.labels import shown
-from analysis.stats.curves import plural
+from experiments.contract.words import plural
 
 _FARTHEST = 2.0
 """Times the value that is advised, up to which another one, measured in its place, counts."""

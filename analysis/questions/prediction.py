@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
+from analysis.evidence import conclusive
 from analysis.questions import scaling_laws
-from analysis.questions.convergence import conclusive
-from analysis.stats.curves import plural
 from analysis.stats.interval import Interval, prediction_interval
 from experiments.contract import MAX_REPORTS, TIME_PARTS
+from experiments.contract.words import plural
 
 SEED = 0
 """Of the draws behind a fit: the same study gives the same prediction."""
@@ -37,7 +37,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be run.
+    """A run to be predicted.
 
     Attributes:
         env_steps: To sample.
@@ -58,7 +58,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a run comes to. Ends are of 95% prediction intervals.
+    """The prediction of a run. Ends are of 95% prediction intervals.
 
     Attributes:
         env_steps_per_s: Predicted throughput.
@@ -84,7 +84,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Beside:
-    """What trials that trained to a budget spent beside training, on evaluations, reports and checkpoints.
+    """The time that trials with a budget spent beside training, on evaluations, reports and checkpoints.
 
     Attributes:
         report_s: Seconds for each report, with its 95% prediction interval.
@@ -109,7 +109,7 @@ class Beside:
 
 
 def beside_training(runs: pd.DataFrame, curves: pd.DataFrame, study: str) -> Beside | None:
-    """What trials spend beside training; None if none of these trained to its budget.
+    """The time that trials spend beside training; None if none of these trained to its budget.
 
     Args:
         runs: As `analysis.load` gives them: one algorithm on one environment.
@@ -224,7 +224,7 @@ def predict(
 
 
 def _waits(curves: pd.DataFrame, runs: pd.DataFrame, cores: int) -> bool:
-    """Whether runners wait for their environments most of the time, so that cores do not matter."""
+    """True if runners wait for their environments most of the time, so that cores do not matter."""
     points = curves[(curves["metric"] == "system/machine_cpu_percent") & curves["run_id"].isin(runs["run_id"])]
     largest = runs.loc[runs["num_env_runners"] == runs["num_env_runners"].max(), "run_id"]
     of_largest = points.loc[points["run_id"].isin(largest), "value"]

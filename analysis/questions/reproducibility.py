@@ -1,4 +1,4 @@
-"""Whether a study comes out the same: to the bit with the same seed, and as well with other seeds.
+"""How well a study comes out the same: to the bit with the same seed, and as well with other seeds.
 
 Pure functions of its frames.
 """
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import by_seed, conclusive
+from analysis.evidence import conclusive
+from analysis.questions.convergence import by_seed
 from analysis.stats.comparisons import p_values, seeds_needed
 from analysis.stats.curves import Curves, compare_curves
 from analysis.stats.interval import CONFIDENCE
@@ -160,7 +161,7 @@ def _logged(runs: pd.DataFrame, curves: pd.DataFrame | None) -> dict[tuple[Any, 
 
 
 def _parting(before: Curves, after: Curves, weights_before: str, weights: str, end: int) -> dict[str, Any]:
-    """What `compare_repeats` says of two runs from what they logged; `end` is their last point."""
+    """The row of `compare_repeats` on two runs from what they logged; `end` is their last point."""
     compared = compare_curves(before, after)
     row = {
         "num_values": sum(map(len, before.values())),
@@ -277,7 +278,7 @@ def repeat_differences(runs: pd.DataFrame, measure: str = "score") -> pd.DataFra
 def false_differences(
     runs: pd.DataFrame, rng: np.random.Generator, group: int = 5, measure: str = "score"
 ) -> pd.DataFrame:
-    """Whether some seeds against as many others of the same configuration would have come out as a difference.
+    """How often some seeds against as many others of the same configuration would have come out as a difference.
 
     Seeds are drawn at random and split in two. The halves are compared as the study compares two configurations: paired
     (the order is drawn too), by t tests on variances that are averaged over the study, as if each half were a

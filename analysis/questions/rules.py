@@ -43,7 +43,7 @@ class RulesFound:
 
 
 def compared(finished: pd.DataFrame, column: str, measure: str, settings: Mapping[str, object]) -> RulesFound:
-    """What a column says, compared at each batch.
+    """The values of a column, compared at each batch.
 
     Args:
         finished: As `conclusive` gives them.

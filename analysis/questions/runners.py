@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.questions.convergence import alike, conclusive
+from analysis.evidence import conclusive
+from analysis.questions.convergence import alike
 
 RUNNERS, ENVS = "num_env_runners", "num_envs_per_env_runner"
 

@@ -264,12 +264,12 @@ def hold_out(points: pd.DataFrame, rng: np.random.Generator, axis: str = "num_en
 
 
 def units_of(axis: str) -> tuple[str, str]:
-    """What one of a count is called, and several."""
+    """The words for one of a count, and for several."""
     return _UNITS.get(axis, (axis, axis))
 
 
 def _reasons_to_doubt(means: Means, found: Mapping[str, Interval], doubled: float, axis: str) -> list[str]:
-    """What weakens a fit, each a clause; `doubled` is the factor that the prediction at twice
+    """The weaknesses of a fit, each a clause; `doubled` is the factor that the prediction at twice
     the largest count spans.
     """
     one, units = units_of(axis)
@@ -336,7 +336,7 @@ def _checked(points: pd.DataFrame, axis: str, fewest: int, what: str) -> tuple[p
 
 
 def _count_table(means: Means, draws: Draws) -> pd.DataFrame:
-    """What was measured at each count, and how efficient the fit says it is."""
+    """The measurements at each count, with the efficiency by the fit."""
     one = draws.curve(1.0)
     # Satterthwaite's degrees of freedom of one measurement's variance, a sum of the blocks' and the noise's.
     noise = max(means.noise, LEAST_NOISE) ** 2

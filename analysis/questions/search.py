@@ -1,4 +1,4 @@
-"""What a search found, what it cost, and what is left of it on seeds that it never saw:
+"""The finds of a search, their cost, and what is left of them on seeds that it never saw:
 pure functions of a study's frames.
 
 A search picks what did best, and part of what did best is luck: its scores flatter what it picked (the winner's curse).
@@ -9,7 +9,8 @@ gives most configurations one or two.
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import bounds_of, by_seed, conclusive, replicates
+from analysis.evidence import conclusive, replicates
+from analysis.questions.convergence import bounds_of, by_seed
 from analysis.questions.lineage import is_population, lineage, settings
 from analysis.stats.interval import Interval
 from analysis.stats.moderated import moderated_intervals
@@ -19,7 +20,7 @@ FINISHED, STOPPED = "finished", "stopped"
 
 
 def winners_curse(runs: pd.DataFrame, base: str = "") -> pd.DataFrame:
-    """What configurations scored in the search, and then on held-out seeds.
+    """The scores of configurations in the search, and then on held-out seeds.
 
     Args:
         runs: Of one environment, as `analysis.load` gives them.
@@ -81,7 +82,7 @@ def search_error(runs: pd.DataFrame, picked: pd.DataFrame) -> tuple[Interval, in
 
 
 def spent(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
-    """What a search cost.
+    """The cost of a search.
 
     Args:
         runs: As `analysis.load` gives them.

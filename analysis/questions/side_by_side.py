@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import SPEEDS, by_seed, conclusive, is_measured
+from analysis.evidence import SPEEDS, conclusive, is_measured
+from analysis.questions.convergence import by_seed
 from analysis.questions.machines import trials_by_kind
 from analysis.stats.comparisons import holm, p_values, unpaired
 from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
 
 MEASURES = ("score", "env_steps_to_target", "env_steps_per_s")
-"""What is compared between studies."""
+"""The measures that are compared between studies."""
 
 Settings = Mapping[str, Any]
 """Dotted path to value."""
@@ -29,7 +30,7 @@ _GROUPS = ("algorithm", "env", "hardware")
 _ENV = ("env.id", "env.env_config")
 _EVALUATION = ("evaluation.episodes", "evaluation.every_env_steps", "report_every_env_steps")
 _MACHINE = ("cpu", "cpu_count", "gpus")
-"""What makes two machines of one kind, of those that a study's provenance has under `host`."""
+"""The facts by which two machines are of one kind, of those that a study's provenance has under `host`."""
 _UNKNOWN = "settings that were not recorded"
 
 
@@ -70,7 +71,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Setting:
+class DifferingSetting:
     """A setting that is not the same in all studies.
 
     Attributes:
@@ -91,7 +92,7 @@ def flat(nested: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def differing(sides: Sequence[Side]) -> list[Setting]:
+def differing(sides: Sequence[Side]) -> list[DifferingSetting]:
     """The settings of which studies do not have the same values, those of the trials first.
 
     Args:
@@ -108,10 +109,10 @@ def differing(sides: Sequence[Side]) -> list[Setting]:
     return different(tables)
 
 
-def different(tables: Sequence[Mapping[str, Sequence[Any]]]) -> list[Setting]:
+def different(tables: Sequence[Mapping[str, Sequence[Any]]]) -> list[DifferingSetting]:
     """The keys of several tables whose values are not the same in all, each table a mapping of key to values."""
     paths = dict.fromkeys(path for table in tables for path in table)
-    rows = [Setting(path, tuple(tuple(table.get(path, ())) for table in tables)) for path in paths]
+    rows = [DifferingSetting(path, tuple(tuple(table.get(path, ())) for table in tables)) for path in paths]
     return [row for row in rows if len({tuple(map(_plain, values)) for values in row.values}) > 1]
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.questions.convergence import alike, by_seed, conclusive, summarise
+from analysis.evidence import conclusive
+from analysis.questions.convergence import alike, by_seed, summarise
 from analysis.questions.machines import trials_by_kind
 from analysis.stats.moderated import moderated_intervals
 from experiments.contract import TIME_PARTS
@@ -91,7 +92,7 @@ def _shares(curves: pd.DataFrame, runs: pd.DataFrame, parts: Mapping[str, str], 
 
 
 def scaling_axis(runs: pd.DataFrame, axes: Sequence[str]) -> str | None:
-    """What was scaled: runners, or else learners; None if neither was.
+    """The axis that was scaled: runners, or else learners; None if neither was.
 
     Args:
         runs: As `analysis.load` gives them.

@@ -31,7 +31,7 @@ MOSTLY_ASIDE = 0.95
 
 @dataclass(frozen=True)
 class Load:
-    """What the machine was doing; None where it was not measured."""
+    """The load of the machine; None where it was not measured."""
 
     machine_percent: float | None
     sampling_percent: float | None  # of the machine, while the runners sample
@@ -69,7 +69,7 @@ class Load:
 
     @property
     def has_company(self) -> bool:
-        """Whether other programs take much of the machine."""
+        """True if other programs take much of the machine."""
         return (self.other_percent or 0.0) >= MUCH_OTHER_PERCENT
 
     @property
@@ -79,7 +79,7 @@ class Load:
 
     @property
     def has_free_core(self) -> bool:
-        """Whether another process would find one, or that is unknown."""
+        """True if another process would find one, or that is unknown."""
         return self.idle_cores is None or self.idle_cores >= 0.8  # its own measurement takes some of a core
 
 
@@ -123,7 +123,7 @@ class TimeUse:
 
     @property
     def fills_it_itself(self) -> bool:
-        """Whether a full machine is full of the trial, or of others beside it on its study's behalf."""
+        """True if a full machine is full of the trial, or of others beside it on its study's behalf."""
         load = self.load
         return (load.machine_percent or 0.0) - (load.other_percent or 0.0) / (
             self.facts.num_cpus or 1
@@ -131,7 +131,7 @@ class TimeUse:
 
     @property
     def waits(self) -> bool:
-        """Whether the environment waits rather than computes: runners are without a CPU most of the time,
+        """True if the environment waits rather than computes: runners are without a CPU most of the time,
         while the machine has one.
         """
         load = self.load

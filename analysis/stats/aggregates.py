@@ -1,4 +1,4 @@
-"""What one number may stand for many scores: the interquartile mean and the optimality gap."""
+"""One number for many scores: the interquartile mean and the optimality gap."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Whether the curves of a trial that ran twice are the same to the bit, and where they part."""
+"""The curves of a trial that ran twice, compared to the bit: where they part."""
 
 import math
 import struct
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from experiments.contract import METRICS
+from experiments.contract.words import plural as plural  # people have it from here
 
 Curves = Mapping[str, Mapping[int, float]]
 """Metric to env steps of the report to value."""
@@ -95,8 +96,3 @@ def _same(before: float | None, after: float | None) -> bool:
     if before is None or after is None:
         return before is after
     return (math.isnan(before) and math.isnan(after)) or struct.pack("<d", before) == struct.pack("<d", after)
-
-
-def plural(number: int, what: str) -> str:
-    """A number of things, in words."""
-    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -1,4 +1,4 @@
-"""Whether differences are practically none: two one-sided tests, and how many seeds they take."""
+"""Tests that differences are practically none: two one-sided tests, and how many seeds they take."""
 
 import numpy as np
 

@@ -103,11 +103,11 @@ class Draws:
         return np.asarray(np.where(self.stays < _STAYS, np.maximum(law, self.law(self.num[-1])), law))
 
     def of_mean(self) -> Array:
-        """What the mean over many blocks may differ by from the blocks of the data."""
+        """By how much the mean over many blocks may differ from the blocks of the data."""
         return np.asarray(self.between / np.sqrt(self.num_blocks) * self.normals[0])
 
     def of_new_measurement(self) -> Array:
-        """What one measurement in a block of its own may differ by."""
+        """By how much one measurement in a block of its own may differ."""
         return np.asarray(self.of_mean() + self.between * self.normals[1] + self.noise * self.normals[2])
 
     def _away(self, num: float) -> Array:
@@ -345,7 +345,7 @@ def knee(draws: Draws) -> Array:
 
 
 def of_these_blocks(means: Means, draws: Draws, blocks: pd.Series) -> Array:
-    """What the mean of one measurement in each of these blocks differs by from the curve."""
+    """By how much the mean of one measurement in each of these blocks differs from the curve."""
     names = blocks.astype(str)
     known = names.isin(means.blocks.index)
     shift = float(names[known].map(means.blocks).sum()) / len(names)

@@ -24,7 +24,7 @@ def solving(mean_scores: npt.ArrayLike, targets: npt.ArrayLike, num_reached: npt
 
 
 def saturates(solve: npt.NDArray[np.bool_]) -> bool:
-    """Whether env steps to target decide among configurations whose scores are not significantly different.
+    """True if env steps to target decide among configurations whose scores are not significantly different.
 
     Args:
         solve: As `solving` gives it.

@@ -46,7 +46,7 @@ class Design:
 
     @property
     def can_decide(self) -> bool:
-        """Whether any scores could show a difference: there are enough permutations
+        """True if scores could show a difference at all: there are enough permutations
         for the share of alpha at the last look.
         """
         ways = math.comb(2 * self.seeds_per_look, self.seeds_per_look) ** self.looks
@@ -54,8 +54,8 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What the looks so far show.
+class Findings:
+    """The pairs that the looks so far show to differ.
 
     Attributes:
         higher: (num_configurations, num_configurations); whether a row's mean was shown to be higher than a column's.
@@ -77,7 +77,7 @@ class Verdict:
         return np.asarray(~self.higher.any(axis=0))
 
 
-def compare(scores: Array, design: Design) -> Verdict:
+def compare(scores: Array, design: Design) -> Findings:
     """Look at scores as often as their seeds allow.
 
     At each look, the statistic of a pair is the sum over the looks so far of the differences between the means of the
@@ -128,7 +128,7 @@ def compare(scores: Array, design: Design) -> Verdict:
     undecided = np.zeros(num, np.bool_)
     if looks < design.looks:
         undecided[sorted({one for pair in pairs for one in pair})] = True
-    return Verdict(higher, look, looks, undecided)
+    return Findings(higher, look, looks, undecided)
 
 
 def _differences(scores: Array, pairs: list[tuple[int, int]], labels: Labels) -> Array:

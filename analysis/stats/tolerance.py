@@ -1,4 +1,4 @@
-"""What most seeds reach at least: lower tolerance bounds, of any distribution."""
+"""The least that most seeds reach: lower tolerance bounds, of any distribution."""
 
 import math
 

@@ -1,18 +1,19 @@
-"""What a trial that ran twice is judged to be: identical, equivalent or different."""
+"""The judgement on a trial that ran twice: identical, equivalent or different."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from analysis.stats.curves import CurveComparison, plural
+from analysis.stats.curves import CurveComparison
 from analysis.stats.interval import prediction_interval
+from experiments.contract.words import plural
 
 SEEDS_NEEDED = 3
 """Other seeds from which a prediction interval is drawn."""
 
 
 class Verdict(StrEnum):
-    """What a comparison came to."""
+    """The result of a comparison."""
 
     IDENTICAL = "identical"
     """To the bit: curves and weights."""
@@ -45,7 +46,7 @@ def judge(
     other_scores: Sequence[float],
     asynchronous: bool,
 ) -> Judgement:
-    """What the comparison of two finished runs, or of the common part of them, comes to.
+    """The judgement on two finished runs, or on the common part of them.
 
     Args:
         curves: Their curves.

@@ -67,7 +67,7 @@ def _upload(paths: Iterable[str], folder: Path, run_id: str, tracking_uri: str) 
 
 
 def _reason(error: BaseException) -> str:
-    """What an error of the network or the database comes from, in a line: `Connection refused`,
+    """The cause of an error of the network or the database, in a line: `Connection refused`,
     and not a page around it.
     """
     while (deeper := error.__cause__ or error.__context__) is not None:

@@ -49,7 +49,7 @@ class PointCache:
         self._folder = folder / hashlib.sha256(f"{server} {study_run}".encode()).hexdigest()[:16]
 
     def read(self, runs: Sequence[Run], metric: str, code: int) -> tuple[Points, list[int]]:
-        """What is known of a metric.
+        """The known points of a metric.
 
         Args:
             runs: All of the study.
@@ -108,5 +108,5 @@ class PointCache:
 
 
 def _stamp(run: Run, metric: str) -> str:
-    """What changes when a run goes on or a point is added: text, for NaN differs from itself."""
+    """A mark that changes when a run goes on or a point is added: text, for NaN differs from itself."""
     return f"{run.status} {run.ended_ms} {run.latest.get(metric)!r}"

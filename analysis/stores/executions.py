@@ -28,7 +28,7 @@ _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 @dataclass(frozen=True)
 class Execution:
-    """What a store says of one execution of a study.
+    """One execution of a study, as a store has it.
 
     Attributes:
         experiment: `lr_batch/ppo-cartpole`.

@@ -1,4 +1,4 @@
-"""What is read from a store, whichever it is."""
+"""Runs and points, as every store gives them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

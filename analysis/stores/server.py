@@ -217,7 +217,7 @@ def _run(info: Mapping[str, Any], data: Mapping[str, Any]) -> Run:
 
 
 def _complete(rows: Sequence[Mapping[str, Any]], runs: Sequence[Run], metric: str) -> bool:
-    """Whether the points hold each run's last one: it comes after all others of the run, so a cut takes it first."""
+    """True if the points hold each run's last one: it comes after all others of the run, so a cut takes it first."""
     found = {(row["run_id"], int(row.get("step", 0))) for row in rows}
     return all((run.run_id, run.latest[metric].step) in found for run in runs)
 

@@ -188,7 +188,7 @@ class SqliteReader:
 
 
 def _is_known(version: str) -> bool:
-    """Whether the installed MLflow knows a version of the tables: it has a file for every one."""
+    """True if the installed MLflow knows a version of the tables: it has a file for every one."""
     spec = importlib.util.find_spec("mlflow")  # without importing it, which takes a second
     folders = spec.submodule_search_locations if spec is not None else None
     return any(list(Path(folder).glob(f"store/db_migrations/versions/{version}_*.py")) for folder in folders or [])

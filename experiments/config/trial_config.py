@@ -23,7 +23,7 @@ from experiments.config.schema import (
     SuiteConfig,
     parse,
 )
-from experiments.contract import FIXED, NAMED_AXES, THROUGHPUT
+from experiments.contract import FIXED, NAMED_AXES, NOT_HASHED, THROUGHPUT
 
 GROUPS = ("algorithm", "env", "hardware", "preprocessing")
 """Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""
@@ -66,19 +66,6 @@ class Start:
     trial: str
     env_steps: int
     copied: bool
-
-
-_NOT_HASHED = (
-    "seed",
-    "checkpoint",
-    "faults",
-    "repeat",
-    "label",
-    "rules",
-    "multiples",
-    "phase",
-    "exploratory",
-)
 
 
 @dataclass(frozen=True)
@@ -144,7 +131,7 @@ class TrialConfig:
     @cached_property  # a driver asks for it at every event of every trial
     def config_id(self) -> str:
         """8 hexadecimal digits that are equal for two trials exactly if they differ in nothing but the seed."""
-        content = {k: v for k, v in self.to_mapping().items() if k not in _NOT_HASHED}
+        content = {k: v for k, v in self.to_mapping().items() if k not in NOT_HASHED}
         content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
         if not self.fast:  # as it was before there was a choice
             del content["fast"]

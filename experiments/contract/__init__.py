@@ -189,6 +189,10 @@ INDEX_EXPERIMENT = "studies"
 """The experiment with a run per execution of a study."""
 
 
+NOT_HASHED = ("seed", "checkpoint", "faults", "repeat", "label", "rules", "multiples", "phase", "exploratory")
+"""Of a trial's record (config.json), what is no part of its configuration's hash; of `checkpoint`, the spacing is."""
+
+
 class Tag:
     """Names of the tags of runs: of studies (S), of trials (T)."""
 

@@ -5,9 +5,9 @@ from rich.table import Table
 
 from experiments.config import extension
 from experiments.config.errors import first_line
+from experiments.contract.words import plural
 from experiments.planning.configuration import Configuration
 from experiments.planning.estimate import PastSpeed, study_duration
-from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.allowed_spaces import action_scaling

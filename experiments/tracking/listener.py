@@ -4,7 +4,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from experiments.config.errors import first_line
 from experiments.config.own_modules import KEPT_IN
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag, extensions
+from experiments.contract.outcome import Outcome
 from experiments.contract.passwords import without_passwords
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record, searched_params, study_params, trial_params
@@ -90,7 +91,7 @@ class Analyst(Protocol):
     def prepare(self) -> None:
         """Make ready for the study's end."""
 
-    def conclude(self, record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> Conclusions | None:
+    def conclude(self, record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusions | None:
         """Those of a study, from its plan's record and how each trial ended; None if no trial has started."""
 
 
@@ -311,7 +312,7 @@ class TrackingListener:
     def end(
         self,
         status: str,
-        outcomes: Sequence[Any],
+        outcomes: Sequence[Outcome],
         limit: str = "",
         register: Callable[[Sequence[str]], None] = lambda recommended: None,
     ) -> dict[str, Any]:
@@ -319,7 +320,7 @@ class TrackingListener:
 
         Args:
             status: FINISHED, FAILED or KILLED.
-            outcomes: How each trial ended: dataclasses.
+            outcomes: How each trial ended.
             limit: Which one ended the study before it was done.
             register: Is given the recommended configurations, and puts the policies that are to be used.
 
@@ -334,14 +335,14 @@ class TrackingListener:
             self.writer.put(STUDY_KEY, writes.SetTags({Tag.LIMIT: limit}))
             self.writer.put(STUDY_KEY, writes.LogTexts({"plan.json": json.dumps(record, indent=1)}))
         try:
-            register(self._conclude(record, [asdict(outcome) for outcome in outcomes]))
+            register(self._conclude(record, outcomes))
         except Exception as error:  # noqa: BLE001
             # what the trials logged is safe, whatever becomes of the conclusions
             logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
         self.writer.put(STUDY_KEY, writes.Finish(status, now_ms()))
         return record
 
-    def _conclude(self, record: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+    def _conclude(self, record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Sequence[str]:
         """Put the conclusions; their recommended configurations."""
         found = self.analyst.conclude(record, outcomes)
         if found is None:

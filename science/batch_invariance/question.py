@@ -1,4 +1,4 @@
-"""Whether learning stays the same, as a function of env steps, when the batch shrinks or samples are old.
+"""How far learning stays the same, as a function of env steps, when the batch shrinks or samples are old.
 
 Pure functions of frames.
 
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.evidence import conclusive, replicates
 from analysis.questions.claims import Verdict
-from analysis.questions.convergence import by_seed, conclusive, differences, replicates, turned
+from analysis.questions.convergence import by_seed, differences, turned
 from analysis.stats.comparisons import beyond_p, holm
 from analysis.stats.equivalence import equivalence_p
 from analysis.stats.interval import CONFIDENCE
@@ -31,7 +32,7 @@ SMALLER, SMALLER_AS_IT_IS, STALE = (
     "smaller batches, settings as they are",
     "old samples",
 )
-"""What changes."""
+"""The changes."""
 
 
 @dataclass(frozen=True)

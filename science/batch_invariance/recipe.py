@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from analysis.evidence import conclusive
 from analysis.questions.claims import Verdict
-from analysis.questions.convergence import alike, conclusive
+from analysis.questions.convergence import alike
 from analysis.questions.rules import BATCH, MEASURES, RulesFound, compared
 from experiments.contract import AT_BASE
 
@@ -26,7 +27,7 @@ while keeping the learning rate and minibatch size fixed"."""
 
 
 def has_ways(axes: Sequence[str]) -> bool:
-    """Whether a study grows its batch in several ways.
+    """True if a study grows its batch in several ways.
 
     Args:
         axes: The searched columns.
@@ -58,8 +59,8 @@ def compare_ways(runs: pd.DataFrame, axes: Sequence[str]) -> list[RulesFound]:
 
 
 def recipe_holds(found: RulesFound) -> Verdict:
-    """Whether more environments in more minibatches at a constant rate is the only way that is not rejected;
-    "does not hold": it is.
+    """It holds where more environments in more minibatches at a constant rate is the only way that is not
+    rejected; it does not hold where this one is rejected.
     """
     if RECIPE in found.rejected:
         return Verdict.FAILS

@@ -24,12 +24,12 @@ class BatchReport(Report):
     before = "learning"
 
     def sections(self, part: Part) -> list[Section]:
-        """Whether learning is invariant to the batch, and in which way it should grow."""
+        """How far learning is invariant to the batch, and in which way it should grow."""
         return [invariance(part), recipe(part)]
 
 
 def invariance(part: Part) -> Section:
-    """Whether learning stays the same when the batch shrinks or samples are old."""
+    """How far learning stays the same when the batch shrinks or samples are old."""
     found = compare_with_base(part.runs, part.axes)
     told = sorted((one for one in found if len(one.differences)), key=lambda one: not _is_claim(one))
     if not told:
@@ -55,7 +55,7 @@ def _told(answer: Verdict) -> str:
 
 
 def _is_claim(found: Invariance) -> bool:
-    """Whether this is what was published."""
+    """The verdict on what was published."""
     return (found.policy, found.change, found.measure) == ("ewma", SMALLER, "score")
 
 
@@ -64,7 +64,7 @@ def _named(policy: str) -> str:
 
 
 def _invariance_sentence(found: Invariance) -> str:
-    """What was found of a policy and a change, by a measure."""
+    """The findings on a policy and a change, by a measure."""
     rows, form, words = found.differences, FORMS[found.measure], WORDS[found.measure]
     at = "staleness" if found.change == STALE else "batch"
     told = [

@@ -1,4 +1,4 @@
-"""What the figure is drawn of: curves with bands, as learning curves are."""
+"""Frames for the figure: curves with bands, as learning curves are."""
 
 from typing import Any
 

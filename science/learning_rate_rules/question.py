@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.questions.convergence import alike, conclusive
+from analysis.evidence import conclusive
+from analysis.questions.convergence import alike
 from analysis.questions.rules import BATCH, MEASURES, RulesFound, compared
 
 RULE = "lr_rule"

@@ -1,4 +1,4 @@
-"""What it brings to stagger environments, and to have more of them with shorter fragments:
+"""The gain of staggered environments, and the gain to have more of them with shorter fragments:
 at the same batch, on matched seeds.
 
 Pure functions of a study's frames.
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.evidence import conclusive
 from analysis.questions.claims import Verdict
-from analysis.questions.convergence import alike, by_seed, carried_on, conclusive, differences, turned
+from analysis.questions.convergence import alike, by_seed, carried_on, differences, turned
 from analysis.questions.runners import ENVS, total_envs
 from analysis.stats.comparisons import holm
 from analysis.stats.interval import CONFIDENCE, Interval
@@ -63,7 +64,7 @@ class LockstepFound:
 
 
 def compare(runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str]) -> list[LockstepFound]:
-    """What staggering brings, and more environments at the same batch.
+    """The gain of staggering, and of more environments at the same batch.
 
     Args:
         runs: Of one environment, as `analysis.load` gives them.
@@ -144,7 +145,7 @@ def _changes(runs: pd.DataFrame, measure: str) -> tuple[pd.DataFrame, pd.DataFra
 
 
 def change_verdict(row: Mapping[str, float]) -> Verdict:
-    """Whether a change of `staggered` or `more` makes things better, at 5% over all changes of the measure."""
+    """True if a change of `staggered` or `more` makes things better, at 5% over all changes of the measure."""
     if not row["p_adjusted"] < 1 - CONFIDENCE:
         return Verdict.OPEN
     return Verdict.HOLDS if row["difference"] > 0 else Verdict.FAILS
@@ -196,7 +197,7 @@ def _speedups(runs: pd.DataFrame, curves: pd.DataFrame, levels: pd.DataFrame) ->
 
 
 def _is_lockstep(together: pd.DataFrame) -> bool | None:
-    """Whether environments that start together move in lockstep; None if their phases are not known."""
+    """True if environments that start together move in lockstep; None if their phases are not known."""
     highest = together[["diversity", "diversity_high"]].max(axis=1)  # a single seed has no interval
     return None if highest.isna().any() else bool((highest < IN_LOCKSTEP).all())
 
@@ -231,7 +232,7 @@ def env_steps_to(curve: pd.DataFrame, level: float, budget: float) -> float:
 
 
 def speedup_verdict(found: Interval, in_lockstep: bool | None) -> Verdict:
-    """Whether what is published holds: at least two times fewer env steps in lockstep, a little more or less elsewhere.
+    """The verdict on what is published: at least two times fewer env steps in lockstep, about as many elsewhere.
 
     Args:
         found: In how many times fewer env steps.

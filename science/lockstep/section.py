@@ -7,7 +7,7 @@ from analysis.document.extension import Report
 from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
 from analysis.questions.claims import Verdict
 from analysis.questions.labels import FORMS, WORDS, interval_of, listed, percent, shown
-from analysis.stats.curves import plural
+from experiments.contract.words import plural
 from science.lockstep import figure
 from science.lockstep.question import (
     END,
@@ -38,12 +38,12 @@ class LockstepReport(Report):
     before = "learning"
 
     def sections(self, part: Part) -> list[Section]:
-        """Whether lockstep hurts."""
+        """The harm of lockstep."""
         return [lockstep(part)]
 
 
 def lockstep(part: Part) -> Section:
-    """Whether staggering helps, and more environments with shorter fragments."""
+    """The effect of staggering, and of more environments with shorter fragments."""
     sentences: list[str] = []
     figures: list[Drawn] = []
     for i, found in enumerate(compare(part.runs, part.curves, part.axes)):
@@ -57,7 +57,7 @@ def lockstep(part: Part) -> Section:
 
 
 def sentences_of(found: LockstepFound) -> list[str]:
-    """What was found, a Markdown sentence or two each: of phases, of staggering, of more environments,
+    """The findings, a Markdown sentence or two each: of phases, of staggering, of more environments,
     against what is published.
     """
     told = [

@@ -1,4 +1,4 @@
-"""What it logs, and where its parts are."""
+"""Its metrics, and where its parts are."""
 
 from experiments.contract.extensions import Manifest
 

@@ -1,11 +1,11 @@
-"""What a plan says of batches that lie on one side of the noise scales that are known."""
+"""A line of the plan on batches that lie on one side of the noise scales that are known."""
 
 import math
 
 import numpy as np
 
 from experiments.config.extension import Past
-from experiments.planning.machines import plural
+from experiments.contract.words import plural
 from experiments.planning.plan import Plan
 from experiments.rllib.algorithms import rows_of_step
 from science.noise_scale.intervals import ratio

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
+from analysis.evidence import replicates
 from analysis.questions.claims import Verdict
-from analysis.questions.convergence import replicates
 from analysis.questions.labels import listed
 from analysis.questions.learning_rate_batch import BATCH, learning_rate_axis, points, slices
 from analysis.stats import critical_batch
@@ -117,7 +117,7 @@ def over_time(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator
 
 
 def rises(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator) -> list[Rise]:
-    """Whether the noise scale rises over training: an answer for each configuration and network.
+    """The rise of the noise scale over training: an answer for each configuration and network.
 
     Args:
         runs: As `over_time`.

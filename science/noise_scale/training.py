@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, config=STRICT)
 class NoiseScale(Training):
-    """Whether trials measure the gradient noise scale as they learn, which leaves what they learn as it is.
+    """Settings by which trials measure the gradient noise scale as they learn, which leaves what they learn as it is.
 
     Attributes:
         measure: Whether they do.

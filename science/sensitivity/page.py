@@ -11,8 +11,8 @@ from analysis.document.page import address, environment, svg
 from analysis.document.parts import figure_of
 from analysis.document.tables import Table, section
 from analysis.questions.labels import code, listed, percent, shown
-from analysis.stats.curves import plural
 from analysis.stats.interval import Interval
+from experiments.contract.words import plural
 from science.sensitivity import figure
 from science.sensitivity.question import NEAR_PEAK, PERCENTILES, Sensitivity
 
@@ -37,7 +37,7 @@ METHODS = (
 
 @dataclass(frozen=True)
 class Page:
-    """What a sensitivity analysis comes to.
+    """The page of a sensitivity analysis.
 
     Attributes:
         html: The page.

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.questions.convergence import conclusive
+from analysis.evidence import conclusive
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 
 COLUMNS = ("algorithm", "environment", "setting", "seed", "score")
@@ -114,7 +114,7 @@ def checked(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _hyperparameters(settings: pd.Series) -> pd.DataFrame:
-    """What settings of the form `a=1 b=2` say; no column unless all have the same keys."""
+    """The columns of settings of the form `a=1 b=2`; no column unless all have the same keys."""
     rows = [dict(word.split("=", 1) for word in setting.split() if "=" in word) for setting in settings]
     all_words = all(len(row) == len(setting.split()) for row, setting in zip(rows, settings, strict=True))
     if not all_words or len({tuple(sorted(row)) for row in rows}) != 1:

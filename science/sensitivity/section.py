@@ -1,4 +1,4 @@
-"""What a study on several environments says of the tuning that it needed."""
+"""The tuning that a study on several environments needed, in words."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ import pandas as pd
 from analysis import AnalysisError
 from analysis.document.extension import Report
 from analysis.document.parts import Drawn, figure_of
+from analysis.evidence import Evidence, is_measured
 from analysis.load import Study
-from analysis.questions import convergence
 from science.sensitivity import figure, page
 from science.sensitivity import question as tuning
 
@@ -32,9 +32,9 @@ _PLANE = (
 
 def _tuning(runs: pd.DataFrame, axes: Sequence[str], rng: np.random.Generator) -> list[tuning.Sensitivity]:
     """How much tuning the score needed, of a fixed design on several environments; else nothing."""
-    if runs["env"].nunique() < 2 or convergence.is_measured(runs):
+    if runs["env"].nunique() < 2 or is_measured(runs):
         return []
     try:
-        return tuning.sensitivity(tuning.of_runs(convergence.design(runs), axes), rng)
+        return tuning.sensitivity(tuning.of_runs(Evidence(runs).design.runs, axes), rng)
     except AnalysisError:  # of these runs it can't be said
         return []

@@ -11,7 +11,7 @@ from pathlib import Path
 import hydra
 import pytest
 
-from analysis.document.next_step import Origin, command_for
+from analysis.document.next_step import StudyCommand, command_for
 from experiments.config.choices import check_choices, env_choice, groups, hydra_search_path, own_folder
 from experiments.config.compose import CONF, composer
 from experiments.config.errors import ConfigurationError
@@ -101,7 +101,7 @@ def test_the_recommended_command_names_the_folder_and_runs_the_same_configuratio
 ) -> None:
     line = f"python experiments/run.py {spelling.format(shlex.quote(str(own)))} algorithm=clipped env=mine study=ours"
     before = ids(suite_here(*shlex.split(line)[2:], "dry_run=true"))
-    again = shlex.split(command_for(Origin("ours", line, {}, [0, 1]), {"algorithm.training.lr": 1e-3}, {}, 5))
+    again = shlex.split(command_for(StudyCommand("ours", line, {}, [0, 1]), {"algorithm.training.lr": 1e-3}, {}, 5))
     assert again[2:4] == ["--config-dir", str(own)]
     after = ids(run_here(again[1], *again[2:], "dry_run=true", f"output_dir={tmp_path}"))
     assert list(after.values()) == [before["lr=1e-3"]]

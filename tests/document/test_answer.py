@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.document.answer import answers, best_metrics, caveats, closing_table
-from analysis.questions.decision import decide
+from analysis.evidence import Evidence
 from tests.support.study_frames import make_runs, together, with_status
 
 LRS = {"lr": {"a": 1e-4, "b": 1e-3, "c": 1e-2}}
@@ -12,7 +12,7 @@ LRS = {"lr": {"a": 1e-4, "b": 1e-3, "c": 1e-2}}
 
 def test_a_clear_winner_is_told_apart_from_all_others() -> None:
     runs = make_runs({"a": [480.0, 482.0, 481.0, 479.0, 483.0], "b": [100.0, 101.0, 99.0, 98.0, 102.0], "c": [1.0] * 5})
-    (answer,) = answers(runs)
+    (answer,) = answers(Evidence(runs))
     assert answer.headline == "Use `a`: significantly better than the 2 others."
     assert "the target of 475 is held at some time by 5 of 5 seeds, at the end by 5" in answer.because
     # Beta(0.5, 5.5) has 97.5% below 0.379.
@@ -25,13 +25,13 @@ def test_a_clear_winner_is_told_apart_from_all_others() -> None:
 
 def test_a_multiple_of_several_learning_rates_is_spelt_out() -> None:
     rates = {"lr_multiple": {"a": 0.1, "b": 1}, "actor_lr": {"a": 1e-4, "b": 1e-3}, "critic_lr": {"a": 2e-4, "b": 2e-3}}
-    (answer,) = answers(make_runs({"a": [480.0, 482.0, 481.0], "b": [1.0, 2.0, 3.0]}, params=rates))
+    (answer,) = answers(Evidence(make_runs({"a": [480.0, 482.0, 481.0], "b": [1.0, 2.0, 3.0]}, params=rates)))
     assert answer.headline.startswith("Use `a` (actor_lr=1e-4, critic_lr=2e-4)")
 
 
 def test_saturated_scores_say_that_env_steps_decided() -> None:
     steps = {"a": [20_000.0, 21_000.0, 22_000.0], "b": [60_000.0, 61_000.0, 59_500.0]}
-    (answer,) = answers(make_runs({"a": [500.0] * 3, "b": [500.0] * 3}, env_steps_to_target=steps))
+    (answer,) = answers(Evidence(make_runs({"a": [500.0] * 3, "b": [500.0] * 3}, env_steps_to_target=steps)))
     assert answer.headline == "Use `a`: significantly sooner at the target than the other one that solves it."
     assert "that takes 21,000 [" in answer.because
     assert answer.because.endswith(
@@ -41,7 +41,7 @@ def test_saturated_scores_say_that_env_steps_decided() -> None:
 
 def test_ties_are_named_in_one_line_and_why_this_one_in_the_next() -> None:
     runs = make_runs({"a": [300.0, 360.0, 310.0], "b": [310.0, 330.0, 300.0], "c": [320.0, 310.0, 305.0]})
-    (answer,) = answers(runs)
+    (answer,) = answers(Evidence(runs))
     assert answer.headline.endswith(", not significantly different from 2 of the 2 others (3 seeds).")
     assert answer.certainty.startswith("Not significantly different: `")
     assert "This one, because " in answer.certainty
@@ -49,7 +49,7 @@ def test_ties_are_named_in_one_line_and_why_this_one_in_the_next() -> None:
 
 def test_a_target_that_was_held_and_lost_again_is_told_from_one_that_is_held_to_the_end() -> None:
     (answer,) = answers(
-        make_runs({"a": [500.0, 231.0, 240.0]}, env_steps_to_target={"a": [20_000.0, 21_000.0, np.nan]})
+        Evidence(make_runs({"a": [500.0, 231.0, 240.0]}, env_steps_to_target={"a": [20_000.0, 21_000.0, np.nan]}))
     )
     assert "held at some time by 2 of 3 seeds, at the end by 1" in answer.because
     assert "that takes at least " in answer.because
@@ -58,14 +58,14 @@ def test_a_target_that_was_held_and_lost_again_is_told_from_one_that_is_held_to_
 @pytest.mark.parametrize("status", ["failed", "running", "interrupted", "missing"])
 def test_without_a_finished_trial_there_is_no_answer_and_no_crash(status: str) -> None:
     runs = with_status(make_runs({"a": [1.0, 2.0]}), "a", [0, 1], status)
-    (answer,) = answers(runs)
+    (answer,) = answers(Evidence(runs))
     assert answer.headline == "No answer: no trial finished."
-    assert closing_table(runs, [])["num_seeds"].tolist() == [0]
-    assert caveats(runs, decide(runs), []) == []
+    assert closing_table(Evidence(runs))["num_seeds"].tolist() == [0]
+    assert caveats(Evidence(runs)) == []
 
 
 def test_one_configuration_is_not_called_a_choice() -> None:
-    (answer,) = answers(make_runs({"a": [480.0, 470.0]}))
+    (answer,) = answers(Evidence(make_runs({"a": [480.0, 470.0]})))
     assert answer.headline == "`a` is the only configuration."
     assert "held at some time by 1 of 2 seeds" in answer.because
 
@@ -74,19 +74,19 @@ def test_several_environments_have_an_answer_each() -> None:
     runs = together(
         make_runs({"a": [1.0, 2.0], "b": [3.0, 4.0]}), make_runs({"c": [1.0, 2.0], "d": [0.0, 1.0]}, env="acrobot")
     )
-    assert [a.headline.split(":")[0] for a in answers(runs)] == ["On cartpole", "On acrobot"]
-    assert closing_table(runs, [])["config"].tolist() == ["b", "a", "c", "d"]
+    assert [a.headline.split(":")[0] for a in answers(Evidence(runs))] == ["On cartpole", "On acrobot"]
+    assert closing_table(Evidence(runs))["config"].tolist() == ["b", "a", "c", "d"]
 
 
 def test_the_closing_table_marks_leaders_and_the_chosen_and_comes_best_first() -> None:
-    table = closing_table(make_runs({"a": [10.0] * 5, "b": [481.0, 480.0, 479.0, 482.0, 478.0]}), [])
+    table = closing_table(Evidence(make_runs({"a": [10.0] * 5, "b": [481.0, 480.0, 479.0, 482.0, 478.0]})))
     assert table["config"].tolist() == ["b", "a"]
     assert table["chosen"].tolist() == [True, False]
     assert table["leader"].tolist() == [True, False]
 
 
 def test_the_best_metrics_are_finite_and_of_the_chosen_one() -> None:
-    metrics = best_metrics(closing_table(make_runs({"a": [10.0], "b": [480.0]}), []))
+    metrics = best_metrics(closing_table(Evidence(make_runs({"a": [10.0], "b": [480.0]}))))
     assert metrics["best/score"] == 480.0
     assert metrics["best/num_seeds"] == 1
     assert "best/score_low" not in metrics  # one seed has no interval
@@ -100,16 +100,14 @@ def said(*words: str, sentences: list[str]) -> bool:
 
 def test_a_caveat_says_how_many_trials_ended_before_their_budget() -> None:
     runs = make_runs({"a": [500.0, 490.0, 480.0]})
-    assert not said("before their budget", sentences=caveats(runs, decide(runs), []))
+    assert not said("before their budget", sentences=caveats(Evidence(runs)))
     runs.loc[:1, "end_env_steps"] = 30_000
-    assert said(
-        "2 of 3 finished trials ended at the target, before their budget", sentences=caveats(runs, decide(runs), [])
-    )
+    assert said("2 of 3 finished trials ended at the target, before their budget", sentences=caveats(Evidence(runs)))
 
 
 def test_caveats_name_few_seeds_censored_runs_shared_machines_and_edges() -> None:
     runs = make_runs({"a": [480.0, 481.0], "b": [480.0, 400.0], "c": [1.0, 2.0]}, exclusive=False, params=LRS)
-    found = caveats(runs, decide(runs), ["lr"])
+    found = caveats(Evidence(runs, axes=("lr",)))
     assert said("2 seeds are few", sentences=found)
     assert said("3 of 6 finished trials never hold the target", "lower bounds", sentences=found)
     assert said("shared the machine", sentences=found)
@@ -118,15 +116,15 @@ def test_caveats_name_few_seeds_censored_runs_shared_machines_and_edges() -> Non
 
 def test_caveats_are_silent_where_there_is_nothing_to_say() -> None:
     runs = make_runs({"a": [480.0, 481.0, 482.0, 479.0, 478.0]})
-    assert caveats(runs, decide(runs), []) == []
+    assert caveats(Evidence(runs)) == []
 
 
 def test_seeds_that_all_end_alike_are_no_certainty() -> None:
     runs = make_runs({"a": [500.0] * 5})
     # Wilson: 5 / (5 + 1.96^2)
-    assert said("cannot be estimated", "at least 57%", sentences=caveats(runs, decide(runs), []))
+    assert said("cannot be estimated", "at least 57%", sentences=caveats(Evidence(runs)))
 
 
 def test_non_finite_scores_are_left_out_and_said() -> None:
     runs = make_runs({"a": [480.0, np.nan], "b": [10.0, np.inf]})
-    assert said("2 configurations", "without a finite score", sentences=caveats(runs, decide(runs), []))
+    assert said("2 configurations", "without a finite score", sentences=caveats(Evidence(runs)))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.document.next_step import NextStep, Origin, command_for, next_step
+from analysis.document.next_step import NextStep, StudyCommand, command_for, next_step
 from analysis.questions.decision import decide
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.record import plan_record
@@ -24,13 +24,13 @@ POINTS = {
     "c": {LR: 1e-3, BATCH: 2000},
     "d": {LR: 1e-2, BATCH: 2000},
 }
-ORIGIN = Origin("lr_batch", COMMAND, POINTS, [0, 1, 2], at_once=2)
+ASKED = StudyCommand("lr_batch", COMMAND, POINTS, [0, 1, 2], at_once=2)
 
 
-def step_of(scores: Values, origin: Origin = ORIGIN) -> NextStep:
+def step_of(scores: Values, asked: StudyCommand = ASKED) -> NextStep:
     runs = make_runs(scores)  # a trial takes 110 s
     (decision,) = decide(runs)
-    step = next_step(decision, runs, origin)
+    step = next_step(decision, runs, asked)
     assert step is not None
     return step
 
@@ -57,9 +57,9 @@ def test_ties_that_a_few_seeds_can_tell_apart_run_again_on_fresh_seeds_and_nothi
 
 def test_leaders_that_are_no_grid_are_run_as_the_part_of_it_that_holds_them() -> None:
     # one seed has no spread
-    step = step_of({"a": [300.0], "b": [301.0], "c": [299.0], "d": [1.0]}, replace(ORIGIN, seeds=[0]))
+    step = step_of({"a": [300.0], "b": [301.0], "c": [299.0], "d": [1.0]}, replace(ASKED, seeds=[0]))
     assert step.sentence.startswith("To find significant differences: 4 configurations on 5 fresh seeds")
-    step = step_of({"b": [300.0], "c": [301.0]}, replace(ORIGIN, seeds=[0]))
+    step = step_of({"b": [300.0], "c": [301.0]}, replace(ASKED, seeds=[0]))
     assert step.sentence.startswith(
         "To find significant differences: 4 configurations (the part of the grid that holds them) on 5 fresh seeds"
     )
@@ -76,11 +76,11 @@ def test_a_winner_and_ties_that_no_number_of_seeds_separates_are_tried_by_themse
 def test_without_a_record_of_what_a_configuration_sets_there_is_no_next_step() -> None:
     runs = make_runs({"a": [480.0, 481.0], "b": [1.0, 2.0]})
     (decision,) = decide(runs)
-    assert next_step(decision, runs, replace(ORIGIN, points={})) is None
+    assert next_step(decision, runs, replace(ASKED, points={})) is None
 
 
 def test_the_command_keeps_the_studys_settings_and_replaces_what_it_chooses() -> None:
-    words = shlex.split(command_for(ORIGIN, {"algorithm.training.lr": 1e-3, "algorithm": "ppo"}, {}, 5))
+    words = shlex.split(command_for(ASKED, {"algorithm.training.lr": 1e-3, "algorithm": "ppo"}, {}, 5))
     assert words[:2] == ["python", "experiments/run.py"]
     assert words[2:] == [
         "hardware=laptop",
@@ -111,8 +111,8 @@ def test_the_command_runs_the_same_configuration_on_any_machine(
     """
     plan = plan_of(*study, cluster=Cluster((Node(num_cpus, 0),)))
     for recorded in plan_record(StudyTrials(plan))["configurations"][::4]:
-        origin = Origin(plan.study, shlex.join(["python", "experiments/run.py", *study]), {}, plan.seeds)
-        command = command_for(origin, {**recorded["point"], **recorded["planned"]}, {}, 5)
+        asked = StudyCommand(plan.study, shlex.join(["python", "experiments/run.py", *study]), {}, plan.seeds)
+        command = command_for(asked, {**recorded["point"], **recorded["planned"]}, {}, 5)
         (alone,) = plan_of(*shlex.split(command)[2:], cluster=Cluster((Node(64, 0),))).configurations
         assert alone.config_id == recorded["config_id"]
 
@@ -130,6 +130,6 @@ def test_equal_numbers_are_one_configuration(plan_of: PlanOf) -> None:
 def test_values_of_any_kind_survive_the_command_line(value: object) -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    words = shlex.split(command_for(ORIGIN, {"a.b": value}, {}, 5))
+    words = shlex.split(command_for(ASKED, {"a.b": value}, {}, 5))
     (override,) = [w for w in words if w.startswith("a.b=")]
     assert OverridesParser.create().parse_override(override).value() == value

@@ -8,6 +8,7 @@ from analysis.document.wording import (
     tolerance_sentence,
     within,
 )
+from analysis.evidence import Evidence
 from analysis.questions.diagnosis import of_study
 from tests.support.diagnosed import diagnosed_study
 from tests.support.study_frames import make_runs, with_status
@@ -40,10 +41,10 @@ def test_a_study_says_it_in_sentences() -> None:
 
 
 def test_what_most_seeds_reach_is_said_from_29_seeds_on() -> None:
-    few = tolerance_sentence(closing_table(make_runs({"a": [480.0] * 10}), []))
+    few = tolerance_sentence(closing_table(Evidence(make_runs({"a": [480.0] * 10}))))
     assert few == "What 90% of seeds reach at least takes 29 seeds to say (95% confidence); these are 10."
     runs = make_runs({"a": list(np.arange(451.0, 481.0)), "b": [400.0] * 30})
-    many = tolerance_sentence(closing_table(with_status(runs, "b", [4], "failed"), []))
+    many = tolerance_sentence(closing_table(Evidence(with_status(runs, "b", [4], "failed"))))
     assert many == (
         "With 95% confidence 90% of seeds reach at least 451.0 with `a` (30 seeds) and nothing with `b`, "
         "whose seeds crash too often (30 seeds): distribution-free lower tolerance bounds."

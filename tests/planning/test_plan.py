@@ -3,7 +3,6 @@ import json
 import math
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import gymnasium as gym
@@ -12,7 +11,7 @@ import torch
 import yaml
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
-from analysis.document.conclusions import runs_of
+from analysis.document.conclusions import evidence_of
 from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import EnvSettings, HardwareSettings
@@ -469,7 +468,7 @@ def test_every_parameter_and_column_that_is_not_searched_is_known_as_taken(plan_
     plan = plan_of(SINGLE, "seeds=[0]")
     params = trial_params(plan, plan.trials[0])
     assert set(params) <= PARAMS | COLUMNS
-    runs = runs_of(plan_record(StudyTrials(plan)), [asdict(TrialOutcome(plan.trials[0].label, 0, "failed"))])
+    runs = evidence_of(plan_record(StudyTrials(plan)), [TrialOutcome(plan.trials[0].label, 0, "failed")]).runs
     of_extensions = {name.removeprefix("final/") for name in extensions.metrics()}
     assert set(runs) - set(params) <= COLUMNS | of_extensions
 

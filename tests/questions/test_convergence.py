@@ -5,13 +5,11 @@ from numpy.testing import assert_allclose
 from pandas.testing import assert_frame_equal
 from scipy import stats as scipy_stats
 
+from analysis.evidence import MEASURES, Evidence, conclusive
 from analysis.questions.convergence import (
-    MEASURES,
     by_seed,
     carried_on,
-    conclusive,
     curve_bands,
-    design,
     pairwise,
     score_profile,
     summarise,
@@ -48,7 +46,7 @@ def test_seeds_of_a_fixed_design_that_confirm_are_of_both() -> None:
     found = found[(found["config"] != "base") | (found["seed"] >= 2)].assign(phase="fixed", exploratory=True)
     confirms = found["config"].isin(["a", "base"]) & (found["seed"] >= 2)
     found.loc[confirms, "phase"], found.loc[confirms, "exploratory"] = "confirm", False
-    kept = design(found)
+    kept = Evidence(found).design.runs
     assert sorted(zip(kept["config"], kept["seed"], strict=True)) == [
         (config, seed) for config in "abc" for seed in range(3)
     ]

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.document.answer import closing_table
+from analysis.evidence import Evidence
 from analysis.questions.batch_tradeoff import batch_tradeoff
 from analysis.questions.decision import Decision, chosen_values, decide, seeds_to_show
 from analysis.stats.comparisons import seeds_needed
@@ -314,7 +315,7 @@ def test_table_and_critical_batch_take_the_learning_rate_that_is_chosen() -> Non
     )
     found = decide(runs)[0]
     assert found.chosen.startswith("good")
-    assert closing_table(runs, ["lr", "train_batch_size_total"])["config"].iloc[0] == found.chosen == found.order[0]
+    assert closing_table(Evidence(runs))["config"].iloc[0] == found.chosen == found.order[0]
     lr_of_each = chosen_values(runs, "lr", "train_batch_size_total")
     assert lr_of_each == dict.fromkeys(batches, 1e-2)
     rng = np.random.default_rng(0)

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from analysis.document.answer import answers
-from analysis.document.next_step import Origin, next_step
+from analysis.document.next_step import StudyCommand, next_step
+from analysis.evidence import Evidence
 from analysis.questions.convergence import by_seed
 from analysis.questions.decision import decide
 from analysis.questions.equivalence import delta_of, practically_best
@@ -98,7 +99,7 @@ def test_where_env_steps_decide_nothing_is_called_practically_the_same() -> None
 
 
 def test_the_answer_says_what_is_the_same_what_is_open_and_what_the_set_promises() -> None:
-    (answer,) = answers(study())
+    (answer,) = answers(Evidence(study()))
     assert (
         answer.headline
         == "Use `cheap`, practically the same as 1 and not significantly different from 1 of the 3 others (10 seeds)."
@@ -115,13 +116,13 @@ def test_the_answer_says_what_is_the_same_what_is_open_and_what_the_set_promises
 
 
 def test_a_difference_that_looks_larger_than_delta_is_not_promised_to_vanish() -> None:
-    (answer,) = answers(make_runs({"a": [300.0, 360.0, 310.0], "b": [300.0, 320.0, 260.0]}, target=np.nan))
+    (answer,) = answers(Evidence(make_runs({"a": [300.0, 360.0, 310.0], "b": [300.0, 320.0, 260.0]}, target=np.nan)))
     assert "does not look practically the same: the scores differ by 10 or more." in answer.certainty
 
 
 def test_what_is_practically_the_same_is_not_run_again_to_find_a_difference() -> None:
     path = "algorithm.training.lr"
-    origin = Origin(
+    asked = StudyCommand(
         "lr",
         "python experiments/run.py",
         {c: {path: i} for i, c in enumerate(("best", "cheap", "varies", "bad"))},
@@ -129,7 +130,7 @@ def test_what_is_practically_the_same_is_not_run_again_to_find_a_difference() ->
     )
     runs = quiet_study()
     (found,) = decide(runs)
-    step = next_step(found, runs, origin)
+    step = next_step(found, runs, asked)
     assert step is not None
     assert step.sentence.startswith("To see how it does where it was not chosen: 5 fresh seeds")
 

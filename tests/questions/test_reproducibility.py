@@ -13,6 +13,7 @@ from statsmodels.stats.power import TTestPower
 
 from analysis.document.answer import answers, caveats, closing_table
 from analysis.document.repeats import five_against_five, sameness
+from analysis.evidence import Evidence, conclusive
 from analysis.questions import convergence, decision
 from analysis.questions.learning_rate_batch import exponent
 from analysis.questions.reproducibility import (
@@ -284,13 +285,13 @@ def test_no_conclusion_changes_when_every_seed_is_run_again() -> None:
     again.loc[repeats, "status"] = ["finished", "failed", "finished"] * 3
     more_curves.loc[more_curves["repeat"] > 0, "value"] = 0.9
     for conclude in (
-        convergence.conclusive,
+        conclusive,
         convergence.summarise,
         convergence.pairwise,
         convergence.score_profile,
         convergence.target_profile,
         seed_spread,
-        lambda r: closing_table(r, ["lr"]),
+        lambda r: closing_table(Evidence(r, axes=("lr",))),
         lambda r: pd.DataFrame(decision.decide(r)),
         lambda r: pd.DataFrame([exponent(r)]),
         lambda r: pd.DataFrame([typical_difference_spread(r)]),
@@ -302,9 +303,9 @@ def test_no_conclusion_changes_when_every_seed_is_run_again() -> None:
         assert len(bands[0])
         pd.testing.assert_frame_equal(*bands)
     pd.testing.assert_frame_equal(time_shares(curves, once), time_shares(more_curves, again))
-    before, after = (answers(r)[0] for r in (once, again))
+    before, after = (answers(Evidence(r))[0] for r in (once, again))
     assert (after.headline, after.because, after.certainty) == (before.headline, before.because, before.certainty)
-    assert caveats(again, decision.decide(again), ["lr"]) == caveats(once, decision.decide(once), ["lr"])
+    assert caveats(Evidence(again, axes=("lr",))) == caveats(Evidence(once, axes=("lr",)))
 
 
 @pytest.mark.parametrize("status", ["failed", "finished"])
@@ -396,9 +397,9 @@ def test_the_answer_counts_the_repeats_that_are_the_same() -> None:
         "6 of 6 repeats are the same to the bit as the first run of their seed "
         "(2 configurations x 3 seeds x 2 repeats; "
     )
-    assert words + "40 logged values and the final weights)." in answers(runs_twice, curves)[0].markdown()
-    assert words + "16 logged values and the final weights)." in answers(runs_twice)[0].markdown()
-    assert answers(runs_twice, curves)[0].markdown().endswith("final weights).")
+    assert words + "40 logged values and the final weights)." in answers(Evidence(runs_twice, curves))[0].markdown()
+    assert words + "16 logged values and the final weights)." in answers(Evidence(runs_twice))[0].markdown()
+    assert answers(Evidence(runs_twice, curves))[0].markdown().endswith("final weights).")
 
 
 def test_the_answer_names_the_first_repeat_that_parts() -> None:
@@ -436,13 +437,13 @@ def test_five_against_five_is_said_only_of_ten_seeds() -> None:
 
 def test_caveats_name_trials_that_were_taken_up_again_and_those_that_promise_no_bits() -> None:
     runs_twice, _ = twice()
-    assert not [c for c in caveats(runs_twice, decision.decide(runs_twice), []) if "taken up" in c or "bits" in c]
+    assert not [c for c in caveats(Evidence(runs_twice)) if "taken up" in c or "bits" in c]
     runs_twice.loc[where(runs_twice, "a", 1, 1) | where(runs_twice, "b", 0, 0), "restarts"] = 2
     runs_twice.loc[where(runs_twice, "b", 2, 1), "reproducible"] = False
     runs_twice["algorithm"] = runs_twice["config"].astype(str).map({"a": "ppo", "b": "dqn"})
-    found = caveats(runs_twice, decision.decide(runs_twice), [])
+    found = caveats(Evidence(runs_twice))
     assert "2 trials were taken up again after a fault or an interruption: b s=0, a s=1 r=1." in found
     assert any(c.startswith("1 trial of dqn (b s=2 r=1) does not promise the same bits") for c in found)
     runs_twice.loc[runs_twice["algorithm"] == "dqn", "reproducible"] = False
-    found = caveats(runs_twice, decision.decide(runs_twice), [])
+    found = caveats(Evidence(runs_twice))
     assert any(c.startswith("The trials of dqn do not promise the same bits") for c in found)

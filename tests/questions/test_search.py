@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.document.answer import answers, caveats
-from analysis.document.next_step import Origin, command_for
+from analysis.document.answer import caveats
+from analysis.document.next_step import StudyCommand, command_for
 from analysis.document.notebooks import next_steps, record
 from analysis.document.search import how_many, search_sentences
+from analysis.evidence import Evidence
 from analysis.questions.decision import decide
 from analysis.questions.search import progress, spent, winners_curse
 from analysis.report import StudyReport, build
@@ -388,7 +389,7 @@ def test_the_recommended_command_does_not_search_again() -> None:
         "python experiments/run.py env=acrobot search=racing search.max_seeds=5 scheduler=fifo "
         "+confirmation.top=2 max_env_steps=1e6"
     )
-    command = command_for(Origin("lr", given, {}, [0, 1, 1000]), {"algorithm.training.lr": 1e-3}, {}, 5)
+    command = command_for(StudyCommand("lr", given, {}, [0, 1, 1000]), {"algorithm.training.lr": 1e-3}, {}, 5)
     assert command == (
         "python experiments/run.py env=acrobot algorithm.training.lr=0.001 'study.space={}' study.name=lr-confirm "
         "'seeds=[1001,1002,1003,1004,1005]'"
@@ -397,14 +398,13 @@ def test_the_recommended_command_does_not_search_again() -> None:
 
 def test_caveats_of_a_single_confirmed_configuration_do_not_speak_of_a_choice() -> None:
     runs = make_search({"a": [400.0], "b": [300.0]}, {"a": [390.0, 395.0]})
-    (answer,) = answers(runs)
-    assert not [c for c in caveats(runs, [answer.decision], []) if "flatter" in c]
+    assert not [c for c in caveats(Evidence(runs)) if "flatter" in c]
     assert decide(runs[~runs["exploratory"]])[0].chosen == "a"
 
 
 def test_a_confirmed_one_at_the_end_of_what_was_searched_is_told() -> None:
     runs = RUNS.assign(lr=RUNS["config"].astype(str).map({**LR, "a": 3e-2}))
-    found = caveats(runs, [answers(runs)[0].decision], ["lr"])
+    found = caveats(Evidence(runs, axes=("lr",)))
     assert [c for c in found if "lr = 0.03 is the largest that was tried" in c]
 
 

@@ -1,13 +1,12 @@
 import io
 import math
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from analysis.document.answer import closing_table
-from analysis.document.conclusions import runs_of
+from analysis.document.conclusions import evidence_of
 from analysis.document.terminal import outcome_table
 from experiments.contract import FAILED, FINISHED
 from experiments.planning.plan import Plan
@@ -36,8 +35,8 @@ def printed(renderable: Any) -> str:
 
 
 def closing(plan: Plan, outcomes: list[TrialOutcome], width: int = 140) -> str:
-    runs = runs_of(plan_record(StudyTrials(plan)), [asdict(outcome) for outcome in outcomes])
-    return printed(outcome_table(closing_table(runs, []), exclusive=True, width=width))
+    evidence = evidence_of(plan_record(StudyTrials(plan)), outcomes)
+    return printed(outcome_table(closing_table(evidence), exclusive=True, width=width))
 
 
 def test_the_score_of_one_seed_has_no_interval(plan_of: PlanOf) -> None:
@@ -177,7 +176,7 @@ def test_how_far_each_trial_came_is_known_without_mlflow(plan_of: PlanOf) -> Non
     for trial in plan.trials[:2]:
         outcomes.on_event(trial, Reported(env_steps=1024, metrics={"throughput/env_steps_per_s": 10.0}))
     outcomes.on_event(plan.trials[0], Ended(status=FINISHED, env_steps=2048, metrics=final(500.0, 1024)))
-    runs = runs_of(plan_record(StudyTrials(plan)), [asdict(outcomes.of(trial)) for trial in plan.trials])
+    runs = evidence_of(plan_record(StudyTrials(plan)), [outcomes.of(trial) for trial in plan.trials]).runs
     assert runs["end_env_steps"].tolist() == [2048, 1024, 0, 0]
     assert runs["status"].tolist() == ["finished", *["interrupted"] * 3]
 

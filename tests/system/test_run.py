@@ -61,7 +61,7 @@ def test_a_study_runs_from_the_command_to_comparable_runs(suite_here: RunSuite, 
     assert {"best/score", "best/score_low", "best/env_steps_per_s", "best/num_seeds"} <= best
     # The terminal, the report and whoever loads the study see the same numbers.
     study = load_study("smoke", f"sqlite:///{out}/mlflow.db")
-    rows = closing_table(study.runs, study.axes)
+    rows = closing_table(study.evidence)
     for _, row in rows.iterrows():
         assert re.search(rf"{row['config']} .*{re.escape(with_interval(row, 'score'))}", done.stdout)
         assert f"<td>{row['score']:.1f}<small>" in report.read_text()

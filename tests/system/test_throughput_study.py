@@ -1,18 +1,17 @@
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import ray
 from ray.rllib.algorithms import algorithm
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from analysis.document.answer import answers, caveats, closing_table
-from analysis.document.conclusions import runs_of
+from analysis.document.conclusions import evidence_of
+from analysis.evidence import Evidence
 from analysis.load import load_study
 from analysis.report import build
 from experiments.config.errors import ConfigurationError
@@ -131,8 +130,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) 
     return Study(plan, tmp_path_factory.mktemp("measured"))
 
 
-def runs_at_the_end(study: Study) -> pd.DataFrame:
-    return runs_of(study.outcome.record, [asdict(outcome) for outcome in study.outcome.outcomes])
+def at_the_end(study: Study) -> Evidence:
+    return evidence_of(study.outcome.record, study.outcome.outcomes)
 
 
 @pytest.mark.ray
@@ -140,7 +139,7 @@ def runs_at_the_end(study: Study) -> pd.DataFrame:
 class TestAStudyThatRan:
     def test_every_trial_has_a_throughput_and_no_score(self, measured: Study) -> None:
         assert [o.status for o in measured.outcome.outcomes] == ["finished"] * 4
-        runs = runs_at_the_end(measured)
+        runs = at_the_end(measured).runs
         assert (runs["env_steps_per_s"] > 0).all()
         assert (runs["trained_steps_per_s"] > 0).all()
         assert runs["score"].isna().all()
@@ -178,12 +177,12 @@ class TestAStudyThatRan:
         assert np.mean(unexplained) < 0.5
 
     def test_the_answer_is_the_fastest(self, measured: Study) -> None:
-        (answer,) = answers(runs_at_the_end(measured))
+        (answer,) = answers(at_the_end(measured))
         assert answer.decision.measure == "env_steps_per_s"
         assert "env steps/s (geometric mean of 1 seed)" in answer.because
-        table = closing_table(runs_at_the_end(measured), [])
+        table = closing_table(at_the_end(measured))
         assert table["chosen"].sum() == 1
-        assert not any("finite score" in c for c in caveats(runs_at_the_end(measured), [answer.decision], ()))
+        assert not any("finite score" in c for c in caveats(at_the_end(measured)))
 
     def test_the_report_has_the_throughput_and_where_the_time_went(self, measured: Study, tmp_path: Path) -> None:
         study = load_study(tracking_uri=f"sqlite:///{measured.out / 'mlflow.db'}")

@@ -1,11 +1,11 @@
-"""What a sequential comparison showed: a pure function of a study's frames."""
+"""The findings of a sequential comparison: a pure function of a study's frames."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from analysis.questions.convergence import replicates
+from analysis.evidence import replicates
 from analysis.stats.interval import Array
 from analysis.stats.sequential import Design, compare
 
@@ -30,7 +30,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the looks so far show.
+    """The findings of the looks so far.
 
     Attributes:
         configs: Best first, by their mean scores; without those that have none.
@@ -61,7 +61,7 @@ class Comparison:
 
 
 def sequential_comparison(runs: pd.DataFrame) -> Comparison | None:
-    """What was shown of the configurations on an environment; None where a study is no sequential comparison.
+    """The findings on the configurations of an environment; None where a study is no sequential comparison.
 
     Args:
         runs: As `analysis.load` gives them, of one environment, those of a configuration in the order

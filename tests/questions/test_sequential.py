@@ -5,8 +5,9 @@ import pandas as pd
 
 from analysis.document.answer import answers
 from analysis.document.sequential import sentences
-from analysis.questions.comparison import Difference, sequential_comparison
+from analysis.evidence import Evidence
 from analysis.questions.decision import decide
+from analysis.questions.sequential import Difference, sequential_comparison
 from tests.support.study_frames import make_runs, with_status
 
 OF_SEEDS = np.array([-2.0, -1, 0, 1, 2])
@@ -65,7 +66,7 @@ def test_the_leaders_are_those_than_which_none_was_shown_to_be_higher() -> None:
 
 
 def test_the_answer_tells_the_verdict_and_the_seeds_that_it_took() -> None:
-    (answer,) = answers(study(looks=2, alpha=0.1))
+    (answer,) = answers(Evidence(study(looks=2, alpha=0.1)))
     assert answer.headline == "Use `best`: significantly better than the 2 others."
     assert (
         "Shown to differ: `best` scores higher than `mid` (look 1); `best` scores higher than `low` (look 1)."

@@ -1,4 +1,4 @@
-"""What is said of studies beside each other: a comparison in a sentence and in a table's cell,
+"""Words on studies beside each other: a comparison in a sentence and in a table's cell,
 a setting's values, a machine.
 """
 
@@ -10,13 +10,24 @@ import pandas as pd
 
 from analysis.document.next_step import hydra_value
 from analysis.load import Study
-from analysis.questions.labels import FORMS, WORDS, interval_of, listed, shown, with_interval
+from analysis.questions.decision import decisions_of, summary_of
+from analysis.questions.labels import FORMS, WORDS, interval_of, listed, shown, some, with_interval
 from analysis.questions.side_by_side import Side
-from analysis.stats.curves import plural
 from analysis.stats.interval import CONFIDENCE
+from experiments.contract.words import plural
 
 _MOST_VALUES = 6
 """Of a setting, shown of a study."""
+
+
+def chosen_of(study: Study) -> dict[str, str]:
+    """Environment to the configuration that a study recommends; without those for which it has no answer."""
+    return {d.env: d.chosen for d in decisions_of(study.evidence.concluding) if d.chosen is not None}
+
+
+def row_of(study: Study, config: str) -> pd.Series:
+    """A configuration in a study's summary."""
+    return summary_of(study.evidence.concluding).set_index("config").loc[config]
 
 
 def in_words(row: Mapping[str, Any]) -> str:
@@ -58,7 +69,7 @@ def _rests(row: Mapping[str, Any]) -> str:
 
 
 def refused(compared: pd.DataFrame) -> list[str]:
-    """What is not compared, and why: a sentence for each pair of studies and reason."""
+    """Comparisons that are not made, and why: a sentence for each pair of studies and reason."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for (a, b, measure), part in compared.groupby(["a", "b", "measure"], sort=False):
         reasons = dict.fromkeys(reason for obstacles in part["obstacles"] for reason in obstacles)
@@ -94,16 +105,11 @@ def commit(study: Study) -> str:
 
 def values_of(values: Sequence[Any]) -> str:
     """The values of a setting in one study."""
-    words = [hydra_value(value) for value in values]
-    return (
-        ", ".join(words[:_MOST_VALUES])
-        + (f" and {len(words) - _MOST_VALUES} more" if len(words) > _MOST_VALUES else "")
-        or "\u2013"
-    )
+    return some([hydra_value(value) for value in values], _MOST_VALUES) or "\u2013"
 
 
 def has(row: pd.Series, measure: str) -> bool:
-    """Whether a configuration has a number by a measure; where throughput was measured, there is no other."""
+    """True if a configuration has a number by a measure; where throughput was measured, there is no other."""
     return bool(np.isfinite(row[measure])) and (row["phase"] != "throughput" or measure == "env_steps_per_s")
 
 
@@ -138,7 +144,7 @@ def difference(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def is_same(row: Mapping[str, Any]) -> bool:
-    """Whether it is one configuration, to the last setting, that came out the same in both studies
+    """True if it is one configuration, to the last setting, that came out the same in both studies
     with every common seed.
     """
     return bool(row["same_id"] and row["num_common"] and row["num_equal"] == row["num_common"])

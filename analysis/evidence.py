@@ -1,0 +1,154 @@
+"""A study's trials as its conclusions rest on them, and what is computed of them once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from analysis.stats.aggregates import Statistic
+
+MEASURES: dict[str, Statistic] = {
+    "score": "iqm",
+    "auc": "iqm",
+    "env_steps_to_target": "mean",
+    "seconds_to_target": "mean",
+    "env_steps_per_s": "mean",
+    "trained_steps_per_s": "mean",
+    "train_s": "mean",
+}
+"""Columns of `runs` that are compared, and by which statistic. Times to target are restricted means: a seed that
+never holds the target counts with all that it was given, so that no configuration gains by failing. Every seed is
+cut off at the same budget, and the restricted mean is then the area under the Kaplan-Meier curve up to it (Royston
+and Parmar 2013)."""
+
+SPEEDS = frozenset({"env_steps_per_s", "trained_steps_per_s"})
+"""Of these, taken on a logarithmic scale: speeds of one study range over decades, and vary by so many percent.
+Means are geometric."""
+
+SMALLER_IS_BETTER = frozenset({"env_steps_to_target", "seconds_to_target", "train_s"})
+
+
+def replicates(runs: pd.DataFrame) -> pd.DataFrame:
+    """The trials that stand for their seeds: the first run of each, whatever became of it.
+
+    A repeat is the same seed once more.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    return runs[runs["repeat"] == 0]
+
+
+def is_measured(runs: pd.DataFrame) -> bool:
+    """True if trials measured their throughput, in place of training to a budget: they have no scores.
+
+    Args:
+        runs: As `analysis.load` gives them.
+    """
+    return bool((runs["phase"] == "throughput").all())
+
+
+def conclusive(runs: pd.DataFrame) -> pd.DataFrame:
+    """The trials from which conclusions are drawn: finished, at full budget, not exploratory, no repeats;
+    times to target restricted.
+
+    Args:
+        runs: As `analysis.load` gives them.
+
+    Returns:
+        A copy with the column `reached`; in the times to target, seeds that never reached it have their budget,
+        or their seconds.
+    """
+    kept = replicates(runs)
+    kept = kept[(kept["status"] == "finished") & ~kept["exploratory"].astype(bool)].copy()
+    measured = kept[[*MEASURES, "wall_s"]].astype(float)
+    kept[measured.columns] = measured.where(np.isfinite(measured))
+    kept["reached"] = kept["env_steps_to_target"].notna()
+    has_target = kept["target"].notna()
+    unreached = has_target & ~kept["reached"]
+    kept["env_steps_to_target"] = kept["env_steps_to_target"].mask(unreached, kept["budget_env_steps"].astype(float))
+    kept["seconds_to_target"] = kept["seconds_to_target"].mask(unreached, kept["train_s"])
+    return kept
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Trials of a study; what is asked of them again and again is computed once.
+
+    Attributes:
+        runs: As `analysis.load` gives them.
+        curves: Likewise; None: unknown.
+        axes: The searched columns of `runs`.
+    """
+
+    runs: pd.DataFrame
+    curves: pd.DataFrame | None = None
+    axes: tuple[str, ...] = ()
+    _answers: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
+
+    @cached_property
+    def of_envs(self) -> dict[str, "Evidence"]:
+        """Environment to its trials."""
+        parts = {str(env): _trimmed(part) for env, part in self.runs.groupby("env", observed=True, sort=False)}
+        if len(parts) == 1 and all(part["config"].dtype == self.runs["config"].dtype for part in parts.values()):
+            return dict.fromkeys(parts, self)
+        return {env: replace(self, runs=part) for env, part in parts.items()}
+
+    @cached_property
+    def concluding(self) -> "Evidence":
+        """The trials on which conclusions rest, whatever became of them: of a search, those that confirm what it found.
+
+        What a search has seen flatters what it chose.
+        """
+        exploratory = self.runs["exploratory"].astype(bool)
+        return replace(self, runs=_trimmed(self.runs[~exploratory])) if exploratory.any() else self
+
+    @cached_property
+    def design(self) -> "Evidence":
+        """The trials of a fixed design, every configuration with every seed, also where others confirm the best of
+        them; none of a search.
+
+        Seeds of the design may confirm: then those of the best configurations are of both.
+        """
+        runs, fixed = self.runs, self.runs[self.runs["phase"] == "fixed"]
+        both = (runs["phase"] == "confirm") & runs["seed"].isin(fixed["seed"]) & runs["config"].isin(fixed["config"])
+        return replace(self, runs=_trimmed(runs[(runs["phase"] == "fixed") | both].assign(exploratory=False)))
+
+    @cached_property
+    def replicates(self) -> pd.DataFrame:
+        """The trials that stand for their seeds."""
+        return replicates(self.runs)
+
+    @cached_property
+    def conclusive(self) -> pd.DataFrame:
+        """The trials from which conclusions are drawn."""
+        return conclusive(self.runs)
+
+    @cached_property
+    def is_measured(self) -> bool:
+        """True if they measured their throughput, in place of training to a budget."""
+        return is_measured(self.runs)
+
+
+def _trimmed(runs: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a frame, without the configurations that have none."""
+    return runs.assign(config=runs["config"].cat.remove_unused_categories())
+
+
+Found = TypeVar("Found")
+
+
+def once(question: Callable[[Evidence], Found]) -> Callable[[Evidence], Found]:
+    """A question whose answer is kept with the evidence."""
+
+    @wraps(question)
+    def answered(evidence: Evidence) -> Found:
+        kept: dict[Any, Found] = evidence._answers
+        if question not in kept:
+            kept[question] = question(evidence)
+        return kept[question]
+
+    return answered
