@@ -18,7 +18,7 @@ from experiments.config import own_modules
 from experiments.config.data_files import ENV_CONFIG, with_whole_paths
 from experiments.config.errors import ConfigurationError
 from experiments.config.extension import known, taken
-from experiments.config.fields import readable_errors
+from experiments.config.fields import is_number, readable_errors
 from experiments.config.gym_registry import with_registry
 from experiments.config.space import starts_from, value_at
 from experiments.config.trial_config import Compose
@@ -189,9 +189,7 @@ def _cut_to_size(composed: Mapping[str, Any], given: Sequence[str]) -> None:
         parent, _, name = path.rpartition(".")
         section = value_at(composed, parent)
         value = section.get(name) if isinstance(section, dict) else None
-        if path not in given and all(
-            isinstance(number, int | float) and not isinstance(number, bool) for number in (value, most)
-        ):
+        if path not in given and is_number(value) and is_number(most):
             section[name] = min(value, most)
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 from urllib.parse import urlparse
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
@@ -63,6 +63,11 @@ def _check_uri(uri: str) -> str:
             "or sqlite:////absolute/path.db; null is the embedded store."
         )
     return uri
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """True for an integer or a float, which YAML's true and false are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def whole(value: Any) -> Any:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.fields import is_number
 from experiments.config.named_axes import settings_of
 from experiments.config.space import parse_space
 from experiments.config.trial_config import GROUPS
@@ -148,7 +149,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _check_schedule(key: str, schedule: list[Any]) -> None:
-    pairs = [p for p in schedule if isinstance(p, list) and len(p) == 2 and all(_is_number(n) for n in p)]
+    pairs = [p for p in schedule if isinstance(p, list) and len(p) == 2 and all(is_number(n) for n in p)]
     steps = [p[0] for p in pairs]
     if len(pairs) < max(2, len(schedule)) or steps[0] != 0 or any(a >= b for a, b in itertools.pairwise(steps)):
         raise ConfigurationError(
@@ -157,12 +158,8 @@ def _check_schedule(key: str, schedule: list[Any]) -> None:
         )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _numbers(value: Any) -> Iterator[float]:
-    if _is_number(value):
+    if is_number(value):
         yield value
     elif isinstance(value, list):
         for part in value:

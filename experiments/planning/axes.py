@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.config.fields import is_number
 from experiments.config.lr_rules import is_rule
 from experiments.config.trial_config import distinct_names, is_own_setting
 from experiments.contract import COLUMNS, NAMED_AXES
@@ -74,7 +75,7 @@ class SearchedAxis:
     @classmethod
     def of(cls, path: str, param: str, values: Sequence[Any]) -> "SearchedAxis":
         """The axis with these values, of all configurations that have it."""
-        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        numbers = [v for v in values if is_number(v)]
         spans = 0 < len(numbers) == len(values) and min(numbers) > 0 and max(numbers) / min(numbers) >= 10
         return cls(path, param, is_own_setting(path) and any(map(is_rule, values)), spans)
 

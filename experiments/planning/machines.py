@@ -17,6 +17,7 @@ import yaml
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings, SuiteConfig
 from experiments.config.trial_config import GROUPS
+from experiments.planning.wording import amount, plural
 
 logger = logging.getLogger(__name__)
 
@@ -230,13 +231,3 @@ def usable_gpus() -> int:
 @functools.cache
 def _warn_once(message: str) -> None:
     logger.warning(message)
-
-
-def amount(cpus: float, gpus: float) -> str:
-    """`4 CPUs and 1 GPU`."""
-    return f"{plural(cpus, 'CPU')} and {plural(gpus, 'GPU')}"
-
-
-def plural(number: float, what: str) -> str:
-    """`1 trial`, `2 trials`, `0.5 GPUs`."""
-    return f"{number:g} {what}" + ("" if number == 1 else "s")

@@ -13,7 +13,8 @@ from experiments.config.named_axes import without_names
 from experiments.config.schema import SuiteConfig
 from experiments.config.update_to_data import KEY as UPDATE_TO_DATA
 from experiments.config.update_to_data import check_update_to_data, with_intensity
-from experiments.planning.machines import Cluster, accelerator_types, amount, plural
+from experiments.planning.machines import Cluster, accelerator_types
+from experiments.planning.wording import amount, plural
 from experiments.rllib.algorithms import fragment_length, fragments_of_batch, is_asynchronous, replays, train_batch
 from experiments.rllib.building import check_settings, suits_gpu
 from experiments.rllib.made_environments import has_vector_entry_point

@@ -7,9 +7,9 @@ from experiments.config import extension
 from experiments.config.errors import first_line
 from experiments.planning.configuration import Configuration
 from experiments.planning.estimate import PastSpeed, study_duration
-from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
+from experiments.planning.wording import duration, mib, plural, span
 from experiments.rllib.allowed_spaces import action_scaling
 from experiments.rllib.building import environment_of, is_flattened, is_unmasked
 from experiments.rllib.made_environments import spaces
@@ -307,34 +307,3 @@ def _what_differs(plan: Plan, other: Plan) -> str:
     if not differs:
         return "What is learned stays the same."
     return f"A trial then {' and '.join(differs)}, so its curves are other ones: compare trials of one profile."
-
-
-def mib(size: float) -> str:
-    """Bytes as they are shown: `0.8 MiB`, `1.2 GiB`."""
-    return f"{size / 2**20:.1f} MiB" if size < 2**30 else f"{size / 2**30:.1f} GiB"
-
-
-def duration(seconds: float) -> str:
-    """`42 s`, `3 min 10 s`, `2 h 5 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def span(low: float, high: float) -> str:
-    """A rough range of seconds, the unit once where both ends have it: `20 to 90 s`, `50 s to 4 min`, `3 to 13 h`."""
-    ends = [_rough(seconds) for seconds in (low, high)]
-    (first, unit), (last, of_last) = ends
-    return f"{first} to {last} {unit}" if unit == of_last else f"{first} {unit} to {last} {of_last}"
-
-
-def _rough(seconds: float) -> tuple[str, str]:
-    """To two digits, one below ten, in the unit that fits."""
-    size, unit = next(
-        ((size, unit) for limit, size, unit in ((90, 1, "s"), (5400, 60, "min")) if seconds < limit), (3600, "h")
-    )
-    value = seconds / size
-    return (f"{value:.1f}".removesuffix(".0") if unit == "h" and value < 10 else f"{value:,.0f}"), unit

@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 from sqlalchemy import event
 from typing_extensions import override
 
+from experiments.config.fields import is_number
 from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there, size
 from experiments.contract import FAILED, PRUNED
 from experiments.contract.sqlite_address import sqlite_uri
@@ -186,7 +187,7 @@ def _suggest(trial: optuna.Trial, path: str, axis: Axis) -> Any:
 def _suggest_of(trial: optuna.Trial, path: str, axis: Choice) -> Any:
     """One of a list. Numbers in order are suggested by their place, so that neighbours are known for neighbours."""
     values = list(axis.values)
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    numbers = all(map(is_number, values))
     if len(values) > 2 and numbers and values in (sorted(values), sorted(values, reverse=True)):
         return values[trial.suggest_int(path, 0, len(values) - 1)]
     names = [str(v) for v in values]

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from experiments.config.extension import Past
-from experiments.planning.machines import plural
 from experiments.planning.plan import Plan
+from experiments.planning.wording import plural
 from experiments.rllib.algorithms import rows_of_step
 from science.noise_scale.intervals import ratio
 from science.noise_scale.names import NOISE, SQUARE, SUFFIXES

@@ -16,7 +16,8 @@ from experiments.planning import estimate, facts
 from experiments.planning.estimate import TrialEstimate, study_duration
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import Plan, with_auto
-from experiments.planning.terminal import faster_line, span, summary, time_line
+from experiments.planning.terminal import faster_line, summary, time_line
+from experiments.planning.wording import span
 from experiments.rllib import probe
 from experiments.rllib.probe import NetworkSpeed, _step_s, env_step_s, network_speed
 from tests.support.planning import composed_for

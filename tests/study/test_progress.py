@@ -12,8 +12,9 @@ from analysis.document.terminal import outcome_table
 from experiments.contract import FAILED, FINISHED
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
-from experiments.planning.terminal import duration, plan_table
+from experiments.planning.terminal import plan_table
 from experiments.planning.trials import StudyTrials
+from experiments.planning.wording import duration
 from experiments.study.outcomes import Outcomes, TrialOutcome
 from experiments.study.progress import Progress, failures, say
 from experiments.trial.events import Ended, Reported, Started

@@ -95,32 +95,26 @@ class PreprocessedAPPOModule(_OnPolicy, DefaultAPPOTorchRLModule):  # type: igno
         return found
 
 
-class PreprocessedDQNModule(Preprocessed, DefaultDQNTorchRLModule):  # type: ignore[misc]
-    """DQN's."""
-
+class _OffPolicy(Preprocessed):
     def _forward_inference(self, batch: Batch) -> Batch:
         found: Batch = super()._forward_inference(self.seen(batch))
         return found
+
+    def _forward_train(self, batch: Batch) -> Batch:
+        found: Batch = super()._forward_train(self.seen(batch, Columns.OBS, Columns.NEXT_OBS))
+        return found
+
+
+class PreprocessedDQNModule(_OffPolicy, DefaultDQNTorchRLModule):  # type: ignore[misc]
+    """DQN's."""
 
     def _forward_exploration(self, batch: Batch, t: int) -> Batch:
         found: Batch = super()._forward_exploration(self.seen(batch), t)
         return found
 
-    def _forward_train(self, batch: Batch) -> Batch:
-        found: Batch = super()._forward_train(self.seen(batch, Columns.OBS, Columns.NEXT_OBS))
-        return found
 
-
-class PreprocessedSACModule(Preprocessed, DefaultSACTorchRLModule):  # type: ignore[misc]
+class PreprocessedSACModule(_OffPolicy, DefaultSACTorchRLModule):  # type: ignore[misc]
     """SAC's, whose exploration is its inference."""
-
-    def _forward_inference(self, batch: Batch) -> Batch:
-        found: Batch = super()._forward_inference(self.seen(batch))
-        return found
-
-    def _forward_train(self, batch: Batch) -> Batch:
-        found: Batch = super()._forward_train(self.seen(batch, Columns.OBS, Columns.NEXT_OBS))
-        return found
 
 
 _MODULES: dict[type[RLModule], type[RLModule]] = {

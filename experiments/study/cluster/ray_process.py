@@ -31,6 +31,7 @@ from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.planning import machines
+from experiments.planning.wording import plural
 from experiments.signals import received_by
 from experiments.study.cluster.address import why_not_joined
 from experiments.study.cluster.session_folder import session_folder
@@ -145,7 +146,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
     if hardware.address is None:
         if hardware.num_gpus and hardware.num_gpus > (there := machines.usable_gpus()):
             raise ConfigurationError(
-                f"hardware.num_gpus={hardware.num_gpus}: torch can use {machines.plural(there, 'GPU')} here. "
+                f"hardware.num_gpus={hardware.num_gpus}: torch can use {plural(there, 'GPU')} here. "
                 f"GPUs cannot be declared as logical CPUs can. Try hardware.num_gpus={there}."
             )
         machine = machines.local_machine(hardware)
