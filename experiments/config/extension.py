@@ -212,7 +212,7 @@ def _adapter(extension: Extension) -> TypeAdapter[dict[str, dict[str, Training]]
 
 def recorded(mapping: Mapping[str, Any]) -> dict[str, Training]:
     """The settings of extensions that a trial was recorded with."""
-    for name in mapping.get("modules", {}):
+    for name in mapping["modules"]:
         extensions.take_package(name)
     names = {extension.name for extension in known()}
     settings = given(mapping)

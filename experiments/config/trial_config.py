@@ -214,13 +214,11 @@ class TrialConfig:
                 "evaluation": EvaluationSettings(**mapping["evaluation"]),
                 "checkpoint": CheckpointSettings(**mapping["checkpoint"]),
                 "faults": FaultSettings(**mapping["faults"]),
-                "preprocessing": PreprocessingSettings(**mapping.get("preprocessing", {})),
-                "measurement": MeasurementSettings(**measurement)
-                if (measurement := mapping.get("measurement"))
-                else None,
+                "preprocessing": PreprocessingSettings(**mapping["preprocessing"]),
+                "measurement": MeasurementSettings(**measurement) if (measurement := mapping["measurement"]) else None,
                 "extension": recorded(mapping),
-                "start": Start(**start) if (start := mapping.get("start")) else None,
-                "starts_from": StartingPolicy(**policy) if (policy := mapping.get("starts_from")) else None,
+                "start": Start(**start) if (start := mapping["start"]) else None,
+                "starts_from": StartingPolicy(**policy) if (policy := mapping["starts_from"]) else None,
             }
         )
 

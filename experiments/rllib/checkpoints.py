@@ -111,7 +111,7 @@ def restore(algorithm: Any, folder: Path) -> Environments:
     algorithm.learner_group.foreach_learner(partial(set_learner_state, state=beside["learner"]))
     if beside["replay"] is not None:
         algorithm.local_replay_buffer = beside["replay"]
-    if beside.get(_WAITING) is not None:
+    if beside[_WAITING] is not None:
         setattr(algorithm, _WAITING, beside[_WAITING])
     of_environments: Environments = beside["environments"]
     return of_environments

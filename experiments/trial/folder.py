@@ -216,5 +216,5 @@ def locked(file: IO[Any] | FileIO, shared: bool = False) -> bool:
 
 
 def _return_mean(checkpoint: Path) -> float:
-    value = json.loads((checkpoint / STATE_FILE).read_text()).get("return_mean")
+    value = json.loads((checkpoint / STATE_FILE).read_text())["return_mean"]
     return float("-inf") if value is None else float(value)
