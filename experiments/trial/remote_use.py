@@ -52,7 +52,7 @@ def own_use(actor: Any = None) -> Use:
 
 
 @dataclass(frozen=True)
-class Measured:
+class RoleUse:
     """What the processes of a role used on other hosts."""
 
     cpu_percent: float
@@ -89,7 +89,7 @@ class RemoteUse:
             except RayError:  # it died: what it used is not known any more
                 self._answers.pop(actor, None)
 
-    def take(self) -> tuple[dict[str, Measured | None], list[float]]:
+    def take(self) -> tuple[dict[str, RoleUse | None], list[float]]:
         """What was used, and ask for the next time.
 
         Returns:
@@ -98,13 +98,13 @@ class RemoteUse:
         """
         self._take_answers()
         self._ask()
-        found: dict[str, Measured | None] = {}
+        found: dict[str, RoleUse | None] = {}
         for role, actors in self._roles.items():
             pairs = [self._answers.get(actor, []) for actor in actors]
             if any(len(pair) < 2 for pair in pairs):
                 found[role] = None
                 continue
             cpu = sum(100 * max(0.0, last.cpu_s - first.cpu_s) / max(last.at - first.at, 1e-9) for first, last in pairs)
-            found[role] = Measured(cpu, sum(last.memory_mib for _, last in pairs))
+            found[role] = RoleUse(cpu, sum(last.memory_mib for _, last in pairs))
         newest = [answers[-1].gpu_percent for answers in self._answers.values() if answers]
         return found, [percent for percent in newest if percent is not None]

@@ -38,9 +38,9 @@ from experiments.rllib.results import (
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial.evaluation import Evaluation, KeptEnvironments, Playing, evaluate
 from experiments.trial.events import Event, event_of, record_of
+from experiments.trial.extension_metrics import ExtensionMetrics
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.machine import Machine
-from experiments.trial.measurements import Measurements
 from experiments.trial.phase_diversity import Spans, mean_phase_diversity
 from experiments.trial.processes import Processes
 from experiments.trial.resource_usage import Address
@@ -88,7 +88,7 @@ class Counters:
     kept_in_process: list[str] | None = None
 
 
-class Training:
+class TrainingLoop:
     """A trial's algorithm while it lives, with its counters and clocks.
 
     Attributes:
@@ -123,7 +123,7 @@ class Training:
         self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
         for watch in (average_over_minibatches, time_updates, log_kl):
             algorithm.learner_group.foreach_learner(watch)
-        self._measured = Measurements(trial, algorithm, {each.name for each in fields(Counters)})
+        self._measured = ExtensionMetrics(trial, algorithm, {each.name for each in fields(Counters)})
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
         if isinstance(algorithm, FastOffPolicy):

@@ -49,7 +49,7 @@ class _Named:
         return {name: float(value) for name, value in metrics.items()}
 
 
-class Measurements:
+class ExtensionMetrics:
     """All that is measured in one trial beside what the suite measures itself."""
 
     def __init__(self, trial: TrialConfig, algorithm: "Algorithm", reserved: Collection[str]) -> None:
