@@ -105,7 +105,7 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
     """Composes the command line's configuration, with other group choices where a study's space asks for them.
 
     Args:
-        config: As composed by Hydra.
+        config: The configuration, as composed by Hydra.
         overrides: The command line's overrides.
     """
     given = split_space(overrides)[1]
@@ -160,7 +160,7 @@ def composed_group(group: str, overrides: Sequence[str]) -> dict[str, Any]:
 
     Args:
         group: For example `env`.
-        overrides: As on run.py's command line.
+        overrides: Overrides, as on run.py's command line.
     """
     with composing():
         settings = OmegaConf.to_container(

@@ -15,7 +15,7 @@ MAX_TRIALS = 100_000
 """Of one study: a space that makes more was mistyped, which would only be found out after hours of checking each."""
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
-"""What goes into run names, experiment names, folders and MLflow's filters."""
+"""Pattern of what becomes part of run names, experiment names, folders and MLflow's filters."""
 
 
 AUTO_ADDRESS = "auto"
@@ -102,7 +102,7 @@ def readable_errors() -> Iterator[None]:
 
 
 _KINDS = frozenset({"grid", "random", "optuna", "racing", "compare", "fifo", "asha", "median", "pbt"})
-"""What pydantic adds to the path of a setting that has several kinds."""
+"""The names that pydantic adds to the path of a setting that has several kinds."""
 
 
 def _describe(error: Any) -> str:  # pydantic_core.ErrorDetails is a TypedDict of pydantic's border
@@ -118,7 +118,7 @@ def _describe(error: Any) -> str:  # pydantic_core.ErrorDetails is a TypedDict o
 
 
 def said(error: Any) -> str:
-    """What is wrong, in the words of whoever raised it: pydantic puts `Value error, ` before them,
+    """An error in the words of whoever raised it: pydantic puts `Value error, ` before them,
     and begins its own with a capital.
     """
     if (cause := error.get("ctx", {}).get("error")) is not None:

@@ -55,7 +55,7 @@ def moved_schedule(schedule: Iterable[Sequence[Any]], factor: float) -> list[lis
 
 
 def is_rule(value: Any) -> bool:
-    """Whether a setting's value is meant for a rule."""
+    """True if a setting's value is meant as a rule."""
     return isinstance(value, Mapping) and ("rule" in value or "base_batch" in value)
 
 
@@ -114,7 +114,7 @@ def with_rules(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[
 
 
 def names_of(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, str]:
-    """What the rules of a configuration are called: `{"lr": "sqrt"}`, or `base` where its batch
+    """The names of a configuration's rules: `{"lr": "sqrt"}`, or `base` where its batch
     is the rule's base batch.
 
     Args:

@@ -18,7 +18,7 @@ _BATCH = "algorithm.training.train_batch_size_per_learner"
 
 @dataclass(frozen=True)
 class Settings:
-    """What a point of a space stands for.
+    """The settings that a point of a space stands for.
 
     Attributes:
         by_path: Dotted path or group to value, of all settings.

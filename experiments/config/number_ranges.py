@@ -84,10 +84,10 @@ _RANGES: Mapping[str, Range] = {
 """By name. Other whole numbers are counts, 0 or more; other numbers are finite."""
 
 _OFF = {"clip_param": " 1e9 switches it off.", "grad_clip": " null switches it off."}
-"""What a person means who gives infinity."""
+"""Hints for who gives infinity, to switch a limit off."""
 
 SCHEDULES = ("lr", "actor_lr", "critic_lr", "alpha_lr", "entropy_coeff", "epsilon")
-"""What may be a list of [env steps, value], in place of a number."""
+"""Settings that may be a list of [env steps, value] in place of a number."""
 
 
 def check_number(key: str, name: str, value: Any) -> None:
@@ -98,7 +98,7 @@ def check_number(key: str, name: str, value: Any) -> None:
     Args:
         key: Dotted path, for the message.
         name: RLlib's own.
-        value: As it was composed.
+        value: Its value, as composed.
 
     Raises:
         ConfigurationError: One is not a number, or out of the name's range.
@@ -125,7 +125,7 @@ def check_numbers(space: Mapping[str, Any], composed: Mapping[str, Any]) -> None
     whose ranges are known by their names.
 
     Args:
-        space: The study's. One that varies a group is left alone: its configurations are composed otherwise.
+        space: The study's space. One that varies a group is left alone: its configurations are composed otherwise.
         composed: The composed configuration, plain.
 
     Raises:

@@ -36,7 +36,7 @@ class Lease:
 
         Args:
             objects: Where its object is.
-            name: Of the object.
+            name: Name of the object.
             lost: Called, in a thread of its own, if another process has taken the lease over.
             renew_s: How often it is renewed.
             silent_s: After what time without a renewal it is taken over.
@@ -51,7 +51,7 @@ class Lease:
         """Take the lease, if nobody has it, or who had it is silent. That takes `silent_s`.
 
         Args:
-            owner: What others are told of this process.
+            owner: A description of this process for others.
 
         Returns:
             Who has it; "" if it is this process now.
