@@ -1,4 +1,4 @@
-"""What a study searches, by the names that a trial's parameters have in MLflow. Pure."""
+"""The axes of a study, by the names that a trial's parameters have in MLflow. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class SearchedAxis:
     """One axis of a study's space.
 
     Attributes:
-        path: As the space has it.
+        path: Path in the space.
         param: The parameter that holds its value.
         by_rule: Whether some of its values are rules.
         spans_decades: Whether its values span a decade or more.
@@ -101,7 +101,7 @@ def axis_params(paths: Iterable[str]) -> dict[str, str]:
     """Path of each axis to the parameter that holds its value, each another one, which no trial has for something else.
 
     Args:
-        paths: Of a study's space.
+        paths: Paths of a study's space.
     """
 
     def is_taken(name: str) -> bool:

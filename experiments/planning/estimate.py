@@ -52,10 +52,10 @@ class _Costs:
     """Seconds beside what the environment and the networks take themselves.
 
     Attributes:
-        vector_step: Of a step of all environments of a runner.
-        env_step: Of each environment's part in it.
-        minibatch: Of an update with rows of the newest batch.
-        replayed: Of an update with rows from a replay buffer.
+        vector_step: A step of all environments of a runner.
+        env_step: Each environment's part in it.
+        minibatch: An update with rows of the newest batch.
+        replayed: An update with rows from a replay buffer.
         actor_critic: Likewise, of SAC: a policy, critics and a temperature, each with its optimizer. From one study of
             Pendulum on a busy machine, by as much faster as PPO is on a quiet one: rough.
     """
@@ -78,8 +78,8 @@ class TrialEstimate:
     Environments and networks are timed when they are first asked for.
 
     Attributes:
-        configuration: The trial's.
-        trials_at_once: That share the machine's cores.
+        configuration: The trial's configuration.
+        trials_at_once: Trials that share the machine's cores.
     """
 
     configuration: Configuration

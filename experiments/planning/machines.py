@@ -22,7 +22,7 @@ from experiments.planning.wording import amount, plural
 logger = logging.getLogger(__name__)
 
 _AUTOSCALER_FILE = Path("~/ray_bootstrap_config.yaml").expanduser()
-"""What `ray up` leaves on the head node. Other autoscalers, as KubeRay's,
+"""The file that `ray up` leaves on the head node. Other autoscalers, as KubeRay's,
 tell nobody in the cluster what they may add."""
 _MOST_COMING = 1000
 
@@ -107,7 +107,7 @@ def check_room(suite: SuiteConfig, cluster: Cluster) -> None:
 
     Args:
         suite: A study's settings. One that varies its hardware or counts is left alone.
-        cluster: What there is.
+        cluster: The machines that there are.
 
     Raises:
         ConfigurationError: It never can.
@@ -170,7 +170,7 @@ def may_come(settings: Mapping[str, Any], num_present: int) -> tuple[Node, ...]:
     """The nodes that an autoscaler may add to those that are there.
 
     Args:
-        settings: What `ray up` was given, completed by it: its file of a cluster.
+        settings: The cluster file of `ray up`, as it completed it.
         num_present: Nodes that are there, with the head.
 
     Returns:

@@ -26,11 +26,11 @@ CHECKPOINTS_PER_TRIAL = 4
 
 @dataclass(frozen=True)
 class Resolver:
-    """What a point needs to become a configuration.
+    """Turns points into configurations.
 
     Attributes:
         composed: Group choices, as sorted pairs, to the configuration that was composed with them.
-        cluster: What there is to run on.
+        cluster: The machines to run on.
         report_every_env_steps: The study's report grid; None until it is chosen.
         axes: Paths of the study's space.
     """

@@ -1,4 +1,4 @@
-"""What the terminal shows of a plan before it runs."""
+"""A plan as the terminal shows it before it runs."""
 
 import gymnasium as gym
 from rich.table import Table
@@ -29,7 +29,7 @@ FASTER = 1.5
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """What a study is about to do."""
+    """The lines that say what a study is about to do."""
     layouts = list(dict.fromkeys(f"{c.layout}" for c in plan.configurations))
     if len(layouts) > MOST_LAYOUTS:
         layouts = [layouts[0], f"{len(layouts) - 2} others", layouts[-1]]
@@ -57,8 +57,8 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def _taken_otherwise(configuration: Configuration) -> list[str]:
-    """What is made of observations and actions that networks do not take or give as they are,
-    and what pictures are taken for.
+    """How observations and actions are converted that networks do not take or give as they are,
+    and how pictures are read.
     """
     trial = configuration.trial(0)
     (observations, actions), (seen, chosen) = spaces(trial.env), spaces(environment_of(trial))
@@ -164,7 +164,7 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
 
 
 def _cost(plan: Plan) -> list[str]:
-    """What a search takes at most, as a share of the grid at the study's own seeds;
+    """The most that a search takes, as a share of the grid at the study's own seeds;
     nothing of a study that searches nothing.
     """
     search, seeds = plan.search, f"these {len(plan.seeds)} seeds" if len(plan.seeds) > 1 else "this seed"
@@ -245,7 +245,7 @@ def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
 
 
 def _of_hours(plan: Plan) -> str:
-    """What to do about a study that takes hours."""
+    """The advice for a study that takes hours."""
     env_steps, minutes = plan.total_env_steps // 4, round(HOURS / 120)
     return (
         ". These are hours. What is interrupted goes on with resume=<its run id>; study=smoke tries "
@@ -255,7 +255,7 @@ def _of_hours(plan: Plan) -> str:
 
 
 def extension_lines(plan: Plan, past: extension.Past) -> list[str]:
-    """What extensions say of a plan.
+    """The lines of extensions about a plan.
 
     Args:
         plan: The study.
@@ -269,7 +269,7 @@ def faster_line(plan: Plan, other: Plan | None) -> str | None:
     """The way that takes less time, where a hardware profile leaves the machine idle; None where it does not.
 
     Args:
-        plan: What is to be run.
+        plan: The plan of the study.
         other: The same study with `hardware=auto`; None where there is none.
     """
     if other is None or plan.is_measured or other.concurrency <= plan.concurrency:
@@ -291,7 +291,7 @@ def faster_line(plan: Plan, other: Plan | None) -> str | None:
 
 
 def _what_differs(plan: Plan, other: Plan) -> str:
-    """What else than the time is another one with another profile."""
+    """The differences beside time that another profile makes."""
     first = plan.configurations[0]
     own, theirs, batch = first.layout, other.configurations[0].layout, first.batch_env_steps
     differs = []

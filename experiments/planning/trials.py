@@ -16,9 +16,9 @@ class StudyTrials:
     """The trials of a study so far.
 
     Attributes:
-        plan: What may be run.
+        plan: The plan of the study.
         trials: In the order in which they are run.
-        configurations: Those that they are of; of a plan without a search all.
+        configurations: The trials' configurations; of a plan without a search all.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -32,7 +32,7 @@ class StudyTrials:
         return self._by_label[trial.label]
 
     def request_of(self, trial: TrialConfig) -> PlacementGroupFactory:
-        """What a trial reserves."""
+        """The resources that a trial reserves."""
         return self.plan.common_request or self.configuration_of(trial).request
 
     def take(self, ask: Ask, parent: TrialConfig | None = None) -> TrialConfig:
@@ -40,7 +40,7 @@ class StudyTrials:
 
         Args:
             ask: By the strategy.
-            parent: Whose weights it starts from.
+            parent: The trial whose weights it starts from.
 
         Raises:
             ConfigurationError: Its configuration is refused.

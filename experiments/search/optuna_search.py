@@ -53,10 +53,10 @@ class Suggested(Strategy):
         Args:
             axes: The space.
             num_samples: Trials.
-            seeds: That a point may have.
+            seeds: Seeds that a point may have.
             objectives: One, or two for a Pareto front.
-            sampler: Optuna's.
-            seed: Of the sampler.
+            sampler: Name of Optuna's sampler.
+            seed: Random seed of the sampler.
             storage: SQLite file; None keeps the study in memory.
         """
         super().__init__(objectives)
@@ -110,7 +110,7 @@ class Suggested(Strategy):
         return point
 
     def _tell_again(self, trial: optuna.Trial, point: Point) -> None:
-        """What is known of a point that has had all seeds."""
+        """Tell Optuna the mean over the seeds of a point that has had them all."""
         outcomes = self.outcomes_by_point().get(key_of(point), [])
         rows = [
             row
