@@ -47,7 +47,7 @@ class SACLoss(KeptLosses):
     """The losses of one module.
 
     Args:
-        config: The module's.
+        config: The module's configuration.
     """
 
     def __init__(self, config: Any) -> None:
@@ -60,7 +60,7 @@ class SACLoss(KeptLosses):
         """The losses of a batch, which are kept until `values`.
 
         Args:
-            values: What the networks make of it.
+            values: The networks' values for it.
             batch: The batch.
             log_alpha: The logarithm of the temperature, [1].
             target_entropy: A number.

@@ -1,4 +1,4 @@
-"""What an algorithm's settings say before anything is built: its RLlib class, how it samples,
+"""Facts of an algorithm's settings before anything is built: its RLlib class, how it samples,
 the size of its batches. Pure.
 """
 
@@ -42,17 +42,17 @@ def class_at(key: str, path: Any, base: type[_Class]) -> type[_Class]:
 
 
 def is_asynchronous(algorithm: Mapping[str, Any]) -> bool:
-    """Whether the algorithm samples while it learns (IMPALA, APPO), and so needs a runner actor."""
+    """True if the algorithm samples while it learns (IMPALA, APPO), and so needs a runner actor."""
     return issubclass(config_class(algorithm), IMPALAConfig)
 
 
 def promises_bits(trial: TrialConfig) -> bool:
-    """Whether the same trial comes out the same to the bit, run after run, unless something fails."""
+    """True if the same trial comes out the same to the bit, run after run, unless something fails."""
     return not is_asynchronous(trial.algorithm) and trial.env.backend == "gymnasium"
 
 
 def replays(algorithm: Mapping[str, Any]) -> bool:
-    """Whether the algorithm keeps what it samples in a replay buffer, and trains on it again."""
+    """True if the algorithm keeps what it samples in a replay buffer, and trains on it again."""
     return hasattr(config_class(algorithm)(), "replay_buffer_config")
 
 

@@ -52,7 +52,7 @@ _WAITING = "waiting"
 
 
 def environments(algorithm: Any) -> Environments:
-    """What the next segment's environments go on from.
+    """The state that the next segment's environments go on from.
 
     Args:
         algorithm: Between two training iterations.
@@ -133,10 +133,10 @@ def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_envi
 
     Args:
         algorithm: Between two training iterations.
-        seed: The trial's.
+        seed: The trial's seed.
         threads: Torch threads of a process.
         segment: The number of the segment that begins, from 1.
-        of_environments: What they go on from.
+        of_environments: The state that environments go on from.
     """
     env_steps = algorithm.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
     if statistics := getattr(algorithm, "statistics", None):

@@ -114,7 +114,7 @@ def _try(env: Any, other: Any) -> None:
 
 
 def are_equal(ours: Any, theirs: Any) -> bool:
-    """Whether two structures of arrays and numbers are the same."""
+    """True if two structures of arrays and numbers are the same."""
     try:
         tree.map_structure(np.testing.assert_array_equal, ours, theirs)
     except (AssertionError, TypeError, ValueError):

@@ -1,5 +1,5 @@
-"""What a learner logs beside what RLlib has it log: means over an update, its KL divergence,
-how long its updates take.
+"""Values that a learner logs beside RLlib's: means over an update, its KL divergence,
+the time of its updates.
 """
 
 from typing import Any

@@ -118,7 +118,7 @@ def _called(gym_id: str, what: str, call: Callable[[], Any]) -> Any:
 
 
 def _played(gym_id: str, env: Any, any_actions: bool) -> tuple[list[Any], bool]:
-    """What an environment gave from a seed on, and whether an observation left its space."""
+    """The outputs of an environment from a seed on, and whether an observation left its space."""
     space, given, started = env.observation_space, list[Any](), time.perf_counter()
 
     def reset(**how: Any) -> None:
@@ -161,7 +161,7 @@ def _not_finite(result: Any) -> str:
 
 
 def _differences(name: str, gym_id: str, one: tuple[list[Any], bool], other: tuple[list[Any], bool]) -> list[str]:
-    """What is not as it is expected, and need not be changed."""
+    """Notes on the unusual that need not be changed."""
     notes = []
     shared = min(len(one[0]), len(other[0])) - 1  # the clock may have ended one earlier
     if not are_equal(one[0][:shared], other[0][:shared]):

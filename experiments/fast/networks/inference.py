@@ -29,7 +29,7 @@ def inference_function(module: TorchRLModule) -> Forward:
     where it is a default one of perceptrons.
 
     Args:
-        module: Its weights may change; parameters that replace others are not used.
+        module: The module. Its weights may change; parameters that replace others are not used.
 
     Returns:
         From a batch with observations [N, ...] to one with actions [N] or with the inputs of the action distribution:
@@ -39,7 +39,7 @@ def inference_function(module: TorchRLModule) -> Forward:
 
 
 def chooses_by_number(module: Any) -> bool:
-    """Whether a module is a default one that acts by a number that it puts out for each action,
+    """True if a module is a default one that acts by a number that it puts out for each action,
     if its actions are discrete.
     """
     own = not isinstance(module, TorchRLModule) or is_overridden(
@@ -85,7 +85,7 @@ def exploration_function(module: TorchRLModule) -> Forward | None:
 
 
 def deterministic_actions(distribution: Any, inputs: torch.Tensor) -> torch.Tensor:
-    """What RLlib's `distribution.from_logits(inputs).to_deterministic().sample()` gives,
+    """The result of RLlib's `distribution.from_logits(inputs).to_deterministic().sample()`,
     without making the distributions.
 
     Args:

@@ -73,7 +73,7 @@ class LogStds:
         self._unclipped = torch.empty(0)
 
     def complete(self, outputs: torch.Tensor) -> torch.Tensor:
-        """What the network puts out, [rows, outputs], as inputs of the distribution."""
+        """The network's outputs, [rows, outputs], as inputs of the distribution."""
         if self._free is not None:
             log_stds = self._free if self._bounds is None else torch.clamp(self._free, *self._bounds)
             return torch.cat([outputs, log_stds.unsqueeze(0).repeat([len(outputs), 1])], dim=1)
@@ -117,7 +117,7 @@ class DefaultNetworks:
 
     @staticmethod
     def is_known(module: TorchRLModule, parameters: Sequence[nn.Parameter]) -> bool:
-        """Whether a module is a default one of perceptrons, with exactly these parameters,
+        """True if a module is a default one of perceptrons, with exactly these parameters,
         all of them trained and without hooks.
         """
         stock = (

@@ -29,7 +29,7 @@ Batch = dict[str, Any]
 
 
 class Preprocessed(TorchRLModule):  # type: ignore[misc]  # RLlib ships no type information
-    """What the modules share.
+    """The common part of the modules.
 
     Attributes:
         preprocessing: The transforms.
@@ -131,7 +131,7 @@ def preprocessed(module_class: type[RLModule]) -> type[RLModule] | None:
 
 
 def is_stock(module: RLModule, default: type[RLModule]) -> bool:
-    """Whether a module is one of RLlib's default class, or the same with preprocessing, and not derived from either."""
+    """True if a module is one of RLlib's default class, or the same with preprocessing, and not derived from either."""
     return type(module) in (default, _MODULES[default])
 
 

@@ -45,7 +45,7 @@ class LossOfScaledRewards:
     """A learner's `compute_loss_for_module`, of transformed rewards.
 
     Args:
-        learner: RLlib's.
+        learner: RLlib's learner.
     """
 
     def __init__(self, learner: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the two fast replay buffers share: episodes in arrays, samples as a training batch
+"""The common part of the two fast replay buffers: episodes in arrays, samples as a training batch
 or as episodes, metrics, state.
 """
 
@@ -96,11 +96,11 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
         self._num_episodes_evicted = 0
 
     def get_num_episodes(self, module_id: Any = None) -> int:
-        """How many episodes there are."""
+        """Number of episodes."""
         return len(self._stored)
 
     def get_num_timesteps(self, module_id: Any = None) -> int:
-        """How many env steps there are."""
+        """Number of env steps."""
         return self._num_timesteps
 
     @property
