@@ -113,7 +113,7 @@ def jobs(settings: Sequence[str], own: Path | None) -> list[list[str]]:
     as Hydra's own sweeper has them.
 
     Args:
-        settings: The command line's.
+        settings: Settings of the command line.
         own: A person's own folder of configuration files.
 
     Raises:
@@ -172,7 +172,7 @@ def composed(settings: Sequence[str], own: Path | None) -> Iterator[Compose]:
     """The settings of one study, checked and composed; with other group choices only within.
 
     Args:
-        settings: The command line's.
+        settings: Settings of the command line.
         own: A person's own folder of configuration files.
 
     Raises:

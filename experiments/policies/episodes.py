@@ -19,7 +19,7 @@ def table(found: Evaluation, env_seeds: Sequence[int], variant: Variant, seeds: 
 
     Args:
         found: The episodes.
-        env_seeds: Of each.
+        env_seeds: Env seed of each.
         variant: Where they were played.
         seeds: `HELD_OUT` or `FRESH`.
         explore: Whether the policy explored.

@@ -53,7 +53,7 @@ class Clip:
 
     Attributes:
         role: `best`, `median` or `worst`.
-        env_seed: Of the episode.
+        env_seed: Env seed of the episode.
         episode_return: Undiscounted.
         length: Env steps.
         webp: The animation, of `ANIMATION_BYTES` at most. Both files have return and seed written in them.
@@ -175,7 +175,7 @@ class _Camera:
 
     @property
     def words(self) -> tuple[str, str]:
-        """What is written above the pictures."""
+        """The lines of words above the pictures."""
         return f"{self.role} episode: return {self.episode_return:.4g}", f"env seed {self.env_seed}"
 
     def step(self, env: gym.Env[Any, Any]) -> None:
@@ -206,7 +206,7 @@ class _Camera:
         self.send(titled.tobytes())
 
     def clip(self) -> Clip:
-        """What became of it."""
+        """Write the animation: the episode's files."""
         webp = self.stem.with_suffix(".webp")
         webp.write_bytes(self._animation())
         mp4 = None if self.files is None else self.stem.with_suffix(".mp4")

@@ -103,7 +103,7 @@ def restore(algorithm: Any, folder: Path) -> Environments:
     """The inverse of `save`, on a newly built algorithm of the same trial. Pickles: load only your own.
 
     Returns:
-        What `begin_segment` asks for.
+        The state of environments that `begin_segment` takes.
     """
     algorithm.restore_from_path(str(folder / RLLIB))
     with (folder / BESIDE).open("rb") as file:

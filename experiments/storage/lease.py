@@ -80,7 +80,7 @@ class Lease:
         return ""
 
     def owner(self) -> str:
-        """Who has it; "" if nobody has, or who had it is silent. Raises as `take`."""
+        """The owner; "" if nobody has, or who had it is silent. Raises as `take`."""
         return self._watched()[0]
 
     def release(self) -> None:
@@ -99,7 +99,7 @@ class Lease:
         return f"{self._owner}\n{self._token} {self._count}".encode()
 
     def _watched(self) -> tuple[str, str]:
-        """Who renews it, and the version of one that nobody does; both "" if there is none any more."""
+        """The owner who renews it, and the version of one that nobody does; both "" if there is none any more."""
         first, give_up = "", time.monotonic() + self._silent_s
         while True:
             try:

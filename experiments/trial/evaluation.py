@@ -163,8 +163,8 @@ class KeptEnvironments:
 
         Args:
             env: The same at each call.
-            count: How many.
-            turn: Its number.
+            count: Number of environments.
+            turn: Number of the turn.
         """
         envs = self._kept.pop((count, turn), None)
         if envs is None:
@@ -186,7 +186,7 @@ class KeptEnvironments:
 
 
 def _forgets(envs: Any) -> bool:
-    """Whether a reset with a seed makes environments as they were when they were made.
+    """True if a reset with a seed makes environments as they were when they were made.
 
     So it is of those of Gymnasium's below; one of a person's own, or a wrapper, may remember.
     """
@@ -246,10 +246,10 @@ def acting(
 
     Args:
         module: The trained module, not in training mode.
-        action_space: Of one environment.
+        action_space: Action space of one environment.
         normalize_actions: As `Playing` has it.
         clip_actions: As `Playing` has it.
-        envs: How many there are.
+        envs: Number of environments.
         explore_at: As `Playing` has it.
     """
     continuous = isinstance(action_space, gym.spaces.Box)

@@ -128,7 +128,7 @@ class EventLog:
 
         Args:
             event: Its number and attempt are set here.
-            attempt: Of the process that it comes from; None: the newest.
+            attempt: Attempt of the process that it comes from; None: the newest.
 
         Returns:
             As `new`; the event as it is in the log is the last.

@@ -1,4 +1,4 @@
-"""What a trial did, as immutable events. Standard library only."""
+"""The events of a trial, immutable. Standard library only."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ class Reported(Event):
         env_steps: The point on the study's report grid.
         metrics: As in `experiments.contract`.
         reproducible: Whether the same trial would come out the same to the bit, as far as this one can tell.
-        unsaved: What the disk did not take since the last report, and why; empty if it took everything.
+        unsaved: Files that the disk did not take since the last report, and why; empty if it took everything.
     """
 
     kind = "reported"

@@ -1,4 +1,4 @@
-"""What extensions, and files of a person's own, measure in a trial."""
+"""The metrics of extensions, and of files of a person's own, in a trial."""
 
 import sys
 from collections.abc import Collection, Mapping
@@ -56,7 +56,7 @@ class ExtensionMetrics:
         """Begin.
 
         Args:
-            trial: Whose modules are imported.
+            trial: The trial, whose modules are imported.
             algorithm: Just built.
             reserved: Keys of what else a checkpoint holds of the trial.
 
@@ -100,7 +100,7 @@ class ExtensionMetrics:
         return {name: value for each in self._each for name, value in each.checked(each.measured.final()).items()}
 
     def states(self) -> dict[str, Any]:
-        """What goes with a checkpoint, by key."""
+        """The states that go with a checkpoint, by key."""
         return {each.measured.key: each.measured.state for each in self._each if each.measured.state is not None}
 
     def restore(self, states: Mapping[str, Any]) -> None:

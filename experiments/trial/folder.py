@@ -23,9 +23,9 @@ TRIAL_FILE = "trial.json"
 LOG_FILE = "events.jsonl"
 PROVENANCE_FILE = "provenance.json"
 ERROR_FILE = "error.txt"
-"""What was raised."""
+"""Tracebacks of what was raised."""
 PRINTED_FILES = ("stdout", "stderr")
-"""What its process printed; as Tune names the files."""
+"""The output of its process; as Tune names the files."""
 _SIZES_FILE = "complete.json"
 _PARTIAL = ".partial"
 
@@ -121,7 +121,7 @@ class TrialFolder:
 
         Args:
             env_steps: Its place on the report grid.
-            attempt: That writes it.
+            attempt: Attempt that writes it.
             write: Writes its files into the folder that it is given.
             keep: How many of the newest are kept.
             keep_best: Whether the one with the highest evaluation return is kept as well.
@@ -185,7 +185,7 @@ def check_checkpoint(path: Path) -> None:
 
 
 def damage_of(checkpoint: Path) -> str:
-    """What is wrong with the files of a checkpoint, as a clause that names one; "" if they are whole."""
+    """The damage to the files of a checkpoint, as a clause that names one; "" if they are whole."""
     try:
         sizes = json.loads((checkpoint / _SIZES_FILE).read_text())
     except (OSError, ValueError) as error:

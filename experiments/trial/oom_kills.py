@@ -9,7 +9,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def count_of(text: str) -> int | None:
-    """What a file says that has a line `oom_kill N`, as memory.events, memory.oom_control and /proc/vmstat do;
+    """The number in a file's line `oom_kill N`, as memory.events, memory.oom_control and /proc/vmstat have;
     None if it has none.
     """
     found = [line.split()[1] for line in text.splitlines() if line.startswith("oom_kill ")]

@@ -19,7 +19,7 @@ _gpus: list[GpuUse] = []  # of this process, once it is asked
 
 @dataclass(frozen=True)
 class Use:
-    """What a process says of itself and the processes below it.
+    """The use of resources by a process and the processes below it.
 
     Attributes:
         at: Seconds of its own clock.
@@ -53,7 +53,7 @@ def own_use(actor: Any = None) -> Use:
 
 @dataclass(frozen=True)
 class RoleUse:
-    """What the processes of a role used on other hosts."""
+    """The use of resources by the processes of a role on other hosts."""
 
     cpu_percent: float
     memory_mib: float
@@ -66,7 +66,7 @@ class RemoteUse:
         """Begin to ask.
 
         Args:
-            roles: What the processes do to their handles, which have `apply` as RLlib's actors.
+            roles: Role of processes to their handles, which have `apply` as RLlib's actors.
         """
         self._roles = {role: list(actors) for role, actors in roles.items() if actors}
         self._asked: dict[Any, Any] = {}
@@ -90,7 +90,7 @@ class RemoteUse:
                 self._answers.pop(actor, None)
 
     def take(self) -> tuple[dict[str, RoleUse | None], list[float]]:
-        """What was used, and ask for the next time.
+        """The use since the last call; asks for the next one.
 
         Returns:
             Role to use, None while a process of it has not answered twice;

@@ -14,7 +14,7 @@ from experiments.trial.gpu_use import GpuUse
 from experiments.trial.remote_use import RemoteUse, RoleUse
 
 DRIVER, RUNNERS, LEARNERS = "driver", "runners", "learners"
-"""What the processes of a trial do."""
+"""Roles of a trial's processes."""
 
 Address = tuple[str, int]
 """Host name and process id."""
@@ -48,9 +48,9 @@ class ProcessMonitor:
         """Start measuring.
 
         Args:
-            roles: What the processes do to their addresses; those of other hosts are in `elsewhere`.
-            driver: Of the study; None: whoever called this process into being.
-            elsewhere: What the processes on other hosts do to their handles.
+            roles: Role of processes to their addresses; those of other hosts are in `elsewhere`.
+            driver: The study's driver; None: whoever started this process.
+            elsewhere: Role of the processes on other hosts to their handles.
         """
         self._roles = {role: processes_at(addresses) for role, addresses in roles.items()}
         self._root = psutil.Process(

@@ -76,7 +76,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     @classmethod
     def default_resource_request(cls, config: Mapping[str, Any]) -> PlacementGroupFactory:
-        """What the trial reserves."""
+        """The request of the trial."""
         request: Mapping[str, Any] = config[TRIAL][REQUEST]
         return PlacementGroupFactory([dict(bundle) for bundle in request["bundles"]], strategy=request["strategy"])
 
@@ -439,5 +439,5 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
 
 def _learned(report: Reported) -> dict[str, float]:
-    """What must come out the same when a stretch is trained again."""
+    """The metrics that must come out the same when a stretch is trained again."""
     return {name: value for name, value in report.metrics.items() if not depends_on_clock(name)}
