@@ -236,7 +236,7 @@ def study_duration(plan: Plan, past_speed: PastSpeed | None) -> Duration:
         else:
             seconds += budgets / speed
         env_steps += budgets
-    seconds *= plan.total_env_steps / env_steps / min(plan.concurrency, plan.num_trials)
+    seconds *= plan.env_steps_in_all() / env_steps / min(plan.concurrency, plan.num_trials)
     if estimated:
         seconds += _START_S + _FIRST_TRIAL_S
     if plan.suite.max_minutes is not None:

@@ -150,11 +150,6 @@ class Plan:
         """Trials that are run, at most."""
         return self.search.num_trials if self.search else len(self.configurations) * len(self.seeds) * self.repeats
 
-    @property
-    def total_env_steps(self) -> int:
-        """Env steps of the whole study, at most."""
-        return self.env_steps_in_all()
-
     def env_steps_in_all(self, unused: int = 0) -> int:
         """Env steps of the whole study, at most.
 

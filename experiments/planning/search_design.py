@@ -162,7 +162,7 @@ class SearchDesign:
         if isinstance(strategy, Confirming) and isinstance(strategy.search, Listed):
             of_seeds = strategy.search.most_trials * self.limits().trial_env_steps
         saved = (self.grid_env_steps - of_seeds) / num_seeds
-        return math.floor((self.total_env_steps - of_seeds) / saved) + 1 if saved > 0 else None
+        return math.floor((self.env_steps_in_all() - of_seeds) / saved) + 1 if saved > 0 else None
 
     @property
     def base_label(self) -> str:
@@ -181,11 +181,6 @@ class SearchDesign:
     def _may_end_early(self) -> bool:
         """True if trials may end before they have sampled a whole budget."""
         return self.suite.stop_at_target or not isinstance(self.suite.scheduler, Fifo)
-
-    @property
-    def total_env_steps(self) -> int:
-        """Env steps of them all, at most."""
-        return self.env_steps_in_all()
 
     def env_steps_in_all(self, unused: int = 0) -> int:
         """Env steps of all trials, at most.

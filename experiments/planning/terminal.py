@@ -125,7 +125,7 @@ def plan_table(plan: Plan) -> Table:
 def summary(plan: Plan) -> str:
     """The size of a study in a line."""
     size = (
-        f"{plan.total_env_steps:,} env steps, reported every {plan.report_every_env_steps:,}, "
+        f"{plan.env_steps_in_all():,} env steps, reported every {plan.report_every_env_steps:,}, "
         f"{plan.concurrency} at once"
     )
     if plan.search:
@@ -171,15 +171,15 @@ def _cost(plan: Plan) -> list[str]:
     if search is None or not plan.suite.is_search:
         return []
     if search.grid_size is None:
-        worth = search.total_env_steps / search.env_steps_a_configuration
+        worth = search.env_steps_in_all() / search.env_steps_a_configuration
         return [
             f"cost        at most that of {worth:.3g} random configurations with {seeds}; "
             "the space has ranges, and so no grid"
         ]
-    share = 100 * search.total_env_steps / search.grid_env_steps
+    share = 100 * search.env_steps_in_all() / search.grid_env_steps
     grid = f"{plural(search.grid_size, 'configuration')}, {search.grid_env_steps:,.0f} env steps"
     cost = f"cost        at most {share:.0f}% of the grid at {seeds} ({grid})"
-    if search.total_env_steps < search.grid_env_steps:
+    if search.env_steps_in_all() < search.grid_env_steps:
         return [cost]
     if (from_on := search.paying_seeds) is None:
         return [
@@ -246,7 +246,7 @@ def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
 
 def _of_hours(plan: Plan) -> str:
     """The advice for a study that takes hours."""
-    env_steps, minutes = plan.total_env_steps // 4, round(HOURS / 120)
+    env_steps, minutes = plan.env_steps_in_all() // 4, round(HOURS / 120)
     return (
         ". These are hours. What is interrupted goes on with resume=<its run id>; study=smoke tries "
         "it all in a minute; less of it: fewer seeds=[...] or values of study.space, a smaller budget_env_steps, "

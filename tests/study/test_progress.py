@@ -187,7 +187,7 @@ def test_a_search_with_a_limit_gives_others_what_trials_leave_of_their_budgets(p
     limit = ("scheduler=asha", "max_env_steps=40960")
     plan = plan_of("study=smoke", *limit, "confirmation.top=1", "confirmation.seeds=[1000]")
     assert plan.num_trials == plan.search.outline.most_trials  # more than 40,960 / 4,096 may begin
-    total = plan.total_env_steps
+    total = plan.env_steps_in_all()
     assert [plan.env_steps_in_all(unused) for unused in (0, total - 4096)] == [total, 4096]
     limited = plan_of("study=smoke", *limit, "seeds=[0,1,2,3,4,5,6,7,8,9]")
     assert (limited.num_trials > 20, limited.env_steps_in_all(), limited.env_steps_in_all(4096)) == (True, 40960, 40960)

@@ -6,20 +6,18 @@ from typing import Any
 import torch
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
 from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
-from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import (
     TorchCategorical,
     TorchDiagGaussian,
     TorchSquashedGaussian,
 )
-from ray.rllib.core.models.torch.encoder import TorchMLPEncoder
 from ray.rllib.core.models.torch.heads import TorchMLPHead
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 
-from experiments.fast.networks.perceptrons import forward_function, has_hooks, is_overridden, layers_of
-from experiments.fast.networks.ppo import LogStds, plain_policy
+from experiments.fast.networks.perceptrons import is_overridden
+from experiments.fast.networks.ppo import plain_policy, policy_of
 from experiments.fast.networks.q import QNetworks
-from experiments.fast.preprocessing.modules import base_of, observations_function
+from experiments.fast.preprocessing.modules import base_of
 
 Forward = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -63,14 +61,9 @@ def _plain_sac_policy(module: TorchRLModule) -> Forward | None:
     stock = (
         isinstance(module, DefaultSACTorchRLModule)
         and not is_overridden(module, base_of(module, DefaultSACTorchRLModule), "_forward_inference")
-        and type(module.pi_encoder) is TorchMLPEncoder
         and type(module.pi) is TorchMLPHead
     )
-    layers = layers_of(module.pi_encoder.net, module.pi.net) if stock and not has_hooks(module) else None
-    if layers is None:
-        return None
-    actor, seen, log_stds = forward_function(layers), observations_function(module), LogStds(module.pi)
-    return lambda batch: {Columns.ACTION_DIST_INPUTS: log_stds.complete(actor(seen(batch[Columns.OBS])))}
+    return policy_of(module, module.pi_encoder) if stock else None
 
 
 def exploration_function(module: TorchRLModule) -> Forward | None:

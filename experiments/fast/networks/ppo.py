@@ -46,10 +46,15 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
         and type(module.encoder) is TorchActorCriticEncoder
         and type(module.pi) in _POLICY_HEADS
     )
-    if not stock or has_hooks(module):
+    if not stock:
         return None
-    encoder = module.encoder.encoder if module.encoder.config.shared else module.encoder.actor_encoder
-    layers = layers_of(encoder.net, module.pi.net) if type(encoder) is TorchMLPEncoder else None
+    return policy_of(module, module.encoder.encoder if module.encoder.config.shared else module.encoder.actor_encoder)
+
+
+def policy_of(module: Any, encoder: Any) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+    """As `plain_policy`, with this encoder of the policy; None if it is no perceptron, or the module has hooks."""
+    plain = type(encoder) is TorchMLPEncoder and not has_hooks(module)
+    layers = layers_of(encoder.net, module.pi.net) if plain else None
     if layers is None:
         return None
     actor, seen, log_stds = forward_function(layers), observations_function(module), LogStds(module.pi)
