@@ -68,17 +68,7 @@ class Start:
     copied: bool
 
 
-_NOT_HASHED = (
-    "seed",
-    "checkpoint",
-    "faults",
-    "repeat",
-    "label",
-    "rules",
-    "multiples",
-    "phase",
-    "exploratory",
-)
+_NOT_HASHED = ("seed", "checkpoint", "faults", "repeat", "label", "rules", "multiples", "phase", "exploratory")
 
 
 @dataclass(frozen=True)
