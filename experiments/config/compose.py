@@ -159,7 +159,7 @@ def composed_group(group: str, overrides: Sequence[str]) -> dict[str, Any]:
     """The settings of a group of conf/ by themselves.
 
     Args:
-        group: For example `env`.
+        group: A group of conf/, such as `env`.
         overrides: Overrides, as on run.py's command line.
     """
     with composing():

@@ -107,7 +107,7 @@ def with_rules(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[
     """The same with what each rule comes to in its place.
 
     Args:
-        algorithm: With its learners counted: the batch is that of all of them.
+        algorithm: The algorithm's settings, with learners counted: the batch is that of all of them.
         rules: Setting to rule.
     """
     return _with(algorithm, {name: rule.at(_batch(algorithm, name)) for name, rule in rules.items()})
@@ -118,7 +118,7 @@ def names_of(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[st
     is the rule's base batch.
 
     Args:
-        algorithm: With its learners counted.
+        algorithm: The algorithm's settings, with learners counted.
         rules: Setting to rule.
     """
     return {name: AT_BASE if _batch(algorithm, name) == rule.base_batch else rule.rule for name, rule in rules.items()}

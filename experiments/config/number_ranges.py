@@ -93,7 +93,7 @@ SCHEDULES = ("lr", "actor_lr", "critic_lr", "alpha_lr", "entropy_coeff", "epsilo
 def check_number(key: str, name: str, value: Any) -> None:
     """Check the numbers of a setting's value: a number, a list of them, or a schedule.
 
-    What is none is left to who knows its type.
+    Values that are no numbers are left to the check of their type.
 
     Args:
         key: Dotted path, for the message.

@@ -119,7 +119,7 @@ def check_writable(folder: Path, setting: str = "", other: str = "output_dir=/pa
     """Make sure that results can be written to a folder that need not be there yet.
 
     Args:
-        folder: Absolute.
+        folder: The folder, absolute.
         setting: The setting that chose it, as in a command line.
         other: The setting that chooses another.
 

@@ -269,7 +269,7 @@ def is_there(axis: Axis, point: Point) -> bool:
     """True if an axis is part of a point, by its condition.
 
     Args:
-        axis: With a condition, or without.
+        axis: The axis, with a condition or without.
         point: The values of the axes before it.
     """
     return all(other in point and point[other] in _listed(wanted) for other, wanted in axis.when.items())

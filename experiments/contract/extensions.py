@@ -82,7 +82,7 @@ class Extension:
     Attributes:
         manifest: Its description of itself.
         package: The name by which its package is imported.
-        folder: Where its files are.
+        folder: Folder of its files.
         is_own: Whether it is of a folder of a person's own.
     """
 
@@ -186,7 +186,7 @@ def take_package(name: str, folder: Path | None = None) -> None:
 
     Args:
         name: The module's name, and its extension's.
-        folder: Where it must be; None: wherever it is.
+        folder: Folder that it must be in; None: any.
 
     Raises:
         ExtensionError: It is one, and cannot be taken.

@@ -39,7 +39,7 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
         """Make them.
 
         Args:
-            num_envs: How many.
+            num_envs: Number of environments.
             gym_id: Gymnasium's id.
             num_threads: Threads of C++ that step the environments.
         """

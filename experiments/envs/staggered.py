@@ -28,7 +28,7 @@ def first_shares(num_envs: int, runner: int, num_runners: int) -> list[float]:
     Args:
         num_envs: Environments of the runner.
         runner: Number of the env runner, from 0.
-        num_runners: How many there are.
+        num_runners: Number of env runners.
     """
     return [(env * num_runners + runner + 1) / (num_envs * num_runners) for env in range(num_envs)]
 

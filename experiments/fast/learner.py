@@ -239,7 +239,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
 
         Args:
             chunks: The episodes.
-            start: When the update began, by `time.perf_counter`.
+            start: Time of `time.perf_counter` at which the update began.
         """
         builder, module, connectors = (
             BatchBuilder(chunks),

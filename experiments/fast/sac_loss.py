@@ -31,10 +31,10 @@ class SACGradients(NamedTuple):
     """Gradients of the losses.
 
     Attributes:
-        q: By critic, with respect to its values of the batch's actions, [B].
-        drawn: With respect to the critics' least value of the drawn actions, [B].
-        logp: With respect to these actions' log-probabilities, [B].
-        log_alpha: With respect to the logarithm of the temperature, [1].
+        q: Gradient by critic with respect to its values of the batch's actions, [B].
+        drawn: Gradient with respect to the critics' least value of the drawn actions, [B].
+        logp: Gradient with respect to these actions' log-probabilities, [B].
+        log_alpha: Gradient with respect to the logarithm of the temperature, [1].
     """
 
     q: list[Tensor]

@@ -253,7 +253,7 @@ class DirectSampler:
         """Bring the runner into the state that it has after its own `sample`.
 
         Returns:
-            What its `get_metrics` would have returned since the first step.
+            The results that its `get_metrics` would have returned since the first step.
         """
         runner = self._runner
         for index in range(len(self._ongoing)):

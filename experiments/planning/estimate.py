@@ -189,7 +189,7 @@ class Duration:
     """How long a study takes.
 
     Attributes:
-        seconds: With all its trials.
+        seconds: Seconds of the study, with all its trials.
         estimated: Algorithm and environment of the trials that are estimated; empty: earlier trials of them all say it.
     """
 

@@ -141,7 +141,7 @@ def with_checkpoint_spacing(suite: SuiteConfig) -> SuiteConfig:
     long episodes never end.
 
     Args:
-        suite: With its report grid and its counts.
+        suite: The settings, with report grid and counts.
     """
     if suite.checkpoint.every_env_steps is not None:
         return suite

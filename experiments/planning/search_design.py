@@ -261,7 +261,7 @@ def first_generation(listed: Sequence[Point], population: int, seed: int) -> lis
     """A point for each member: all different, as far as there are enough.
 
     Args:
-        listed: To take from.
+        listed: The points to take from.
         population: Members.
         seed: Random seed of the draw.
     """

@@ -17,7 +17,7 @@ class StudyTrials:
 
     Attributes:
         plan: The plan of the study.
-        trials: In the order in which they are run.
+        trials: The trials, in the order in which they are run.
         configurations: The trials' configurations; of a plan without a search all.
     """
 
@@ -39,7 +39,7 @@ class StudyTrials:
         """A trial that a search asks for, from now on one of the study's.
 
         Args:
-            ask: By the strategy.
+            ask: The strategy's ask.
             parent: The trial whose weights it starts from.
 
         Raises:

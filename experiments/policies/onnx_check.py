@@ -42,7 +42,7 @@ class Check:
 
     Attributes:
         evaluation: Evaluation of the module, on the env seeds of the trial's final evaluation.
-        observations: How many of them the actions were compared on.
+        observations: Number of observations that the actions were compared on.
         max_difference: The largest difference of an action, as a share of its range; 0 where actions are discrete.
     """
 

@@ -76,7 +76,7 @@ def record(
     Args:
         policy: The policy.
         env_seeds: A seed per episode, each of an environment of its own.
-        folder: For the files.
+        folder: Folder for the files.
         limit_s: Seconds that it may take; None: as many as it takes.
         mp4: Whether all frames are drawn and kept as MP4, beside the animations, which have a few.
 

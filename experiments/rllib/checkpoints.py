@@ -55,7 +55,7 @@ def environments(algorithm: Any) -> Environments:
     """The state that the next segment's environments go on from.
 
     Args:
-        algorithm: Between two training iterations.
+        algorithm: RLlib's algorithm, between two training iterations.
     """
     if statistics := getattr(algorithm, "statistics", None):
         statistics.update()  # what the runners have gathered would be lost with them
@@ -76,8 +76,8 @@ def save(algorithm: Any, folder: Path, of_environments: Environments, of_modules
     """Save everything that the next segment starts from.
 
     Args:
-        algorithm: Between two training iterations.
-        folder: Absolute, existing.
+        algorithm: RLlib's algorithm, between two training iterations.
+        folder: Folder of the checkpoint, absolute, existing.
         of_environments: As `environments` found them; empty if no segment follows.
         of_modules: Weights that are saved in place of those that the learners have by now.
 
@@ -132,7 +132,7 @@ def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_envi
     and derive all other random streams anew.
 
     Args:
-        algorithm: Between two training iterations.
+        algorithm: RLlib's algorithm, between two training iterations.
         seed: The trial's seed.
         threads: Torch threads of a process.
         segment: The number of the segment that begins, from 1.

@@ -77,7 +77,7 @@ def why_reset(env: gym.vector.VectorEnv[Any, Any, Any]) -> str:
     """The reason why environments like these cannot be saved; empty if they can.
 
     Args:
-        env: With a `spec` that Gymnasium makes others from.
+        env: Environments with a `spec` that Gymnasium makes others from.
     """
     others: list[Any] = []
     try:

@@ -26,7 +26,7 @@ def seed_streams(*, seed: int, threads: int, env_runner: Any, segment: int = 0, 
         threads: Torch threads of a runner's process.
         env_runner: The runner that has just made its environments, or is about to reset them.
         segment: Which stretch between two checkpoints of the trial comes next.
-        **kwargs: What else RLlib passes.
+        **kwargs: Other arguments of RLlib's.
     """
     torch.set_num_threads(threads)
     index = env_runner.worker_index
@@ -60,7 +60,7 @@ def seed_replay(*, seed: int, algorithm: Any, segment: int = 0, **kwargs: Any) -
         seed: The user's replicate number.
         algorithm: The algorithm that has just been built.
         segment: Which stretch between two checkpoints of the trial comes next.
-        **kwargs: What else RLlib passes.
+        **kwargs: Other arguments of RLlib's.
     """
     if hasattr(algorithm.local_replay_buffer, "rng"):
         algorithm.local_replay_buffer.rng = np.random.default_rng(stream_seed(seed, Role.REPLAY, segment=segment))
@@ -76,7 +76,7 @@ def log_episode(*, episode: Any, prev_episode_chunks: Any, metrics_logger: Any, 
         episode: The last chunk of the episode that ended.
         prev_episode_chunks: The episode's earlier chunks, if it spans several fragments.
         metrics_logger: The runner's MetricsLogger.
-        **kwargs: What else RLlib passes.
+        **kwargs: Other arguments of RLlib's.
     """
     if episode.infos.data[-1].get(staggered.CUT):
         return

@@ -26,7 +26,7 @@ def scaled_decay(decay: float, factor: float) -> float:
     """The decay of an average whose center of mass is `factor` times as many updates back.
 
     Args:
-        decay: From 0 to below 1.
+        decay: Decay, from 0 to below 1.
         factor: Above 0.
     """
     return decay if factor == 1 else decay_at(factor * decay / (1 - decay))

@@ -112,7 +112,7 @@ class PPOEWMATorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
 
         Args:
             module_id: Id of the module.
-            rows: A minibatch.
+            rows: Rows of a minibatch.
             dist_inputs: Distribution inputs of the present policy, [rows, inputs].
 
         Returns:

@@ -33,7 +33,7 @@ def put_into_modules(config: AlgorithmConfig, settings: Mapping[str, Any]) -> bo
     than RLlib's default ones.
 
     Args:
-        config: With its model config.
+        config: The algorithm's configuration with its model config.
         settings: Arguments of `Preprocessing`.
     """
     found = preprocessed(config.rl_module_spec.module_class)
@@ -59,7 +59,7 @@ def keep_statistics(*, algorithm: Any, **kwargs: Any) -> None:
 
     Args:
         algorithm: The algorithm that has just been built, with preprocessing in its modules.
-        **kwargs: What else RLlib passes.
+        **kwargs: Other arguments of RLlib's.
     """
     algorithm.learner_group.foreach_learner(scale_rewards)
     statistics = algorithm.statistics = Statistics(algorithm)

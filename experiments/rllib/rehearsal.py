@@ -39,7 +39,7 @@ def rehearse_each(envs: Sequence[tuple[EnvSettings, bool]]) -> tuple[str, ...]:
         envs: Each with whether any action may be taken, as `rehearse` has it.
 
     Returns:
-        What a person should know of them, each once.
+        Remarks on them for a person, each once.
 
     Raises:
         ConfigurationError: As `rehearse`.
@@ -62,7 +62,7 @@ def rehearse(env: EnvSettings, any_actions: bool = True) -> tuple[str, ...]:
             and what the environment then raises says nothing.
 
     Returns:
-        What a person should know of it, a line each.
+        Remarks on it for a person, a line each.
 
     Raises:
         ConfigurationError: It raises, or gives what it must not. Names what it gave and what is expected.

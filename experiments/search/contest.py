@@ -172,7 +172,7 @@ def neighbours(setting: Setting, bounds: Bounds) -> list[Setting]:
     """The settings that differ in one step of one thing: the likeliest gains first.
 
     Args:
-        setting: Where to start from.
+        setting: The setting to start from.
         bounds: The settings that may be tried.
     """
     runners, envs, mode = setting.num_env_runners, setting.num_envs_per_env_runner, setting.vectorize_mode

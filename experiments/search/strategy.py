@@ -128,7 +128,7 @@ class Strategy(ABC):
         """A trial ended.
 
         Args:
-            index: Into `asked`.
+            index: Index into `asked`.
             outcome: The outcome of the trial.
         """
         self.outcomes[index] = outcome
@@ -266,7 +266,7 @@ class Confirming(Strategy):
         Args:
             search: The strategy that finds it.
             base: The point that the study starts from; confirmed as well.
-            top: How many of the best points are confirmed.
+            top: Number of the best points that are confirmed.
             seeds: Seeds that confirm; none that searches.
             design: The points of a fixed design.
             shared: Seeds that confirm, and that all points of the design are to have: what is confirmed has them by
@@ -305,7 +305,7 @@ class Confirming(Strategy):
         """End the search now, and confirm what it found so far.
 
         Args:
-            why: In words.
+            why: The reason, in words.
         """
         self.closed = self.closed or why
 

@@ -125,7 +125,7 @@ class TrialQueue:
         """A trial ended.
 
         Args:
-            index: Into `asked`.
+            index: Index into `asked`.
             outcome: The outcome of the trial.
         """
         if index in self.outcomes:

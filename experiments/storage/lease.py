@@ -35,7 +35,7 @@ class Lease:
         """A lease that nobody asks for yet.
 
         Args:
-            objects: Where its object is.
+            objects: Objects that its own is among.
             name: Name of the object.
             lost: Called, in a thread of its own, if another process has taken the lease over.
             renew_s: How often it is renewed.

@@ -69,7 +69,7 @@ class Playing:
     Attributes:
         normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
         clip_actions: RLlib's setting: the module's actions are clipped to the Box.
-        max_env_steps: Where an episode is cut that has not ended by itself.
+        max_env_steps: Env steps after which an episode is cut.
         pipelines: RLlib's connectors from environments to module and back; None: the default ones,
             whose work is done here.
         explore_at: Env steps sampled by which the module explores as in training; None: its deterministic policy.

@@ -90,8 +90,8 @@ class EventLog:
     """The events of one trial, in order.
 
     Attributes:
-        count: How many there are, as far as was read.
-        attempt: The newest.
+        count: Number of events that were read.
+        attempt: Number of the newest attempt.
         end: How the trial ended; None while it has not. A trial that failed has not ended any more when
             it is started again.
     """

@@ -21,7 +21,7 @@ class Event:
     Attributes:
         number: Its place in the log, from 1; 0 where it is in none, since the disk is full.
         attempt: The process' turn at the trial, from 1.
-        at_ms: When, ms since the epoch.
+        at_ms: Time in ms since the epoch.
     """
 
     kind: ClassVar[str]
@@ -79,7 +79,7 @@ class Restarted(Event):
 
     Attributes:
         env_steps: The last report before it.
-        reason: In words.
+        reason: The reason, in words.
         cause: `fault` (something raised), `process` (a process died), `memory` (one was killed for want of memory),
             `node` (a node was lost) or `study` (the study was interrupted and resumed).
         count: Restarts so far, with this one.

@@ -57,7 +57,7 @@ class ExtensionMetrics:
 
         Args:
             trial: The trial, whose modules are imported.
-            algorithm: Just built.
+            algorithm: The trial's algorithm, just built.
             reserved: Keys of what else a checkpoint holds of the trial.
 
         Raises:

@@ -123,7 +123,7 @@ class TrialFolder:
             env_steps: Its place on the report grid.
             attempt: Attempt that writes it.
             write: Writes its files into the folder that it is given.
-            keep: How many of the newest are kept.
+            keep: Number of the newest that are kept.
             keep_best: Whether the one with the highest evaluation return is kept as well.
 
         Raises:
@@ -203,7 +203,7 @@ def locked(file: IO[Any] | FileIO, shared: bool = False) -> bool:
     """Take the lock on an open file, until it is closed or its process ends; False if another process has it.
 
     Args:
-        file: Open for reading and writing.
+        file: A file that is open for reading and writing.
         shared: Whether others may have it as well that share it.
     """
     try:

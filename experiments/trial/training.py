@@ -324,7 +324,7 @@ class TrainingLoop:
         """Save the algorithm and the counters.
 
         Args:
-            folder: Absolute, existing.
+            folder: Folder of the checkpoint, absolute, existing.
             events: Events to save with them: whoever goes on from this checkpoint makes those that a kill prevented.
 
         Raises:

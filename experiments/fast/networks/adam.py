@@ -78,7 +78,7 @@ class FlatAdam:
         """Make vectors for some parameters, with the optimizer's state of them.
 
         Args:
-            which: By parameter; all that are trained if not given.
+            which: Which parameters to take; all that are trained if not given.
 
         Returns:
             By parameter, its part of `gradient`; empty if the parameters differ in dtype, device, or number of steps.

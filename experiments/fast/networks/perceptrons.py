@@ -92,7 +92,7 @@ class Perceptron:
 
     Args:
         layers: Not empty.
-        gradients: For all their parameters; None: only the inputs' gradient is computed.
+        gradients: Gradients of all their parameters; None: only the inputs' gradient is computed.
     """
 
     def __init__(self, layers: Layers, gradients: Gradients | None) -> None:
@@ -156,7 +156,7 @@ class BranchedPerceptron:
     Args:
         trunk: May be empty: then the inputs go into the branches as they are.
         branches: One or two.
-        gradients: For all their parameters.
+        gradients: Gradients of all their parameters.
     """
 
     def __init__(self, trunk: Layers, branches: Sequence[Layers], gradients: Gradients) -> None:

@@ -68,7 +68,7 @@ class LogStds:
 
     Args:
         head: A policy's, of `_POLICY_HEADS`. Its parameter may change, not be replaced.
-        gradients: For all its parameters, if there is to be a backward pass.
+        gradients: Gradients of all its parameters, if there is to be a backward pass.
     """
 
     def __init__(self, head: Any, gradients: Gradients | None = None) -> None:
@@ -112,7 +112,7 @@ class DefaultNetworks:
 
     Args:
         module: One that `is_known`.
-        gradients: For all its parameters.
+        gradients: Gradients of all its parameters.
     """
 
     def __init__(self, module: Any, gradients: Gradients) -> None:

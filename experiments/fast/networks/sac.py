@@ -70,7 +70,7 @@ class SACNetworks:
 
     Args:
         module: One that `of` takes.
-        gradients: For all its `parameters`: where `backward` writes them to.
+        gradients: Gradients of all its `parameters`, which `backward` writes.
     """
 
     def __init__(self, module: Any, gradients: Gradients) -> None:

@@ -29,7 +29,7 @@ def scale_rewards(learner: Any) -> None:
     IMPALA and APPO may use a batch several times, and make batches in other processes.
 
     Args:
-        learner: In its own process, through `learner_group.foreach_learner`; again is once.
+        learner: RLlib's learner, in its own process, through `learner_group.foreach_learner`; again is once.
     """
     pipeline = learner._learner_connector
     kinds = [type(connector) for connector in pipeline.connectors] if pipeline is not None else []

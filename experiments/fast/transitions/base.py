@@ -189,7 +189,7 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
             n_step: Steps of the returns; of a tuple, drawn for each from the first to before the second.
             gamma: Discount of the returns.
             beta: Exponent of the importance weights.
-            **others: What else RLlib's `sample` takes.
+            **others: Other arguments of RLlib's `sample`.
 
         Returns:
             Arrays [B, ...], or structures of such where a space is nested: the columns `obs`, `new_obs`, `actions`,
