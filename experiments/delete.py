@@ -290,7 +290,7 @@ def _confirmed() -> bool:
 def _afterwards(asked: Asked, removal: "Removal", archive: "StudyArchive | None", size: int) -> list[str]:
     """The lines on what was removed and what is left to do."""
     from analysis.stores.cache import PointCache, default_folder
-    from experiments.planning.terminal import mib
+    from experiments.contract.words import mib
 
     lines = [f"removed     {mib(size)} of files"]
     if archive is None or not (removal.models or removal.study):

@@ -39,7 +39,7 @@ from benchmarks.support.harness import (
 )
 from experiments.config.compose import CONF
 from experiments.contract.sqlite_address import sqlite_uri
-from experiments.planning.terminal import duration
+from experiments.contract.words import duration
 from experiments.study.cluster.ray_process import prepare
 from experiments.tracking.provenance import git_state, host
 

@@ -10,7 +10,7 @@ from experiments.trial.event_log import EventLog
 from experiments.trial.events import Event
 from experiments.trial.heartbeat import Heartbeat
 from experiments.trial.trainable import Trial
-from experiments.trial.training import Training
+from experiments.trial.training import TrainingLoop
 
 
 class _ForgetfulLog(EventLog):
@@ -21,7 +21,7 @@ class _ForgetfulLog(EventLog):
         return [event]
 
 
-class _UnsafeTraining(Training):
+class _UnsafeTraining(TrainingLoop):
     """Training in one segment."""
 
     def end_segment(self) -> None:

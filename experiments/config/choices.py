@@ -34,7 +34,7 @@ def files_of(group: str, own: Path | None = None) -> list[str]:
     """The names of a group's files, in alphabetical order: those of conf/, of extensions, and of a person's own folder.
 
     Args:
-        group: Of conf/.
+        group: A group of conf/.
         own: A person's own folder.
     """
     return sorted({file.stem for folder in (CONF, *_searched(own)) for file in (folder / group).glob("*.yaml")})

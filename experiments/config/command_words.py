@@ -54,7 +54,7 @@ class Words:
     """A command line, as Hydra reads it.
 
     Attributes:
-        flags: Those that are not settings, with their values.
+        flags: The flags that are not settings, with their values.
         settings: `key=value`, in order.
         shows: Whether Hydra is to show something (`--cfg`, `--info`, `--shell-completion`, `--hydra-help`),
             and no study runs.
@@ -113,7 +113,7 @@ def jobs(settings: Sequence[str], own: Path | None) -> list[list[str]]:
     as Hydra's own sweeper has them.
 
     Args:
-        settings: The command line's.
+        settings: Settings of the command line.
         own: A person's own folder of configuration files.
 
     Raises:
@@ -154,7 +154,7 @@ def check_one(settings: Sequence[str]) -> None:
 
 
 def is_doubtful(settings: Sequence[str], own: Path | None) -> bool:
-    """Whether RLlib is better asked what it thinks of the settings before anything is started, though that
+    """True where RLlib is better asked what it thinks of the settings before anything is started, though that
     takes seconds: one is added to what an algorithm's file has, or is given what is no number, or files of a
     person's own are read.
     """
@@ -172,7 +172,7 @@ def composed(settings: Sequence[str], own: Path | None) -> Iterator[Compose]:
     """The settings of one study, checked and composed; with other group choices only within.
 
     Args:
-        settings: The command line's.
+        settings: Settings of the command line.
         own: A person's own folder of configuration files.
 
     Raises:

@@ -18,7 +18,7 @@ from experiments.config import own_modules
 from experiments.config.data_files import ENV_CONFIG, with_whole_paths
 from experiments.config.errors import ConfigurationError
 from experiments.config.extension import known, taken
-from experiments.config.fields import readable_errors
+from experiments.config.fields import is_number, readable_errors
 from experiments.config.gym_registry import with_registry
 from experiments.config.space import starts_from, value_at
 from experiments.config.trial_config import Compose
@@ -105,7 +105,7 @@ def composer(config: DictConfig, overrides: Sequence[str]) -> Compose:
     """Composes the command line's configuration, with other group choices where a study's space asks for them.
 
     Args:
-        config: As composed by Hydra.
+        config: The configuration, as composed by Hydra.
         overrides: The command line's overrides.
     """
     given = split_space(overrides)[1]
@@ -159,8 +159,8 @@ def composed_group(group: str, overrides: Sequence[str]) -> dict[str, Any]:
     """The settings of a group of conf/ by themselves.
 
     Args:
-        group: For example `env`.
-        overrides: As on run.py's command line.
+        group: A group of conf/, such as `env`.
+        overrides: Overrides, as on run.py's command line.
     """
     with composing():
         settings = OmegaConf.to_container(
@@ -189,9 +189,7 @@ def _cut_to_size(composed: Mapping[str, Any], given: Sequence[str]) -> None:
         parent, _, name = path.rpartition(".")
         section = value_at(composed, parent)
         value = section.get(name) if isinstance(section, dict) else None
-        if path not in given and all(
-            isinstance(number, int | float) and not isinstance(number, bool) for number in (value, most)
-        ):
+        if path not in given and is_number(value) and is_number(most):
             section[name] = min(value, most)
 
 

@@ -23,7 +23,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """What an error of the network or the database comes from: `Connection refused` and not a page around it."""
+    """The cause of an error of the network or the database: `Connection refused` and not a page around it."""
     while (deeper := error.__cause__ or error.__context__) is not None:
         error = deeper
     return error

@@ -1,4 +1,4 @@
-"""What an extension does to trials, and which of them a configuration asks for."""
+"""The training part of extensions, and which of them a configuration asks for."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,11 +26,11 @@ Past = Callable[[str, str, str], list[dict[str, float]]]
 
 
 class Measured:
-    """What an extension measures in one trial.
+    """A measurement of an extension in one trial.
 
     Attributes:
-        key: Of its state among what a checkpoint holds of the trial.
-        state: What of it a resumed trial goes on from: numbers, texts, lists and dictionaries.
+        key: Key of its state in a checkpoint of the trial.
+        state: The state that a resumed trial goes on from: numbers, texts, lists and dictionaries.
     """
 
     key: str
@@ -133,7 +133,7 @@ class Absent(Training):
     """An extension that is not here, of a trial that another process or machine recorded.
 
     Attributes:
-        settings: As they were recorded.
+        settings: The settings that were recorded.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -212,7 +212,7 @@ def _adapter(extension: Extension) -> TypeAdapter[dict[str, dict[str, Training]]
 
 def recorded(mapping: Mapping[str, Any]) -> dict[str, Training]:
     """The settings of extensions that a trial was recorded with."""
-    for name in mapping.get("modules", {}):
+    for name in mapping["modules"]:
         extensions.take_package(name)
     names = {extension.name for extension in known()}
     settings = given(mapping)
@@ -223,7 +223,7 @@ def recorded(mapping: Mapping[str, Any]) -> dict[str, Training]:
 
 
 def versions(settings: Mapping[str, Training], modules: Mapping[str, str]) -> dict[str, str]:
-    """What tells versions apart of the extensions that change results: of a person's own the hash of its content.
+    """The versions of the extensions that change results: of a person's own the hash of its content.
 
     Args:
         settings: As `taken` gives them.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 from urllib.parse import urlparse
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
@@ -15,7 +15,7 @@ MAX_TRIALS = 100_000
 """Of one study: a space that makes more was mistyped, which would only be found out after hours of checking each."""
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
-"""What goes into run names, experiment names, folders and MLflow's filters."""
+"""Pattern of what becomes part of run names, experiment names, folders and MLflow's filters."""
 
 
 AUTO_ADDRESS = "auto"
@@ -65,6 +65,11 @@ def _check_uri(uri: str) -> str:
     return uri
 
 
+def is_number(value: Any) -> TypeGuard[float]:
+    """True for an integer or a float, which YAML's true and false are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def whole(value: Any) -> Any:
     """A number without a fraction as an integer, everything else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -97,7 +102,7 @@ def readable_errors() -> Iterator[None]:
 
 
 _KINDS = frozenset({"grid", "random", "optuna", "racing", "compare", "fifo", "asha", "median", "pbt"})
-"""What pydantic adds to the path of a setting that has several kinds."""
+"""The names that pydantic adds to the path of a setting that has several kinds."""
 
 
 def _describe(error: Any) -> str:  # pydantic_core.ErrorDetails is a TypedDict of pydantic's border
@@ -113,7 +118,7 @@ def _describe(error: Any) -> str:  # pydantic_core.ErrorDetails is a TypedDict o
 
 
 def said(error: Any) -> str:
-    """What is wrong, in the words of whoever raised it: pydantic puts `Value error, ` before them,
+    """An error in the words of whoever raised it: pydantic puts `Value error, ` before them,
     and begins its own with a capital.
     """
     if (cause := error.get("ctx", {}).get("error")) is not None:

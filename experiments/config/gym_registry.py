@@ -1,4 +1,4 @@
-"""What Gymnasium's registry says of an environment, for those that have no file of their own: `env=gym env.id=...`."""
+"""Environments of Gymnasium's registry that have no file of their own: `env=gym env.id=...`."""
 
 import difflib
 import importlib
@@ -48,7 +48,7 @@ def spec_of(gym_id: str) -> "EnvSpec":
 
 
 def name_of(gym_id: str) -> str:
-    """What an environment is called in run names and folders: `Walker2d-v5` as `walker2d-v5`,
+    """The name of an environment in run names and folders: `Walker2d-v5` as `walker2d-v5`,
     `ale_py:ALE/Pong-v5` as `ale-pong-v5`.
     """
     plain_id = gym_id.rpartition(":")[2]

@@ -55,7 +55,7 @@ def moved_schedule(schedule: Iterable[Sequence[Any]], factor: float) -> list[lis
 
 
 def is_rule(value: Any) -> bool:
-    """Whether a setting's value is meant for a rule."""
+    """True if a setting's value is meant as a rule."""
     return isinstance(value, Mapping) and ("rule" in value or "base_batch" in value)
 
 
@@ -107,18 +107,18 @@ def with_rules(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[
     """The same with what each rule comes to in its place.
 
     Args:
-        algorithm: With its learners counted: the batch is that of all of them.
+        algorithm: The algorithm's settings, with learners counted: the batch is that of all of them.
         rules: Setting to rule.
     """
     return _with(algorithm, {name: rule.at(_batch(algorithm, name)) for name, rule in rules.items()})
 
 
 def names_of(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, str]:
-    """What the rules of a configuration are called: `{"lr": "sqrt"}`, or `base` where its batch
+    """The names of a configuration's rules: `{"lr": "sqrt"}`, or `base` where its batch
     is the rule's base batch.
 
     Args:
-        algorithm: With its learners counted.
+        algorithm: The algorithm's settings, with learners counted.
         rules: Setting to rule.
     """
     return {name: AT_BASE if _batch(algorithm, name) == rule.base_batch else rule.rule for name, rule in rules.items()}

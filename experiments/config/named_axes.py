@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.fields import is_number
 from experiments.config.lr_rules import is_rule, moved_schedule
 from experiments.config.space import value_at
 from experiments.contract import NAMED_AXES
@@ -17,7 +18,7 @@ _BATCH = "algorithm.training.train_batch_size_per_learner"
 
 @dataclass(frozen=True)
 class Settings:
-    """What a point of a space stands for.
+    """The settings that a point of a space stands for.
 
     Attributes:
         by_path: Dotted path or group to value, of all settings.
@@ -110,7 +111,7 @@ def _bases(name: str, composed: Mapping[str, Any]) -> dict[str, Any]:
 def _is_base(value: Any) -> bool:
     if isinstance(value, list):  # a schedule of [env steps, value]
         return bool(value) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    return is_number(value) and value > 0
 
 
 def _moved(path: str, base: Any, by: Any, composed: Mapping[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.config.errors import ConfigurationError
+from experiments.config.fields import is_number
 from experiments.config.named_axes import settings_of
 from experiments.config.space import parse_space
 from experiments.config.trial_config import GROUPS
@@ -83,21 +84,21 @@ _RANGES: Mapping[str, Range] = {
 """By name. Other whole numbers are counts, 0 or more; other numbers are finite."""
 
 _OFF = {"clip_param": " 1e9 switches it off.", "grad_clip": " null switches it off."}
-"""What a person means who gives infinity."""
+"""Hints for who gives infinity, to switch a limit off."""
 
 SCHEDULES = ("lr", "actor_lr", "critic_lr", "alpha_lr", "entropy_coeff", "epsilon")
-"""What may be a list of [env steps, value], in place of a number."""
+"""Settings that may be a list of [env steps, value] in place of a number."""
 
 
 def check_number(key: str, name: str, value: Any) -> None:
     """Check the numbers of a setting's value: a number, a list of them, or a schedule.
 
-    What is none is left to who knows its type.
+    Values that are no numbers are left to the check of their type.
 
     Args:
         key: Dotted path, for the message.
         name: RLlib's own.
-        value: As it was composed.
+        value: Its value, as composed.
 
     Raises:
         ConfigurationError: One is not a number, or out of the name's range.
@@ -124,7 +125,7 @@ def check_numbers(space: Mapping[str, Any], composed: Mapping[str, Any]) -> None
     whose ranges are known by their names.
 
     Args:
-        space: The study's. One that varies a group is left alone: its configurations are composed otherwise.
+        space: The study's space. One that varies a group is left alone: its configurations are composed otherwise.
         composed: The composed configuration, plain.
 
     Raises:
@@ -148,7 +149,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _check_schedule(key: str, schedule: list[Any]) -> None:
-    pairs = [p for p in schedule if isinstance(p, list) and len(p) == 2 and all(_is_number(n) for n in p)]
+    pairs = [p for p in schedule if isinstance(p, list) and len(p) == 2 and all(is_number(n) for n in p)]
     steps = [p[0] for p in pairs]
     if len(pairs) < max(2, len(schedule)) or steps[0] != 0 or any(a >= b for a, b in itertools.pairwise(steps)):
         raise ConfigurationError(
@@ -157,12 +158,8 @@ def _check_schedule(key: str, schedule: list[Any]) -> None:
         )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _numbers(value: Any) -> Iterator[float]:
-    if _is_number(value):
+    if is_number(value):
         yield value
     elif isinstance(value, list):
         for part in value:

@@ -60,7 +60,7 @@ def absolute(output_dir: str) -> Path:
     """The folder that a person named; of an address, the one with this machine's copy of what is there.
 
     Args:
-        output_dir: As it was written; relative ones are of the folder where the command was typed.
+        output_dir: The setting as it was written; relative ones are of the folder where the command was typed.
 
     Raises:
         ConfigurationError: It is an address that nothing can be kept at.
@@ -101,7 +101,7 @@ def stored_at(path: Path) -> str | None:
 
 
 def is_within(path: Path, output_dir: Path) -> bool:
-    """Whether what is at a path belongs to an output folder.
+    """True if the file or folder at a path belongs to an output folder.
 
     The copies in it of what is in object stores do not: anyone may own these.
     """
@@ -119,9 +119,9 @@ def check_writable(folder: Path, setting: str = "", other: str = "output_dir=/pa
     """Make sure that results can be written to a folder that need not be there yet.
 
     Args:
-        folder: Absolute.
-        setting: What chose it, as in a command line.
-        other: What chooses another.
+        folder: The folder, absolute.
+        setting: The setting that chose it, as in a command line.
+        other: The setting that chooses another.
 
     Raises:
         ConfigurationError: They cannot.

@@ -60,7 +60,7 @@ def take_recorded(named: str, recorded: Mapping[str, str], modules: Sequence[str
     """Import the modules that a trial imported, from where the command line says.
 
     Args:
-        named: What the person named: `run=0123...`.
+        named: The words by which the person named the trial: `run=0123...`.
         recorded: Name to hash.
         modules: Paths.
 
@@ -135,11 +135,11 @@ def check_sent() -> None:
 
 
 def left_behind(error: BaseException) -> str:
-    """What to do where an environment looked for a file beside its module's copy that lies beside the module;
+    """The advice where an environment looked for a file beside its module's copy that lies beside the module;
     "" if it did not.
 
     Args:
-        error: What it raised.
+        error: The exception that it raised.
     """
     _, _, rest = str(error).partition(f"{folder()}/")
     for end in range(len(rest), 0, -1):  # a message goes on behind the name
@@ -365,14 +365,14 @@ def _where(error: BaseException) -> str:
 
 
 def _sibling(path: Path, error: BaseException) -> str:
-    """What to do about an import of a file that lies beside the module."""
+    """The advice on an import of a file that lies beside the module."""
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     beside = next((p for p in (path.parent / f"{name}.py", path.parent / f"{name}") if name and p.exists()), None)
     return "" if beside is None else f" Name that one too: modules=[{beside.name},{path.name}]."
 
 
 def _difference(found: Mapping[str, str], recorded: Mapping[str, str]) -> str:
-    """How modules differ from those that were recorded."""
+    """The differences between modules and those that were recorded."""
     if missing := sorted(set(recorded) - set(found)):
         return f"{', '.join(missing)} is missing, which was recorded"
     if added := sorted(set(found) - set(recorded)):

@@ -1,4 +1,4 @@
-"""What a trial does with observations and rewards before its networks and losses see them."""
+"""How a trial transforms observations and rewards before its networks and losses see them."""
 
 from dataclasses import asdict, replace
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ _Bound = Annotated[Number, Field(gt=0)] | None
 
 @dataclass(frozen=True, config=STRICT)
 class PreprocessingSettings:
-    """What `conf/preprocessing/*.yaml` holds.
+    """The settings in `conf/preprocessing/*.yaml`.
 
     Attributes:
         name: The choice in `conf/preprocessing`. Not part of a configuration's hash: the settings are.
@@ -36,7 +36,7 @@ class PreprocessingSettings:
 
     @property
     def is_none(self) -> bool:
-        """Whether nothing is done, whatever its name."""
+        """True if nothing is transformed, whatever the name."""
         return replace(self, name="none") == PreprocessingSettings()
 
     @property

@@ -26,7 +26,7 @@ from experiments.config.number_ranges import SCHEDULES, check_number
 BUILDERS = ("training", "env_runners", "learners")
 """Sections of an algorithm file that are the arguments of RLlib's builder method of the same name."""
 SECTIONS = (*BUILDERS, "rl_module")
-"""What an algorithm file may hold beside `name` and `config_class`."""
+"""Sections that an algorithm file may hold beside `name` and `config_class`."""
 MODULE_CLASS, MODEL_CONFIG = "module_class", "model_config"
 """Settings of `rl_module` that are for a module of a person's own;
 all others are fields of RLlib's DefaultModelConfig."""
@@ -95,7 +95,7 @@ def check_arguments(key: str, settings: Mapping[str, Any], receiver: Callable[..
     Args:
         key: The dotted path of the settings.
         settings: Name to value.
-        receiver: What takes them.
+        receiver: The method or class that takes them.
 
     Raises:
         ConfigurationError: A value has not the type that the receiver declares for it.
@@ -238,7 +238,7 @@ _WORDS = {
 
 
 def _words(declared: Any, null: bool) -> list[str]:
-    """What a person calls a type."""
+    """A type in a person's words."""
     origin = typing.get_origin(declared)
     if origin in (typing.Union, types.UnionType):
         words = [word for part in typing.get_args(declared) for word in _words(part, null)]

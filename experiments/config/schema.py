@@ -47,7 +47,7 @@ class EnvSettings:
         target: The return at which the environment counts as solved; `None` if there is no agreed one.
         score_range: Lowest and highest possible return, where they are known.
         extra: The optional-dependency group of this project that installs it; `None` if the core does.
-        backend: What trials train on: Gymnasium's environment, or EnvPool's of the same id.
+        backend: The environment that trials train on: Gymnasium's environment, or EnvPool's of the same id.
             Evaluations are Gymnasium's.
         max_episode_steps: Where an episode is truncated; `None` leaves it to the registration.
         stagger: Whether the first episodes of the training environments end at different times, so that they do not
@@ -69,7 +69,7 @@ class EnvSettings:
 
     @property
     def make_arguments(self) -> dict[str, Any]:
-        """What `gymnasium.make` takes beside the id."""
+        """The arguments of `gymnasium.make` beside the id."""
         limit = {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
         return {**self.env_config, **limit}
 
@@ -88,7 +88,7 @@ class EnvSettings:
 
 @dataclass(frozen=True, config=STRICT)
 class HardwareSettings:
-    """What the study may use of a machine or a cluster: what `conf/hardware/*.yaml` holds.
+    """The part of a machine or cluster that a study may use: the settings in `conf/hardware/*.yaml`.
 
     Attributes:
         name: The profile.
@@ -164,7 +164,7 @@ class CheckpointSettings:
 
 @dataclass(frozen=True, config=STRICT)
 class FaultSettings:
-    """What a trial may survive.
+    """The faults that a trial may survive.
 
     Attributes:
         max_restarts: How often a trial is taken up again from its last checkpoint, after an exception
@@ -220,9 +220,9 @@ class StartingPolicy:
     """The trained policy whose weights all trials of a study start from.
 
     Attributes:
-        name: Of its trial: algorithm, environment, configuration and seed.
+        name: Name of its trial: algorithm, environment, configuration and seed.
         run: The trial's run id in MLflow; "" if a folder was named.
-        env_steps: That it was trained for.
+        env_steps: Env steps that it was trained for.
         weights: A digest of its weights, which is all that a result depends on.
         source: Where they are: a checkpoint, or the file that another study kept.
     """
@@ -244,7 +244,7 @@ class StudySettings:
 
     Attributes:
         name: The study's name; its experiment in MLflow is `<name>/<algorithm>-<env>`.
-        question: What the study asks, in a sentence a person would say.
+        question: The study's question, in a sentence a person would say.
         space: Dotted configuration path (or a group such as `algorithm`) to a list or a distribution.
         at_most: Dotted path to the largest value that its setting keeps, where an algorithm has it: cuts any to the
             size of the study.
@@ -277,7 +277,7 @@ class StudySettings:
 
 @dataclass(frozen=True, config=STRICT)
 class ReportSettings:
-    """What a study's report has, and by what its conclusions are drawn.
+    """The contents of a study's report, and the thresholds of its conclusions.
 
     Attributes:
         video: Whether it shows the chosen policy at play, where the environment can draw and that takes less than 20 s.
@@ -340,12 +340,12 @@ class SuiteConfig:
 
     @property
     def is_search(self) -> bool:
-        """Whether what runs depends on what came out, so that conclusions need seeds of their own."""
+        """True if later trials depend on earlier results, so that conclusions need seeds of their own."""
         return self.search.name in ("optuna", "racing") or self.scheduler.name != "fifo"
 
     @property
     def confirms(self) -> bool:
-        """Whether the best configurations are run again with seeds of their own."""
+        """True if the best configurations are run again with seeds of their own."""
         return self.is_search or self.confirmation.always
 
     def __post_init__(self) -> None:

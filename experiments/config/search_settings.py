@@ -1,4 +1,4 @@
-"""What a search and a scheduler may be set to, and what of it suits which study."""
+"""The settings of searches and schedulers, and which of them suit which study."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -28,7 +28,7 @@ class RandomSearch:
 
     Attributes:
         num_samples: Configurations; None: as the space is large (`space.num_samples`).
-        seed: Of the draw.
+        seed: Random seed of the draw.
     """
 
     name: Literal["random"]
@@ -37,7 +37,7 @@ class RandomSearch:
 
 
 Objective = Literal["score", "auc", "env_steps_to_target", "seconds_to_target", "train_s", "env_steps_per_s"]
-"""What a search aims at: a trial's `final/` metric of that name."""
+"""The aim of a search: a trial's `final/` metric of that name."""
 _CLOCK: tuple[Objective, ...] = ("seconds_to_target", "train_s", "env_steps_per_s")
 _TARGET: tuple[Objective, ...] = ("env_steps_to_target", "seconds_to_target")
 
@@ -48,9 +48,9 @@ class OptunaSearch:
 
     Attributes:
         num_samples: Trials; None: as the space is large (`space.num_samples`).
-        seed: Of the sampler.
+        seed: Random seed of the sampler.
         sampler: Optuna's: `tpe`, `gp` or `random`.
-        objective: What is aimed at; two make a Pareto front.
+        objective: The aim; two make a Pareto front.
     """
 
     name: Literal["optuna"]
@@ -65,13 +65,13 @@ class RacingSearch:
     """One seed for every configuration, more for those that lead, until they are significantly different.
 
     Attributes:
-        proposals: What races: the `grid`, so many `random` draws, or what `optuna` suggests.
-        num_samples: Of random draws and of Optuna's suggestions; None: as the space is large (`space.num_samples`).
-        seed: Of them.
-        sampler: Optuna's.
-        objective: What is aimed at; one.
-        max_seeds: That a configuration may have: the study's, and then the next whole numbers.
-        max_trials: Of the race; None: half as many again as there are configurations.
+        proposals: Source of the configurations: the `grid`, `random` draws, or suggestions of `optuna`.
+        num_samples: Random draws or suggestions of Optuna; None: as the space is large (`space.num_samples`).
+        seed: Random seed of the draws or suggestions.
+        sampler: Optuna's sampler.
+        objective: The aim; one.
+        max_seeds: Most seeds of a configuration: the study's, and then the next whole numbers.
+        max_trials: Most trials of the race; None: half as many again as there are configurations.
     """
 
     name: Literal["racing"]
@@ -89,9 +89,9 @@ class CompareSearch:
     """A fixed number of seeds before each look, for configurations that are in an undecided pair, until none is.
 
     Attributes:
-        seeds_per_look: That such a configuration gets before each look: of the study's,
+        seeds_per_look: Seeds that such a configuration gets before each look: of the study's,
             and then the next whole numbers.
-        looks: At most.
+        looks: Most looks.
         alpha: Risk of calling any pair different that is not, all pairs and all looks together.
     """
 
@@ -109,7 +109,7 @@ class CompareSearch:
 SearchSettings = Annotated[
     GridSearch | RandomSearch | OptunaSearch | RacingSearch | CompareSearch, Field(discriminator="name")
 ]
-"""How configurations are taken from the study's space: what `conf/search/*.yaml` holds."""
+"""How configurations are taken from the study's space: the settings in `conf/search/*.yaml`."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -140,7 +140,7 @@ class Median:
 
     Attributes:
         grace_env_steps: Before which none ends; None: a quarter of the budget.
-        min_trials: That have come as far, before one ends.
+        min_trials: Trials that must have come as far before one is ended.
     """
 
     name: Literal["median"]
@@ -157,8 +157,8 @@ class Pbt:
         population: Members.
         interval_env_steps: After which they are compared; None: a fifth of the budget.
         quantile: Share that is replaced, and share that is copied.
-        resample_probability: That a setting is drawn anew instead of moved to a neighbouring value.
-        seed: Of the first settings and of what varies them.
+        resample_probability: Probability that a setting is drawn anew instead of moved to a neighbouring value.
+        seed: Random seed of the first settings and of their variation.
     """
 
     name: Literal["pbt"]
@@ -175,11 +175,11 @@ SchedulerSettings = Annotated[Fifo | Asha | Median | Pbt, Field(discriminator="n
 
 @dataclass(frozen=True, config=STRICT)
 class ConfirmationSettings:
-    """How what a search found is confirmed.
+    """How the findings of a search are confirmed.
 
     Attributes:
         top: Configurations, the best by the search; the study's base configuration comes on top.
-        seeds: That the search never sees. Of a fixed design they may be some of its own:
+        seeds: Seeds that the search never sees. Of a fixed design they may be some of its own:
             the choice is then made by the others.
         always: Whether a fixed design is confirmed as well: every configuration with every seed,
             and then the best with these.

@@ -229,7 +229,7 @@ def parse_space(space: Mapping[str, Any]) -> dict[str, Axis]:
 
 
 def starts_from(values: Any, value: Any) -> bool:
-    """Whether an axis is made of a setting's own value: multiples of it, or rules that start from it.
+    """True if an axis is made of a setting's own value: multiples of it, or rules that start from it.
 
     Args:
         values: The axis, as a study gives it.
@@ -266,11 +266,11 @@ def _check_condition(path: str, axes: Mapping[str, Axis]) -> None:
 
 
 def is_there(axis: Axis, point: Point) -> bool:
-    """Whether an axis is part of a point, by its condition.
+    """True if an axis is part of a point, by its condition.
 
     Args:
-        axis: With a condition, or without.
-        point: The axes before it.
+        axis: The axis, with a condition or without.
+        point: The values of the axes before it.
     """
     return all(other in point and point[other] in _listed(wanted) for other, wanted in axis.when.items())
 
@@ -362,11 +362,11 @@ def _num_values(axis: Uniform | IntegerSteps) -> float:
 
 
 def num_samples(search: RandomSearch | OptunaSearch | RacingSearch, axes: Mapping[str, Axis]) -> int:
-    """How many configurations are drawn, or Optuna's trials: as many as the search is set to, else by the space.
+    """The number of draws, or of Optuna's trials: as many as the search is set to, else by the space.
 
     Args:
-        search: The study's.
-        axes: Of its space, one at least.
+        search: The study's settings of the search.
+        axes: The axes of its space, one at least.
 
     Returns:
         `SAMPLES_PER_AXIS` for each axis, twice that of `search=optuna`, but no more than the space has configurations.
@@ -390,7 +390,7 @@ def base_point(space: Mapping[str, Any], composed: Mapping[str, Any]) -> Point:
     """Where a study starts from: its own settings at the axes of its space.
 
     Args:
-        space: The study's.
+        space: The study's space.
         composed: The composed configuration, plain.
     """
     point: Point = {}

@@ -50,7 +50,7 @@ SHORT_NAMES = {
     "num_envs_per_env_runner": "envs",
     "num_learners": "learners",
 }
-"""What a run's name calls a setting, where its own name is too long."""
+"""Names of settings in a run's name, where their own are too long."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Start:
 
     Attributes:
         trial: The other one's `folder_name`, in the same study.
-        env_steps: Of the checkpoint that it starts from.
-        copied: Whether the other one's seed is another one.
+        env_steps: Env steps of the checkpoint that it starts from.
+        copied: Whether the other trial has another seed.
     """
 
     trial: str
@@ -83,10 +83,10 @@ class TrialConfig:
         stop_at_target: Whether the trial ends when it first holds the env's target.
         threads_per_process: Torch and BLAS threads of each process.
         checkpoint: When the trial saves itself, with its spacing. What is kept is not part of the hash.
-        faults: What the trial may survive. Not part of the hash: it does not change the result.
+        faults: The faults that the trial may survive. Not part of the hash: it does not change the result.
         fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same weights, but for what
             torch itself rounds by where an element lies, and the same metrics within rounding.
-        preprocessing: What is done with observations and rewards before networks and losses see them.
+        preprocessing: How observations and rewards are transformed before networks and losses see them.
         modules: A person's own that it imports, name to the hash of its content.
         measurement: How its throughput is measured; None if it trains to its budget.
         extension: Settings of extensions, by name. Of those that do not change the result, not part of the hash.
@@ -98,7 +98,7 @@ class TrialConfig:
             Not part of the hash.
         phase: `fixed`, `throughput`, `search` or `confirm`. Not part of the hash.
         exploratory: Whether others confirm what it found, so that conclusions rest on them. Not part of the hash.
-        start: Whose weights it starts from; None: from its seed's own, or those of `starts_from`.
+        start: The trial whose weights it starts from; None: from its seed's own, or those of `starts_from`.
         starts_from: A trained policy, whose weights the study keeps; None: from its seed's own.
             Of it the weights alone are hashed.
     """
@@ -201,19 +201,17 @@ class TrialConfig:
                 "evaluation": EvaluationSettings(**mapping["evaluation"]),
                 "checkpoint": CheckpointSettings(**mapping["checkpoint"]),
                 "faults": FaultSettings(**mapping["faults"]),
-                "preprocessing": PreprocessingSettings(**mapping.get("preprocessing", {})),
-                "measurement": MeasurementSettings(**measurement)
-                if (measurement := mapping.get("measurement"))
-                else None,
+                "preprocessing": PreprocessingSettings(**mapping["preprocessing"]),
+                "measurement": MeasurementSettings(**measurement) if (measurement := mapping["measurement"]) else None,
                 "extension": recorded(mapping),
-                "start": Start(**start) if (start := mapping.get("start")) else None,
-                "starts_from": StartingPolicy(**policy) if (policy := mapping.get("starts_from")) else None,
+                "start": Start(**start) if (start := mapping["start"]) else None,
+                "starts_from": StartingPolicy(**policy) if (policy := mapping["starts_from"]) else None,
             }
         )
 
 
 SHARED = tuple(f.name for f in fields(TrialConfig) if f.name in {own.name for own in fields(SuiteConfig)})
-"""What a trial takes from the settings of its configuration as it is there."""
+"""Settings of the configuration that a trial takes as they are."""
 
 
 def trial_config(
@@ -291,7 +289,7 @@ def distinct_names(
 
 
 def is_own_setting(path: str) -> bool:
-    """Whether the last part of an axis' path tells what it is: not of what an environment
+    """True if the last part of an axis' path tells what it is: not of what an environment
     or a network has for itself.
     """
     return path in NAMED_AXES or path in GROUPS or path.rpartition(".")[0] in _SECTIONS
@@ -312,7 +310,7 @@ def label_of(point: Mapping[str, Any], default: str, axes: Iterable[str] = ()) -
 
     Args:
         point: Dotted path, group or name of an axis to value.
-        default: What it is called where nothing differs.
+        default: Its name where nothing differs.
         axes: Paths of the space, of which a point need not have all.
     """
     names = distinct_names(dict.fromkeys((*point, *(path for path in axes if path not in NAMED_AXES))), _short_name)

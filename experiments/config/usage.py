@@ -1,4 +1,4 @@
-"""What a person reads of run.py's command line: its help, and why it was refused."""
+"""The help of run.py's command line, and the messages that refuse one."""
 
 import difflib
 import os
@@ -97,7 +97,7 @@ _ALSO_CALLED = {
 
 
 def _in_our_words(error: Exception, arguments: Sequence[str]) -> ConfigurationError | None:
-    """What Hydra says of its own, as this suite says it."""
+    """An error of Hydra's in this suite's words; None if it has none for it."""
     if isinstance(error, MissingMandatoryValue) and error.full_key == "tracking.uri":
         return ConfigurationError(
             "tracking.uri is missing: where the server is, for example tracking.uri=http://127.0.0.1:5000."
@@ -156,7 +156,7 @@ def _paths_known(arguments: Sequence[str]) -> list[str]:
 
 
 def reason_for_refusal(error: Exception, arguments: Sequence[str]) -> str:
-    """What is wrong, for a person.
+    """The error as a message for a person.
 
     Args:
         error: The suite's, Hydra's or OmegaConf's.

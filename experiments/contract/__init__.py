@@ -91,7 +91,7 @@ RETURN, SCORE = "eval/return_mean", "final/score"
 
 
 def depends_on_clock(metric: str) -> bool:
-    """Whether a metric measures time or load, and so differs between two runs of one trial
+    """True if a metric measures time or load, and so differs between two runs of one trial
     that are otherwise the same.
     """
     return metric.startswith(("system/", "throughput/", "time/")) or metric.endswith(("_s", "/seconds_to_target"))
@@ -176,14 +176,14 @@ what is searched is called otherwise."""
 
 
 def of_generation(settings: str, generation: int) -> str:
-    """What a configuration of a population is called: its settings, and the generation that trains with them."""
+    """The name of a configuration of a population: its settings, and the generation that trains with them."""
     return f"{settings} g={generation}"
 
 
 # Names in MLflow.
 
 AT_BASE = "base"
-"""What every rule of a setting is called (parameter `lr_rule`) at its base batch, where they all say the same."""
+"""The name of every rule of a setting (parameter `lr_rule`) at its base batch, where they all say the same."""
 
 INDEX_EXPERIMENT = "studies"
 """The experiment with a run per execution of a study."""

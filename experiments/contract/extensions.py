@@ -22,7 +22,7 @@ ENTRY_POINTS = "rl_scaling.extensions"
 """Group of entry points, each of which names the package of an extension."""
 
 METRICS_OF_MODULE = "METRICS"
-"""What a module of a person's own calls the metrics that its function `metrics` gives, name to meaning and unit."""
+"""The variable of a person's own module that names the metrics of its function `metrics`, with meaning and unit."""
 
 _METRIC = re.compile(r"(train|learner|throughput|time|final|own)/[a-z0-9_]+")
 _ROOT = Path(__file__).resolve().parents[2]
@@ -37,17 +37,17 @@ class ExtensionError(Exception):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an extension says of itself.
+    """An extension's description of itself.
 
     Attributes:
         name: A Python name. Its settings are `extension.<name>`.
         version: To be raised when the same settings come to other results: part of what tells configurations apart.
-        metrics: What its trials log beside the suite's own, name to meaning and unit. Those that begin with final/ are
+        metrics: Metrics of its trials beside the suite's, name to meaning and unit. Those that begin with final/ are
             columns of a study's runs, all others are curves.
         commands: A word to the function that runs a command line, `module:function`.
-        training: What it does to trials, `module:class`,
+        training: Its part in trials, `module:class`,
             a subclass of `experiments.config.extension.Training`; "": nothing.
-        report: What reports show of it, `module:class`,
+        report: Its part in reports, `module:class`,
             a subclass of `analysis.document.extension.Report`; "": nothing.
         formerly: The section of settings by which it was known before, which still works; "": none.
 
@@ -80,9 +80,9 @@ class Extension:
     """An extension that was found.
 
     Attributes:
-        manifest: What it says of itself.
+        manifest: Its description of itself.
         package: The name by which its package is imported.
-        folder: Where its files are.
+        folder: Folder of its files.
         is_own: Whether it is of a folder of a person's own.
     """
 
@@ -98,7 +98,7 @@ class Extension:
 
     @property
     def is_built_in(self) -> bool:
-        """Whether it comes with the suite."""
+        """True if it comes with the suite."""
         return self.package.startswith(f"{BUILT_IN}.")
 
     @property
@@ -108,15 +108,15 @@ class Extension:
 
     @property
     def has_settings(self) -> bool:
-        """Whether it has a file of settings, `conf/extension/<name>.yaml`."""
+        """True if it has a file of settings, `conf/extension/<name>.yaml`."""
         return (self.folder / "conf" / "extension" / f"{self.name}.yaml").is_file()
 
     def load_class(self, reference: str, base: type[_Part]) -> type[_Part]:
         """The class that a reference of the manifest names.
 
         Args:
-            reference: Of the manifest.
-            base: What it must be a subclass of.
+            reference: A reference of the manifest.
+            base: The class that it must be a subclass of.
 
         Raises:
             ExtensionError: It is not there, or is none.
@@ -127,7 +127,7 @@ class Extension:
         return loaded
 
     def load(self, reference: str) -> Any:
-        """What a reference of the manifest names.
+        """The object that a reference of the manifest names.
 
         Raises:
             ExtensionError: It is not there.
@@ -185,8 +185,8 @@ def take_package(name: str, folder: Path | None = None) -> None:
     """Take a module of a person's own that can be imported by a name, if it is an extension, or has metrics.
 
     Args:
-        name: Its own, and its extension's.
-        folder: Where it must be; None: wherever it is.
+        name: The module's name, and its extension's.
+        folder: Folder that it must be in; None: any.
 
     Raises:
         ExtensionError: It is one, and cannot be taken.

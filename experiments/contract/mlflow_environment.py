@@ -112,7 +112,7 @@ def keep_out(environment: MutableMapping[str, str] | None = None) -> list[str]:
     """Remove MLflow's variables that are not honoured.
 
     Args:
-        environment: Of this process by default.
+        environment: Environment variables; this process' by default.
 
     Returns:
         Which were removed and why, a line for each reason.
@@ -136,7 +136,7 @@ def check_honoured(environment: Mapping[str, str] | None = None) -> None:
     """Make sure that the variables that are honoured can be.
 
     Args:
-        environment: Of this process by default.
+        environment: Environment variables; this process' by default.
 
     Raises:
         ValueError: One cannot.

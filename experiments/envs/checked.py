@@ -1,4 +1,4 @@
-"""What an environment gives, checked at every reset and step, so that a mistake is said where it is made.
+"""Checks of an environment's outputs at every reset and step, so that a mistake is reported where it is made.
 
 Gymnasium's vector environments put what single ones give into arrays. What does not fit raises there, without the
 environment's name, or is made to fit: a flag "no" is true, a reward of None is a NaN. Infos that do not fit together,
@@ -65,7 +65,7 @@ class Checked(gym.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def _is_usual(self, result: Any) -> bool:
-        """Whether a step gave what most environments give, which takes half a microsecond to see."""
+        """True if a step gave the usual types, which takes half a microsecond to see."""
         if not isinstance(result, tuple) or len(result) != 5:
             return False
         observation, reward, terminated, truncated, info = result
@@ -80,11 +80,11 @@ class Checked(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def ended(name: str, error: SystemExit) -> BaseException:
-    """What to raise where an environment raised SystemExit; of Ray, which ends a process so, the error itself.
+    """The error to raise where an environment raised SystemExit; of Ray, which ends a process so, the error itself.
 
     Args:
         name: Id of the environment, as messages call it.
-        error: What was raised.
+        error: The error that was raised.
     """
     if hasattr(error, "ray_terminate_msg"):
         return error
@@ -120,14 +120,14 @@ def own(env: Any) -> Any:
 
 
 def why_wrong_reset(result: Any, space: gym.Space[Any]) -> str:
-    """What is wrong with what `reset` gave, as a clause without its subject; "" if nothing is."""
+    """The mistake in what `reset` gave, as a clause without its subject; "" if there is none."""
     if not isinstance(result, tuple) or len(result) != 2:
         return f"gave {_shown(result)}, where Gymnasium expects two values: observation and info"
     return why_wrong_observation(result[0], space) or _wrong_info(result[1])
 
 
 def why_wrong_step(result: Any, space: gym.Space[Any]) -> str:
-    """What is wrong with what `step` gave, as a clause without its subject; "" if nothing is."""
+    """The mistake in what `step` gave, as a clause without its subject; "" if there is none."""
     if not isinstance(result, tuple) or len(result) != 5:
         values = f"{len(result)} values" if isinstance(result, tuple) else _shown(result)
         return f"gave {values}, where Gymnasium expects five: observation, reward, terminated, truncated and info"
@@ -141,7 +141,7 @@ def why_wrong_step(result: Any, space: gym.Space[Any]) -> str:
 
 
 def is_outside(observation: Any, space: gym.Space[Any]) -> bool:
-    """Whether an observation that is none of the wrong ones leaves the bounds of its space."""
+    """True if an observation that is none of the wrong ones leaves the bounds of its space."""
     if isinstance(space, gym.spaces.Box):
         return bool(np.any(np.asarray(observation) < space.low) or np.any(np.asarray(observation) > space.high))
     if isinstance(space, gym.spaces.Dict):
@@ -152,7 +152,7 @@ def is_outside(observation: Any, space: gym.Space[Any]) -> bool:
 
 
 def why_wrong_observation(value: Any, space: gym.Space[Any]) -> str:
-    """What is wrong with an observation, as a clause without its subject; "" if nothing is.
+    """The mistake in an observation, as a clause without its subject; "" if there is none.
 
     Bounds of a Box are not looked at.
     """

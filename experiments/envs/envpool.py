@@ -39,9 +39,9 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
         """Make them.
 
         Args:
-            num_envs: How many.
+            num_envs: Number of environments.
             gym_id: Gymnasium's id.
-            num_threads: Of C++, that step them.
+            num_threads: Threads of C++ that step the environments.
         """
         like: Any = gym.make(gym_id)
         self.metadata = {**like.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}

@@ -18,7 +18,7 @@ _PARTS = (gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 
 
 def is_needed(space: gym.Space[Any]) -> bool:
-    """Whether observations are no array of floats as torch computes with, and flattening makes them one:
+    """True if observations are no array of floats as torch computes with, and flattening makes them one:
     choices, several parts, a number, a vector of another type.
 
     Pictures of integers are left: what their values mean is for a person to say.
@@ -31,13 +31,13 @@ def is_needed(space: gym.Space[Any]) -> bool:
 
 
 def has_action_mask(space: gym.Space[Any]) -> bool:
-    """Whether observations say which actions are allowed, by the key that RLlib's and PettingZoo's examples have."""
+    """True if observations say which actions are allowed, by the key that RLlib's and PettingZoo's examples have."""
     # a space's `in` asks for an element
     return isinstance(space, gym.spaces.Dict) and MASK in space.keys()  # noqa: SIM118
 
 
 def has_other_floats(space: gym.Space[Any]) -> bool:
-    """Whether observations are floats of another type than networks compute with, be they their own."""
+    """True if observations are floats of another type than networks compute with, be they their own."""
     return isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating) and space.dtype not in FLOATS
 
 
@@ -50,7 +50,7 @@ def flattened(gym_id: str, env_config: Mapping[str, Any]) -> gym.Env[Any, Any]:
     Of arrays of numbers only the type changes.
 
     Args:
-        gym_id: Of the environment itself.
+        gym_id: Gymnasium id of the environment itself.
         env_config: Keyword arguments of `gymnasium.make`.
     """
     env: gym.Env[Any, Any] = gym.make(gym_id, **env_config)

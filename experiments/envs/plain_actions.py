@@ -19,10 +19,10 @@ ID = "scaling/PlainActions-v0"
 
 
 def plain_space(space: gym.Space[Any]) -> gym.Space[Any]:
-    """What networks choose from in place of a space: choices from 0 on, in one dimension; a Box with one dimension.
+    """The space that networks choose from: choices from 0 on, in one dimension; a Box with one dimension.
 
     Args:
-        space: Of an environment's actions.
+        space: Space of an environment's actions.
 
     Returns:
         The space itself, if nothing differs, or if networks choose no such actions: nested ones,
@@ -46,10 +46,10 @@ def start_of(space: gym.Space[Any]) -> npt.NDArray[np.int64]:
 
 
 def to_native(space: gym.Space[Any]) -> Callable[[npt.ArrayLike], Any]:
-    """What makes actions of `plain_space(space)` those of the space itself.
+    """The function from actions of `plain_space(space)` to those of the space itself.
 
     Args:
-        space: Of the environment's actions.
+        space: Space of the environment's actions.
 
     Returns:
         A function of one action, or of several, (..., parts), to (..., *shape of the space), in its type.
@@ -73,7 +73,7 @@ def plain_actions(gym_id: str, env_config: Mapping[str, Any]) -> gym.Env[Any, An
     """Make an environment that takes the actions of `plain_space`.
 
     Args:
-        gym_id: Of the environment itself.
+        gym_id: Gymnasium id of the environment itself.
         env_config: Keyword arguments of `gymnasium.make`.
     """
     env: gym.Env[Any, Any] = gym.make(gym_id, **env_config)

@@ -37,7 +37,7 @@ def stacked(gym_id: str, frame_stack: int, env_config: Mapping[str, Any]) -> gym
     """Make an environment with its frames stacked by Gymnasium: after a reset, all frames are the first observation.
 
     Args:
-        gym_id: Of the environment itself.
+        gym_id: Gymnasium id of the environment itself.
         frame_stack: Frames of an observation.
         env_config: Keyword arguments of `gymnasium.make`.
     """

@@ -27,8 +27,8 @@ def first_shares(num_envs: int, runner: int, num_runners: int) -> list[float]:
 
     Args:
         num_envs: Environments of the runner.
-        runner: Its number, from 0.
-        num_runners: How many there are.
+        runner: Number of the env runner, from 0.
+        num_runners: Number of env runners.
     """
     return [(env * num_runners + runner + 1) / (num_envs * num_runners) for env in range(num_envs)]
 
@@ -37,7 +37,7 @@ class Staggered(gym.Wrapper[Any, Any, Any, Any]):
     """Ends the first episode at a share of the time limit, later ones where the environment ends them.
 
     Attributes:
-        first_share: That share, until the first episode has ended; None: none is cut.
+        first_share: Share of the time limit at which the first episode ends, until it has; None: none is cut.
     """
 
     def __init__(self, env: gym.Env[Any, Any], time_limit: int) -> None:
@@ -72,7 +72,7 @@ def staggered(gym_id: str, env_config: Mapping[str, Any], time_limit: int) -> gy
     """Make an environment whose first episode can be cut short.
 
     Args:
-        gym_id: Of the environment itself.
+        gym_id: Gymnasium id of the environment itself.
         env_config: Keyword arguments of `gymnasium.make`.
         time_limit: Env steps after which it truncates an episode.
     """

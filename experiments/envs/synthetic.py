@@ -58,7 +58,7 @@ class Synthetic(gym.Env[npt.NDArray[np.float32], np.int64]):
                 environment's own generator: positive, with now and then a straggler.
             reset_cost_ms: Milliseconds that a reset costs, always the same; 0 or more.
             observation_size: Floats in an observation, each in [-1, 1].
-            num_actions: Of which one is right.
+            num_actions: Number of actions, of which one is right.
 
         Raises:
             ValueError: One of them is outside its range; names it, and what to do.

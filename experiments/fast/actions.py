@@ -37,7 +37,7 @@ MODULE_TO_ENV = (
 """RLlib's default pipeline (algorithms/algorithm_config.py: `build_module_to_env_connector`)."""
 
 _REDUCED = {torch.float16: np.float32, torch.float64: np.float32, torch.int64: np.int32}
-"""What `convert_to_numpy` makes of numbers of other sizes than 32 bits."""
+"""The types that `convert_to_numpy` gives numbers of other sizes than 32 bits."""
 
 
 def as_numpy(value: Any) -> Any:
@@ -133,7 +133,7 @@ class _KnownActions(gym.spaces.MultiDiscrete):
     """A space of which is known that the actions are in it."""
 
     def contains(self, x: Any) -> bool:
-        """Whether something is in it: not looked at."""
+        """True, unchecked."""
         return True
 
 
@@ -143,7 +143,7 @@ def known_actions(env: Any, module: Any) -> Iterator[None]:
     which takes CartPole a seventh of its step.
 
     Args:
-        env: Of other environments, and of those that look at each one's action, nothing changes.
+        env: Vectorised environments; others, and those that look at each one's action, stay as they are.
         module: A default one, of which is known that it puts out a number for each action, or acts by such numbers.
     """
     inner = env.unwrapped

@@ -64,7 +64,7 @@ def deferrable(function: _Function) -> _Function:
 
 
 def is_deferrable(function: Callable[..., Any]) -> bool:
-    """Whether a function was marked `deferrable`; looks through `functools.partial`."""
+    """True if a function was marked `deferrable`; looks through `functools.partial`."""
     return bool(getattr(getattr(function, "func", function), _DEFERRABLE, False))
 
 
@@ -197,7 +197,7 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
         whose `sample` is not called then.
 
         Args:
-            chunks: Of episodes, as they go to a replay buffer.
+            chunks: Chunks of episodes, as they go to a replay buffer.
         """
 
     def on_step_seconds(self, env_step_s: float, inference_s: float) -> None:
@@ -214,7 +214,7 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
         Args:
             episodes: One for each environment, as of the last step.
             explore: Whether the next actions are sampled.
-            last_step: What else RLlib passes to the pipeline: the last step's columns.
+            last_step: The last step's columns, which RLlib passes to the pipeline as well.
         """
         self._cached_to_module = self._env_to_module(
             episodes=episodes,

@@ -239,7 +239,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
 
         Args:
             chunks: The episodes.
-            start: When the update began, by `time.perf_counter`.
+            start: Time of `time.perf_counter` at which the update began.
         """
         builder, module, connectors = (
             BatchBuilder(chunks),
@@ -365,7 +365,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         Args:
             rows: The minibatch. Log-probabilities and advantages may be changed in place.
             columns: As `PPOLoss.columns` makes them of it; may be changed.
-            dist_inputs: Of the present policy, [rows, inputs].
+            dist_inputs: Distribution inputs of the present policy, [rows, inputs].
         """
 
     def _step(self, adam: FlatAdam, config: Any, last: bool = False) -> torch.Tensor | None:
@@ -379,7 +379,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
 
         Args:
             adam: The optimizer, with a finite gradient.
-            config: The module's.
+            config: The module's configuration.
             last: Whether this is the last minibatch: its norm is reported, and its gradients stay with the parameters.
 
         Returns:
@@ -426,8 +426,8 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         return norm
 
     def _log_steps(self, passes: Passes) -> None:
-        """What RLlib logs of every minibatch's size (core/learner/learner.py: `_log_steps_trained_metrics`,
-        `_log_metrics`), at once.
+        """Log at once what RLlib logs of every minibatch's size (core/learner/learner.py: `_log_steps_trained_metrics`,
+        `_log_metrics`).
         """
         log, mid, size = self.metrics.log_value, DEFAULT_MODULE_ID, passes.size
         module_steps = passes.num_minibatches * size

@@ -61,14 +61,14 @@ logger = logging.getLogger(__name__)
 
 
 def _burns_in(config: Any) -> bool:
-    """Whether RLlib samples sequences from the replay buffer, or the first steps of long ones;
+    """True if RLlib samples sequences from the replay buffer, or the first steps of long ones;
     SAC has no such setting.
     """
     return bool(getattr(config, "burn_in_len", 0))
 
 
 class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type information
-    """What the two algorithms share.
+    """The common part of the two algorithms.
 
     Where something is not supported (see `why_stock`), a training step is RLlib's own.
 
@@ -158,7 +158,7 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
         return steps
 
     def _is_first_update_next(self, env_steps: float | None = None) -> bool:
-        """Whether the next training step may be the first that learns: RLlib's own,
+        """True if the next training step may be the first that learns: RLlib's own,
         since some results begin with it.
         """
         if self._has_learned:
@@ -200,7 +200,7 @@ class FastOffPolicy(Algorithm):  # type: ignore[misc]  # RLlib ships no type inf
             self._iteration_began = self.iteration, time.time(), self._sampled(), self._trained()
 
     def _is_over(self, sampled: float, trained: float) -> bool:
-        """Whether RLlib would end the iteration (ray/rllib/algorithms/algorithm.py: `TrainIterCtx.should_stop`)."""
+        """True if RLlib would end the iteration (ray/rllib/algorithms/algorithm.py: `TrainIterCtx.should_stop`)."""
         config, (_, began_s, had_sampled, had_trained) = self.config, self._iteration_began
         least_s, least_sampled, least_trained = (
             config.min_time_s_per_iteration,

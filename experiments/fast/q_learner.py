@@ -176,7 +176,7 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
 
         Args:
             columns: A training batch, see `sample_columns` of the replay buffers.
-            timesteps: As of `update`.
+            timesteps: Timesteps as of `update`.
 
         Returns:
             The TD errors, [B].
@@ -202,7 +202,7 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         return td_errors
 
     def _has_plain_loss(self, base: type, *names: str) -> bool:
-        """Whether the loss is that of a class of RLlib's, of rewards that may be scaled.
+        """True if the loss is that of a class of RLlib's, of rewards that may be scaled.
 
         A loss of one's own may contain more than Q values, such as the weights themselves.
         """
@@ -290,8 +290,8 @@ class LeanUpdates(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         """Clip the gradients and take a step.
 
         Args:
-            config: The module's.
-            norms: Of the gradients of those optimizers that have theirs as a vector.
+            config: The module's configuration.
+            norms: Gradient norms of those optimizers that have theirs as a vector.
         """
         clips, adams = config.grad_clip and config.grad_clip_by == "global_norm", self._adams or {}
         finite = len(norms) == len(adams) and all(math.isfinite(norm.item()) for norm in norms)

@@ -44,7 +44,7 @@ class KeptLosses(ABC):
         self._kept.append(columns)
 
     def values(self) -> dict[str, list[float]]:
-        """What RLlib logs of each batch, by its names: of all since the last call."""
+        """The values that RLlib logs of each batch, by its names: all since the last call."""
         self._compute()
         values, self._values = self._values, {}
         return values
@@ -59,14 +59,14 @@ class KeptLosses(ABC):
 
     @abstractmethod
     def _logged(self, *columns: Tensor) -> dict[str, Tensor]:
-        """What RLlib logs, [batches], of what was kept, [batches, B] or [batches, 1]."""
+        """The values that RLlib logs, [batches], from those that were kept, [batches, B] or [batches, 1]."""
 
 
 class QLoss(KeptLosses):
     """The loss of one module without a distribution of returns.
 
     Args:
-        config: The module's.
+        config: The module's configuration.
     """
 
     def __init__(self, config: Any) -> None:

@@ -162,7 +162,7 @@ class FastPrioritizedEpisodeReplayBuffer(ColumnarReplayBuffer, PrioritizedEpisod
         """Add episodes, or chunks of such; the oldest episodes are evicted while there are more steps than fit.
 
         Args:
-            episodes: RLlib's.
+            episodes: Episodes of RLlib's.
             weight: Priority of their steps; by default the largest that ever was.
         """
         self.add_chunks(self._chunks(episodes), weight)
@@ -291,7 +291,7 @@ class FastPrioritizedEpisodeReplayBuffer(ColumnarReplayBuffer, PrioritizedEpisod
 
         Args:
             priorities: [B], absolute TD errors.
-            module_id: RLlib's.
+            module_id: RLlib's id of the module; not used.
         """
         values = [max(value, _LEAST_PRIORITY) for value in np.asarray(priorities, np.float64).tolist()]
         slots = self._last_sampled_indices

@@ -31,10 +31,10 @@ class SACGradients(NamedTuple):
     """Gradients of the losses.
 
     Attributes:
-        q: By critic, with respect to its values of the batch's actions, [B].
-        drawn: With respect to the critics' least value of the drawn actions, [B].
-        logp: With respect to these actions' log-probabilities, [B].
-        log_alpha: With respect to the logarithm of the temperature, [1].
+        q: Gradient by critic with respect to its values of the batch's actions, [B].
+        drawn: Gradient with respect to the critics' least value of the drawn actions, [B].
+        logp: Gradient with respect to these actions' log-probabilities, [B].
+        log_alpha: Gradient with respect to the logarithm of the temperature, [1].
     """
 
     q: list[Tensor]
@@ -47,7 +47,7 @@ class SACLoss(KeptLosses):
     """The losses of one module.
 
     Args:
-        config: The module's.
+        config: The module's configuration.
     """
 
     def __init__(self, config: Any) -> None:
@@ -60,7 +60,7 @@ class SACLoss(KeptLosses):
         """The losses of a batch, which are kept until `values`.
 
         Args:
-            values: What the networks make of it.
+            values: The networks' values for it.
             batch: The batch.
             log_alpha: The logarithm of the temperature, [1].
             target_entropy: A number.

@@ -52,9 +52,9 @@ class _OngoingEpisode:
     """The steps of an environment's episode that the runner's episode does not have yet.
 
     Attributes:
-        id_: RLlib's.
+        id_: RLlib's id of the episode.
         t: Env steps of the whole episode.
-        stored: Those of them that the replay buffer has.
+        stored: Env steps of these that the replay buffer has.
         observations: The new ones, and before them the last one of the runner's episode.
         actions: One for each new step.
         rewards: One for each new step.
@@ -135,7 +135,7 @@ class DirectSampler:
         self._last: tuple[Any, ...] = ()
 
     def sample(self, num_timesteps: int) -> list[Chunk]:
-        """What `runner.sample()` returns, as chunks: `num_timesteps` env steps or a few more,
+        """The samples of `runner.sample()` as chunks: `num_timesteps` env steps or a few more,
         the episodes that ended first.
         """
         done: list[Chunk] = []
@@ -253,7 +253,7 @@ class DirectSampler:
         """Bring the runner into the state that it has after its own `sample`.
 
         Returns:
-            What its `get_metrics` would have returned since the first step.
+            The results that its `get_metrics` would have returned since the first step.
         """
         runner = self._runner
         for index in range(len(self._ongoing)):

@@ -59,73 +59,9 @@ def _fast_learner(config: AlgorithmConfig) -> type | None:
 def make_fast(config: _Config) -> _Config:
     """Replace RLlib's own classes by the fast ones.
 
-    Other classes, such as a learner that the user has set, stay. A fast part looks at what it is given before
-    every fragment and every update. What it does not support is left to RLlib's own code, and the reason is logged
-    once, at level INFO.
-
-    A whole configuration:
-
-    - the old API stack
-    - several agents
-    - recording of samples (`output`)
-
-    A fragment of the env runner:
-
-    - whole episodes instead of a number of env steps
-    - random actions
-    - a module that is stateful
-    - a public `forward_exploration` of the module's own
-    - a public `forward_inference` of the module's own, without exploration
-    - env-to-module connectors of one's own
-    - module-to-env connectors of one's own
-    - nested observation spaces
-    - nested action spaces
-    - episodes that stay lists (`episodes_to_numpy=False`)
-    - a subclass with a `_try_env_step` of its own
-    - an `on_episode_created` callback
-    - an `on_episode_start` callback
-    - an `on_episode_step` callback
-    - an `on_episode_end` callback that is not marked as `experiments.fast.env_runner.deferrable`
-
-    An update of PPO:
-
-    - a subclass with a loss, gradients or an optimizer of its own
-    - a device other than the CPU, where the bits were not compared
-    - several learners
-    - a choice of which modules to train (`policies_to_train`)
-    - a MultiRLModule of one's own
-    - a module that is stateful
-    - a public `forward_train` of the module's own
-    - a module without a value function
-    - training without a critic (`use_critic=False`)
-    - nested action spaces
-    - compiled modules
-    - gradient scalers
-    - torch's learning rate schedulers
-    - learner connectors of one's own
-    - an optimizer other than a plain Adam
-    - episodes with nested outputs of the module
-
-    Training steps of DQN and SAC:
-
-    - a replay buffer of another class than RLlib's two for episodes
-    - sequences to burn in (`burn_in_len`)
-    - steps counted by agent (`count_steps_by`)
-    - a learner in another process
-    - a learner that is not a fast one
-    - a device other than the CPU, where the bits were not compared
-    - a learner with hooks of its own
-    - a module that is stateful
-    - a public `forward_train` of the module's own
-    - learner connectors of one's own
-    - updates that skip NaN gradients (`torch_skip_nan_gradients`)
-    - a compiled learner
-
-    The env steps of DQN and SAC alone:
-
-    - another class of env runner
-    - an `on_sample_end` callback
-    - whole episodes (`batch_mode`)
+    Other classes, such as a learner that the user has set, stay. A fast part checks before every fragment and every
+    update whether it supports what it is given (experiments/fast/README.md lists what it does not). If not, RLlib's
+    own code runs, and the reason is logged once, at level INFO.
 
     Args:
         config: Call this last: what is set later may replace a fast part again.

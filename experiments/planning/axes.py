@@ -1,9 +1,10 @@
-"""What a study searches, by the names that a trial's parameters have in MLflow. Pure."""
+"""The axes of a study, by the names that a trial's parameters have in MLflow. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.config.fields import is_number
 from experiments.config.lr_rules import is_rule
 from experiments.config.trial_config import distinct_names, is_own_setting
 from experiments.contract import COLUMNS, NAMED_AXES
@@ -60,7 +61,7 @@ class SearchedAxis:
     """One axis of a study's space.
 
     Attributes:
-        path: As the space has it.
+        path: Path in the space.
         param: The parameter that holds its value.
         by_rule: Whether some of its values are rules.
         spans_decades: Whether its values span a decade or more.
@@ -74,7 +75,7 @@ class SearchedAxis:
     @classmethod
     def of(cls, path: str, param: str, values: Sequence[Any]) -> "SearchedAxis":
         """The axis with these values, of all configurations that have it."""
-        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        numbers = [v for v in values if is_number(v)]
         spans = 0 < len(numbers) == len(values) and min(numbers) > 0 and max(numbers) / min(numbers) >= 10
         return cls(path, param, is_own_setting(path) and any(map(is_rule, values)), spans)
 
@@ -100,7 +101,7 @@ def axis_params(paths: Iterable[str]) -> dict[str, str]:
     """Path of each axis to the parameter that holds its value, each another one, which no trial has for something else.
 
     Args:
-        paths: Of a study's space.
+        paths: Paths of a study's space.
     """
 
     def is_taken(name: str) -> bool:

@@ -25,12 +25,12 @@ class ResolvedPoint:
     """A point with all its settings, ready to be built.
 
     Attributes:
-        label: What differs from the others, in words.
-        point: As it was drawn.
-        settings: What it stands for.
+        label: The difference from the others, in words.
+        point: The point as it was drawn.
+        settings: The settings that it stands for.
         suite: The settings, with every count, the report grid and the spacing of the checkpoints.
         rules: Setting of `training` to the rule that its number comes from.
-        generation: Of a population, at whose end it stops; None in other studies.
+        generation: Generation of a population, at whose end it stops; None in other studies.
     """
 
     label: str
@@ -61,9 +61,9 @@ class Configuration(ResolvedPoint):
 
     Attributes:
         request: The processes of a trial.
-        batch_env_steps: Of one training batch over all learners.
-        checkpoint_bytes: Of one checkpoint, about.
-        facts: What the analysis must know beside the parameters.
+        batch_env_steps: Env steps of one training batch over all learners.
+        checkpoint_bytes: Size of one checkpoint, about.
+        facts: Facts that the analysis needs beside the parameters.
     """
 
     request: PlacementGroupFactory

@@ -52,10 +52,10 @@ class _Costs:
     """Seconds beside what the environment and the networks take themselves.
 
     Attributes:
-        vector_step: Of a step of all environments of a runner.
-        env_step: Of each environment's part in it.
-        minibatch: Of an update with rows of the newest batch.
-        replayed: Of an update with rows from a replay buffer.
+        vector_step: A step of all environments of a runner.
+        env_step: Each environment's part in it.
+        minibatch: An update with rows of the newest batch.
+        replayed: An update with rows from a replay buffer.
         actor_critic: Likewise, of SAC: a policy, critics and a temperature, each with its optimizer. From one study of
             Pendulum on a busy machine, by as much faster as PPO is on a quiet one: rough.
     """
@@ -78,8 +78,8 @@ class TrialEstimate:
     Environments and networks are timed when they are first asked for.
 
     Attributes:
-        configuration: The trial's.
-        trials_at_once: That share the machine's cores.
+        configuration: The trial's configuration.
+        trials_at_once: Trials that share the machine's cores.
     """
 
     configuration: Configuration
@@ -189,7 +189,7 @@ class Duration:
     """How long a study takes.
 
     Attributes:
-        seconds: With all its trials.
+        seconds: Seconds of the study, with all its trials.
         estimated: Algorithm and environment of the trials that are estimated; empty: earlier trials of them all say it.
     """
 
@@ -236,7 +236,7 @@ def study_duration(plan: Plan, past_speed: PastSpeed | None) -> Duration:
         else:
             seconds += budgets / speed
         env_steps += budgets
-    seconds *= plan.total_env_steps / env_steps / min(plan.concurrency, plan.num_trials)
+    seconds *= plan.env_steps_in_all() / env_steps / min(plan.concurrency, plan.num_trials)
     if estimated:
         seconds += _START_S + _FIRST_TRIAL_S
     if plan.suite.max_minutes is not None:

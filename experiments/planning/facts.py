@@ -1,4 +1,4 @@
-"""What the analysis must know of a configuration beside its parameters, to diagnose its trials."""
+"""The facts of a configuration that the analysis needs beside its parameters, to diagnose its trials."""
 
 import math
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ def facts_of(config: AlgorithmConfig, env: EnvSettings, hardware: HardwareSettin
 
     Args:
         config: RLlib's, of the configuration.
-        env: Its environment.
-        hardware: Its profile.
-        cluster: What it runs on; its CPUs may be logical ones.
+        env: The configuration's environment.
+        hardware: The configuration's hardware profile.
+        cluster: The machines that it runs on; its CPUs may be logical ones.
     """
     _, actions = spaces(env)
     replay: Mapping[str, Any] = getattr(config, "replay_buffer_config", None) or {}

@@ -17,13 +17,13 @@ import yaml
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings, SuiteConfig
 from experiments.config.trial_config import GROUPS
-from experiments.contract.words import plural as plural
+from experiments.contract.words import amount, plural
 from experiments.limits.cpus import usable_cpus
 
 logger = logging.getLogger(__name__)
 
 _AUTOSCALER_FILE = Path("~/ray_bootstrap_config.yaml").expanduser()
-"""What `ray up` leaves on the head node. Other autoscalers, as KubeRay's,
+"""The file that `ray up` leaves on the head node. Other autoscalers, as KubeRay's,
 tell nobody in the cluster what they may add."""
 _MOST_COMING = 1000
 
@@ -113,7 +113,7 @@ def check_room(suite: SuiteConfig, cluster: Cluster) -> None:
 
     Args:
         suite: A study's settings. One that varies its hardware or counts is left alone.
-        cluster: What there is.
+        cluster: The machines that there are.
 
     Raises:
         ConfigurationError: It never can.
@@ -176,7 +176,7 @@ def may_come(settings: Mapping[str, Any], num_present: int) -> tuple[Node, ...]:
     """The nodes that an autoscaler may add to those that are there.
 
     Args:
-        settings: What `ray up` was given, completed by it: its file of a cluster.
+        settings: The cluster file of `ray up`, as it completed it.
         num_present: Nodes that are there, with the head.
 
     Returns:
@@ -237,8 +237,3 @@ def usable_gpus() -> int:
 @functools.cache
 def _warn_once(message: str) -> None:
     logger.warning(message)
-
-
-def amount(cpus: float, gpus: float) -> str:
-    """`4 CPUs and 1 GPU`."""
-    return f"{plural(cpus, 'CPU')} and {plural(gpus, 'GPU')}"

@@ -30,9 +30,9 @@ def on_nodes(
     stays in its memory.
 
     Args:
-        request: As RLlib makes it.
+        request: The request as RLlib makes it.
         hardware: The profile.
-        cluster: What there is.
+        cluster: The machines that there are.
         asynchronous: Whether the algorithm samples while it learns.
 
     Raises:
@@ -68,8 +68,8 @@ def check_accelerator_type(kind: str, there: Collection[str]) -> None:
     """Make sure that a kind of accelerator has a name of Ray's, whether any node has one or not.
 
     Args:
-        kind: As given.
-        there: Those of the cluster's nodes.
+        kind: The kind as given.
+        there: The kinds of the cluster's nodes.
 
     Raises:
         ConfigurationError: It has none.

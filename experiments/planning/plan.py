@@ -37,13 +37,13 @@ class Plan:
     Attributes:
         suite: The study's settings, common to all configurations.
         composed: The composed configuration, for the record.
-        configurations: Those that will be run, in order; of a search those that may be, as far as they are known.
-        cluster: What the study runs on.
+        configurations: Configurations that are run, in order; of a search those that may be, as far as known.
+        cluster: The machines that the study runs on.
         concurrency: Trials side by side.
-        left_out: What the space asks for and the environment does not have, a clause each.
+        left_out: Points of the space that the environment does not have, a clause each.
         search: How the study chooses its trials as it goes; None if they are all known.
         command: The command line that runs the study; "": the one that started this process.
-        notes: What should be known of its environments, a line each.
+        notes: Remarks on its environments, a line each.
     """
 
     suite: SuiteConfig
@@ -63,7 +63,7 @@ class Plan:
 
     @property
     def question(self) -> str:
-        """What it asks."""
+        """The study's question."""
         return self.suite.study.question
 
     @property
@@ -99,7 +99,7 @@ class Plan:
 
     @property
     def exclusive(self) -> bool:
-        """Whether each trial has the machine to itself, so that throughput is comparable."""
+        """True if each trial has the machine to itself, so that throughput is comparable."""
         return self.concurrency == 1
 
     @property
@@ -130,12 +130,12 @@ class Plan:
 
     @property
     def is_measured(self) -> bool:
-        """Whether trials measure their throughput, in place of training to a budget."""
+        """True if trials measure their throughput, in place of training to a budget."""
         return self.suite.measurement is not None
 
     @property
     def common_request(self) -> PlacementGroupFactory | None:
-        """What every trial reserves, so that trials of different layouts can take turns in one process;
+        """The resources that every trial reserves, so that trials of different layouts can take turns in one process;
         None: each its own.
         """
         return request_for_all([c.request for c in self.configurations]) if self.is_measured else None
@@ -149,11 +149,6 @@ class Plan:
     def num_trials(self) -> int:
         """Trials that are run, at most."""
         return self.search.num_trials if self.search else len(self.configurations) * len(self.seeds) * self.repeats
-
-    @property
-    def total_env_steps(self) -> int:
-        """Env steps of the whole study, at most."""
-        return self.env_steps_in_all()
 
     def env_steps_in_all(self, unused: int = 0) -> int:
         """Env steps of the whole study, at most.
@@ -174,7 +169,7 @@ class Plan:
 
     @cached_property
     def axes(self) -> tuple[SearchedAxis, ...]:
-        """What the study searches."""
+        """The axes that the study searches."""
         shown = [c.settings.shown for c in self.configurations]
         params = axis_params(dict.fromkeys(path for of_one in shown for path in of_one))
         return tuple(
@@ -190,7 +185,7 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
     Args:
         suite: The study's settings.
         compose: Composes the configuration with the given group choices.
-        cluster: What there is to run on.
+        cluster: The machines to run on.
 
     Returns:
         A plan in which every trial can start.
@@ -230,7 +225,7 @@ def with_auto(plan: Plan, compose: Compose) -> Plan | None:
 
     Args:
         plan: The study.
-        compose: What it was composed with.
+        compose: Composes its configuration.
     """
     if plan.suite.hardware.name == AUTO or "hardware" in plan.suite.study.space:
         return None
@@ -280,7 +275,7 @@ def _check_number(num_points: int, suite: SuiteConfig) -> None:
 
 
 def chooses_trials(suite: SuiteConfig) -> bool:
-    """Whether a study chooses its trials as it goes."""
+    """True if a study chooses its trials as it goes."""
     limited = suite.max_env_steps is not None or suite.max_minutes is not None
     return suite.confirms or limited or isinstance(suite.search, CompareSearch)
 
@@ -293,7 +288,7 @@ def _possible(wanted: list[ResolvedPoint]) -> tuple[list[ResolvedPoint], tuple[s
 
 
 def _lacking(parsed: ResolvedPoint) -> str:
-    """What a point asks for and cannot have; "" if there is nothing."""
+    """The setting that a point asks for and cannot have; "" if there is none."""
     env, algorithm = parsed.suite.env, parsed.suite.algorithm
     if parsed.point.get(VECTORIZE_MODE) == "vector_entry_point" and not has_vector_entry_point(env):
         return f"{VECTORIZE_MODE}=vector_entry_point, which {env.name} does not have"

@@ -1,4 +1,4 @@
-"""What MLflow gets of a plan: the parameters of its runs, and `plan.json`,
+"""A plan as it is recorded in MLflow: the parameters of its runs, and `plan.json`,
 from which the analysis knows what was to be run.
 """
 
@@ -73,7 +73,7 @@ def searched_params(plan: Plan) -> list[str]:
 
 
 def plan_record(trials: StudyTrials) -> dict[str, Any]:
-    """What the analysis must know of a study: every configuration, also those that never get to start."""
+    """The study as the analysis reads it: every configuration, also those that never get to start."""
     plan, search = trials.plan, trials.plan.search
     record = {
         "study": plan.study,
@@ -139,7 +139,7 @@ def _configuration(plan: Plan, configuration: Configuration) -> dict[str, Any]:
 
 
 def _planned(plan: Plan, configuration: Configuration) -> dict[str, Any]:
-    """What the plan chose that the configuration by itself, or on another machine, would get otherwise:
+    """The choices of the plan that the configuration by itself, or on another machine, would get otherwise:
     overrides of a command line.
     """
     hardware, given = configuration.suite.hardware, set(map(_setting, configuration.settings.shown))

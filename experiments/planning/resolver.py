@@ -26,11 +26,11 @@ CHECKPOINTS_PER_TRIAL = 4
 
 @dataclass(frozen=True)
 class Resolver:
-    """What a point needs to become a configuration.
+    """Turns points into configurations.
 
     Attributes:
         composed: Group choices, as sorted pairs, to the configuration that was composed with them.
-        cluster: What there is to run on.
+        cluster: The machines to run on.
         report_every_env_steps: The study's report grid; None until it is chosen.
         axes: Paths of the study's space.
     """
@@ -141,7 +141,7 @@ def with_checkpoint_spacing(suite: SuiteConfig) -> SuiteConfig:
     long episodes never end.
 
     Args:
-        suite: With its report grid and its counts.
+        suite: The settings, with report grid and counts.
     """
     if suite.checkpoint.every_env_steps is not None:
         return suite

@@ -1,4 +1,4 @@
-"""What a trial needs, and what can never fit."""
+"""The resources that a trial needs, and the check that they can ever fit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from experiments.config.named_axes import without_names
 from experiments.config.schema import SuiteConfig
 from experiments.config.update_to_data import KEY as UPDATE_TO_DATA
 from experiments.config.update_to_data import check_update_to_data, with_intensity
-from experiments.contract.words import plural
-from experiments.planning.machines import Cluster, accelerator_types, amount
+from experiments.contract.words import amount, plural
+from experiments.planning.machines import Cluster, accelerator_types
 from experiments.rllib.algorithms import fragment_length, fragments_of_batch, is_asynchronous, replays, train_batch
 from experiments.rllib.building import check_settings, suits_gpu
 from experiments.rllib.made_environments import has_vector_entry_point
@@ -63,8 +63,8 @@ def with_counts(suite: SuiteConfig, rules: Mapping[str, Rule], cluster: Cluster)
 
     Args:
         suite: The configuration of one point.
-        rules: Of its algorithm.
-        cluster: What there is. How many trials share it makes no difference:
+        rules: The rules of its algorithm.
+        cluster: The machines that there are. How many trials share it makes no difference:
             a trial by itself is the same configuration.
 
     Returns:
@@ -113,7 +113,7 @@ def checked_algorithm(algorithm: Mapping[str, Any], rules: Mapping[str, Rule]) -
 
 
 def _samples(algorithm: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, int]:
-    """What lets an asynchronous algorithm's whole samples, one fragment of each environment of a runner,
+    """The settings with which an asynchronous algorithm's whole samples, one fragment of each environment of a runner,
     make up the batch.
     """
     batch, length, fragments = train_batch(algorithm), fragment_length(algorithm), fragments_of_batch(algorithm)
@@ -162,7 +162,7 @@ def _fit(wanted: Mapping[str, Any], suite: SuiteConfig, cluster: Cluster) -> Lay
 
 
 def _share_of_a_gpu(num_gpus: float, at_once: int, num_learners: int) -> float:
-    """What each learner gets where nobody says it, so that as many trials as there are CPUs for find their share,
+    """The share of a GPU that each learner gets by default, so that as many trials as the CPUs hold find their share,
     up to four on a GPU.
 
     Learners side by side get a GPU each, or none: NCCL, by which they talk, refuses two on one GPU.
@@ -182,7 +182,7 @@ class DoesNotFitError(ConfigurationError):
     """No node or nodes can hold a trial.
 
     Attributes:
-        request: The trial's.
+        request: The trial's request.
     """
 
     def __init__(self, message: str, request: PlacementGroupFactory) -> None:
@@ -191,7 +191,7 @@ class DoesNotFitError(ConfigurationError):
 
 
 def needs(request: PlacementGroupFactory) -> str:
-    """What a trial needs, in words; of several bundles also the largest."""
+    """The resources that a trial needs, in words; of several bundles also the largest."""
     total, widest = request.required_resources, max((b.get("CPU", 0), b.get("GPU", 0)) for b in request.bundles)
     split = f" in parts of up to {amount(*widest)}" if len(request.bundles) > 1 else ""
     kinds = ", ".join(accelerator_types(total))
@@ -202,9 +202,9 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
     """Make sure that a trial can ever start: Ray would wait for ever.
 
     Args:
-        request: The trial's.
-        cluster: What there is.
-        hardware_name: The profile's.
+        request: The trial's request.
+        cluster: The machines that there are.
+        hardware_name: Name of the hardware profile.
         num_env_runners: How many of the request's bundles are runners'.
 
     Raises:
@@ -279,7 +279,7 @@ def request_for_all(requests: Sequence[PlacementGroupFactory]) -> PlacementGroup
 
 
 def _holds(bundles: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> bool:
-    """Whether processes that ask for `others` find their place in `bundles`."""
+    """True if processes that ask for `others` find their place in `bundles`."""
     own, asked = ([(b.get("GPU", 0.0), b.get("CPU", 0.0)) for b in group] for group in (bundles, others))
     pairs = zip(sorted(own, reverse=True), sorted(asked, reverse=True), strict=False)
     return len(own) >= len(asked) and all(has[0] >= needs[0] and has[1] >= needs[1] for has, needs in pairs)

@@ -48,7 +48,7 @@ class SearchDesign:
         suite: The study's settings.
         known: The configurations that may be run, the base among them; of an endless space its corners.
         base: The point that the study starts from.
-        resolver: Of the points that the search will ask for.
+        resolver: Resolves the points that the search will ask for.
     """
 
     suite: SuiteConfig
@@ -57,7 +57,7 @@ class SearchDesign:
     resolver: Resolver
 
     def strategy(self, storage: Path | None = None) -> Strategy:
-        """What chooses the trials.
+        """The strategy that chooses the trials.
 
         Args:
             storage: SQLite file for Optuna's study; None keeps it in memory.
@@ -110,7 +110,7 @@ class SearchDesign:
         return self.strategy()
 
     def limits(self) -> Limits:
-        """What the study may cost."""
+        """The limits of the study's cost."""
         return Limits(
             max(c.suite.budget_env_steps for c in self.known), self.suite.max_env_steps, self.suite.max_minutes
         )
@@ -128,7 +128,7 @@ class SearchDesign:
 
     @property
     def is_endless(self) -> bool:
-        """Whether the space holds more configurations than can be listed."""
+        """True if the space holds more configurations than can be listed."""
         return not all(isinstance(axis, Choice) for axis in parse_space(self.suite.study.space).values())
 
     @cached_property
@@ -162,7 +162,7 @@ class SearchDesign:
         if isinstance(strategy, Confirming) and isinstance(strategy.search, Listed):
             of_seeds = strategy.search.most_trials * self.limits().trial_env_steps
         saved = (self.grid_env_steps - of_seeds) / num_seeds
-        return math.floor((self.total_env_steps - of_seeds) / saved) + 1 if saved > 0 else None
+        return math.floor((self.env_steps_in_all() - of_seeds) / saved) + 1 if saved > 0 else None
 
     @property
     def base_label(self) -> str:
@@ -179,13 +179,8 @@ class SearchDesign:
 
     @property
     def _may_end_early(self) -> bool:
-        """Whether trials may end before they have sampled a whole budget."""
+        """True if trials may end before they have sampled a whole budget."""
         return self.suite.stop_at_target or not isinstance(self.suite.scheduler, Fifo)
-
-    @property
-    def total_env_steps(self) -> int:
-        """Env steps of them all, at most."""
-        return self.env_steps_in_all()
 
     def env_steps_in_all(self, unused: int = 0) -> int:
         """Env steps of all trials, at most.
@@ -266,9 +261,9 @@ def first_generation(listed: Sequence[Point], population: int, seed: int) -> lis
     """A point for each member: all different, as far as there are enough.
 
     Args:
-        listed: To take from.
+        listed: The points to take from.
         population: Members.
-        seed: Of the draw.
+        seed: Random seed of the draw.
     """
     order = np.random.default_rng(seed).permutation(len(listed))
     return [listed[order[member % len(listed)]] for member in range(population)]

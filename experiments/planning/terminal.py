@@ -1,11 +1,11 @@
-"""What the terminal shows of a plan before it runs."""
+"""A plan as the terminal shows it before it runs."""
 
 import gymnasium as gym
 from rich.table import Table
 
 from experiments.config import extension
 from experiments.config.errors import first_line
-from experiments.contract.words import plural
+from experiments.contract.words import duration, mib, plural, span
 from experiments.planning.configuration import Configuration
 from experiments.planning.estimate import PastSpeed, study_duration
 from experiments.planning.plan import Plan
@@ -29,7 +29,7 @@ FASTER = 1.5
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """What a study is about to do."""
+    """The lines that say what a study is about to do."""
     layouts = list(dict.fromkeys(f"{c.layout}" for c in plan.configurations))
     if len(layouts) > MOST_LAYOUTS:
         layouts = [layouts[0], f"{len(layouts) - 2} others", layouts[-1]]
@@ -57,8 +57,8 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def _taken_otherwise(configuration: Configuration) -> list[str]:
-    """What is made of observations and actions that networks do not take or give as they are,
-    and what pictures are taken for.
+    """How observations and actions are converted that networks do not take or give as they are,
+    and how pictures are read.
     """
     trial = configuration.trial(0)
     (observations, actions), (seen, chosen) = spaces(trial.env), spaces(environment_of(trial))
@@ -125,7 +125,7 @@ def plan_table(plan: Plan) -> Table:
 def summary(plan: Plan) -> str:
     """The size of a study in a line."""
     size = (
-        f"{plan.total_env_steps:,} env steps, reported every {plan.report_every_env_steps:,}, "
+        f"{plan.env_steps_in_all():,} env steps, reported every {plan.report_every_env_steps:,}, "
         f"{plan.concurrency} at once"
     )
     if plan.search:
@@ -164,22 +164,22 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
 
 
 def _cost(plan: Plan) -> list[str]:
-    """What a search takes at most, as a share of the grid at the study's own seeds;
+    """The most that a search takes, as a share of the grid at the study's own seeds;
     nothing of a study that searches nothing.
     """
     search, seeds = plan.search, f"these {len(plan.seeds)} seeds" if len(plan.seeds) > 1 else "this seed"
     if search is None or not plan.suite.is_search:
         return []
     if search.grid_size is None:
-        worth = search.total_env_steps / search.env_steps_a_configuration
+        worth = search.env_steps_in_all() / search.env_steps_a_configuration
         return [
             f"cost        at most that of {worth:.3g} random configurations with {seeds}; "
             "the space has ranges, and so no grid"
         ]
-    share = 100 * search.total_env_steps / search.grid_env_steps
+    share = 100 * search.env_steps_in_all() / search.grid_env_steps
     grid = f"{plural(search.grid_size, 'configuration')}, {search.grid_env_steps:,.0f} env steps"
     cost = f"cost        at most {share:.0f}% of the grid at {seeds} ({grid})"
-    if search.total_env_steps < search.grid_env_steps:
+    if search.env_steps_in_all() < search.grid_env_steps:
         return [cost]
     if (from_on := search.paying_seeds) is None:
         return [
@@ -245,8 +245,8 @@ def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
 
 
 def _of_hours(plan: Plan) -> str:
-    """What to do about a study that takes hours."""
-    env_steps, minutes = plan.total_env_steps // 4, round(HOURS / 120)
+    """The advice for a study that takes hours."""
+    env_steps, minutes = plan.env_steps_in_all() // 4, round(HOURS / 120)
     return (
         ". These are hours. What is interrupted goes on with resume=<its run id>; study=smoke tries "
         "it all in a minute; less of it: fewer seeds=[...] or values of study.space, a smaller budget_env_steps, "
@@ -255,7 +255,7 @@ def _of_hours(plan: Plan) -> str:
 
 
 def extension_lines(plan: Plan, past: extension.Past) -> list[str]:
-    """What extensions say of a plan.
+    """The lines of extensions about a plan.
 
     Args:
         plan: The study.
@@ -269,7 +269,7 @@ def faster_line(plan: Plan, other: Plan | None) -> str | None:
     """The way that takes less time, where a hardware profile leaves the machine idle; None where it does not.
 
     Args:
-        plan: What is to be run.
+        plan: The plan of the study.
         other: The same study with `hardware=auto`; None where there is none.
     """
     if other is None or plan.is_measured or other.concurrency <= plan.concurrency:
@@ -291,7 +291,7 @@ def faster_line(plan: Plan, other: Plan | None) -> str | None:
 
 
 def _what_differs(plan: Plan, other: Plan) -> str:
-    """What else than the time is another one with another profile."""
+    """The differences beside time that another profile makes."""
     first = plan.configurations[0]
     own, theirs, batch = first.layout, other.configurations[0].layout, first.batch_env_steps
     differs = []
@@ -307,34 +307,3 @@ def _what_differs(plan: Plan, other: Plan) -> str:
     if not differs:
         return "What is learned stays the same."
     return f"A trial then {' and '.join(differs)}, so its curves are other ones: compare trials of one profile."
-
-
-def mib(size: float) -> str:
-    """Bytes as they are shown: `0.8 MiB`, `1.2 GiB`."""
-    return f"{size / 2**20:.1f} MiB" if size < 2**30 else f"{size / 2**30:.1f} GiB"
-
-
-def duration(seconds: float) -> str:
-    """`42 s`, `3 min 10 s`, `2 h 5 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def span(low: float, high: float) -> str:
-    """A rough range of seconds, the unit once where both ends have it: `20 to 90 s`, `50 s to 4 min`, `3 to 13 h`."""
-    ends = [_rough(seconds) for seconds in (low, high)]
-    (first, unit), (last, of_last) = ends
-    return f"{first} to {last} {unit}" if unit == of_last else f"{first} {unit} to {last} {of_last}"
-
-
-def _rough(seconds: float) -> tuple[str, str]:
-    """To two digits, one below ten, in the unit that fits."""
-    size, unit = next(
-        ((size, unit) for limit, size, unit in ((90, 1, "s"), (5400, 60, "min")) if seconds < limit), (3600, "h")
-    )
-    value = seconds / size
-    return (f"{value:.1f}".removesuffix(".0") if unit == "h" and value < 10 else f"{value:,.0f}"), unit

@@ -16,9 +16,9 @@ class StudyTrials:
     """The trials of a study so far.
 
     Attributes:
-        plan: What may be run.
-        trials: In the order in which they are run.
-        configurations: Those that they are of; of a plan without a search all.
+        plan: The plan of the study.
+        trials: The trials, in the order in which they are run.
+        configurations: The trials' configurations; of a plan without a search all.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -32,15 +32,15 @@ class StudyTrials:
         return self._by_label[trial.label]
 
     def request_of(self, trial: TrialConfig) -> PlacementGroupFactory:
-        """What a trial reserves."""
+        """The resources that a trial reserves."""
         return self.plan.common_request or self.configuration_of(trial).request
 
     def take(self, ask: Ask, parent: TrialConfig | None = None) -> TrialConfig:
         """A trial that a search asks for, from now on one of the study's.
 
         Args:
-            ask: By the strategy.
-            parent: Whose weights it starts from.
+            ask: The strategy's ask.
+            parent: The trial whose weights it starts from.
 
         Raises:
             ConfigurationError: Its configuration is refused.

@@ -1,1 +1,1 @@
-"""What a trial leaves behind to be used: its checkpoint as a policy, evaluated, and shown."""
+"""Policies: a trial's checkpoint in use, evaluated, exported and shown."""

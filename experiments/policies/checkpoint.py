@@ -26,8 +26,8 @@ class Checkpoint:
     """A checkpoint of a trial.
 
     Attributes:
-        path: Its folder, absolute.
-        trial: What was trained.
+        path: Absolute path of its folder.
+        trial: The trial that was trained.
         env_steps: Its place on the report grid.
         sampled: Env steps sampled by then.
         score: The trial's `final/score`, if it ended with this checkpoint; None if it went on or was interrupted.
@@ -53,8 +53,8 @@ def newest(folder: Path, named: str) -> Path:
     """The newest checkpoint of a trial.
 
     Args:
-        folder: The trial's.
-        named: What the person named, for the message.
+        folder: The trial's folder.
+        named: The person's words for the trial, for the message.
 
     Raises:
         ConfigurationError: It has none.
@@ -73,10 +73,10 @@ def check_origin(path: Path, own: Path, trust: bool, named: str, vouch: str = "t
     """Make sure that pickles are one's own.
 
     Args:
-        path: The checkpoint.
+        path: Folder of the checkpoint.
         own: The folder that studies of the person's own are written to.
         trust: Whether the person vouches for it.
-        named: What the person named, for the message.
+        named: The person's words for the checkpoint, for the message.
         vouch: How a person vouches for it, for the message.
 
     Raises:
@@ -94,8 +94,8 @@ def read(folder: Path, named: str) -> Checkpoint:
     """A checkpoint, without opening its pickles.
 
     Args:
-        folder: Of the checkpoint, or of the trial, whose newest one it is then.
-        named: What the person named, for messages.
+        folder: Folder of the checkpoint, or of the trial, whose newest one it is then.
+        named: The person's words for the checkpoint, for messages.
 
     Raises:
         ConfigurationError: There is none, or it is damaged, or from another program or version.

@@ -19,8 +19,8 @@ def table(found: Evaluation, env_seeds: Sequence[int], variant: Variant, seeds: 
 
     Args:
         found: The episodes.
-        env_seeds: Of each.
-        variant: Where they were played.
+        env_seeds: Env seed of each.
+        variant: The environment that they were played in.
         seeds: `HELD_OUT` or `FRESH`.
         explore: Whether the policy explored.
 
@@ -53,7 +53,7 @@ def fresh_episodes(policy: Policy, asked: Sequence[Variant], episodes: int, expl
     Args:
         policy: The policy.
         asked: The environments.
-        episodes: In each.
+        episodes: Episodes in each.
         explore: Whether actions are drawn as in training.
 
     Raises:

@@ -33,8 +33,8 @@ class Origin:
         study: The study's name.
         study_run: The id of its run in MLflow.
         run: The id of the trial's run.
-        commit: Of the suite's code that trained it.
-        env_steps: That it was trained for.
+        commit: Commit of the suite's code that trained it.
+        env_steps: Env steps that it was trained for.
     """
 
     study: str = ""
@@ -50,8 +50,8 @@ class Exported:
 
     Attributes:
         path: The file.
-        metadata: What the file says of itself; all values are text, lists and spaces as JSON.
-        check: What was compared before the file was written.
+        metadata: The file's description of itself; all values are text, lists and spaces as JSON.
+        check: The comparison before the file was written.
     """
 
     path: Path
@@ -132,7 +132,7 @@ def _compared(policy: Policy, seeds: list[int], traced: dict[str, Any], alive: C
 
 
 def _networks_of(policy: Policy) -> str:
-    """What policies have in common that differ in nothing but their weights."""
+    """A key that is equal for policies which differ in nothing but their weights."""
     trial, module = policy.trial, policy.module
     shapes = [(name, tuple(weights.shape)) for name, weights in module.state_dict().items()]
     how = policy.normalize_actions, policy.clip_actions

@@ -1,4 +1,4 @@
-"""Whether an exported policy acts as the suite's own evaluation does, step by step along whole episodes."""
+"""The check that an exported policy acts as in the suite's own evaluation, step by step along whole episodes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,11 +38,11 @@ class DifferentActionsError(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """What was compared.
+    """The comparison of an exported policy with its module.
 
     Attributes:
-        evaluation: Of the module, on the env seeds of the trial's final evaluation.
-        observations: How many of them the actions were compared on.
+        evaluation: Evaluation of the module, on the env seeds of the trial's final evaluation.
+        observations: Number of observations that the actions were compared on.
         max_difference: The largest difference of an action, as a share of its range; 0 where actions are discrete.
     """
 
@@ -55,7 +55,7 @@ class OnnxPolicy:
     """An exported policy in environments side by side, of one episode of each from its first observation.
 
     Args:
-        session: onnxruntime's.
+        session: Inference session of onnxruntime.
         states: Before an episode's first observation, by the names of `state_names`,
             without the dimension of the environments.
     """
@@ -98,8 +98,8 @@ def compare(graph: bytes, policy: Policy, env_seeds: Sequence[int], alive: Calla
 
     Args:
         graph: The exported policy.
-        policy: What it was made of; with RLlib's default connectors.
-        env_seeds: Of the final evaluation.
+        policy: The policy that it was made of; with RLlib's default connectors.
+        env_seeds: Env seeds of the final evaluation.
         alive: Called before every step is compared; what it raises ends this.
 
     Raises:

@@ -52,7 +52,7 @@ def state_names(module: RLModule) -> tuple[str, ...]:
 
 
 def initial_states(module: RLModule) -> tuple[np.ndarray[Any, Any], ...]:
-    """What a recurrent module remembers before an episode's first observation, without the dimension of the batch."""
+    """The states of a recurrent module before an episode's first observation, without the dimension of the batch."""
     return tuple(torch.as_tensor(state).cpu().numpy() for state in tree.flatten(_initial_state(module)))
 
 
@@ -61,7 +61,7 @@ def _initial_state(module: RLModule) -> Any:
 
 
 class _Policy(torch.nn.Module):
-    """What an evaluation does with the observations of one step (`experiments.trial.evaluation`), in torch alone."""
+    """Observations to actions in one step of an evaluation (`experiments.trial.evaluation`), in torch alone."""
 
     low: torch.Tensor
     high: torch.Tensor
@@ -136,9 +136,9 @@ def trace(
     `actions` (batch, ...) as the environment takes them, and `state_out.<name>`.
 
     Args:
-        module: With its weights, on the CPU.
-        observation_space: Of one environment.
-        action_space: Likewise.
+        module: The module with its weights, on the CPU.
+        observation_space: Observation space of one environment.
+        action_space: Action space of one environment.
         normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
         clip_actions: RLlib's setting: the module's actions are clipped to the Box.
 
@@ -182,11 +182,11 @@ def put_weights(
     compared, as after `trace`.
 
     Args:
-        program: By `trace`; changed.
-        module: With its weights, on the CPU.
+        program: A program of `trace`; changed.
+        module: The module with its weights, on the CPU.
         action_space: As for `trace`.
-        normalize_actions: Likewise.
-        clip_actions: Likewise.
+        normalize_actions: As for `trace`.
+        clip_actions: As for `trace`.
     """
     weights = _Policy(module, action_space, normalize_actions, clip_actions).state_dict()
     program.apply_weights(
@@ -195,7 +195,7 @@ def put_weights(
 
 
 def _reason(error: BaseException) -> str:
-    """What an export failed of, in a line: torch puts pages of advice around it."""
+    """The reason why an export failed, in a line: torch puts pages of advice around it."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

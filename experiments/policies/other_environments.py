@@ -30,9 +30,9 @@ class Variant:
     """An environment to try a policy in.
 
     Attributes:
-        name: In words: what differs from the trial's own.
-        env: Its settings.
-        point: What was set in it, name to value.
+        name: The difference from the trial's own, in words.
+        env: Settings of the environment.
+        point: The settings that were changed in it, name to value.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Variant:
 
 
 def is_of_environment(key: str) -> bool:
-    """Whether a key of a command line is for here."""
+    """True if a key of a command line sets an environment."""
     return key in ("env", ID, LIMIT) or (key.startswith(SETTING) and key != SETTING)
 
 
@@ -49,7 +49,7 @@ def variants(trial: TrialConfig, given: Mapping[str, str]) -> list[Variant]:
     """The trial's own environment, and then those that a command line asks for.
 
     Args:
-        trial: What was trained.
+        trial: The trial that was trained.
         given: Words of the command line, key to value: `env`, `env.id`, `env.max_episode_steps` and
             `env.env_config.<name>`; a list is an axis of a grid.
 

@@ -50,9 +50,9 @@ class _Episodes:
     """Episodes that a policy is called in.
 
     Attributes:
-        act: Of `rows` environments.
+        act: Actions of the policy in `rows` environments.
         to_native: Makes its actions those of the environment.
-        space: Of an observation.
+        space: Space of an observation.
         count: Observations of the first call.
         rows: At least as many as the final evaluation steps side by side.
     """
@@ -69,8 +69,8 @@ class Policy:
     """A trained policy: called with an observation, it gives the deterministic action.
 
     Attributes:
-        trial: What was trained.
-        module: With the trained weights.
+        trial: The trial that was trained.
+        module: The module with the trained weights.
         pipelines: RLlib's connectors from environments to module and back, as the trial left them;
             None: the default ones.
         normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
@@ -95,7 +95,7 @@ class Policy:
         that computes single rows.
 
         Args:
-            observation: As the trial's environment gives it (`environment`), or several of them, (n, ...).
+            observation: Observation as the trial's environment gives it (`environment`), or several of them, (n, ...).
 
         Returns:
             An action as the environment takes it, or (n, ...): a NumPy integer or array of the action space.
@@ -237,8 +237,8 @@ def load(checkpoint: Checkpoint, named: str) -> Policy:
     """A checkpoint's policy. Opens pickles: see `experiments.policies.checkpoint.check_origin`.
 
     Args:
-        checkpoint: Of any of the algorithms.
-        named: What the person named, for messages.
+        checkpoint: A checkpoint of any of the algorithms.
+        named: The person's words for the checkpoint, for messages.
 
     Raises:
         ConfigurationError: The trial cannot be built here, or the checkpoint does not fit it.
@@ -285,9 +285,9 @@ def check_same_spaces(trial: TrialConfig, env: EnvSettings, given: str) -> None:
     """Make sure that a policy can act in another environment.
 
     Args:
-        trial: What was trained.
+        trial: The trial that was trained.
         env: The other environment.
-        given: What the person wrote, for the message.
+        given: The person's words for the other environment, for the message.
 
     Raises:
         ConfigurationError: The environment cannot be made, or its spaces are others.

@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime
 
 
-class Policy(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # MLflow ships no type information
+class ServedPolicy(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # MLflow ships no type information
     """Observations to the environment's actions."""
 
     def load_context(self, context: Any) -> None:
@@ -29,4 +29,4 @@ class Policy(mlflow.pyfunc.PythonModel):  # type: ignore[misc]  # MLflow ships n
         return found["actions"] if len(found) == 1 else found
 
 
-mlflow.models.set_model(Policy())
+mlflow.models.set_model(ServedPolicy())

@@ -53,7 +53,7 @@ class Clip:
 
     Attributes:
         role: `best`, `median` or `worst`.
-        env_seed: Of the episode.
+        env_seed: Env seed of the episode.
         episode_return: Undiscounted.
         length: Env steps.
         webp: The animation, of `ANIMATION_BYTES` at most. Both files have return and seed written in them.
@@ -76,7 +76,7 @@ def record(
     Args:
         policy: The policy.
         env_seeds: A seed per episode, each of an environment of its own.
-        folder: For the files.
+        folder: Folder for the files.
         limit_s: Seconds that it may take; None: as many as it takes.
         mp4: Whether all frames are drawn and kept as MP4, beside the animations, which have a few.
 
@@ -177,7 +177,7 @@ class _Camera:
 
     @property
     def words(self) -> tuple[str, str]:
-        """What is written above the pictures."""
+        """The lines of words above the pictures."""
         return f"{self.role} episode: return {self.episode_return:.4g}", f"env seed {self.env_seed}"
 
     def step(self, env: gym.Env[Any, Any]) -> None:
@@ -208,7 +208,7 @@ class _Camera:
         self.send(titled.tobytes())
 
     def clip(self) -> Clip:
-        """What became of it."""
+        """Write the animation: the episode's files."""
         webp = self.stem.with_suffix(".webp")
         webp.write_bytes(self._animation())
         mp4 = None if self.files is None else self.stem.with_suffix(".mp4")

@@ -1,3 +1,3 @@
-"""What is told to RLlib and taken from it: building, networks, hooks, seeding, checkpoints,
+"""All that is set in RLlib and read from it: building, networks, hooks, seeding, checkpoints,
 runner and learner clocks.
 """

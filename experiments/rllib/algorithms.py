@@ -1,4 +1,4 @@
-"""What an algorithm's settings say before anything is built: its RLlib class, how it samples,
+"""Facts of an algorithm's settings before anything is built: its RLlib class, how it samples,
 the size of its batches. Pure.
 """
 
@@ -42,17 +42,17 @@ def class_at(key: str, path: Any, base: type[_Class]) -> type[_Class]:
 
 
 def is_asynchronous(algorithm: Mapping[str, Any]) -> bool:
-    """Whether the algorithm samples while it learns (IMPALA, APPO), and so needs a runner actor."""
+    """True if the algorithm samples while it learns (IMPALA, APPO), and so needs a runner actor."""
     return issubclass(config_class(algorithm), IMPALAConfig)
 
 
 def promises_bits(trial: TrialConfig) -> bool:
-    """Whether the same trial comes out the same to the bit, run after run, unless something fails."""
+    """True if the same trial comes out the same to the bit, run after run, unless something fails."""
     return not is_asynchronous(trial.algorithm) and trial.env.backend == "gymnasium"
 
 
 def replays(algorithm: Mapping[str, Any]) -> bool:
-    """Whether the algorithm keeps what it samples in a replay buffer, and trains on it again."""
+    """True if the algorithm keeps what it samples in a replay buffer, and trains on it again."""
     return hasattr(config_class(algorithm)(), "replay_buffer_config")
 
 
@@ -60,7 +60,7 @@ def on_policy_batch(algorithm: Mapping[str, Any]) -> int:
     """Env steps of one training batch, which no report can be finer than; 0 for algorithms that replay.
 
     Args:
-        algorithm: With its counts as numbers.
+        algorithm: The algorithm's settings, with counts as numbers.
     """
     return 0 if replays(algorithm) else train_batch(algorithm)
 
@@ -69,7 +69,7 @@ def train_batch(algorithm: Mapping[str, Any]) -> int:
     """Rows of one training batch over all learners, RLlib's own number where none is given.
 
     Args:
-        algorithm: With its counts as numbers.
+        algorithm: The algorithm's settings, with counts as numbers.
     """
     per_learner = algorithm["training"].get(
         "train_batch_size_per_learner", config_class(algorithm)().train_batch_size_per_learner
@@ -81,7 +81,7 @@ def fragment_length(algorithm: Mapping[str, Any]) -> int | None:
     """Env steps of a fragment of an asynchronous algorithm; None where it follows the batch, as those of the others do.
 
     Args:
-        algorithm: With its counts as numbers.
+        algorithm: The algorithm's settings, with counts as numbers.
     """
     length = algorithm["env_runners"].get("rollout_fragment_length", config_class(algorithm)().rollout_fragment_length)
     return length if is_asynchronous(algorithm) and isinstance(length, int) else None
@@ -96,7 +96,7 @@ def fragments_of_batch(algorithm: Mapping[str, Any]) -> int | None:
     than the batch, the sample is the batch.
 
     Args:
-        algorithm: With its counts as numbers.
+        algorithm: The algorithm's settings, with counts as numbers.
     """
     length = fragment_length(algorithm)
     return math.ceil(train_batch(algorithm) / length) if length else None
@@ -115,7 +115,7 @@ def rows_of_step(algorithm: Mapping[str, Any]) -> int:
     """Rows of one gradient step over all learners: a minibatch's, or a training batch's where an update is one step.
 
     Args:
-        algorithm: With its counts as numbers.
+        algorithm: The algorithm's settings, with counts as numbers.
     """
     minibatch = algorithm["training"].get("minibatch_size", config_class(algorithm)().minibatch_size)
     whole = train_batch(algorithm)

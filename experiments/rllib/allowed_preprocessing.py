@@ -1,4 +1,4 @@
-"""Whether an environment's spaces and an algorithm allow a preprocessing. Pure."""
+"""The check that an environment's spaces and an algorithm allow a preprocessing. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,10 +19,10 @@ def check_allowed(
     """Check a preprocessing against what it is to be used with.
 
     Args:
-        settings: The trial's.
+        settings: The trial's preprocessing.
         env: The environment.
-        space: Of its observations, one by one.
-        config: The algorithm's, built.
+        space: Space of its observations, one by one.
+        config: Built configuration of the algorithm.
 
     Raises:
         ConfigurationError: It cannot be done; names the key and the fix.

@@ -31,11 +31,11 @@ def check_spaces(
     """Make sure that an algorithm takes the observations and actions of an environment.
 
     Args:
-        algorithm: Its name.
+        algorithm: Name of the algorithm.
         config_class: RLlib's class of it.
         env: The environment's name.
-        observations: Its space, as the networks get them.
-        actions: Its space, as the environment takes them.
+        observations: Space of the observations, as the networks get them.
+        actions: Space of the actions, as the environment takes them.
         own_module: Whether the networks are a person's own: they take any array.
         own_filters: Whether a person says what the convolutions are.
 
@@ -109,10 +109,10 @@ def wrong_actions(algorithm: str, config_class: type[AlgorithmConfig], env: str,
     SAC for continuous ones between bounds.
 
     Args:
-        algorithm: Its name.
+        algorithm: Name of the algorithm.
         config_class: RLlib's class of it.
         env: The environment's name.
-        space: Of its actions, as the environment takes them.
+        space: Space of its actions, as the environment takes them.
 
     Returns:
         A clause; "" if it takes them.
@@ -129,7 +129,7 @@ def wrong_actions(algorithm: str, config_class: type[AlgorithmConfig], env: str,
 
 
 def has_range(space: gym.spaces.Box) -> bool:
-    """Whether [-1, 1] can be stretched to a Box: its bounds are finite, and so is the number between them,
+    """True if [-1, 1] can be stretched to a Box: its bounds are finite, and so is the number between them,
     in its type. Integers are.
     """
     with np.errstate(over="ignore"):
@@ -137,13 +137,13 @@ def has_range(space: gym.spaces.Box) -> bool:
 
 
 def action_scaling(space: gym.Space[Any]) -> dict[str, bool]:
-    """What RLlib is told about the scale of actions, beside its defaults.
+    """The settings of RLlib for the scale of actions, beside its defaults.
 
     By default it stretches them to the Box if all bounds are finite, and else leaves them,
     on whichever side of a bound.
 
     Args:
-        space: Of the actions.
+        space: Space of the actions.
 
     Returns:
         Arguments of `AlgorithmConfig.environment`: actions are cut off at the bounds of a Box that has some, and to

@@ -49,8 +49,8 @@ _LARGE_LAYER = 1_000_000
 
 
 def _rl_module(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What RLlib's `rl_module` takes: the configuration of its own networks, or a module of one's own
-    with that and what is for it.
+    """The arguments of RLlib's `rl_module`: the configuration of its own networks, or a module of one's own
+    with that and its settings.
     """
     model = DefaultModelConfig(**rllib_settings.default_model(settings))
     if (path := settings.get(rllib_settings.MODULE_CLASS)) is None:
@@ -190,17 +190,17 @@ def _wrapped(env: EnvSettings, wrapper: ModuleType, **settings: Any) -> EnvSetti
 
 
 def takes_any_action(trial: TrialConfig) -> bool:
-    """Whether the policy may take any action of the space: RLlib's networks and the suite's leave out none."""
+    """True if the policy may take any action of the space: RLlib's networks and the suite's leave out none."""
     return not _has_own_module(trial) and _is_known(config_class(trial.algorithm))
 
 
 def _is_known(algorithm: type[AlgorithmConfig]) -> bool:
-    """Whether an algorithm is one of RLlib's or the suite's."""
+    """True if an algorithm is one of RLlib's or the suite's."""
     return algorithm.__module__.startswith(("ray.rllib.", "experiments."))
 
 
 def is_flattened(trial: TrialConfig) -> bool:
-    """Whether observations become floats in a vector because the networks take no others.
+    """True if observations become floats in a vector because the networks take no others.
 
     A person's own networks take any array.
     """
@@ -210,7 +210,7 @@ def is_flattened(trial: TrialConfig) -> bool:
 
 
 def is_unmasked(trial: TrialConfig) -> bool:
-    """Whether observations say which actions are allowed, and networks choose among all of them."""
+    """True if observations say which actions are allowed, and networks choose among all of them."""
     return flattened.has_action_mask(spaces(trial.env)[0])
 
 
@@ -219,7 +219,7 @@ def _has_own_module(trial: TrialConfig) -> bool:
 
 
 def _environment(trial: TrialConfig) -> tuple[str, dict[str, Any], str]:
-    """What RLlib takes as `env`, `env_config` and `gym_env_vectorize_mode`."""
+    """The values of RLlib's `env`, `env_config` and `gym_env_vectorize_mode`."""
     env, limit = environment_of(trial), longest_episode(trial.env)
     if env.stagger:
         _check_staggered(trial.env)
@@ -343,7 +343,7 @@ def wrong_algorithm(algorithm: Mapping[str, Any], env: EnvSettings) -> str:
 
 
 def suits_gpu(algorithm: Mapping[str, Any], env: EnvSettings) -> bool:
-    """Whether a learner's networks are large enough for a GPU to pay: those of pictures,
+    """True if a learner's networks are large enough for a GPU to pay: those of pictures,
     or with layers of a million weights.
 
     Small ones spend their time on the way to the GPU: Stable-Baselines3 warns of PPO on a GPU
@@ -360,5 +360,5 @@ def suits_gpu(algorithm: Mapping[str, Any], env: EnvSettings) -> bool:
 
 
 def request_for(config: AlgorithmConfig) -> PlacementGroupFactory:
-    """What RLlib will ask Ray for: a bundle for the trial's process, one a runner, one a learner."""
+    """The request that RLlib will make of Ray: a bundle for the trial's process, one a runner, one a learner."""
     return config.algo_class.default_resource_request(config)

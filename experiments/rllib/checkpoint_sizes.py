@@ -1,4 +1,4 @@
-"""How much room a trial's checkpoints take."""
+"""The disk space that a trial's checkpoints take."""
 
 import numpy as np
 import tree
@@ -11,7 +11,7 @@ from experiments.rllib.made_environments import spaces
 from experiments.rllib.ppo_ewma import PPOEWMAConfig
 
 _CHECKPOINT_BYTES = 100_000
-"""What RLlib writes of an algorithm beside its weights: configuration, metrics, counters.
+"""Bytes that RLlib writes of an algorithm beside its weights: configuration, metrics, counters.
 Measured, as the next three."""
 _TRANSITION_BYTES = 200
 _PRIORITY_BYTES = 100

@@ -52,10 +52,10 @@ _WAITING = "waiting"
 
 
 def environments(algorithm: Any) -> Environments:
-    """What the next segment's environments go on from.
+    """The state that the next segment's environments go on from.
 
     Args:
-        algorithm: Between two training iterations.
+        algorithm: RLlib's algorithm, between two training iterations.
     """
     if statistics := getattr(algorithm, "statistics", None):
         statistics.update()  # what the runners have gathered would be lost with them
@@ -76,8 +76,8 @@ def save(algorithm: Any, folder: Path, of_environments: Environments, of_modules
     """Save everything that the next segment starts from.
 
     Args:
-        algorithm: Between two training iterations.
-        folder: Absolute, existing.
+        algorithm: RLlib's algorithm, between two training iterations.
+        folder: Folder of the checkpoint, absolute, existing.
         of_environments: As `environments` found them; empty if no segment follows.
         of_modules: Weights that are saved in place of those that the learners have by now.
 
@@ -103,7 +103,7 @@ def restore(algorithm: Any, folder: Path) -> Environments:
     """The inverse of `save`, on a newly built algorithm of the same trial. Pickles: load only your own.
 
     Returns:
-        What `begin_segment` asks for.
+        The state of environments that `begin_segment` takes.
     """
     algorithm.restore_from_path(str(folder / RLLIB))
     with (folder / BESIDE).open("rb") as file:
@@ -111,7 +111,7 @@ def restore(algorithm: Any, folder: Path) -> Environments:
     algorithm.learner_group.foreach_learner(partial(set_learner_state, state=beside["learner"]))
     if beside["replay"] is not None:
         algorithm.local_replay_buffer = beside["replay"]
-    if beside.get(_WAITING) is not None:
+    if beside[_WAITING] is not None:
         setattr(algorithm, _WAITING, beside[_WAITING])
     of_environments: Environments = beside["environments"]
     return of_environments
@@ -132,11 +132,11 @@ def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_envi
     and derive all other random streams anew.
 
     Args:
-        algorithm: Between two training iterations.
-        seed: The trial's.
+        algorithm: RLlib's algorithm, between two training iterations.
+        seed: The trial's seed.
         threads: Torch threads of a process.
         segment: The number of the segment that begins, from 1.
-        of_environments: What they go on from.
+        of_environments: The state that environments go on from.
     """
     env_steps = algorithm.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
     if statistics := getattr(algorithm, "statistics", None):

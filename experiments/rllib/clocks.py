@@ -58,7 +58,7 @@ def sum_blocks(metrics_logger: Any, part_of: Callable[[Any], str | None], count:
     """Measure along with the `log_time` blocks of an RLlib MetricsLogger.
 
     Args:
-        metrics_logger: RLlib's.
+        metrics_logger: RLlib's MetricsLogger.
         part_of: The part that a block's key belongs to; None for a block that does not count.
         count: Takes a part and the seconds of a block, which may be another thread's.
     """
@@ -85,7 +85,7 @@ def training_shares(phases: Mapping[str, float], train_s: float) -> dict[str, fl
     """The `throughput/*_share` metrics of `train_s` seconds, which add to 1.
 
     Args:
-        phases: Of a `PhaseClock`, over these seconds.
+        phases: Seconds by phase of a `PhaseClock`, over these seconds.
         train_s: Training seconds.
     """
     known = sum(phases.values())

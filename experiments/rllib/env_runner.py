@@ -147,7 +147,7 @@ class _Observed:
         return results
 
     def _of_info(self, error: BaseException) -> EnvironmentFaultError | None:
-        """What to say if infos of environments side by side did not fit together; None if it was something else."""
+        """The error to raise if infos of environments side by side did not fit together; None if it was another."""
         frames = [
             frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code is VectorEnv._add_info.__code__
         ]

@@ -77,7 +77,7 @@ def why_reset(env: gym.vector.VectorEnv[Any, Any, Any]) -> str:
     """The reason why environments like these cannot be saved; empty if they can.
 
     Args:
-        env: With a `spec` that Gymnasium makes others from.
+        env: Environments with a `spec` that Gymnasium makes others from.
     """
     others: list[Any] = []
     try:
@@ -114,7 +114,7 @@ def _try(env: Any, other: Any) -> None:
 
 
 def are_equal(ours: Any, theirs: Any) -> bool:
-    """Whether two structures of arrays and numbers are the same."""
+    """True if two structures of arrays and numbers are the same."""
     try:
         tree.map_structure(np.testing.assert_array_equal, ours, theirs)
     except (AssertionError, TypeError, ValueError):

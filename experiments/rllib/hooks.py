@@ -1,4 +1,4 @@
-"""What the suite hooks into RLlib: independent streams for every environment, and exact episode statistics."""
+"""The suite's hooks in RLlib: independent streams for every environment, and exact episode statistics."""
 
 import random
 from typing import Any
@@ -14,7 +14,7 @@ from experiments.rllib.seeding import Role, process_seed, stream_seed, stream_se
 EPISODES = "suite_episodes"
 """Key under `env_runners` of an RLlib result that holds the statistics of the episodes that ended in the iteration."""
 STAGGERED = f"{staggered.__name__}:{staggered.ID}"
-"""What RLlib knows environments as whose first episodes are cut short."""
+"""Registered id of environments whose first episodes are cut short."""
 
 
 def seed_streams(*, seed: int, threads: int, env_runner: Any, segment: int = 0, **kwargs: Any) -> None:
@@ -26,7 +26,7 @@ def seed_streams(*, seed: int, threads: int, env_runner: Any, segment: int = 0, 
         threads: Torch threads of a runner's process.
         env_runner: The runner that has just made its environments, or is about to reset them.
         segment: Which stretch between two checkpoints of the trial comes next.
-        **kwargs: What else RLlib passes.
+        **kwargs: Other arguments of RLlib's.
     """
     torch.set_num_threads(threads)
     index = env_runner.worker_index
@@ -60,7 +60,7 @@ def seed_replay(*, seed: int, algorithm: Any, segment: int = 0, **kwargs: Any) -
         seed: The user's replicate number.
         algorithm: The algorithm that has just been built.
         segment: Which stretch between two checkpoints of the trial comes next.
-        **kwargs: What else RLlib passes.
+        **kwargs: Other arguments of RLlib's.
     """
     if hasattr(algorithm.local_replay_buffer, "rng"):
         algorithm.local_replay_buffer.rng = np.random.default_rng(stream_seed(seed, Role.REPLAY, segment=segment))
@@ -74,9 +74,9 @@ def log_episode(*, episode: Any, prev_episode_chunks: Any, metrics_logger: Any, 
 
     Args:
         episode: The last chunk of the episode that ended.
-        prev_episode_chunks: Its earlier chunks, if it spans several fragments.
-        metrics_logger: The runner's.
-        **kwargs: What else RLlib passes.
+        prev_episode_chunks: The episode's earlier chunks, if it spans several fragments.
+        metrics_logger: The runner's MetricsLogger.
+        **kwargs: Other arguments of RLlib's.
     """
     if episode.infos.data[-1].get(staggered.CUT):
         return

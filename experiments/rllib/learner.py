@@ -1,5 +1,5 @@
-"""What a learner logs beside what RLlib has it log: means over an update, its KL divergence,
-how long its updates take.
+"""Values that a learner logs beside RLlib's: means over an update, its KL divergence,
+the time of its updates.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ def average_over_minibatches(learner: Any) -> None:
     original values stay, since PPO and APPO read their KL divergence back from them.
 
     Args:
-        learner: In its own process, through `learner_group.foreach_learner`.
+        learner: RLlib's learner, in its own process, through `learner_group.foreach_learner`.
     """
     metrics = learner.metrics
     log_value = metrics.log_value
@@ -51,7 +51,7 @@ def time_updates(learner: Any) -> None:
     """Make an asynchronous RLlib learner report the seconds that its thread spends on updates.
 
     Args:
-        learner: In its own process, as above.
+        learner: RLlib's learner, in its own process, as above.
     """
     metrics = learner.metrics
 
@@ -66,7 +66,7 @@ def log_kl(learner: Any) -> None:
     RLlib reports 0 there.
 
     Args:
-        learner: In its own process, as above.
+        learner: RLlib's learner, in its own process, as above.
     """
     if not isinstance(learner, PPOTorchLearner) or learner.config.use_kl_loss:
         return

@@ -1,4 +1,4 @@
-"""What making an environment once tells: its spaces, its longest episode, whether it brings a vector of its own."""
+"""An environment made once for its facts: spaces, its longest episode, whether it brings a vector of its own."""
 
 import functools
 import json
@@ -16,7 +16,7 @@ from experiments.config.schema import EnvSettings
 
 
 def has_vector_entry_point(env: EnvSettings) -> bool:
-    """Whether an environment brings a vector implementation of its own.
+    """True if an environment brings a vector implementation of its own.
 
     Raises:
         ConfigurationError: It is not installed, or refuses its `env_config`.

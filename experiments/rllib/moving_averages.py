@@ -26,7 +26,7 @@ def scaled_decay(decay: float, factor: float) -> float:
     """The decay of an average whose center of mass is `factor` times as many updates back.
 
     Args:
-        decay: From 0 to below 1.
+        decay: Decay, from 0 to below 1.
         factor: Above 0.
     """
     return decay if factor == 1 else decay_at(factor * decay / (1 - decay))
@@ -44,7 +44,7 @@ class AverageModule:
 
     Attributes:
         module: The copy. What it has beside its parameters, such as statistics of observations, is the original's own.
-        weights: Of the copy, one vector: whoever writes into it sets them.
+        weights: Weights of the copy, one vector: whoever writes into it sets them.
         total: Sum of the weights in the average, a scalar; 0: nothing was averaged yet.
     """
 
@@ -73,7 +73,7 @@ class AverageModule:
         """Take in the module's present weights.
 
         Args:
-            decay: Of the weight that earlier ones have.
+            decay: Factor on the weight of earlier ones.
         """
         self.total.mul_(decay).add_(1)
         torch._foreach_lerp_(self._parts, self._of, 1 / self.total.item())
@@ -83,10 +83,10 @@ def standardised(values: torch.Tensor, sums: torch.Tensor, decay: float, least: 
     """Values minus their mean, divided by their standard deviation, both over these and earlier ones.
 
     Args:
-        values: Of one update.
-        sums: Of the weights, the values and their squares so far, [3] in double precision; changed in place.
-        decay: Of the weight that each value has, an update later.
-        least: What is divided by at least.
+        values: The values of one update.
+        sums: Sums of the weights, the values and their squares so far, [3] in double precision; changed in place.
+        decay: Factor on the weight of each value, an update later.
+        least: The least divisor.
 
     Returns:
         Of the shape and precision of the values.

@@ -26,9 +26,9 @@ class PipelinePolicy:
     Args:
         module: The trained module.
         env_to_module: RLlib's pipeline; copied.
-        module_to_env: Likewise.
-        observation_space: Of one environment.
-        action_space: Likewise.
+        module_to_env: RLlib's pipeline; copied.
+        observation_space: Observation space of one environment.
+        action_space: Action space of one environment.
         explore_at: Env steps sampled by which the module explores as in training; None: its deterministic policy.
     """
 
@@ -120,6 +120,6 @@ def own_pipelines(algorithm: Any) -> tuple[Any, Any] | None:
 
 
 def are_default(env_to_module: Any, module_to_env: Any) -> bool:
-    """Whether pipelines are RLlib's default ones."""
+    """True if pipelines are RLlib's default ones."""
     kinds = tuple(tuple(map(type, pipeline.connectors)) for pipeline in (env_to_module, module_to_env))
     return kinds == (ENV_TO_MODULE, MODULE_TO_ENV)

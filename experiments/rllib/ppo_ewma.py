@@ -83,7 +83,7 @@ class PPOEWMAConfig(PPOConfig):
 
     @property
     def averages_weights(self) -> bool:
-        """Whether the proximal policy is an average of weights."""
+        """True if the proximal policy is an average of weights."""
         return self.proximal_policy == "ewma"
 
     @property

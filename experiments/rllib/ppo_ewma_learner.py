@@ -108,12 +108,12 @@ class PPOEWMATorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
     def against_proximal(
         self, module_id: str, rows: Rows, dist_inputs: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the decoupled objective needs of the proximal policy.
+        """The terms of the decoupled objective that the proximal policy gives.
 
         Args:
-            module_id: Of the module.
-            rows: A minibatch.
-            dist_inputs: Of the present policy, [rows, inputs].
+            module_id: Id of the module.
+            rows: Rows of a minibatch.
+            dist_inputs: Distribution inputs of the present policy, [rows, inputs].
 
         Returns:
             The log-probabilities of the actions, and the factor of the advantages: [rows] each.

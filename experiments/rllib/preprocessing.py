@@ -33,7 +33,7 @@ def put_into_modules(config: AlgorithmConfig, settings: Mapping[str, Any]) -> bo
     than RLlib's default ones.
 
     Args:
-        config: With its model config.
+        config: The algorithm's configuration with its model config.
         settings: Arguments of `Preprocessing`.
     """
     found = preprocessed(config.rl_module_spec.module_class)
@@ -46,7 +46,7 @@ def put_into_modules(config: AlgorithmConfig, settings: Mapping[str, Any]) -> bo
 
 
 def gatherer_of(runner: Any) -> Gatherer | None:
-    """What gathers a runner's samples; None if its module has no statistics."""
+    """The collector of a runner's samples; None if its module has no statistics."""
     if not isinstance(runner.module, Preprocessed):
         return None
     preprocessing = runner.module.preprocessing
@@ -59,7 +59,7 @@ def keep_statistics(*, algorithm: Any, **kwargs: Any) -> None:
 
     Args:
         algorithm: The algorithm that has just been built, with preprocessing in its modules.
-        **kwargs: What else RLlib passes.
+        **kwargs: Other arguments of RLlib's.
     """
     algorithm.learner_group.foreach_learner(scale_rewards)
     statistics = algorithm.statistics = Statistics(algorithm)
@@ -130,7 +130,7 @@ def take(runner: Any) -> tuple[int, Sampled | None]:
 
 
 def in_order(taken: Sequence[tuple[int, Sampled | None]]) -> list[Sampled]:
-    """What runners sampled, in the order of their indices; without those that sampled nothing."""
+    """The samples of runners, in the order of their indices; without those that sampled nothing."""
     ordered = sorted((one for one in taken if one[1] is not None), key=lambda one: one[0])
     return [sampled for _, sampled in ordered if sampled is not None and (sampled.observations or sampled.returns)]
 

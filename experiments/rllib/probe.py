@@ -1,4 +1,4 @@
-"""How fast an environment and its networks are on this machine, each timed alone for a fraction of a second:
+"""The speed of an environment and its networks on this machine, each timed alone for a fraction of a second:
 no Ray, no training.
 """
 
@@ -36,7 +36,7 @@ and for weights."""
 
 @dataclass(frozen=True)
 class NetworkSpeed:
-    """What the networks of a learner take on one core, beyond what any network takes.
+    """Seconds that a learner's networks take on one core, beyond those that any network takes.
 
     Attributes:
         act_s: Seconds of the policy's forward pass, an observation.
@@ -56,7 +56,7 @@ def env_step_s(env: EnvSettings, num_envs: int) -> float:
 
     Args:
         env: The environment; of EnvPool, Gymnasium's of the same id.
-        num_envs: Of the runner.
+        num_envs: Environments of the runner.
     """
     together = num_envs if env.vectorize_mode == "vector_entry_point" else 0
     seconds = _step_s(env.id, json.dumps(env.make_arguments, sort_keys=True), together)

@@ -1,4 +1,4 @@
-"""What code that is not the suite's may keep in a process, beside environments and networks:
+"""State that code which is not the suite's may keep in a process, beside environments and networks:
 on its classes, in its modules.
 
 A trial is a function of its configuration and seed only in a process that has not run such code before: it gets one of
@@ -31,7 +31,7 @@ def packages_of(trial: TrialConfig) -> frozenset[str]:
     """The packages and files that a trial runs and that may keep something in its process.
 
     Args:
-        trial: Whose modules of a person's own are imported, or can be.
+        trial: The trial; its modules of a person's own are imported, or can be.
 
     Raises:
         ConfigurationError: Gymnasium does not know its environment.
@@ -60,7 +60,7 @@ def _where(entry_point: Any) -> str | None:
 
 
 class ProcessState:
-    """What some packages keep in this process, from now on.
+    """The state that some packages keep in this process, from now on.
 
     Attributes:
         packages: As `packages_of` gives them.
@@ -77,7 +77,7 @@ class ProcessState:
         self.changed()
 
     def changed(self) -> list[str]:
-        """What is not as it was, by its name: `my_env.MyEnv.episodes`."""
+        """Names of what is not as it was: `my_env.MyEnv.episodes`."""
         found = []
         for module in [
             m
@@ -127,7 +127,7 @@ class _Digest(pickle.Pickler):
         super().__init__(self, pickle.HIGHEST_PROTOCOL)
 
     def write(self, data: Any) -> None:
-        """What the pickle consists of, a part at a time."""
+        """Hash a part of the pickle."""
         self._hash.update(data)
 
     def read(self) -> bytes:
@@ -135,7 +135,7 @@ class _Digest(pickle.Pickler):
         return self._hash.digest()
 
     def reducer_override(self, value: Any) -> Any:
-        """What stands for an object."""
+        """The value that is pickled in place of an object."""
         if value is str or value is tuple:
             return NotImplemented
         if isinstance(value, classmethod | staticmethod):

@@ -47,7 +47,7 @@ def make_recurrent(config: AlgorithmConfig, algorithm: str) -> None:
     """Prepare a configuration whose networks are recurrent: give it the module class that it needs.
 
     Args:
-        config: With its model config, and after preprocessing.
+        config: The algorithm's configuration with its model config, after preprocessing.
         algorithm: The algorithm's name.
 
     Raises:

@@ -39,7 +39,7 @@ def rehearse_each(envs: Sequence[tuple[EnvSettings, bool]]) -> tuple[str, ...]:
         envs: Each with whether any action may be taken, as `rehearse` has it.
 
     Returns:
-        What a person should know of them, each once.
+        Remarks on them for a person, each once.
 
     Raises:
         ConfigurationError: As `rehearse`.
@@ -62,7 +62,7 @@ def rehearse(env: EnvSettings, any_actions: bool = True) -> tuple[str, ...]:
             and what the environment then raises says nothing.
 
     Returns:
-        What a person should know of it, a line each.
+        Remarks on it for a person, a line each.
 
     Raises:
         ConfigurationError: It raises, or gives what it must not. Names what it gave and what is expected.
@@ -118,7 +118,7 @@ def _called(gym_id: str, what: str, call: Callable[[], Any]) -> Any:
 
 
 def _played(gym_id: str, env: Any, any_actions: bool) -> tuple[list[Any], bool]:
-    """What an environment gave from a seed on, and whether an observation left its space."""
+    """The outputs of an environment from a seed on, and whether an observation left its space."""
     space, given, started = env.observation_space, list[Any](), time.perf_counter()
 
     def reset(**how: Any) -> None:
@@ -161,7 +161,7 @@ def _not_finite(result: Any) -> str:
 
 
 def _differences(name: str, gym_id: str, one: tuple[list[Any], bool], other: tuple[list[Any], bool]) -> list[str]:
-    """What is not as it is expected, and need not be changed."""
+    """Notes on the unusual that need not be changed."""
     notes = []
     shared = min(len(one[0]), len(other[0])) - 1  # the clock may have ended one earlier
     if not are_equal(one[0][:shared], other[0][:shared]):

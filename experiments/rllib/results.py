@@ -1,4 +1,4 @@
-"""What RLlib's results say, under the contract's names. Standard library only."""
+"""RLlib's results under the contract's names. Standard library only."""
 
 import math
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class NonFiniteError(RuntimeError):
 
 
 def learner_metrics(module_results: Mapping[str, Any], has_kl: bool) -> dict[str, float]:
-    """What one iteration's learner results say, under the contract's names.
+    """The learner results of one iteration, under the contract's names.
 
     Args:
         module_results: RLlib's `learners/default_policy`, empty while nothing was learned.
@@ -123,12 +123,12 @@ class EpisodeSums:
 
 @dataclass(frozen=True)
 class RunnerSeconds:
-    """What an env runner did with its time, in seconds.
+    """An env runner's use of time, in seconds.
 
     Attributes:
-        sample: In `sample()`, all in all; 0 where RLlib's `sample()` is passed by.
-        env_step: Of these, stepping environments.
-        inference: Of these, in the policy.
+        sample: All of `sample()`; 0 where RLlib's `sample()` is passed by.
+        env_step: Stepping environments, of `sample`.
+        inference: In the policy, of `sample`.
         cpu: CPU seconds of the runner's process while it sampled.
     """
 
@@ -147,7 +147,7 @@ class RunnerSeconds:
 
 
 def runner_seconds(runner_results: Mapping[str, Any]) -> dict[str, RunnerSeconds]:
-    """What each env runner did in an iteration, by its index, from RLlib's `env_runners` results."""
+    """Each env runner's use of time in an iteration, by its index, from RLlib's `env_runners` results."""
     return {
         index: RunnerSeconds(**{name: float(seconds) for name, seconds in parts.items() if not math.isnan(seconds)})
         for index, parts in runner_results.get(RUNNER_SECONDS, {}).items()

@@ -1,4 +1,4 @@
-"""What an env runner does with its time, as sums; RLlib's own timers are exponential means."""
+"""An env runner's use of time, as sums; RLlib's own timers are exponential means."""
 
 import time
 from collections.abc import Iterator

@@ -13,7 +13,7 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 
 _idle: defaultdict[str, list[Any]] = defaultdict(list)
-"""What an actor was promised of the cluster to those that nobody uses."""
+"""Idle actors, by the resources that each reserved."""
 
 
 class PooledEnvRunnerGroup(EnvRunnerGroup):  # type: ignore[misc]  # RLlib ships no type information

@@ -19,7 +19,7 @@ _DOMAIN = 0x5CA11A6  # sets this suite's streams apart from other uses of small 
 
 
 class Role(IntEnum):
-    """What a stream is for. The numbers are part of every recorded result: never renumber them."""
+    """The purpose of a stream. The numbers are part of every recorded result: never renumber them."""
 
     ALGORITHM = 0
     """The trial's main process and its learners: initial weights, minibatch order."""
@@ -40,7 +40,7 @@ def stream_seed(seed: int, role: Role, index: int = 0, segment: int = 0) -> int:
 
     Args:
         seed: The user's replicate number, 0 or above.
-        role: What the stream is for.
+        role: Purpose of the stream.
         index: Which one of its role, from 0.
         segment: Which stretch between two checkpoints of the trial, from 0.
 

@@ -62,8 +62,8 @@ def keep(start: StartingPolicy, file: Path) -> None:
     """Copy the weights that a study starts from to where its trials find them.
 
     Args:
-        start: Whose source is a checkpoint, or a file that was kept by another study.
-        file: Its folder is there.
+        start: The policy; its source is a checkpoint, or a file that was kept by another study.
+        file: The file to write; its folder exists.
 
     Raises:
         ConfigurationError: The source is gone, or has changed.
@@ -97,9 +97,9 @@ def check_fits(weights: StartingWeights, trial: TrialConfig, config: AlgorithmCo
 
     Args:
         weights: All of them.
-        trial: That is to start from them.
-        config: Its, built.
-        named: What the person named, for the message.
+        trial: The trial that is to start from them.
+        config: Its built configuration.
+        named: The person's words for the weights, for the message.
 
     Raises:
         ConfigurationError: They are others, or connectors stand before them that have a state of their own.

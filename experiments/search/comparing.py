@@ -37,7 +37,7 @@ class Comparing(Strategy):
 
         Args:
             points: The configurations.
-            seeds: Of each, at most: `design.most_seeds`.
+            seeds: The most seeds of each: `design.most_seeds`.
             design: How often is looked.
         """
         super().__init__((SCORE,))

@@ -31,7 +31,7 @@ class Ratio:
         estimate: Geometric mean over rounds.
         low: Lower end of the interval.
         high: Upper end.
-        num_rounds: What it rests on.
+        num_rounds: Rounds that it rests on.
     """
 
     estimate: float
@@ -47,8 +47,8 @@ def ratio(logs: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
     """The ratio of speeds and its Student t interval.
 
     Args:
-        logs: Of each round's ratio; one at least.
-        confidence: Of the interval.
+        logs: Logarithm of each round's ratio; one at least.
+        confidence: Confidence of the interval.
     """
     n, mean = len(logs), float(np.mean(logs))
     if n < 2:
@@ -68,7 +68,7 @@ def rounds(
 
     Args:
         holder: Measures the holder once: its speed.
-        challenger: Likewise.
+        challenger: Measures the challenger once: its speed.
         most: Rounds, `FEWEST_ROUNDS` at least.
         go_on: Whether there is time for another, of those beyond the fewest.
         enough: Takes the rounds so far, and says whether they are enough.
@@ -101,7 +101,7 @@ def contest(
 
     Args:
         holder: Measures the holder once: its speed.
-        challenger: Likewise.
+        challenger: Measures the challenger once: its speed.
         most_rounds: `FEWEST_ROUNDS` at least.
         go_on: Whether there is time for another round.
 
@@ -121,7 +121,7 @@ def contest(
 
 @dataclass(frozen=True)
 class Setting:
-    """What is tuned.
+    """The settings that are tuned.
 
     Attributes:
         num_env_runners: 0 samples in the trial's own process.
@@ -144,11 +144,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What may be tried.
+    """The settings that may be tried.
 
     Attributes:
         least_runners: 1 for algorithms that cannot do without, else 0.
-        most_runners: That the machine or cluster holds.
+        most_runners: Most runners that the machine or cluster holds.
         most_envs: Environments in all: more of them have shorter fragments of a batch each.
         modes: Ways to vectorise that the environment has.
     """
@@ -169,11 +169,11 @@ class Bounds:
 
 
 def neighbours(setting: Setting, bounds: Bounds) -> list[Setting]:
-    """What differs from a setting in one step of one thing: the likeliest gains first.
+    """The settings that differ in one step of one thing: the likeliest gains first.
 
     Args:
-        setting: Where to start from.
-        bounds: What may be tried.
+        setting: The setting to start from.
+        bounds: The settings that may be tried.
     """
     runners, envs, mode = setting.num_env_runners, setting.num_envs_per_env_runner, setting.vectorize_mode
     more, fewer = max(1, 2 * runners), runners // 2

@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 from sqlalchemy import event
 from typing_extensions import override
 
+from experiments.config.fields import is_number
 from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there, size
 from experiments.contract import FAILED, PRUNED
 from experiments.contract.sqlite_address import sqlite_uri
@@ -52,10 +53,10 @@ class Suggested(Strategy):
         Args:
             axes: The space.
             num_samples: Trials.
-            seeds: That a point may have.
+            seeds: Seeds that a point may have.
             objectives: One, or two for a Pareto front.
-            sampler: Optuna's.
-            seed: Of the sampler.
+            sampler: Name of Optuna's sampler.
+            seed: Random seed of the sampler.
             storage: SQLite file; None keeps the study in memory.
         """
         super().__init__(objectives)
@@ -109,7 +110,7 @@ class Suggested(Strategy):
         return point
 
     def _tell_again(self, trial: optuna.Trial, point: Point) -> None:
-        """What is known of a point that has had all seeds."""
+        """Tell Optuna the mean over the seeds of a point that has had them all."""
         outcomes = self.outcomes_by_point().get(key_of(point), [])
         rows = [
             row
@@ -186,7 +187,7 @@ def _suggest(trial: optuna.Trial, path: str, axis: Axis) -> Any:
 def _suggest_of(trial: optuna.Trial, path: str, axis: Choice) -> Any:
     """One of a list. Numbers in order are suggested by their place, so that neighbours are known for neighbours."""
     values = list(axis.values)
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    numbers = all(map(is_number, values))
     if len(values) > 2 and numbers and values in (sorted(values), sorted(values, reverse=True)):
         return values[trial.suggest_int(path, 0, len(values) - 1)]
     names = [str(v) for v in values]

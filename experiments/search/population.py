@@ -44,8 +44,8 @@ class Population(Strategy):
             seeds: A seed for each member.
             ends: Env steps at which each generation ends.
             quantile: Share of the members that is replaced, and share that is copied.
-            resample_probability: That a setting is drawn anew instead of moved.
-            seed: Of what is drawn.
+            resample_probability: Probability that a setting is drawn anew instead of moved.
+            seed: Random seed of the draws.
         """
         super().__init__(("score",))
         self._axes, self._first, self._seeds, self._ends = axes, tuple(first), tuple(seeds), tuple(ends)

@@ -82,8 +82,8 @@ class Racing(Strategy):
 
         Args:
             proposals: Asks for each configuration once, or several times; has one objective.
-            seeds: That a configuration may have.
-            max_trials: Of the race and the proposals together; None: half as many again as there are proposals.
+            seeds: Seeds that a configuration may have.
+            max_trials: Most trials, with the proposals; None: half as many again as there are proposals.
             risk: As `RISK`.
         """
         super().__init__(proposals.objectives)

@@ -1,4 +1,4 @@
-"""What a search runs next, given what it was told: pure, so that it can be replayed over a table of results.
+"""The strategy of a search, by ask and tell: pure, so that it can be replayed over a table of results.
 
 A strategy is a function of what it was told, in the order in which it was told. Whoever drives it
 (`trial_queue.py`) tells outcomes in the order of the trials' start, not of their end, so that the same search
@@ -27,15 +27,15 @@ OBJECTIVES: Mapping[str, bool] = {
     "train_s": False,
     "env_steps_per_s": True,
 }
-"""What a search can aim at, a trial's `final/` metrics, and whether more is better."""
+"""The objectives of a search, a trial's `final/` metrics, and whether more is better."""
 SCORE, TO_TARGET = "score", "env_steps_to_target"
 """A search that aims at the score goes on to env steps to target where scores saturate, as the final decision does."""
 TIE_BREAK = "auc"
-"""What ranks configurations whose objective is the same: many end at an environment's highest score."""
+"""The metric that ranks configurations whose objective is the same: many end at an environment's highest score."""
 
 
 class Signal(Enum):
-    """What a strategy says where it does not ask."""
+    """The answer of a strategy that does not ask."""
 
     WAIT = "it must be told an outcome first"
     DONE = "it asks nothing more"
@@ -46,10 +46,10 @@ class Ask:
     """A trial that a strategy wants.
 
     Attributes:
-        point: Its configuration.
+        point: Point of the space: its configuration.
         seed: Its seed.
         phase: `SEARCH` or `CONFIRM`.
-        note: What else the strategy must find again after a restart; plain values.
+        note: Plain values that the strategy needs again after a restart.
     """
 
     point: Point
@@ -60,16 +60,16 @@ class Ask:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial came to.
+    """The outcome of a trial.
 
     Attributes:
         status: `FINISHED`, `PRUNED` or `FAILED`.
         values: Name of an objective to its value, as far as it is known. Of a target that was never held, all that the
             trial was given.
-        env_steps: That it was trained.
-        seconds: That it took.
+        env_steps: Env steps that it was trained.
+        seconds: Seconds that it took.
         reason: Why it failed.
-        target: Of its environment; NaN where there is none.
+        target: Target of its environment; NaN where there is none.
         reached: Whether it held the target.
     """
 
@@ -95,16 +95,16 @@ def key_of(point: Point) -> str:
 
 
 class Strategy(ABC):
-    """What to run next.
+    """Chooses which trial to run next.
 
     Attributes:
-        objectives: What it aims at, of `OBJECTIVES`; one, or two for a Pareto front.
+        objectives: The aims, of `OBJECTIVES`; one, or two for a Pareto front.
         asked: The trials that began, in order.
         outcomes: Index into `asked` to the outcome that it was told.
     """
 
     in_order = True
-    """Whether what it asks depends on outcomes, so that they must be told in a fixed order."""
+    """True if the next ask depends on outcomes, so that they must be told in a fixed order."""
 
     def __init__(self, objectives: Sequence[str]) -> None:
         self.objectives = tuple(objectives)
@@ -128,8 +128,8 @@ class Strategy(ABC):
         """A trial ended.
 
         Args:
-            index: Into `asked`.
-            outcome: What it came to.
+            index: Index into `asked`.
+            outcome: The outcome of the trial.
         """
         self.outcomes[index] = outcome
 
@@ -167,8 +167,8 @@ def mean_worth(outcomes: Sequence[Outcome], objective: str) -> float:
     minus infinity where one of them has none.
 
     Args:
-        outcomes: Of its trials, one at least.
-        objective: Of `OBJECTIVES`.
+        outcomes: Outcomes of its trials, one at least.
+        objective: One of `OBJECTIVES`.
     """
     return sum(outcome.worth(objective) for outcome in outcomes) / len(outcomes)
 
@@ -177,8 +177,8 @@ def solvers(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) ->
     """Which configurations solve their environment, where the score is aimed at and saturates; none where it does not.
 
     Args:
-        outcomes: What the trials of each came to.
-        objectives: That are aimed at.
+        outcomes: The outcomes of each configuration's trials.
+        objectives: The aims of the search.
     """
     if tuple(objectives) != (SCORE,):
         return [False] * len(outcomes)
@@ -191,14 +191,14 @@ def solvers(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) ->
 
 
 def ranks(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[tuple[float, ...]]:
-    """By what configurations are ranked, as the final decision does (`analysis/questions/decision.py`): more is better.
+    """Keys that rank configurations as the final decision does (`analysis/questions/decision.py`): more is better.
 
     By the means over seeds of each objective, and then of `TIE_BREAK`. Where scores saturate, those that solve the
     environment come first, by their restricted mean of env steps to target.
 
     Args:
-        outcomes: What the trials of each came to, one at least.
-        objectives: That are aimed at.
+        outcomes: The outcomes of each configuration's trials, one at least.
+        objectives: The aims of the search.
     """
     means = [tuple(mean_worth(of_one, o) for o in (*objectives, TIE_BREAK)) for of_one in outcomes]
     solve = solvers(outcomes, objectives)
@@ -211,7 +211,7 @@ def ranks(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> l
 
 
 def _beats(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    """Whether a is better than b in one objective, and worse in none."""
+    """True if a is better than b in one objective, and worse in none."""
     return a[:2] != b[:2] and a[0] >= b[0] and a[1] >= b[1]
 
 
@@ -264,10 +264,10 @@ class Confirming(Strategy):
         """Confirm what a search finds.
 
         Args:
-            search: What finds it.
+            search: The strategy that finds it.
             base: The point that the study starts from; confirmed as well.
-            top: How many of the best points are confirmed.
-            seeds: That confirm; none that searches.
+            top: Number of the best points that are confirmed.
+            seeds: Seeds that confirm; none that searches.
             design: The points of a fixed design.
             shared: Seeds that confirm, and that all points of the design are to have: what is confirmed has them by
                 that and is not run again, the other points have them last.
@@ -298,14 +298,14 @@ class Confirming(Strategy):
 
     @property
     def is_confirming(self) -> bool:
-        """Whether the search is over."""
+        """True once the search is over."""
         return self._confirm is not None
 
     def close(self, why: str) -> None:
         """End the search now, and confirm what it found so far.
 
         Args:
-            why: In words.
+            why: The reason, in words.
         """
         self.closed = self.closed or why
 

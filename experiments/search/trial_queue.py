@@ -1,4 +1,4 @@
-"""What a search asks for, in order, within its limits, and on disk before it begins.
+"""The trials that a search asks for, in order, within its limits, and on disk before they begin.
 
 The journal has a line for each step: a trial was asked for, it ended, its outcome was told to the strategy, the
 search was closed. What a trial came to is in the trial's own log. A search that was killed is brought back by taking
@@ -20,12 +20,12 @@ Write = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a search may cost.
+    """The limits of a search's cost.
 
     Attributes:
         trial_env_steps: Env steps of a trial, at most.
-        max_env_steps: Of all trials; None: no limit.
-        max_minutes: Of the wall-clock, all executions of the study together; None: no limit.
+        max_env_steps: Env steps of all trials; None: no limit.
+        max_minutes: Minutes of wall-clock, all executions of the study together; None: no limit.
     """
 
     trial_env_steps: int
@@ -42,16 +42,16 @@ class TrialQueue:
     not depend on which trial ended first.
 
     Attributes:
-        strategy: What asks.
+        strategy: The strategy that asks.
         ahead: Trials that may be under way while another one is chosen.
-        limits: What it may cost.
+        limits: The limits of its cost.
         write: Adds a line to the journal; must not raise.
         journal: Lines of earlier executions.
-        outcome_of: What the trial of an index and an ask has come to; None if it has not ended, or is tried again.
+        outcome_of: Outcome of the trial of an index and an ask; None if it has not ended, or is tried again.
         clock: Seconds from any start.
         elapsed_s: Seconds that earlier executions took.
         closed: Which limit ended the search, or the study; empty if none did.
-        outcomes: Index into `asked` to what the trial came to.
+        outcomes: Index into `asked` to the trial's outcome.
     """
 
     strategy: Strategy
@@ -125,8 +125,8 @@ class TrialQueue:
         """A trial ended.
 
         Args:
-            index: Into `asked`.
-            outcome: What it came to.
+            index: Index into `asked`.
+            outcome: The outcome of the trial.
         """
         if index in self.outcomes:
             return

@@ -35,8 +35,8 @@ class Lease:
         """A lease that nobody asks for yet.
 
         Args:
-            objects: Where its object is.
-            name: Of the object.
+            objects: Objects that its own is among.
+            name: Name of the object.
             lost: Called, in a thread of its own, if another process has taken the lease over.
             renew_s: How often it is renewed.
             silent_s: After what time without a renewal it is taken over.
@@ -51,7 +51,7 @@ class Lease:
         """Take the lease, if nobody has it, or who had it is silent. That takes `silent_s`.
 
         Args:
-            owner: What others are told of this process.
+            owner: A description of this process for others.
 
         Returns:
             Who has it; "" if it is this process now.
@@ -80,7 +80,7 @@ class Lease:
         return ""
 
     def owner(self) -> str:
-        """Who has it; "" if nobody has, or who had it is silent. Raises as `take`."""
+        """The owner; "" if nobody has, or who had it is silent. Raises as `take`."""
         return self._watched()[0]
 
     def release(self) -> None:
@@ -99,7 +99,7 @@ class Lease:
         return f"{self._owner}\n{self._token} {self._count}".encode()
 
     def _watched(self) -> tuple[str, str]:
-        """Who renews it, and the version of one that nobody does; both "" if there is none any more."""
+        """The owner who renews it, and the version of one that nobody does; both "" if there is none any more."""
         first, give_up = "", time.monotonic() + self._silent_s
         while True:
             try:

@@ -31,7 +31,7 @@ _AT_ONCE = 32
 
 
 class Objects:
-    """What is below an address, by its name from there: `events/000001.json`.
+    """The objects below an address, by its name from there: `events/000001.json`.
 
     Attributes:
         uri: The address.
@@ -44,7 +44,7 @@ class Objects:
             uri: `s3://bucket/folder`.
             patience_s: How long a request is tried again, while the store does not answer or is overloaded.
             store: One that is connected; None: a new connection.
-            prefix: Of all names, in `store`.
+            prefix: Prefix of all names in `store`.
 
         Raises:
             OSError: The address is none of a store, or what the environment says of it is not understood.
@@ -95,7 +95,7 @@ class Objects:
 
         Args:
             name: Its name.
-            content: What no one else writes.
+            content: Content that no one else writes.
 
         Returns:
             Its version.
@@ -155,7 +155,7 @@ class Objects:
             return obstore.list_with_delimiter(self._store, self._prefix)
 
     def exists(self, name: str) -> bool:
-        """Whether there is an object.
+        """True if there is an object.
 
         Raises:
             OSError: The store does not say.

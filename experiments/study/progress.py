@@ -17,8 +17,8 @@ from rich.text import Text
 
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SCORE
+from experiments.contract.words import duration
 from experiments.planning.plan import Plan
-from experiments.planning.terminal import duration
 from experiments.study.outcomes import TrialOutcome
 from experiments.trial.events import Ended, Event, Reported, Started
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import stored_at
-from experiments.planning.machines import plural
-from experiments.planning.terminal import mib
+from experiments.contract.words import mib, plural
 from experiments.storage.objects import Objects
 from experiments.study.files.folder import StudyFolder
 from experiments.study.files.study_files import LOCK_FILE, STATE_FILE

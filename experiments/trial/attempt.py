@@ -10,7 +10,7 @@ import ray
 from ray.util import get_current_placement_group, placement_group_table
 
 _NODE_DIED = re.compile(r"its node has died\. Node Id: (\w+)")
-"""What Ray says of an actor whose node is gone."""
+"""Ray's message about an actor whose node is gone."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Attempt:
     """A process' turn at a trial, as the driver gives it.
 
     Attributes:
-        number: As the log has it: what a process with an earlier one still writes is refused.
+        number: Number of the attempt in the log: what a process with an earlier one still writes is refused.
             0: the process begins one by itself.
         reason: Why the attempt before it, if there was one, did not end the trial.
         cause: The same, as `Restarted` has it.

@@ -69,7 +69,7 @@ class Playing:
     Attributes:
         normalize_actions: RLlib's setting: the module's actions are in [-1, 1] and are stretched to the Box.
         clip_actions: RLlib's setting: the module's actions are clipped to the Box.
-        max_env_steps: Where an episode is cut that has not ended by itself.
+        max_env_steps: Env steps after which an episode is cut.
         pipelines: RLlib's connectors from environments to module and back; None: the default ones,
             whose work is done here.
         explore_at: Env steps sampled by which the module explores as in training; None: its deterministic policy.
@@ -163,8 +163,8 @@ class KeptEnvironments:
 
         Args:
             env: The same at each call.
-            count: How many.
-            turn: Its number.
+            count: Number of environments.
+            turn: Number of the turn.
         """
         envs = self._kept.pop((count, turn), None)
         if envs is None:
@@ -186,7 +186,7 @@ class KeptEnvironments:
 
 
 def _forgets(envs: Any) -> bool:
-    """Whether a reset with a seed makes environments as they were when they were made.
+    """True if a reset with a seed makes environments as they were when they were made.
 
     So it is of those of Gymnasium's below; one of a person's own, or a wrapper, may remember.
     """
@@ -246,10 +246,10 @@ def acting(
 
     Args:
         module: The trained module, not in training mode.
-        action_space: Of one environment.
+        action_space: Action space of one environment.
         normalize_actions: As `Playing` has it.
         clip_actions: As `Playing` has it.
-        envs: How many there are.
+        envs: Number of environments.
         explore_at: As `Playing` has it.
     """
     continuous = isinstance(action_space, gym.spaces.Box)

@@ -90,8 +90,8 @@ class EventLog:
     """The events of one trial, in order.
 
     Attributes:
-        count: How many there are, as far as was read.
-        attempt: The newest.
+        count: Number of events that were read.
+        attempt: Number of the newest attempt.
         end: How the trial ended; None while it has not. A trial that failed has not ended any more when
             it is started again.
     """
@@ -128,7 +128,7 @@ class EventLog:
 
         Args:
             event: Its number and attempt are set here.
-            attempt: Of the process that it comes from; None: the newest.
+            attempt: Attempt of the process that it comes from; None: the newest.
 
         Returns:
             As `new`; the event as it is in the log is the last.

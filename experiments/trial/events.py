@@ -1,4 +1,4 @@
-"""What a trial did, as immutable events. Standard library only."""
+"""The events of a trial, immutable. Standard library only."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class Event:
     Attributes:
         number: Its place in the log, from 1; 0 where it is in none, since the disk is full.
         attempt: The process' turn at the trial, from 1.
-        at_ms: When, ms since the epoch.
+        at_ms: Time in ms since the epoch.
     """
 
     kind: ClassVar[str]
@@ -63,7 +63,7 @@ class Reported(Event):
         env_steps: The point on the study's report grid.
         metrics: As in `experiments.contract`.
         reproducible: Whether the same trial would come out the same to the bit, as far as this one can tell.
-        unsaved: What the disk did not take since the last report, and why; empty if it took everything.
+        unsaved: Files that the disk did not take since the last report, and why; empty if it took everything.
     """
 
     kind = "reported"
@@ -79,7 +79,7 @@ class Restarted(Event):
 
     Attributes:
         env_steps: The last report before it.
-        reason: In words.
+        reason: The reason, in words.
         cause: `fault` (something raised), `process` (a process died), `memory` (one was killed for want of memory),
             `node` (a node was lost) or `study` (the study was interrupted and resumed).
         count: Restarts so far, with this one.

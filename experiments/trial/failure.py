@@ -12,15 +12,15 @@ _PROCESSES = {EnvRunner.__name__: "runner", FastRunner.__name__: "runner", "_Wra
 """Class of an RLlib actor to what it is."""
 
 _PIPE_ENDED = ("EOFError", "BrokenPipeError", "ConnectionResetError")
-"""What vectorised environments raise when the process of one is gone."""
+"""Names of the errors of vectorised environments when the process of one is gone."""
 
 
 def is_out_of_memory(error: Exception, reason: str, kills: int | None) -> bool:
-    """Whether an error came of a process that was killed for want of memory: by Ray, which says so,
+    """True if an error came of a process that was killed for want of memory: by Ray, which says so,
     or by the kernel, which counts.
 
     Args:
-        error: Of the trial's process, or of another that it has.
+        error: Error of the trial's process, or of another that it has.
         reason: The same, as `reason_for` has it.
         kills: As `oom_kills`, before it.
     """

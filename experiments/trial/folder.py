@@ -23,9 +23,9 @@ TRIAL_FILE = "trial.json"
 LOG_FILE = "events.jsonl"
 PROVENANCE_FILE = "provenance.json"
 ERROR_FILE = "error.txt"
-"""What was raised."""
+"""Tracebacks of what was raised."""
 PRINTED_FILES = ("stdout", "stderr")
-"""What its process printed; as Tune names the files."""
+"""The output of its process; as Tune names the files."""
 _SIZES_FILE = "complete.json"
 _PARTIAL = ".partial"
 
@@ -121,9 +121,9 @@ class TrialFolder:
 
         Args:
             env_steps: Its place on the report grid.
-            attempt: That writes it.
+            attempt: Attempt that writes it.
             write: Writes its files into the folder that it is given.
-            keep: How many of the newest are kept.
+            keep: Number of the newest that are kept.
             keep_best: Whether the one with the highest evaluation return is kept as well.
 
         Raises:
@@ -185,7 +185,7 @@ def check_checkpoint(path: Path) -> None:
 
 
 def damage_of(checkpoint: Path) -> str:
-    """What is wrong with the files of a checkpoint, as a clause that names one; "" if they are whole."""
+    """The damage to the files of a checkpoint, as a clause that names one; "" if they are whole."""
     try:
         sizes = json.loads((checkpoint / _SIZES_FILE).read_text())
     except (OSError, ValueError) as error:
@@ -203,7 +203,7 @@ def locked(file: IO[Any] | FileIO, shared: bool = False) -> bool:
     """Take the lock on an open file, until it is closed or its process ends; False if another process has it.
 
     Args:
-        file: Open for reading and writing.
+        file: A file that is open for reading and writing.
         shared: Whether others may have it as well that share it.
     """
     try:
@@ -216,5 +216,5 @@ def locked(file: IO[Any] | FileIO, shared: bool = False) -> bool:
 
 
 def _return_mean(checkpoint: Path) -> float:
-    value = json.loads((checkpoint / STATE_FILE).read_text()).get("return_mean")
+    value = json.loads((checkpoint / STATE_FILE).read_text())["return_mean"]
     return float("-inf") if value is None else float(value)

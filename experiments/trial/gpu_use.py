@@ -1,4 +1,4 @@
-"""How busy the GPUs are that a process sees."""
+"""The load of the GPUs that a process sees."""
 
 import threading
 from contextlib import suppress

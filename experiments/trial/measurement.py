@@ -17,8 +17,8 @@ class Block:
 
     Attributes:
         env_steps: Sampled in it.
-        trained_steps: That the learner consumed in it.
-        seconds: Of training.
+        trained_steps: Steps that the learner consumed in it.
+        seconds: Seconds of training.
         other_cpu_percent: CPU that others used on the machine meanwhile, 100 is one core; NaN if unknown.
     """
 
@@ -40,7 +40,7 @@ class Measurement:
 
     @property
     def disturbed(self) -> bool:
-        """Whether there is not enough that was measured undisturbed."""
+        """True if there is not enough that was measured undisturbed."""
         clean = [b for b in self.blocks if self._is_clean(b)]
         return len(clean) < _FEWEST_BLOCKS or _seconds(clean) < self.settings.seconds
 
@@ -64,7 +64,7 @@ class Measurement:
         return float(t_quantile((1 + CONFIDENCE) / 2, n - 1)) * error / speed
 
     def is_enough(self) -> bool:
-        """Whether the measurement can end."""
+        """True if the measurement can end."""
         if _seconds(self.blocks) >= self.settings.max_seconds:
             return True
         return not self.disturbed and len(self.counted) >= LEAST_BLOCKS and self.precision() <= self.settings.precision

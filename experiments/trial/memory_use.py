@@ -1,4 +1,4 @@
-"""How much memory a trial's processes take, told while they train: who is killed for want of it can say nothing."""
+"""The memory that a trial's processes take, told while they train: who is killed for want of it can say nothing."""
 
 import threading
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""How evenly a training batch is spread over the episode."""
+"""The spread of a training batch over the episode."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def phase_diversity(spans: Spans, episode_len: float) -> float:
     so the end of one is next to the beginning of another.
 
     Args:
-        spans: Of the batch; one row or more.
+        spans: Spans of the batch; one row or more.
         episode_len: Mean env steps of an episode.
 
     Returns:

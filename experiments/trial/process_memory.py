@@ -1,4 +1,4 @@
-"""What a process of trials keeps from one trial to the next, and when it had better not take another."""
+"""The memory that a process keeps from one trial to the next, and when it had better not take another."""
 
 import gc
 
@@ -36,7 +36,7 @@ class ProcessMemory:
 
     @property
     def has_grown(self) -> bool:
-        """Whether it is larger than what trials leave behind by themselves."""
+        """True if it is larger than what trials leave behind by themselves."""
         return own_memory_bytes() - self._first_bytes > MOST_GROWTH
 
 

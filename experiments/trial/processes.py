@@ -57,7 +57,7 @@ class Processes:
         _asked(self._others(), partial(_note_state, packages=packages))
 
     def changed_state(self) -> list[str]:
-        """What code has changed in the others since then, by its name."""
+        """Names of what code has changed in the others since then."""
         return list(chain.from_iterable(_asked(self._others(), _changed_state)))
 
     def kill(self) -> None:

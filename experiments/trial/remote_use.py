@@ -19,7 +19,7 @@ _gpus: list[GpuUse] = []  # of this process, once it is asked
 
 @dataclass(frozen=True)
 class Use:
-    """What a process says of itself and the processes below it.
+    """The use of resources by a process and the processes below it.
 
     Attributes:
         at: Seconds of its own clock.
@@ -52,8 +52,8 @@ def own_use(actor: Any = None) -> Use:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What the processes of a role used on other hosts."""
+class RoleUse:
+    """The use of resources by the processes of a role on other hosts."""
 
     cpu_percent: float
     memory_mib: float
@@ -66,7 +66,7 @@ class RemoteUse:
         """Begin to ask.
 
         Args:
-            roles: What the processes do to their handles, which have `apply` as RLlib's actors.
+            roles: Role of processes to their handles, which have `apply` as RLlib's actors.
         """
         self._roles = {role: list(actors) for role, actors in roles.items() if actors}
         self._asked: dict[Any, Any] = {}
@@ -89,8 +89,8 @@ class RemoteUse:
             except RayError:  # it died: what it used is not known any more
                 self._answers.pop(actor, None)
 
-    def take(self) -> tuple[dict[str, Measured | None], list[float]]:
-        """What was used, and ask for the next time.
+    def take(self) -> tuple[dict[str, RoleUse | None], list[float]]:
+        """The use since the last call; asks for the next one.
 
         Returns:
             Role to use, None while a process of it has not answered twice;
@@ -98,13 +98,13 @@ class RemoteUse:
         """
         self._take_answers()
         self._ask()
-        found: dict[str, Measured | None] = {}
+        found: dict[str, RoleUse | None] = {}
         for role, actors in self._roles.items():
             pairs = [self._answers.get(actor, []) for actor in actors]
             if any(len(pair) < 2 for pair in pairs):
                 found[role] = None
                 continue
             cpu = sum(100 * max(0.0, last.cpu_s - first.cpu_s) / max(last.at - first.at, 1e-9) for first, last in pairs)
-            found[role] = Measured(cpu, sum(last.memory_mib for _, last in pairs))
+            found[role] = RoleUse(cpu, sum(last.memory_mib for _, last in pairs))
         newest = [answers[-1].gpu_percent for answers in self._answers.values() if answers]
         return found, [percent for percent in newest if percent is not None]

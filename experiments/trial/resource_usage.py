@@ -11,10 +11,10 @@ from typing import Any
 import psutil
 
 from experiments.trial.gpu_use import GpuUse
-from experiments.trial.remote_use import Measured, RemoteUse
+from experiments.trial.remote_use import RemoteUse, RoleUse
 
 DRIVER, RUNNERS, LEARNERS = "driver", "runners", "learners"
-"""What the processes of a trial do."""
+"""Roles of a trial's processes."""
 
 Address = tuple[str, int]
 """Host name and process id."""
@@ -48,9 +48,9 @@ class ProcessMonitor:
         """Start measuring.
 
         Args:
-            roles: What the processes do to their addresses; those of other hosts are in `elsewhere`.
-            driver: Of the study; None: whoever called this process into being.
-            elsewhere: What the processes on other hosts do to their handles.
+            roles: Role of processes to their addresses; those of other hosts are in `elsewhere`.
+            driver: The study's driver; None: whoever started this process.
+            elsewhere: Role of the processes on other hosts to their handles.
         """
         self._roles = {role: processes_at(addresses) for role, addresses in roles.items()}
         self._root = psutil.Process(
@@ -74,13 +74,13 @@ class ProcessMonitor:
         self._last = now
         seconds = max(now.at - last.at, 1e-9)
         elsewhere, gpu_percents = self._elsewhere.take()
-        used: dict[str, Measured | None] = {}
+        used: dict[str, RoleUse | None] = {}
         for role, processes in self._roles.items():
-            there = elsewhere.get(role, Measured(0.0, 0.0))
+            there = elsewhere.get(role, RoleUse(0.0, 0.0))
             # A process that ended takes its seconds along: never below 0.
             cpu = 100 * max(0.0, now.of_roles[role] - last.of_roles[role]) / seconds
             memory_mib = sum(map(memory_bytes, processes)) / 2**20
-            used[role] = None if there is None else Measured(cpu + there.cpu_percent, memory_mib + there.memory_mib)
+            used[role] = None if there is None else RoleUse(cpu + there.cpu_percent, memory_mib + there.memory_mib)
         known = {role: use for role, use in used.items() if use is not None}
         measured = {}
         if len(known) == len(used):

@@ -59,7 +59,7 @@ class StoredTrialFolder(TrialFolder):
         """A folder, of which nothing is read yet.
 
         Args:
-            study: The study's.
+            study: Objects of the study.
             name: The trial's folder in the study's.
             copy: The trial's folder on this machine, in one of the study's that is laid out in the same way.
             temporary: Whether `close` removes the study's folder on this machine.
@@ -147,7 +147,7 @@ def folder_at(place: str) -> TrialFolder:
     """A trial's own folder, for the process that trains it.
 
     Args:
-        place: Its path, or its address in an object store.
+        place: Path of the folder, or its address in an object store.
     """
     if "://" not in place:
         return TrialFolder(Path(place))

@@ -21,7 +21,7 @@ class TimeUse:
 
     Attributes:
         asynchronous: Whether runners sample while the learner learns.
-        runners: By index, what they did.
+        runners: The runners' use of time, by index.
         learner_s: Seconds in which the asynchronous learners were updating, mean over learners.
         evaluation_s: Seconds in evaluations.
         logging_s: Seconds on reports and checkpoints.
@@ -49,7 +49,7 @@ class TimeUse:
 
         Args:
             wall_s: Seconds since the last report.
-            phases: Of the trial's `PhaseClock`, over the same seconds.
+            phases: Seconds by phase of the trial's `PhaseClock`, over the same seconds.
         """
         seconds = {"evaluation": self.evaluation_s, "logging": self.logging_s}
         if self.asynchronous:

@@ -38,7 +38,7 @@ from experiments.trial.memory_use import MemoryUse
 from experiments.trial.process_memory import ProcessMemory
 from experiments.trial.resource_usage import Address, this_process
 from experiments.trial.stored_folder import folder_at
-from experiments.trial.training import Training
+from experiments.trial.training import TrainingLoop
 
 EVENTS = "events"
 """Key of a result: the trial's events since the last one, as they are in its log."""
@@ -76,7 +76,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     @classmethod
     def default_resource_request(cls, config: Mapping[str, Any]) -> PlacementGroupFactory:
-        """What the trial reserves."""
+        """The request of the trial."""
         request: Mapping[str, Any] = config[TRIAL][REQUEST]
         return PlacementGroupFactory([dict(bundle) for bundle in request["bundles"]], strategy=request["strategy"])
 
@@ -92,7 +92,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._measure_system = bool(config.get(MEASURE_SYSTEM))
         self._driver: Address | None = config.get(DRIVER)
         torch.set_num_threads(self._trial.threads_per_process)
-        self._training: Training | None = None
+        self._training: TrainingLoop | None = None
         self._state: ProcessState | None = None  # since the trial came to this process
         self._left = 0.0  # when step() returned
         self._said: list[Event] = []  # since the last result
@@ -249,7 +249,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         else:  # after a fault
             self._go_on_without(self._state.changed())
         self._memory = self._memory or MemoryUse(self._leave_memory)
-        self._training = training = Training(
+        self._training = training = TrainingLoop(
             self._trial, self._heartbeat, self._state, self._storage, self._measure_system, self._driver
         )
         self._state.changed()  # notes what was imported with the environment
@@ -439,5 +439,5 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
 
 def _learned(report: Reported) -> dict[str, float]:
-    """What must come out the same when a stretch is trained again."""
+    """The metrics that must come out the same when a stretch is trained again."""
     return {name: value for name, value in report.metrics.items() if not depends_on_clock(name)}

@@ -38,9 +38,9 @@ from experiments.rllib.results import (
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial.evaluation import Evaluation, KeptEnvironments, Playing, evaluate
 from experiments.trial.events import Event, event_of, record_of
+from experiments.trial.extension_metrics import ExtensionMetrics
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.machine import Machine
-from experiments.trial.measurements import Measurements
 from experiments.trial.phase_diversity import Spans, mean_phase_diversity
 from experiments.trial.processes import Processes
 from experiments.trial.resource_usage import Address
@@ -54,22 +54,22 @@ _MUST_BE_FINITE = ("learner/loss", "learner/policy_loss", "learner/value_loss", 
 
 @dataclass
 class Counters:
-    """What a trial has done so far: saved with each of its checkpoints.
+    """Counts of a trial so far: saved with each of its checkpoints.
 
     Attributes:
         grid_env_steps: The last report.
-        env_steps: Sampled.
-        iterations: Of RLlib.
+        env_steps: Env steps sampled.
+        iterations: Training iterations of RLlib.
         updates: Gradient steps.
         trained: Steps that the learner consumed.
         train_s: Training seconds.
         wall_s: Seconds, all included, of the processes before this one.
         warm: `env_steps`, `train_s` and `trained` at the first report: what comes before is warm-up.
         curve: (env steps, return) of each evaluation.
-        since: Of `TargetWatch`.
-        reached: Likewise.
+        since: As in `TargetWatch`.
+        reached: As in `TargetWatch`.
         episode_len: Mean env steps of the episodes that ended last; None before any has.
-        kept_in_process: What code that is not the suite's had changed in the trial's processes by the last checkpoint
+        kept_in_process: State that code not the suite's had changed in the trial's processes by the last checkpoint
             (`ProcessState`); None if that was not looked at.
     """
 
@@ -88,13 +88,13 @@ class Counters:
     kept_in_process: list[str] | None = None
 
 
-class Training:
+class TrainingLoop:
     """A trial's algorithm while it lives, with its counters and clocks.
 
     Attributes:
-        algorithm: RLlib's.
-        counters: What the trial has done so far.
-        time: Where the wall-clock goes that the next report tells of.
+        algorithm: The algorithm of RLlib.
+        counters: Counts of the trial so far.
+        time: Use of the wall-clock since the last report.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ class Training:
         """Build the algorithm, untrained.
 
         Args:
-            trial: What to train.
+            trial: The trial to train.
             heartbeat: Leaves a sign of life; called at every iteration and episode.
-            state: Of the trial's process, since the trial came to it.
+            state: State of the trial's process, since the trial came to it.
             storage: Tune's: RLlib keeps its own log folder within the study's, instead of one in the home directory.
             measure_system: Whether CPU, memory and GPU use are measured.
             driver: Host and process of the study's driver.
@@ -123,7 +123,7 @@ class Training:
         self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
         for watch in (average_over_minibatches, time_updates, log_kl):
             algorithm.learner_group.foreach_learner(watch)
-        self._measured = Measurements(trial, algorithm, {each.name for each in fields(Counters)})
+        self._measured = ExtensionMetrics(trial, algorithm, {each.name for each in fields(Counters)})
         self._clock = PhaseClock()
         self._clock.attach(algorithm.metrics)
         if isinstance(algorithm, FastOffPolicy):
@@ -324,8 +324,8 @@ class Training:
         """Save the algorithm and the counters.
 
         Args:
-            folder: Absolute, existing.
-            events: That go with them: whoever goes on from this checkpoint makes those that a kill prevented.
+            folder: Folder of the checkpoint, absolute, existing.
+            events: Events to save with them: whoever goes on from this checkpoint makes those that a kill prevented.
 
         Raises:
             OSError: The disk takes no more.

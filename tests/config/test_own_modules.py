@@ -11,7 +11,6 @@ import pytest
 
 from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
-from experiments.config.trial_config import TrialConfig
 from experiments.rllib.building import environment_of
 from experiments.rllib.made_environments import spaces
 from experiments.study.files.folder import StudyFolder
@@ -36,18 +35,13 @@ def test_an_environment_of_a_file_is_planned_with_what_the_file_registers(plan_o
     assert plan.composed["modules"] == trial.modules
 
 
-def test_a_configuration_is_another_one_where_the_file_is_and_the_same_without_any(
-    plan_of: PlanOf, tmp_path: Path
-) -> None:
+def test_a_configuration_is_another_one_with_another_file(plan_of: PlanOf, tmp_path: Path) -> None:
     without = plan_of("env=pendulum", SINGLE).trials[0]
     one, other = (
         plan_of("env=pendulum", f"modules=[{written(tmp_path / f'{n}.py', f'x = {n!r}')}]", SINGLE).trials[0]
         for n in ("m1", "m2")
     )
     assert len({without.config_id, one.config_id, other.config_id}) == 3
-    # as of a time before there were any
-    recorded = {name: value for name, value in without.to_mapping().items() if name != "modules"}
-    assert TrialConfig.from_mapping(recorded).config_id == without.config_id
 
 
 def test_what_is_imported_is_a_copy_that_an_edit_does_not_reach(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
+from experiments.contract.words import span
 from experiments.planning import estimate, facts
 from experiments.planning.estimate import TrialEstimate, study_duration
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import Plan, with_auto
-from experiments.planning.terminal import faster_line, span, summary, time_line
+from experiments.planning.terminal import faster_line, summary, time_line
 from experiments.rllib import probe
 from experiments.rllib.probe import NetworkSpeed, _step_s, env_step_s, network_speed
 from tests.support.planning import composed_for

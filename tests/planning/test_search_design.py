@@ -67,7 +67,7 @@ def test_a_race_over_a_grid(plan_of: PlanOf) -> None:
 def test_a_comparison_runs_its_own_configurations_and_says_what_it_may_cost(plan_of: PlanOf) -> None:
     plan, study = searching(plan_of("search=compare", "study.space={algorithm.training.lr:[1e-3,1e-2]}", "seeds=[5,7]"))
     assert len(plan.configurations) == 2  # no base beside them
-    assert (plan.num_trials, plan.total_env_steps) == (50, 50 * 60_000)
+    assert (plan.num_trials, plan.env_steps_in_all()) == (50, 50 * 60_000)
     assert summary(plan).startswith(
         "search=compare: 2 configurations x up to 25 seeds, 5 before each of 5 looks, those of decided pairs left out; "
         "alpha=0.05 over all pairs and looks: at most 50 trials, 3,000,000 env steps"
@@ -146,7 +146,7 @@ def test_the_number_of_seeds_from_which_a_search_pays_is_where_its_plan_says_so(
     def takes_less(num_seeds: int) -> bool:
         design = plan_of("search=optuna", "search.num_samples=40", f"seeds={list(range(num_seeds))}").search
         assert design is not None
-        return design.total_env_steps < design.grid_env_steps
+        return design.env_steps_in_all() < design.grid_env_steps
 
     assert [takes_less(num_seeds) for num_seeds in (3, 4, 5)] == [False, False, True]
 

@@ -9,9 +9,10 @@ from analysis.document.answer import closing_table
 from analysis.document.conclusions import evidence_of
 from analysis.document.terminal import outcome_table
 from experiments.contract import FAILED, FINISHED
+from experiments.contract.words import duration
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
-from experiments.planning.terminal import duration, plan_table
+from experiments.planning.terminal import plan_table
 from experiments.planning.trials import StudyTrials
 from experiments.study.outcomes import Outcomes, TrialOutcome
 from experiments.study.progress import Progress, failures, say
@@ -185,7 +186,7 @@ def test_a_search_with_a_limit_gives_others_what_trials_leave_of_their_budgets(p
     limit = ("scheduler=asha", "max_env_steps=40960")
     plan = plan_of("study=smoke", *limit, "confirmation.top=1", "confirmation.seeds=[1000]")
     assert plan.num_trials == plan.search.outline.most_trials  # more than 40,960 / 4,096 may begin
-    total = plan.total_env_steps
+    total = plan.env_steps_in_all()
     assert [plan.env_steps_in_all(unused) for unused in (0, total - 4096)] == [total, 4096]
     limited = plan_of("study=smoke", *limit, "seeds=[0,1,2,3,4,5,6,7,8,9]")
     assert (limited.num_trials > 20, limited.env_steps_in_all(), limited.env_steps_in_all(4096)) == (True, 40960, 40960)

@@ -19,7 +19,7 @@ from experiments.config.schema import HardwareSettings
 from experiments.planning.machines import Cluster, Node
 from experiments.rllib import runner_pool
 from experiments.study.cluster.ray_process import start_ray
-from experiments.trial.measured import MeasuredTrial
+from experiments.trial.measured_trial import MeasuredTrial
 from experiments.trial.trainable import MEASURE_SYSTEM
 from tests.support.planning import plan_for
 from tests.support.studies import Study

@@ -18,7 +18,7 @@ class FlatAdam:
 
     Attributes:
         optimizer: The Adam; its settings are read at every step.
-        parameters: The optimizer's.
+        parameters: The optimizer's parameters.
         gradient: The gradients of all parameters that have one.
         gradients: The same, by parameter: views.
         length: The gradient's norm, as `is_finite` computed it.
@@ -36,7 +36,7 @@ class FlatAdam:
 
     @staticmethod
     def suits(optimizer: Any) -> bool:
-        """Whether `step` does what an optimizer's does: whether it is an Adam without extras."""
+        """True if `step` does the same as an optimizer's: it is an Adam without extras."""
         if type(optimizer) is not torch.optim.Adam or len(optimizer.param_groups) != 1:
             return False
         group = optimizer.param_groups[0]
@@ -78,7 +78,7 @@ class FlatAdam:
         """Make vectors for some parameters, with the optimizer's state of them.
 
         Args:
-            which: By parameter; all that are trained if not given.
+            which: Which parameters to take; all that are trained if not given.
 
         Returns:
             By parameter, its part of `gradient`; empty if the parameters differ in dtype, device, or number of steps.
@@ -132,7 +132,7 @@ class FlatAdam:
         )
 
     def is_finite(self) -> bool:
-        """Whether all of the gradient is; sets `length`."""
+        """True if all of the gradient is finite; sets `length`."""
         self.length = torch.linalg.vector_norm(self.gradient)
         return math.isfinite(float(self.length))
 

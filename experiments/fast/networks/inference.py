@@ -6,20 +6,18 @@ from typing import Any
 import torch
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
 from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
-from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import (
     TorchCategorical,
     TorchDiagGaussian,
     TorchSquashedGaussian,
 )
-from ray.rllib.core.models.torch.encoder import TorchMLPEncoder
 from ray.rllib.core.models.torch.heads import TorchMLPHead
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 
-from experiments.fast.networks.perceptrons import forward_function, has_hooks, is_overridden, layers_of
-from experiments.fast.networks.ppo import LogStds, plain_policy
+from experiments.fast.networks.perceptrons import is_overridden
+from experiments.fast.networks.ppo import plain_policy, policy_of
 from experiments.fast.networks.q import QNetworks
-from experiments.fast.preprocessing.modules import base_of, observations_function
+from experiments.fast.preprocessing.modules import base_of
 
 Forward = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -29,7 +27,7 @@ def inference_function(module: TorchRLModule) -> Forward:
     where it is a default one of perceptrons.
 
     Args:
-        module: Its weights may change; parameters that replace others are not used.
+        module: The module. Its weights may change; parameters that replace others are not used.
 
     Returns:
         From a batch with observations [N, ...] to one with actions [N] or with the inputs of the action distribution:
@@ -39,7 +37,7 @@ def inference_function(module: TorchRLModule) -> Forward:
 
 
 def chooses_by_number(module: Any) -> bool:
-    """Whether a module is a default one that acts by a number that it puts out for each action,
+    """True if a module is a default one that acts by a number that it puts out for each action,
     if its actions are discrete.
     """
     own = not isinstance(module, TorchRLModule) or is_overridden(
@@ -63,14 +61,9 @@ def _plain_sac_policy(module: TorchRLModule) -> Forward | None:
     stock = (
         isinstance(module, DefaultSACTorchRLModule)
         and not is_overridden(module, base_of(module, DefaultSACTorchRLModule), "_forward_inference")
-        and type(module.pi_encoder) is TorchMLPEncoder
         and type(module.pi) is TorchMLPHead
     )
-    layers = layers_of(module.pi_encoder.net, module.pi.net) if stock and not has_hooks(module) else None
-    if layers is None:
-        return None
-    actor, seen, log_stds = forward_function(layers), observations_function(module), LogStds(module.pi)
-    return lambda batch: {Columns.ACTION_DIST_INPUTS: log_stds.complete(actor(seen(batch[Columns.OBS])))}
+    return policy_of(module, module.pi_encoder) if stock else None
 
 
 def exploration_function(module: TorchRLModule) -> Forward | None:
@@ -85,7 +78,7 @@ def exploration_function(module: TorchRLModule) -> Forward | None:
 
 
 def deterministic_actions(distribution: Any, inputs: torch.Tensor) -> torch.Tensor:
-    """What RLlib's `distribution.from_logits(inputs).to_deterministic().sample()` gives,
+    """The result of RLlib's `distribution.from_logits(inputs).to_deterministic().sample()`,
     without making the distributions.
 
     Args:

@@ -46,19 +46,19 @@ def layers_of(*networks: TorchMLP) -> Layers | None:
 
 
 def is_differentiable(layers: Layers) -> bool:
-    """Whether `Perceptron` knows the gradients of all layers."""
+    """True if `Perceptron` knows the gradients of all layers."""
     return all(
         len(following) <= 1 and all(type(module) in _ACTIVATIONS for module in following) for _, following in layers
     )
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether there are hooks on a module or one of its parts, which only torch's own calls run."""
+    """True if there are hooks on a module or one of its parts, which only torch's own calls run."""
     return any(getattr(part, name) for part in module.modules() for name in _HOOKS)
 
 
 def is_overridden(part: Any, base: type, *names: str) -> bool:
-    """Whether a module or a learner has methods of its own in place of those of a class that it is derived from."""
+    """True if a module or a learner has methods of its own in place of those of a class that it is derived from."""
     return any(name in vars(part) or getattr(type(part), name) is not getattr(base, name) for name in names)
 
 
@@ -92,7 +92,7 @@ class Perceptron:
 
     Args:
         layers: Not empty.
-        gradients: For all their parameters; None: only the inputs' gradient is computed.
+        gradients: Gradients of all their parameters; None: only the inputs' gradient is computed.
     """
 
     def __init__(self, layers: Layers, gradients: Gradients | None) -> None:
@@ -156,7 +156,7 @@ class BranchedPerceptron:
     Args:
         trunk: May be empty: then the inputs go into the branches as they are.
         branches: One or two.
-        gradients: For all their parameters.
+        gradients: Gradients of all their parameters.
     """
 
     def __init__(self, trunk: Layers, branches: Sequence[Layers], gradients: Gradients) -> None:

@@ -46,10 +46,15 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
         and type(module.encoder) is TorchActorCriticEncoder
         and type(module.pi) in _POLICY_HEADS
     )
-    if not stock or has_hooks(module):
+    if not stock:
         return None
-    encoder = module.encoder.encoder if module.encoder.config.shared else module.encoder.actor_encoder
-    layers = layers_of(encoder.net, module.pi.net) if type(encoder) is TorchMLPEncoder else None
+    return policy_of(module, module.encoder.encoder if module.encoder.config.shared else module.encoder.actor_encoder)
+
+
+def policy_of(module: Any, encoder: Any) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+    """As `plain_policy`, with this encoder of the policy; None if it is no perceptron, or the module has hooks."""
+    plain = type(encoder) is TorchMLPEncoder and not has_hooks(module)
+    layers = layers_of(encoder.net, module.pi.net) if plain else None
     if layers is None:
         return None
     actor, seen, log_stds = forward_function(layers), observations_function(module), LogStds(module.pi)
@@ -63,7 +68,7 @@ class LogStds:
 
     Args:
         head: A policy's, of `_POLICY_HEADS`. Its parameter may change, not be replaced.
-        gradients: For all its parameters, if there is to be a backward pass.
+        gradients: Gradients of all its parameters, if there is to be a backward pass.
     """
 
     def __init__(self, head: Any, gradients: Gradients | None = None) -> None:
@@ -73,7 +78,7 @@ class LogStds:
         self._unclipped = torch.empty(0)
 
     def complete(self, outputs: torch.Tensor) -> torch.Tensor:
-        """What the network puts out, [rows, outputs], as inputs of the distribution."""
+        """The network's outputs, [rows, outputs], as inputs of the distribution."""
         if self._free is not None:
             log_stds = self._free if self._bounds is None else torch.clamp(self._free, *self._bounds)
             return torch.cat([outputs, log_stds.unsqueeze(0).repeat([len(outputs), 1])], dim=1)
@@ -107,7 +112,7 @@ class DefaultNetworks:
 
     Args:
         module: One that `is_known`.
-        gradients: For all its parameters.
+        gradients: Gradients of all its parameters.
     """
 
     def __init__(self, module: Any, gradients: Gradients) -> None:
@@ -117,7 +122,7 @@ class DefaultNetworks:
 
     @staticmethod
     def is_known(module: TorchRLModule, parameters: Sequence[nn.Parameter]) -> bool:
-        """Whether a module is a default one of perceptrons, with exactly these parameters,
+        """True if a module is a default one of perceptrons, with exactly these parameters,
         all of them trained and without hooks.
         """
         stock = (

@@ -32,9 +32,9 @@ class QValues(NamedTuple):
     """Q values of a training batch, [B, actions] each.
 
     Attributes:
-        now: Of the observations.
-        after: Of the next ones; None without double Q learning.
-        target: Of the next ones, by the target network.
+        now: Q values of the observations.
+        after: Q values of the next ones; None without double Q learning.
+        target: Q values of the next ones, by the target network.
     """
 
     now: Tensor

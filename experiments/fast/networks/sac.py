@@ -46,10 +46,10 @@ class ConcatenatingEncoder(TorchMLPEncoder):  # type: ignore[misc]  # RLlib ship
 
 
 class SACValues(NamedTuple):
-    """What the networks make of a training batch, [B] each.
+    """The networks' values for a training batch, [B] each.
 
     Attributes:
-        q: Of each critic, of the batch's observations and actions.
+        q: Q values of each critic for the batch's observations and actions.
         target: The least that a target network gives the next observations and actions drawn for them.
         target_logp: Log-probabilities of these actions.
         drawn: The least that a critic gives the observations and actions drawn for them.
@@ -70,7 +70,7 @@ class SACNetworks:
 
     Args:
         module: One that `of` takes.
-        gradients: For all its `parameters`: where `backward` writes them to.
+        gradients: Gradients of all its `parameters`, which `backward` writes.
     """
 
     def __init__(self, module: Any, gradients: Gradients) -> None:

@@ -1,1 +1,1 @@
-"""What an update of the fast PPO learner consists of: batch, minibatches, loss, gradient, statistics."""
+"""The parts of an update of the fast PPO learner: batch, minibatches, loss, gradient, statistics."""

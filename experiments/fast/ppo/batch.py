@@ -119,7 +119,7 @@ class BatchBuilder:
     bootstrap with. It is not trained on.
 
     Attributes:
-        columns: Built so far, [rows, ...] each: arrays, and tensors in the end.
+        columns: Columns built so far, [rows, ...] each: arrays, and tensors in the end.
     """
 
     def __init__(self, chunks: EpisodeArrays) -> None:

@@ -68,7 +68,7 @@ class PolicyGradient:
 
         Args:
             dist_inputs: [rows, inputs].
-            rows: From `columns`.
+            rows: Rows of `columns`.
         """
         return self._gradient(dist_inputs, rows)
 

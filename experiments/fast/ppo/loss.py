@@ -22,8 +22,8 @@ class PPOLoss:
     the others: the upstream gradient that a backward pass begins with.
 
     Attributes:
-        module: RLlib's.
-        config: The module's.
+        module: RLlib's module.
+        config: The module's configuration.
         policy: The gradient with respect to the inputs of the action distribution.
     """
 

@@ -1,4 +1,4 @@
-"""What RLlib logs at every minibatch of PPO, computed for many minibatches at once."""
+"""The values that RLlib logs at every minibatch of PPO, computed for many minibatches at once."""
 
 import torch
 from ray.rllib.algorithms.ppo.ppo import (
@@ -34,7 +34,7 @@ class MinibatchValues:
     """Keeps what the networks put out for each minibatch, and computes the values from it.
 
     Args:
-        loss: Of the module.
+        loss: Loss of the module.
         size: Rows of a minibatch.
         weights_seq_no: Number of the present weights.
         norm_key: RLlib's name for the gradient's norm.

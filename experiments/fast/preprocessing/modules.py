@@ -29,7 +29,7 @@ Batch = dict[str, Any]
 
 
 class Preprocessed(TorchRLModule):  # type: ignore[misc]  # RLlib ships no type information
-    """What the modules share.
+    """The common part of the modules.
 
     Attributes:
         preprocessing: The transforms.
@@ -95,32 +95,26 @@ class PreprocessedAPPOModule(_OnPolicy, DefaultAPPOTorchRLModule):  # type: igno
         return found
 
 
-class PreprocessedDQNModule(Preprocessed, DefaultDQNTorchRLModule):  # type: ignore[misc]
-    """DQN's."""
-
+class _OffPolicy(Preprocessed):
     def _forward_inference(self, batch: Batch) -> Batch:
         found: Batch = super()._forward_inference(self.seen(batch))
         return found
+
+    def _forward_train(self, batch: Batch) -> Batch:
+        found: Batch = super()._forward_train(self.seen(batch, Columns.OBS, Columns.NEXT_OBS))
+        return found
+
+
+class PreprocessedDQNModule(_OffPolicy, DefaultDQNTorchRLModule):  # type: ignore[misc]
+    """DQN's."""
 
     def _forward_exploration(self, batch: Batch, t: int) -> Batch:
         found: Batch = super()._forward_exploration(self.seen(batch), t)
         return found
 
-    def _forward_train(self, batch: Batch) -> Batch:
-        found: Batch = super()._forward_train(self.seen(batch, Columns.OBS, Columns.NEXT_OBS))
-        return found
 
-
-class PreprocessedSACModule(Preprocessed, DefaultSACTorchRLModule):  # type: ignore[misc]
+class PreprocessedSACModule(_OffPolicy, DefaultSACTorchRLModule):  # type: ignore[misc]
     """SAC's, whose exploration is its inference."""
-
-    def _forward_inference(self, batch: Batch) -> Batch:
-        found: Batch = super()._forward_inference(self.seen(batch))
-        return found
-
-    def _forward_train(self, batch: Batch) -> Batch:
-        found: Batch = super()._forward_train(self.seen(batch, Columns.OBS, Columns.NEXT_OBS))
-        return found
 
 
 _MODULES: dict[type[RLModule], type[RLModule]] = {
@@ -137,7 +131,7 @@ def preprocessed(module_class: type[RLModule]) -> type[RLModule] | None:
 
 
 def is_stock(module: RLModule, default: type[RLModule]) -> bool:
-    """Whether a module is one of RLlib's default class, or the same with preprocessing, and not derived from either."""
+    """True if a module is one of RLlib's default class, or the same with preprocessing, and not derived from either."""
     return type(module) in (default, _MODULES[default])
 
 

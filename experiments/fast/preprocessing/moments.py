@@ -54,7 +54,7 @@ class Sampled:
     """The moments of what an env runner sampled.
 
     Attributes:
-        observations: As the environments gave them, each once; None if there are none.
+        observations: Observations as the environments gave them, each once; None if there are none.
         returns: Discounted returns, one for each env step; None if there are none.
     """
 
@@ -88,7 +88,7 @@ class Gatherer:
         """Add consecutive env steps of one episode.
 
         Args:
-            id_: The episode's.
+            id_: Id of the episode.
             is_first: Whether they are its first: the observation before them counts as well.
             observations: [T + 1, ...]; kept until `take`.
             rewards: [T].

@@ -29,7 +29,7 @@ def scale_rewards(learner: Any) -> None:
     IMPALA and APPO may use a batch several times, and make batches in other processes.
 
     Args:
-        learner: In its own process, through `learner_group.foreach_learner`; again is once.
+        learner: RLlib's learner, in its own process, through `learner_group.foreach_learner`; again is once.
     """
     pipeline = learner._learner_connector
     kinds = [type(connector) for connector in pipeline.connectors] if pipeline is not None else []
@@ -45,7 +45,7 @@ class LossOfScaledRewards:
     """A learner's `compute_loss_for_module`, of transformed rewards.
 
     Args:
-        learner: RLlib's.
+        learner: RLlib's learner.
     """
 
     def __init__(self, learner: Any) -> None:

@@ -1,4 +1,4 @@
-"""What observations and rewards become before the networks and the losses see them. Torch only."""
+"""Transforms of observations and rewards before the networks and the losses see them. Torch only."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,7 +59,7 @@ class Preprocessing(torch.nn.Module):
     """The transforms of one policy, with their statistics.
 
     Args:
-        observation_shape: Of one observation, as the environment gives it.
+        observation_shape: Shape of one observation, as the environment gives it.
         normalize_observations: Whether observations become (x - mean) / sqrt(variance + 1e-8), with running moments.
         clip_observations: The largest absolute value of an observation, normalised or not; None does not clip.
         symlog_observations: Whether observations become sign(x) log(1 + |x|) (Hafner et al. 2301.04104, equation 9).

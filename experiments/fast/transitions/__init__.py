@@ -1,1 +1,1 @@
-"""What the fast replay buffers are made of: rows of transitions, priorities, and the part that both buffers share."""
+"""The parts of the fast replay buffers: rows of transitions, priorities, and the part that both buffers share."""

@@ -1,4 +1,4 @@
-"""What the two fast replay buffers share: episodes in arrays, samples as a training batch
+"""The common part of the two fast replay buffers: episodes in arrays, samples as a training batch
 or as episodes, metrics, state.
 """
 
@@ -96,11 +96,11 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
         self._num_episodes_evicted = 0
 
     def get_num_episodes(self, module_id: Any = None) -> int:
-        """How many episodes there are."""
+        """Number of episodes."""
         return len(self._stored)
 
     def get_num_timesteps(self, module_id: Any = None) -> int:
-        """How many env steps there are."""
+        """Number of env steps."""
         return self._num_timesteps
 
     @property
@@ -189,7 +189,7 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
             n_step: Steps of the returns; of a tuple, drawn for each from the first to before the second.
             gamma: Discount of the returns.
             beta: Exponent of the importance weights.
-            **others: What else RLlib's `sample` takes.
+            **others: Other arguments of RLlib's `sample`.
 
         Returns:
             Arrays [B, ...], or structures of such where a space is nested: the columns `obs`, `new_obs`, `actions`,

@@ -17,8 +17,8 @@ class Chunk:
     """Consecutive env steps of one episode.
 
     Attributes:
-        id_: Of the episode.
-        t_started: Its env steps before this chunk.
+        id_: Id of the episode.
+        t_started: The episode's env steps before this chunk.
         observations: [T + 1, ...] for each leaf of the observation space.
         actions: [T, ...] for each leaf of the action space, as the module gave them.
         rewards: [T].
@@ -46,8 +46,8 @@ class Chunk:
         """A chunk of spaces that are not nested.
 
         Args:
-            id_: Of the episode.
-            t_started: Its env steps before.
+            id_: Id of the episode.
+            t_started: The episode's env steps before this chunk.
             observations: [T + 1, ...].
             actions: [T, ...].
             rewards: [T].
@@ -63,10 +63,10 @@ class StoredEpisode:
     """An episode in the buffer.
 
     Attributes:
-        id_: RLlib's.
+        id_: RLlib's id of the episode.
         serial: Episodes that were added before it, in the buffer's lifetime.
-        t_started: Its env steps before the first that is stored.
-        rows: Of its observations.
+        t_started: The episode's env steps before the first that is stored.
+        rows: Rows of its observations.
         ended: How it ended, as bits: 0 if it goes on.
     """
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from experiments.planning.machines import Node, plural
+from experiments.contract.words import plural
+from experiments.planning.machines import Node
 
 CUT_OFF_S = 20.0
 """A node that answers nothing for so long is taken for cut off: Ray itself waits for a minute or more,

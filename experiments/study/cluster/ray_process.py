@@ -33,6 +33,7 @@ import experiments
 from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
+from experiments.contract.words import plural
 from experiments.limits.cpus import usable_cpus
 from experiments.planning import machines
 from experiments.signals import received_by
@@ -149,7 +150,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
     if hardware.address is None:
         if hardware.num_gpus and hardware.num_gpus > (there := machines.usable_gpus()):
             raise ConfigurationError(
-                f"hardware.num_gpus={hardware.num_gpus}: torch can use {machines.plural(there, 'GPU')} here. "
+                f"hardware.num_gpus={hardware.num_gpus}: torch can use {plural(there, 'GPU')} here. "
                 f"GPUs cannot be declared as logical CPUs can. Try hardware.num_gpus={there}."
             )
         machine = machines.local_machine(hardware)

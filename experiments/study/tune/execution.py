@@ -27,7 +27,7 @@ from experiments.study.tune.listed_trials import ListedTrials
 from experiments.study.tune.nodes import NodeWatch
 from experiments.study.tune.searcher import QueueSearcher
 from experiments.study.tune.watchdog import Watchdog, receiver
-from experiments.trial.measured import MeasuredTrial
+from experiments.trial.measured_trial import MeasuredTrial
 from experiments.trial.resource_usage import this_process
 from experiments.trial.trainable import DRIVER, MEASURE_SYSTEM, TRIAL, Trial
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from experiments.config.trial_config import TrialConfig
-from experiments.planning.terminal import mib
+from experiments.contract.words import mib
 from experiments.rllib.algorithms import config_class, replays
 from experiments.study.tune.heartbeats import Key, Memory
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.config.schema import FaultSettings
-from experiments.planning.machines import plural
+from experiments.contract.words import plural
 
 PROCESS, MEMORY, NODE, STUDY = "process", "memory", "node", "study"
 """The causes that end an attempt, as `Restarted.cause` has them."""

@@ -1,4 +1,4 @@
-"""What extensions, and files of a person's own, measure in a trial."""
+"""The metrics of extensions, and of files of a person's own, in a trial."""
 
 import sys
 from collections.abc import Collection, Mapping
@@ -49,15 +49,15 @@ class _Named:
         return {name: float(value) for name, value in metrics.items()}
 
 
-class Measurements:
+class ExtensionMetrics:
     """All that is measured in one trial beside what the suite measures itself."""
 
     def __init__(self, trial: TrialConfig, algorithm: "Algorithm", reserved: Collection[str]) -> None:
         """Begin.
 
         Args:
-            trial: Whose modules are imported.
-            algorithm: Just built.
+            trial: The trial, whose modules are imported.
+            algorithm: The trial's algorithm, just built.
             reserved: Keys of what else a checkpoint holds of the trial.
 
         Raises:
@@ -100,7 +100,7 @@ class Measurements:
         return {name: value for each in self._each for name, value in each.checked(each.measured.final()).items()}
 
     def states(self) -> dict[str, Any]:
-        """What goes with a checkpoint, by key."""
+        """The states that go with a checkpoint, by key."""
         return {each.measured.key: each.measured.state for each in self._each if each.measured.state is not None}
 
     def restore(self, states: Mapping[str, Any]) -> None:

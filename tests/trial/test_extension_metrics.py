@@ -11,7 +11,7 @@ import pytest
 from experiments.config.extension import Measured, Training
 from experiments.contract import extensions
 from experiments.contract.extensions import Extension, Manifest
-from experiments.trial.measurements import Measurements
+from experiments.trial.extension_metrics import ExtensionMetrics
 from tests.support.suite import PlanOf
 
 
@@ -46,7 +46,7 @@ class Silent(Training):
 
 def measured(
     plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch, metrics: Mapping[str, str], reserved: tuple[str, ...] = ()
-) -> Measurements:
+) -> ExtensionMetrics:
     """Of a trial with the extension, and with a module that gives what it is told."""
     module = ModuleType("own_metric")
     module.METRICS, module.metrics = {"own/a": "a count"}, lambda result: result
@@ -55,7 +55,7 @@ def measured(
     monkeypatch.setattr(extensions, "_own", {"counting": Extension(manifest, "counting", None)})
     trial = plan_of("study=single").trials[0]
     parts = {"counting": Counting(), "silent": Silent()}
-    return Measurements(replace(trial, extension=parts, modules={"own_metric": "0123"}), None, reserved)
+    return ExtensionMetrics(replace(trial, extension=parts, modules={"own_metric": "0123"}), None, reserved)
 
 
 NAMED = {"own/iterations": "a count", "final/iterations": "a count"}
