@@ -25,7 +25,7 @@ from analysis.questions.prediction import OWN_PROCESS, Beside, Prediction, Targe
 from analysis.questions.throughput import check_comparable
 from analysis.stats.interval import Interval
 from analysis.stores.executions import executions
-from experiments.contract.words import plural
+from experiments.contract.words import labelled, plural
 
 _KEYS = (
     "env_steps",
@@ -73,12 +73,16 @@ def lines_of(found: Prediction, target: Target, beside: Beside | None, first: st
     speed, time = found.env_steps_per_s, found.training_h
     known = math.isfinite(speed.low) and math.isfinite(speed.high)
     ends = "95% prediction intervals" if known else "no interval from a single seed"
-    limit = f"limit       {found.limit}, {100 * found.limit_share:.0f}% of training"
+    limit = labelled("limit", f"{found.limit}, {100 * found.limit_share:.0f}% of training")
     if target.num_env_runners and math.isfinite(found.most_env_steps_per_s):
         learner = " and a learner that takes no time" if target.gpu or target.several_learners else ""
         limit += f"; with any number of runners{learner} at most {found.most_env_steps_per_s:,.0f} env steps/s"
-    lines = [f"throughput  {_with_ends(speed, _speed)} env steps/s", *_time_lines(time, target, beside, first), limit]
-    rests = f"rests on    {found.config}, {plural(found.num_seeds, 'seed')}; {ends}"
+    lines = [
+        labelled("throughput", f"{_with_ends(speed, _speed)} env steps/s"),
+        *_time_lines(time, target, beside, first),
+        limit,
+    ]
+    rests = labelled("rests on", f"{found.config}, {plural(found.num_seeds, 'seed')}; {ends}")
     return [*lines, rests, *(f"extrapolated: {reason}" for reason in found.extrapolated)]
 
 
@@ -86,17 +90,23 @@ def _time_lines(time: Interval, target: Target, beside: Beside | None, first: st
     what = f"for {target.env_steps:,.0f} env steps"
     if beside is None:
         return [
-            f"time        {_with_ends(time, _hours)} {what}: of training alone. Evaluations and reports come on top",
-            f"run first   {first}   (then they are counted in)",
+            labelled(
+                "time", f"{_with_ends(time, _hours)} {what}: of training alone. Evaluations and reports come on top"
+            ),
+            labelled("run first", f"{first}   (then they are counted in)"),
         ]
     extra = beside.hours(target.env_steps)
     # Ends are added as if all went wrong at once: wider than 95%.
     whole = Interval(*(a + b for a, b in zip(astuple(time), astuple(extra), strict=True)))
     reports = plural(beside.num_reports(target.env_steps), "report")
     return [
-        f"time        {_with_ends(whole, _hours)} {what}: training {_with_ends(time, _hours)}, evaluations "
-        f"and {reports} {_with_ends(extra, _hours)}, as long each as those of {plural(beside.num_trials, 'trial')} "
-        f"of {beside.study}" + (", which has no interval" if beside.num_trials == 1 else "")
+        labelled(
+            "time",
+            f"{_with_ends(whole, _hours)} {what}: training {_with_ends(time, _hours)}, evaluations "
+            f"and {reports} {_with_ends(extra, _hours)}, as long each as those of {plural(beside.num_trials, 'trial')} "
+            f"of {beside.study}",
+        )
+        + (", which has no interval" if beside.num_trials == 1 else "")
     ]
 
 
@@ -257,7 +267,7 @@ def _plan(arguments: Sequence[str]) -> int:
     what = f"{runs['algorithm'].iloc[0]} on {runs['env'].iloc[0]}, "
     what += plural(target.num_env_runners, "env runner") if target.num_env_runners else f"sampling {OWN_PROCESS}"
     what += f" x {target.num_envs_per_env_runner} envs" if target.num_envs_per_env_runner else ""
-    print(f"plan        {what}{f' (hardware={target.hardware})' if target.hardware else ''}")
+    print(labelled("plan", f"{what}{f' (hardware={target.hardware})' if target.hardware else ''}"))
     for line in lines_of(found, target, beside, command_of("single", given, runs, measured_by)):
         print(line)
     return 0

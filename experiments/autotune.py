@@ -31,6 +31,7 @@ from experiments.config.fields import NAME
 from experiments.config.output_dir import absolute, check_writable
 from experiments.config.schema import parse
 from experiments.config.usage import refuse
+from experiments.contract.words import labelled
 from experiments.signals import exit_at_signals
 from experiments.study.hardware_profile import command_with, profile, profile_path
 
@@ -190,8 +191,8 @@ def autotune(arguments: Sequence[str]) -> int:
     record.write_text(json.dumps(asdict(outcome), indent=1))
     for line in outcome.lines():
         progress.say(console, line)
-    progress.say(console, f"profile     {path}: {command_with(name, own)}")
-    progress.say(console, f"record      {record}")
+    progress.say(console, labelled("profile", f"{path}: {command_with(name, own)}"))
+    progress.say(console, labelled("record", f"{record}"))
     return 0
 
 

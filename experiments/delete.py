@@ -19,6 +19,7 @@ from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, stored_at
 from experiments.contract import Tag
 from experiments.contract.passwords import without_passwords
+from experiments.contract.words import labelled
 from experiments.tracking.place import Place
 from experiments.tracking.store_address import database_of
 
@@ -137,7 +138,7 @@ def delete(asked: Asked) -> int:
         if removal.is_empty:
             return 0
         if not asked.yes and not _confirmed():
-            progress.say(console, "removed     nothing")
+            progress.say(console, labelled("removed", "nothing"))
             return 1
         size = removal.size
         try:
@@ -253,22 +254,29 @@ def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[
 
     lines = []
     if stored := found.stored:
-        lines.append(f"study       {stored.study.name}, study run {stored.study.run_id}, {STATUS[stored.study.status]}")
+        lines.append(
+            labelled("study", f"{stored.study.name}, study run {stored.study.run_id}, {STATUS[stored.study.status]}")
+        )
         if found.folder is None:
-            lines.append(f"folder      {stored.study.folder}: not on this machine")
+            lines.append(labelled("folder", f"{stored.study.folder}: not on this machine"))
     if kept is not None and stored is not None:
         names = some(run.name for run in stored.trials if run.run_id in kept)
-        lines.append(f"keeps       {names} whole; of all trials runs, metrics and events; plan and report")
+        lines.append(labelled("keeps", f"{names} whole; of all trials runs, metrics and events; plan and report"))
         if stored.study.status == "KILLED" and removal.paths:
             lines.append(
-                "resume      trials that did not finish would start from the beginning, without their checkpoints"
+                labelled(
+                    "resume", "trials that did not finish would start from the beginning, without their checkpoints"
+                )
             )
     if found.on_server and (removal.models or removal.study):
-        lines.append("artifacts   those of the runs and models below, on the tracking server")
+        lines.append(labelled("artifacts", "those of the runs and models below, on the tracking server"))
     if found.elsewhere and kept is None:
         where = os.path.commonpath(found.elsewhere)
-        lines.append(f"stays       artifacts in {where}, which may be of another copy of the study")
-    return [*lines, *(["removes     nothing: there is nothing to remove"] if removal.is_empty else removal.lines())]
+        lines.append(labelled("stays", f"artifacts in {where}, which may be of another copy of the study"))
+    return [
+        *lines,
+        *([labelled("removes", "nothing: there is nothing to remove")] if removal.is_empty else removal.lines()),
+    ]
 
 
 def _confirmed() -> bool:
@@ -292,21 +300,23 @@ def _afterwards(asked: Asked, removal: "Removal", archive: "StudyArchive | None"
     from analysis.stores.cache import PointCache, default_folder
     from experiments.contract.words import mib
 
-    lines = [f"removed     {mib(size)} of files"]
+    lines = [labelled("removed", f"{mib(size)} of files")]
     if archive is None or not (removal.models or removal.study):
         return lines
     if archive.embedded:
-        return [*lines, *([f"store       {said}"] if (said := archive.reclaim()) else [])]
+        return [*lines, *([labelled("store", f"{said}")] if (said := archive.reclaim()) else [])]
     if removal.study is not None:
         PointCache(default_folder(), asked.place.store_uri, removal.study.run_id).remove()
     uri = without_passwords(asked.place.store_uri)
     return [
         *lines,
         (
-            "server      runs and models are marked as deleted there. Beside it, "
-            "this removes all that is marked, of whomever:"
+            labelled(
+                "server",
+                "runs and models are marked as deleted there. Beside it, this removes all that is marked, of whomever:",
+            )
         ),
-        f"            mlflow gc --backend-store-uri <the server's database> --tracking-uri {uri}",
+        labelled("", f"mlflow gc --backend-store-uri <the server's database> --tracking-uri {uri}"),
     ]
 
 

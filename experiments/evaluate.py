@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from analysis.document.command_line import exit_code_of, words_of
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute, check_writable
+from experiments.contract.words import labelled
 from experiments.tracking.place import Place
 
 if TYPE_CHECKING:  # Ray and pandas are imported once the command line is understood: they take seconds
@@ -234,8 +235,11 @@ def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, aske
     policy = load(found, trained.named)
     around = variants(found.trial, asked.environments)
     name = f"{found.trial.algorithm['name']} on {found.trial.env.name}, {found.trial.name}"
-    say(console, f"policy      {name}{f' ({seed} seed)' if seed else ''}: checkpoint of {found.env_steps:,} env steps")
-    say(console, f"            {found.path}")
+    say(
+        console,
+        labelled("policy", f"{name}{f' ({seed} seed)' if seed else ''}: checkpoint of {found.env_steps:,} env steps"),
+    )
+    say(console, labelled("", f"{found.path}"))
     env_seeds = policy.held_out_seeds()
     held_out = policy.evaluate(env_seeds)
     lines, code = _verdict(trained, float(held_out.returns.mean()), len(env_seeds), state.changed())
@@ -260,9 +264,9 @@ def _verdict(trained: "Trained", score: float, episodes: int, kept_in_process: S
     from experiments.tracking.provenance import record
     from experiments.tracking.provenance_changes import changes
 
-    head = f"score       {score:.6g}, mean return of {episodes} held-out episodes"
+    head = labelled("score", f"{score:.6g}, mean return of {episodes} held-out episodes")
     if trained.score is None:
-        others = [f"            also: checkpoint={path}" for path in trained.checkpoint.others]
+        others = [labelled("", f"also: checkpoint={path}") for path in trained.checkpoint.others]
         return [f"{head}. No score to compare with: {trained.why_no_score}.", *others], 0
     if score == trained.score:
         return [f"{head}: the logged final/score, to the bit"], 0
@@ -272,9 +276,9 @@ def _verdict(trained: "Trained", score: float, episodes: int, kept_in_process: S
             0, f"this is another process, and the code keeps state in its process: {', '.join(kept_in_process[:3])}"
         )
     why = (
-        f"            since then: {'; '.join(changed)}"
+        labelled("", f"since then: {'; '.join(changed)}")
         if changed
-        else "            nothing that is recorded has changed since then"
+        else labelled("", "nothing that is recorded has changed since then")
     )
     return [
         f"{head}. The logged final/score is {trained.score:.17g}, this one {score:.17g}: {score - trained.score:+.3g}",
@@ -291,7 +295,7 @@ def _export(trained: "Trained", policy: "Policy", asked: Asked) -> str:
     exported = export_policy(policy, _folder(trained, asked) / "policy.onnx", origin)
     far = exported.check.max_difference
     how = f"differ by at most {far:.1e} of their range" if far else "are the same"
-    return f"exported    {exported.path}: its actions {how} on {exported.check.observations:,} observations"
+    return labelled("exported", f"{exported.path}: its actions {how} on {exported.check.observations:,} observations")
 
 
 def _folder(trained: "Trained", asked: Asked) -> Path:
@@ -309,7 +313,7 @@ def _where(trained: "Trained", episodes: "pd.DataFrame", asked: Asked, console: 
     folder = _folder(trained, asked)
     folder.mkdir(parents=True, exist_ok=True)
     episodes.to_parquet(folder / "episodes.parquet", index=False)
-    lines = [f"episodes    {folder / 'episodes.parquet'}"]
+    lines = [labelled("episodes", f"{folder / 'episodes.parquet'}")]
     fresh = episodes[episodes["seeds"] == FRESH]
     if len(fresh):
         found = summary(fresh)
@@ -318,7 +322,7 @@ def _where(trained: "Trained", episodes: "pd.DataFrame", asked: Asked, console: 
             figure = returns_by_setting.plot(found).figure
             # no part of another figure
             (folder / "returns_by_setting.svg").write_bytes(svg(figure))  # type: ignore[arg-type]
-            lines.append(f"figure      {folder / 'returns_by_setting.svg'}")
+            lines.append(labelled("figure", f"{folder / 'returns_by_setting.svg'}"))
     return lines
 
 

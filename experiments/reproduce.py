@@ -19,6 +19,7 @@ from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_kept, check_writable
 from experiments.config.own_modules import take_recorded
 from experiments.contract import Tag
+from experiments.contract.words import labelled
 from experiments.tracking.archive import Archive, LoggedTrial
 from experiments.tracking.place import Place
 from experiments.tracking.store_address import check_local
@@ -174,7 +175,7 @@ def _record(archive: Archive, found: "Reproduction", second: LoggedTrial, study_
         told = {"mlflow.note.content": found.note(), Tag.ANSWERS: answers, "verdict": str(found.judgement.verdict)}
         problem = problem or _write(archive, study_run, told)
     if problem:
-        return [f"where       not in MLflow: {problem}"]
+        return [labelled("where", f"not in MLflow: {problem}")]
     return in_mlflow(archive.where.store_uri, f"#/experiments/{second.experiment_id}/runs/{second.run_id}")
 
 

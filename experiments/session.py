@@ -19,6 +19,7 @@ from experiments.config.space import points
 from experiments.config.trial_config import Compose
 from experiments.contract.mlflow_environment import keep_out
 from experiments.contract.passwords import without_passwords
+from experiments.contract.words import labelled
 from experiments.tracking.place import Place
 from experiments.tracking.store_address import check_local, check_store
 
@@ -208,7 +209,7 @@ class Session:
             self.say(line)
         if kept := self.place.objects_uri:
             store = "" if self.suite.tracking.uri else ", with the store of MLflow"
-            self.say(f"kept in     {kept}; here a copy: {self.place.output_dir}{store}")
+            self.say(labelled("kept in", f"{kept}; here a copy: {self.place.output_dir}{store}"))
         for line in self.source.lines(plan):
             self.say(line)
         return plan
@@ -311,7 +312,7 @@ def _video(outcome: "StudyOutcome", place: Place) -> str:
             lines += record_and_attach(trained, policy, folder, archive, shown.role, env_seeds, REPORT_LIMIT_S)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
         # the study is safe, whatever becomes of its pictures
-        lines = [f"video       none: {type(error).__name__}: {first_line(error)}"]
+        lines = [labelled("video", f"none: {type(error).__name__}: {first_line(error)}")]
     return "\n".join(line for line in lines if "none:" in line or "not in MLflow" in line)
 
 
@@ -322,17 +323,17 @@ def _report(outcome: "StudyOutcome", place: Place, own: Path | None) -> str:
     from analysis.report import default_path, publish
 
     if not outcome.study_run or outcome.undelivered:
-        return "report      none: MLflow does not have the whole study"
+        return labelled("report", "none: MLflow does not have the whole study")
     try:
         study = load_study(outcome.study_run, place.store_uri)
         path = default_path(study.experiment, study.run_id, place.output_dir)
         _, problem = publish(study, path)
     except AnalysisError as error:
-        return f"report      none: {error}"
+        return labelled("report", f"none: {error}")
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
         # the study is safe in MLflow, whatever happens to its report
         folder = f" {shlex.join([CONFIG_DIR, str(own)])}" if own is not None else ""
         where = f"study={outcome.study_run} tracking_uri={without_passwords(place.store_uri)}"
         again = f"python analysis/report.py{folder} {where}"
-        return f"report      none: {type(error).__name__}: {first_line(error)}. Try again: {again}"
-    return f"report      {path}" + (f" (not in MLflow: {problem})" if problem else "")
+        return labelled("report", f"none: {type(error).__name__}: {first_line(error)}. Try again: {again}")
+    return labelled("report", f"{path}") + (f" (not in MLflow: {problem})" if problem else "")

@@ -6,6 +6,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from experiments.contract.outcome import Outcome
+from experiments.contract.words import labelled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +97,7 @@ def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Outcome], width:
         width: Columns of the terminal.
     """
     if not outcomes:
-        return ["answer      none: no trial has started"]
+        return [labelled("answer", "none: no trial has started")]
     try:
         from analysis.document.answer import answers, closing_table
         from analysis.document.terminal import outcome_table
@@ -107,11 +108,11 @@ def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Outcome], width:
         for answer in found:
             lines += [f"{word:<12}{line}" for word, line in zip_longest(["answer"], answer.lines(), fillvalue="")]
         for step in _next_steps(record, evidence.runs, found):
-            lines += [f"next        {step.sentence.replace('`', '')}", f"            {step.command}"]
+            lines += [labelled("next", f"{step.sentence.replace('`', '')}"), labelled("", f"{step.command}")]
         return lines
     except Exception as error:  # noqa: BLE001
         # a study that ran ends with its exit code, whatever becomes of its conclusions
-        return [f"answer      none: {type(error).__name__}: {error}"]
+        return [labelled("answer", f"none: {type(error).__name__}: {error}")]
 
 
 def _next_steps(record: Mapping[str, Any], runs: "pd.DataFrame", found: "Sequence[Answer]") -> "list[NextStep]":

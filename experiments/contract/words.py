@@ -1,5 +1,13 @@
 """Counts, sizes and times as a person reads them, for both trees."""
 
+LABEL_WIDTH = 12
+"""Columns of a terminal's line that say what it is about."""
+
+
+def labelled(label: str, text: str) -> str:
+    """A line for the terminal whose first columns say what it is about; "" where the line before says it."""
+    return f"{label:<{LABEL_WIDTH}}{text}"
+
 
 def plural(number: float, what: str) -> str:
     """`1 trial`, `2 trials`, `0.5 GPUs`."""

@@ -5,7 +5,7 @@ from rich.table import Table
 
 from experiments.config import extension
 from experiments.config.errors import first_line
-from experiments.contract.words import duration, mib, plural, span
+from experiments.contract.words import duration, labelled, mib, plural, span
 from experiments.planning.configuration import Configuration
 from experiments.planning.estimate import PastSpeed, study_duration
 from experiments.planning.plan import Plan
@@ -34,20 +34,20 @@ def plan_lines(plan: Plan) -> list[str]:
     if len(layouts) > MOST_LAYOUTS:
         layouts = [layouts[0], f"{len(layouts) - 2} others", layouts[-1]]
     return [
-        f"study       {plan.study}: {plan.question}",
-        f"trials      {summary(plan)}",
+        labelled("study", f"{plan.study}: {plan.question}"),
+        labelled("trials", f"{summary(plan)}"),
         *_cost(plan),
-        *([f"start       all trials start from {plan.start}; env steps count from there"] if plan.start else []),
-        f"hardware    {plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}",
-        *(f"left out    {what}" for what in plan.left_out),
+        *([labelled("start", f"all trials start from {plan.start}; env steps count from there")] if plan.start else []),
+        labelled("hardware", f"{plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}"),
+        *(labelled("left out", f"{what}") for what in plan.left_out),
         *(
-            f"env         {what}"
+            labelled("env", f"{what}")
             for what in dict.fromkeys(what for c in plan.configurations for what in _taken_otherwise(c))
         ),
-        *(f"env         {note}" for note in plan.notes),
-        f"checkpoints {_checkpoints(plan)}",
+        *(labelled("env", f"{note}") for note in plan.notes),
+        labelled("checkpoints", f"{_checkpoints(plan)}"),
         *_processes(plan),
-        "throughput  "
+        labelled("throughput", "")
         + (
             "comparable: each trial runs alone"
             if plan.exclusive
@@ -91,9 +91,12 @@ def _processes(plan: Plan) -> list[str]:
     if not packages:
         return []
     return [
-        f"processes   each trial with {' or '.join(packages)} gets one of its own: "
-        "state that its code keeps on classes or in modules would reach the next trial. A resume starts without it, "
-        "and may then differ in bits (docs/own_files.md)"
+        labelled(
+            "processes",
+            f"each trial with {' or '.join(packages)} gets one of its own: "
+            "state that its code keeps on classes or in modules would reach the next trial. "
+            "A resume starts without it, and may then differ in bits (docs/own_files.md)",
+        )
     ]
 
 
@@ -173,12 +176,14 @@ def _cost(plan: Plan) -> list[str]:
     if search.grid_size is None:
         worth = search.env_steps_in_all() / search.env_steps_a_configuration
         return [
-            f"cost        at most that of {worth:.3g} random configurations with {seeds}; "
-            "the space has ranges, and so no grid"
+            labelled(
+                "cost",
+                f"at most that of {worth:.3g} random configurations with {seeds}; the space has ranges, and so no grid",
+            )
         ]
     share = 100 * search.env_steps_in_all() / search.grid_env_steps
     grid = f"{plural(search.grid_size, 'configuration')}, {search.grid_env_steps:,.0f} env steps"
-    cost = f"cost        at most {share:.0f}% of the grid at {seeds} ({grid})"
+    cost = labelled("cost", f"at most {share:.0f}% of the grid at {seeds} ({grid})")
     if search.env_steps_in_all() < search.grid_env_steps:
         return [cost]
     if (from_on := search.paying_seeds) is None:
@@ -218,29 +223,30 @@ def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
     if (how := plan.suite.measurement) is not None:
         runners = sum(c.layout.num_env_runners for c in plan.configurations) * len(plan.seeds) * plan.repeats
         least = plan.num_trials * (how.warmup_s + how.seconds)
-        return (
-            f"time        at least {duration(least)} of measuring, and the start of {runners} runner processes, "
-            "a few seconds each"
+        return labelled(
+            "time",
+            f"at least {duration(least)} of measuring, and the start of {runners} runner processes, a few seconds each",
         )
     try:
         found = study_duration(plan, past_speed)
     except Exception as error:  # noqa: BLE001
         # an environment raises what it likes, and an estimate is no reason to end
-        return (
-            "time        unknown: its environment or its networks could not be timed here "
-            f"({type(error).__name__}: {first_line(error)})"
+        return labelled(
+            "time",
+            "unknown: its environment or its networks could not be timed here "
+            f"({type(error).__name__}: {first_line(error)})",
         )
     warning = _of_hours(plan) if found.seconds >= HOURS else ""
     about = "at most about" if plan.suite.stop_at_target else "about"
     if not found.estimated:
-        return (
-            f"time        {about} {duration(found.seconds)}, at the median speed of earlier "
-            f"trials in this store{warning}"
+        return labelled(
+            "time", f"{about} {duration(found.seconds)}, at the median speed of earlier trials in this store{warning}"
         )
-    return (
-        f"time        {about} {span(found.low, found.high)}: an estimate. "
+    return labelled(
+        "time",
+        f"{about} {span(found.low, found.high)}: an estimate. "
         "The environment and the networks were timed here for a moment, the rest is what it usually takes. "
-        f"No trial of {' or '.join(found.estimated)} of about this length has run with this store yet{warning}"
+        f"No trial of {' or '.join(found.estimated)} of about this length has run with this store yet{warning}",
     )
 
 
@@ -284,9 +290,10 @@ def faster_line(plan: Plan, other: Plan | None) -> str | None:
         f"{own.seconds / faster.seconds:.2g}",
         f"{span(faster.low, faster.high)} in place of {span(own.low, own.high)}",
     )
-    return (
-        f"faster      hardware={other.hardware} runs {plural(other.concurrency, 'trial')} at once in place "
-        f"of {plan.concurrency}, by an estimate {times} times as fast: {takes}. {_what_differs(plan, other)}"
+    return labelled(
+        "faster",
+        f"hardware={other.hardware} runs {plural(other.concurrency, 'trial')} at once in place "
+        f"of {plan.concurrency}, by an estimate {times} times as fast: {takes}. {_what_differs(plan, other)}",
     )
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from experiments.config.search_settings import Asha, Median
 from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
+from experiments.contract.words import labelled
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
 from experiments.study.files.folder import StudyFolder
@@ -144,7 +145,7 @@ def run_study(
             status = "KILLED" if unfinished else "FAILED" if failed else "FINISHED"
             record = to_mlflow.end(status, ended, limit, (lambda recommended: None) if unfinished else models)
             if (behind := writer.pending) >= MANY_WRITES:
-                say(console, f"tracking    {behind:,} writes are on their way to MLflow")
+                say(console, labelled("tracking", f"{behind:,} writes are on their way to MLflow"))
             interruption.run(functools.partial(writer.close, patient=not unfinished))
             writer.close(wait_s=0)  # counts what is left, where that was cut short
             folder.close()

@@ -13,6 +13,7 @@ from experiments.config.output_dir import stored_at
 from experiments.config.schema import SuiteConfig
 from experiments.contract.passwords import without_passwords
 from experiments.contract.sqlite_address import sqlite_uri
+from experiments.contract.words import labelled
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
 from experiments.study.removal import Holdings, holdings, room
@@ -103,14 +104,14 @@ def in_mlflow(uri: str, page: str) -> list[str]:
         page: Below the server's address.
     """
     if uri.startswith("http"):
-        return [f"MLflow      {without_passwords(uri).rstrip('/')}/{page}"]
+        return [labelled("MLflow", f"{without_passwords(uri).rstrip('/')}/{page}")]
     is_default = uri == sqlite_uri(Path("outputs/mlflow.db").absolute())
     command = (
         "make ui"
         if is_default and _in_clone()
         else f"mlflow ui --backend-store-uri {shlex.quote(uri)} --host 127.0.0.1"
     )
-    return [f"MLflow      {command}", f"            http://127.0.0.1:5000/{page}"]
+    return [labelled("MLflow", f"{command}"), labelled("", f"http://127.0.0.1:5000/{page}")]
 
 
 def room_lines(commands: Commands) -> list[str]:
@@ -128,7 +129,7 @@ def room_lines(commands: Commands) -> list[str]:
         held = room(found, database)
     except Exception as error:  # noqa: BLE001  # whatever MLflow or the disk raises: the study is safe
         held = f"unknown: {first_line(error)}"
-    return [f"room        {held}; to free it:", f"            {commands.delete()}"]
+    return [labelled("room", f"{held}; to free it:"), labelled("", f"{commands.delete()}")]
 
 
 def where_lines(plan: Plan, commands: Commands, held: Sequence[str]) -> list[str]:
@@ -143,8 +144,10 @@ def where_lines(plan: Plan, commands: Commands, held: Sequence[str]) -> list[str
     lines = []
     if outcome.limit:
         lines.append(
-            f"limit       {outcome.limit} ended the study after {len(outcome.outcomes)} trials, "
-            "of which all results are kept"
+            labelled(
+                "limit",
+                f"{outcome.limit} ended the study after {len(outcome.outcomes)} trials, of which all results are kept",
+            )
         )
     if outcome.interrupted_by is not None:
         left = sum(o.status == "interrupted" for o in outcome.outcomes)
@@ -152,25 +155,25 @@ def where_lines(plan: Plan, commands: Commands, held: Sequence[str]) -> list[str
         lines.append(
             f"interrupted by {outcome.interrupted_by}: {trials} did not finish; what they logged is kept. Go on with"
         )
-        lines.append(f"resume      {commands.resume()}")
+        lines.append(labelled("resume", f"{commands.resume()}"))
     elif any(o.status == "failed" for o in outcome.outcomes):
-        lines.append(f"try again   {commands.resume()}   (what is finished stays)")
+        lines.append(labelled("try again", f"{commands.resume()}   (what is finished stays)"))
     if experiment := outcome.experiment_ids.get(plan.experiment):
         lines += in_mlflow(uri, views.view_path(experiment, views.BY_CONFIG))
     for name, count in outcome.registered.items():
         versions = "1 version" if count == 1 else f"{count} versions"
-        lines.append(f"policies    {versions} of models:/{name} in MLflow's registry, which need no Ray")
-    lines.append(f"files       {stored_at(outcome.folder) or outcome.folder}")
+        lines.append(labelled("policies", f"{versions} of models:/{name} in MLflow's registry, which need no Ray"))
+    lines.append(labelled("files", f"{stored_at(outcome.folder) or outcome.folder}"))
     if outcome.study_run:
-        lines.append(f"study run   {outcome.study_run}")
+        lines.append(labelled("study run", f"{outcome.study_run}"))
     lines += held
     if outcome.refused:
         lines.append(
             f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's files. "
             "To write all elsewhere:"
         )
-        lines.append(f"deliver     {commands.deliver(sqlite_uri(outcome.folder / 'mlflow.db'))}")
+        lines.append(labelled("deliver", f"{commands.deliver(sqlite_uri(outcome.folder / 'mlflow.db'))}"))
     if outcome.undelivered:
         lines.append(f"MLflow did not take {outcome.undelivered} writes. Deliver them, when it is back, with")
-        lines.append(f"deliver     {commands.deliver()}")
+        lines.append(labelled("deliver", f"{commands.deliver()}"))
     return lines

@@ -14,6 +14,7 @@ from experiments.config.choices import env_choice
 from experiments.config.compose import CONF
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import EnvSettings
+from experiments.contract.words import labelled
 from experiments.search.contest import Ratio, Setting
 
 if TYPE_CHECKING:  # Ray is imported once the command line is known to be good
@@ -61,19 +62,24 @@ class TuningOutcome:
     def lines(self) -> list[str]:
         """For the terminal."""
         tried = f"{len(self.tried)} settings were tried in {self.seconds:.0f} s"
-        found = [f"start       {self.start}: {self.start_speed:,.0f} env steps/s"]
+        found = [labelled("start", f"{self.start}: {self.start_speed:,.0f} env steps/s")]
         if self.chosen != self.start:
             found.append(
-                f"fastest     {self.winner}: {self.confirmation} the start ({self._rounds()}, 95% interval); {tried}"
+                labelled(
+                    "fastest", f"{self.winner}: {self.confirmation} the start ({self._rounds()}, 95% interval); {tried}"
+                )
             )
         elif self.confirmation is not None:
             found.append(
-                f"fastest     the start: nothing better was found. {self.winner} won the search, "
-                f"but was {self.confirmation} the start"
+                labelled(
+                    "fastest",
+                    f"the start: nothing better was found. {self.winner} won the search, "
+                    f"but was {self.confirmation} the start",
+                )
             )
             found[-1] += f" when measured anew ({self._rounds()}, 95% interval); {tried}"
         else:
-            found.append(f"fastest     the start: nothing better was found; {tried}")
+            found.append(labelled("fastest", f"the start: nothing better was found; {tried}"))
         return found
 
     def _rounds(self) -> str:

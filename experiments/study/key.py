@@ -11,6 +11,7 @@ from experiments.config.schema import SuiteConfig
 from experiments.config.space import group_choices, leaves
 from experiments.config.trial_config import Compose
 from experiments.contract import RESUME_MAY_CHANGE
+from experiments.contract.words import labelled
 from experiments.study.files.folder import Given, StudyFolder
 
 _MAY_DIFFER = {*RESUME_MAY_CHANGE, "tracking.name", "resume", "study.key"}
@@ -74,9 +75,9 @@ class StudyKey:
             finished: Whether there is no trial of it to run any more.
         """
         if not self.folder.is_begun:
-            return f"key         {self.name} begins a study in {self.folder.place}"
+            return labelled("key", f"{self.name} begins a study in {self.folder.place}")
         done = "is finished: nothing is run again" if finished else "was begun and goes on"
-        return f"key         the study {self.name} {done}"
+        return labelled("key", f"the study {self.name} {done}")
 
 
 def _as_kept(composed: Any) -> dict[str, Any]:

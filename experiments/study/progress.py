@@ -17,7 +17,7 @@ from rich.text import Text
 
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SCORE
-from experiments.contract.words import duration
+from experiments.contract.words import LABEL_WIDTH, duration
 from experiments.planning.plan import Plan
 from experiments.study.outcomes import TrialOutcome
 from experiments.trial.events import Ended, Event, Reported, Started
@@ -26,8 +26,6 @@ LOG_WIDTH = 140
 """Columns of a log file."""
 _COPIED = ("python ", "mlflow ", "make ", "http://", "https://", "/")
 """Beginnings of commands, addresses and paths."""
-LABEL_WIDTH = 12
-"""Columns that say what a line is about."""
 LINE_EVERY_S = 15.0
 """Spacing of progress lines where there is no terminal."""
 MOST_ROWS = 16

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.config.errors import first_line
+from experiments.contract.words import labelled
 from experiments.policies.policy import Policy
 from experiments.policies.video import NoPicturesError, record
 from experiments.study.trained import Trained
@@ -46,9 +47,12 @@ def record_and_attach(
             policy, policy.held_out_seeds() if env_seeds is None else env_seeds, folder, limit_s, mp4=limit_s is None
         )
     except NoPicturesError as error:
-        return [f"video       none: {error}"]
+        return [labelled("video", f"none: {error}")]
     lines = [
-        f"video       {clip.mp4 or clip.webp} ({clip.role}: return {clip.episode_return:.4g}, env seed {clip.env_seed})"
+        labelled(
+            "video",
+            f"{clip.mp4 or clip.webp} ({clip.role}: return {clip.episode_return:.4g}, env seed {clip.env_seed})",
+        )
         for clip in clips
     ]
     if archive is None or trained.run_id is None:
@@ -58,5 +62,5 @@ def record_and_attach(
         if seed and trained.study_run:
             archive.log_files(trained.study_run, folder, f"video/{policy.trial.env.name}/{seed}-seed")
     except OSError as error:  # the files are there, whatever the store does
-        return [*lines, f"            not in MLflow: {first_line(error)}"]
-    return [*lines, f"            and among the artifacts of run {trained.run_id}, video/"]
+        return [*lines, labelled("", f"not in MLflow: {first_line(error)}")]
+    return [*lines, labelled("", f"and among the artifacts of run {trained.run_id}, video/")]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import stored_at
-from experiments.contract.words import mib, plural
+from experiments.contract.words import labelled, mib, plural
 from experiments.storage.objects import Objects
 from experiments.study.files.folder import StudyFolder
 from experiments.study.files.study_files import LOCK_FILE, STATE_FILE
@@ -96,23 +96,29 @@ class Removal:
         if self.folder:
             where = stored_at(self.folder) or self.folder
             lines.append(
-                f"folder      {where}: {mib(held_in(self.folder))}, "
-                f"{mib(_of_checkpoints(self.folder))} of it checkpoints"
+                labelled(
+                    "folder",
+                    f"{where}: {mib(held_in(self.folder))}, {mib(_of_checkpoints(self.folder))} of it checkpoints",
+                )
             )
         for word, paths in self.paths.items():
             where = str(paths[0]) if len(paths) == 1 else f"{len(paths)} folders in {os.path.commonpath(paths)}"
             lines.append(f"{word:<12}{where}: {mib(sum(map(held_in, paths)))}")
         if self.trials or self.study:
             lines.append(
-                f"runs        {plural(len(self.trials), 'trial')} in "
-                f"MLflow{', and that of the study' if self.study else ''}"
+                labelled(
+                    "runs",
+                    f"{plural(len(self.trials), 'trial')} in MLflow{', and that of the study' if self.study else ''}",
+                )
             )
         if self.models:
-            lines.append(f"models      {some(map(str, self.models))}")
+            lines.append(labelled("models", f"{some(map(str, self.models))}"))
         if self.versions:
-            lines.append(f"versions    {some(map(_described, self.versions))} in MLflow's registry")
+            lines.append(labelled("versions", f"{some(map(_described, self.versions))} in MLflow's registry"))
         if self.artifacts:
-            lines.append(f"artifacts   {mib(sum(map(size_of, self.artifacts.values())))} of runs and models in MLflow")
+            lines.append(
+                labelled("artifacts", f"{mib(sum(map(size_of, self.artifacts.values())))} of runs and models in MLflow")
+            )
         return lines
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from experiments.config.schema import HardwareSettings, SuiteConfig, TrackingSettings, parse
 from experiments.config.trial_config import Compose
+from experiments.contract.words import labelled
 from experiments.planning import terminal
 from experiments.planning.machines import Cluster
 from experiments.planning.plan import Plan, plan_study, with_auto
@@ -212,7 +213,7 @@ class Resumed:
         """As `Source.lines`."""
         standing = self._folder.standing(plan, checked=not self._at_work)  # damaged files are said first
         named = [self._key.line(self.is_finished(plan))] if self._key else []
-        return [*named, standing, *([f"at work     {self._at_work}"] if self._at_work else [])]
+        return [*named, standing, *([labelled("at work", f"{self._at_work}")] if self._at_work else [])]
 
     def is_finished(self, plan: Plan) -> bool:
         """As `Source.is_finished`."""
@@ -233,7 +234,11 @@ class Resumed:
             if changed := changes(self._folder.began_with(now), now):
                 more = len(changed) - _MOST_CHANGES
                 listed = ", ".join(map(str, changed[:_MOST_CHANGES])) + (f" and {more} more" if more > 0 else "")
-                say(f"changed     since the study began: {listed}. What goes on may not be the same to the bit.")
+                say(
+                    labelled(
+                        "changed", f"since the study began: {listed}. What goes on may not be the same to the bit."
+                    )
+                )
         return self._folder
 
     def close(self) -> None:

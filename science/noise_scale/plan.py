@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from experiments.config.extension import Past
-from experiments.contract.words import plural
+from experiments.contract.words import labelled, plural
 from experiments.planning.plan import Plan
 from experiments.rllib.algorithms import rows_of_step
 from science.noise_scale.intervals import ratio
@@ -34,9 +34,12 @@ def batch_lines(plan: Plan, past: Past) -> list[str]:
                 ("below", "a larger batch may still pay") if below else ("above", "a smaller one may do as well")
             )
             lines.append(
-                f"batches     {algorithm} on {env}: all of the grid, {min(rows):,} to {max(rows):,} rows "
-                f"of a gradient step, is {side} the gradient noise scale of {plural(len(known), 'earlier trial')}, "
-                f"{' and '.join(words for words, _, _ in scales)}: {what} (science/noise_scale/README.md)"
+                labelled(
+                    "batches",
+                    f"{algorithm} on {env}: all of the grid, {min(rows):,} to {max(rows):,} rows "
+                    f"of a gradient step, is {side} the gradient noise scale of {plural(len(known), 'earlier trial')}, "
+                    f"{' and '.join(words for words, _, _ in scales)}: {what} (science/noise_scale/README.md)",
+                )
             )
     return lines
 

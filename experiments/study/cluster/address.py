@@ -14,6 +14,7 @@ from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.fields import AUTO_ADDRESS, LOCAL_ADDRESS, check_address
 from experiments.config.schema import HardwareSettings
 from experiments.config.trial_config import Compose
+from experiments.contract.words import labelled
 
 JOB_STOP_S = 60
 """How long a study may take to save itself and to end its runs in MLflow, after a signal."""
@@ -50,7 +51,9 @@ def joined_line(given: str | None, address: str | None) -> str:
     """The line on a cluster that the command line does not name; "" if nothing."""
     if given is not None or address in (None, LOCAL_ADDRESS):
         return ""
-    return f"cluster     at RAY_ADDRESS={address}, joined; hardware.address=local starts Ray on this machine instead"
+    return labelled(
+        "cluster", f"at RAY_ADDRESS={address}, joined; hardware.address=local starts Ray on this machine instead"
+    )
 
 
 def job_line(environment: Mapping[str, str] = os.environ) -> str:
@@ -63,10 +66,11 @@ def job_line(environment: Mapping[str, str] = os.environ) -> str:
     left_s = environment.get(_JOB_STOP_VARIABLE, _JOB_STOP_DEFAULT_S)
     if RAY_JOB_CONFIG_JSON_ENV_VAR not in environment or int(left_s) >= JOB_STOP_S:
         return ""
-    return (
-        f"job         `ray job stop` kills it after {left_s} s, and its runs in MLflow stay RUNNING. "
+    return labelled(
+        "job",
+        f"`ray job stop` kills it after {left_s} s, and its runs in MLflow stay RUNNING. "
         f"It needs up to {JOB_STOP_S} s: "
-        f"""ray job submit --runtime-env-json='{{"env_vars": {{"{_JOB_STOP_VARIABLE}": "{JOB_STOP_S}"}}}}'"""
+        f"""ray job submit --runtime-env-json='{{"env_vars": {{"{_JOB_STOP_VARIABLE}": "{JOB_STOP_S}"}}}}'""",
     )
 
 

@@ -16,6 +16,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments.config.errors import ConfigurationError, first_line, reason_of
+from experiments.contract.words import labelled
 from experiments.planning.plan import Plan
 from experiments.study.cluster import node_report
 from experiments.study.cluster.node_report import NodeReport
@@ -107,7 +108,9 @@ class JoinCheck:
             if question not in over and question.is_late()
             for name in question.names.values()
         ]
-        said = [f"node        {name} gives no answer within {_WAIT_S:g} s: not used until it does" for name in late]
+        said = [
+            labelled("node", f"{name} gives no answer within {_WAIT_S:g} s: not used until it does") for name in late
+        ]
         why: dict[str, str] = {}
         fit = {"the driver's node": self._own}
         for question in over:
@@ -174,8 +177,11 @@ def differences(reports: Mapping[str, NodeReport]) -> list[str]:
         if found := changes(_common(first, report.machine), _common(report.machine, first)):
             alike.setdefault(tuple(map(str, found)), []).append(node)
     return [
-        f"differs     {_some(found)} on {_some(nodes)}. Trials there may not be the same to the bit "
-        f"as on {next(iter(reports))}."
+        labelled(
+            "differs",
+            f"{_some(found)} on {_some(nodes)}. Trials there may not be the same to the bit "
+            f"as on {next(iter(reports))}.",
+        )
         for found, nodes in alike.items()
     ]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ray.tune import PlacementGroupFactory
 from ray.util import remove_placement_group
 
+from experiments.contract.words import labelled
 from experiments.planning.machines import Cluster
 from experiments.planning.plan import Plan
 from experiments.planning.resources import DoesNotFitError, needs, trials_at_once
@@ -48,7 +49,7 @@ def planned(
             raise DoesNotFitError(
                 f"{said} No such node joined within {wait_s:g} s (hardware.wait_for_nodes_s).", request
             )
-        say(f"waiting     for {needs(request)}, at most {wait_s:g} s in all (hardware.wait_for_nodes_s)")
+        say(labelled("waiting", f"for {needs(request)}, at most {wait_s:g} s in all (hardware.wait_for_nodes_s)"))
         cluster = _changed(cluster, request, look, give_up)
 
 

@@ -20,6 +20,7 @@ from experiments.config.own_modules import KEPT_IN
 from experiments.config.schema import HardwareSettings, StartingPolicy, SuiteConfig, parse
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FINISHED
+from experiments.contract.words import labelled
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
 from experiments.planning.plan import Plan, concurrency_of
@@ -365,9 +366,9 @@ class StudyFolder:
             except OSError as error:
                 raise self._unreachable(error) from None
         anew = len(plan.trials) - finished - going_on
-        return (
-            f"resume      {finished} trials are finished, {going_on} go on from a checkpoint, "
-            f"{anew} start from the beginning"
+        return labelled(
+            "resume",
+            f"{finished} trials are finished, {going_on} go on from a checkpoint, {anew} start from the beginning",
         )
 
     def _state(self) -> Mapping[str, Any]:

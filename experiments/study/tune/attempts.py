@@ -15,6 +15,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayT
 
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED
+from experiments.contract.words import labelled
 from experiments.limits.memory import oom_kills
 from experiments.study.stream import EventStream
 from experiments.study.tune.actor_manager import LostProcessError
@@ -140,8 +141,11 @@ class Attempts:
             config, at_once = config_of(trial), len(self._others(trial))
             fewer = f". Fewer trials at once: hardware.max_concurrent_trials={at_once}" if at_once else ""
             self._say(
-                f"memory      {config.label} seed {config.seed} is run again with no other trial under way: "
-                f"{loss.reason}{fewer}"
+                labelled(
+                    "memory",
+                    f"{config.label} seed {config.seed} is run again with no other trial under way: "
+                    f"{loss.reason}{fewer}",
+                )
             )
 
     def _others(self, trial: Any) -> list[Any]:

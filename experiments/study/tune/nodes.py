@@ -11,6 +11,7 @@ import ray
 from ray.tune import PlacementGroupFactory
 
 from experiments.config.errors import ConfigurationError
+from experiments.contract.words import labelled
 from experiments.planning.machines import Cluster, Node, node_of
 from experiments.planning.resources import needs, trials_at_once
 from experiments.study.cluster.demand import Demand
@@ -135,7 +136,7 @@ class NodeWatch(DriverCallback):
     def refuse(self, node: str, why: str) -> None:
         """Use a node no more, since it cannot run the study's trials."""
         if self.states.refuse(node):
-            self._say(f"node        {self.states.name(node)} is not used from now on: {why}")
+            self._say(labelled("node", f"{self.states.name(node)} is not used from now on: {why}"))
             self._resized()
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
@@ -173,11 +174,11 @@ class NodeWatch(DriverCallback):
         at_once = self._resized()
         elsewhere = "what ran there goes on elsewhere, from its last checkpoint"
         for machine in changes.left:
-            self._say(f"node        {machine.name} is gone: {elsewhere}")
+            self._say(labelled("node", f"{machine.name} is gone: {elsewhere}"))
         for machine in changes.cut_off:
-            self._say(f"node        {machine.name} does not answer: {elsewhere}")
+            self._say(labelled("node", f"{machine.name} does not answer: {elsewhere}"))
         for machine in changes.back:
-            self._say(f"node        {machine} answers again: up to {at_once} trials at once")
+            self._say(labelled("node", f"{machine} answers again: up to {at_once} trials at once"))
         if changes.joined:
             try:
                 self._check.ask({machine.id: machine.name for machine in changes.joined})
@@ -195,7 +196,7 @@ class NodeWatch(DriverCallback):
                 for trial in [trial for trial in trials if node in self._running_on(trial)]:
                     self._attempts.end(trial, Loss(NODE, f"{self.states.name(node)} is not used"))
             elif (machine := self.states.admit(node)) is not None:
-                self._say(f"node        {machine} joined: up to {self._resized()} trials at once")
+                self._say(labelled("node", f"{machine} joined: up to {self._resized()} trials at once"))
         for line in lines:
             self._say(line)
 
@@ -214,7 +215,9 @@ class NodeWatch(DriverCallback):
             self._waits_since = None
         elif self._waits_since is None:
             self._waits_since = now
-            self._say(f"waiting     for {needs(waiting[0])}, at most {self._wait_s:g} s (hardware.wait_for_nodes_s)")
+            self._say(
+                labelled("waiting", f"for {needs(waiting[0])}, at most {self._wait_s:g} s (hardware.wait_for_nodes_s)")
+            )
         elif now - self._waits_since > self._wait_s and not self.gave_up:
             self.gave_up = f"want of {needs(waiting[0])}, for {self._wait_s:g} s (hardware.wait_for_nodes_s)"
             self._stop()
