@@ -28,8 +28,8 @@ from experiments.rllib.learner import average_over_minibatches, log_kl, time_upd
 from experiments.rllib.results import runner_seconds
 from experiments.search.contest import Ratio, ratio, rounds
 from experiments.study.cluster.ray_process import start_ray
-from experiments.trial.resource_usage import DRIVER, ProcessMonitor, this_process
-from experiments.trial.time_use import TimeUse
+from experiments.trial.usage.resource_usage import DRIVER, ProcessMonitor, this_process
+from experiments.trial.usage.time_use import TimeUse
 
 TARGET = 0.01
 ROUNDS = 100

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.contract.passwords import without_passwords
-from experiments.trial.machine import cpu_model
+from experiments.trial.usage.machine import cpu_model
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("ray", "torch", "gymnasium", "numpy", "mlflow", "optuna", "hydra-core")

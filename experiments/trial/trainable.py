@@ -26,19 +26,19 @@ from experiments.rllib import starting_weights
 from experiments.rllib.algorithms import promises_bits
 from experiments.rllib.process_state import ProcessState, packages_of
 from experiments.rllib.results import NonFiniteError
-from experiments.trial import memory_use
 from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, UnfitNodeError, lost_node, own_nodes
 from experiments.trial.event_log import RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
 from experiments.trial.failure import is_out_of_memory, reason_for
 from experiments.trial.folder import ERROR_FILE, check_checkpoint
 from experiments.trial.heartbeat import Heartbeat
-from experiments.trial.machine import Machine, placed_on
-from experiments.trial.memory_use import MemoryUse
-from experiments.trial.process_memory import ProcessMemory
-from experiments.trial.resource_usage import Address, this_process
 from experiments.trial.stored_folder import folder_at
 from experiments.trial.training import TrainingLoop
+from experiments.trial.usage import memory_use
+from experiments.trial.usage.machine import Machine, placed_on
+from experiments.trial.usage.memory_use import MemoryUse
+from experiments.trial.usage.process_memory import ProcessMemory
+from experiments.trial.usage.resource_usage import Address, this_process
 
 EVENTS = "events"
 """Key of a result: the trial's events since the last one, as they are in its log."""

@@ -40,12 +40,12 @@ from experiments.trial.evaluation import Evaluation, KeptEnvironments, Playing, 
 from experiments.trial.events import Event, event_of, record_of
 from experiments.trial.extension_metrics import ExtensionMetrics
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
-from experiments.trial.machine import Machine
 from experiments.trial.phase_diversity import Spans, mean_phase_diversity
-from experiments.trial.processes import Processes
-from experiments.trial.resource_usage import Address
 from experiments.trial.target import TargetWatch, area_under_curve
-from experiments.trial.time_use import TimeUse
+from experiments.trial.usage.machine import Machine
+from experiments.trial.usage.processes import Processes
+from experiments.trial.usage.resource_usage import Address
+from experiments.trial.usage.time_use import TimeUse
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ def quick_rllib() -> Iterator[None]:
         mock.patch.object(
             connector_v2, "inspect", SimpleNamespace(stack=_two_frames, getargvalues=inspect.getargvalues)
         ),
-        mock.patch("experiments.trial.process_memory.freeze", gc.collect),
+        mock.patch("experiments.trial.usage.process_memory.freeze", gc.collect),
         mock.patch("experiments.rllib.probe.PROBE_S", 0.01),
     ):
         yield

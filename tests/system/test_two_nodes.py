@@ -8,7 +8,7 @@ import pytest
 
 from analysis.load import load_study
 from experiments.trial.folder import TrialFolder
-from experiments.trial.machine import cpu_model
+from experiments.trial.usage.machine import cpu_model
 from tests.support.driver import Driver
 from tests.support.outputs import SMALL, TRIALS, Left, assert_same, checkpoints, left_in
 from tests.support.own_files import own_file

@@ -108,7 +108,7 @@ def test_a_process_that_grew_too_much_is_recycled(plan_of: PlanOf, make: Make, m
     assert not run(trial)[-1][RECYCLE_PROCESS]
     trial.reset_config({TRIAL: trial.config[TRIAL], MEASURE_SYSTEM: False})  # in the same process
     assert not step(trial)[RECYCLE_PROCESS]
-    monkeypatch.setattr("experiments.trial.process_memory.MOST_GROWTH", -(2**40))
+    monkeypatch.setattr("experiments.trial.usage.process_memory.MOST_GROWTH", -(2**40))
     assert step(trial)[RECYCLE_PROCESS]
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.load import Study, load_study
-from experiments.trial.machine import this_machine
+from experiments.trial.usage.machine import this_machine
 from tests.support.commands import run_here
 from tests.support.driver import Driver
 from tests.support.outputs import left_in, of_metrics_in

@@ -24,9 +24,9 @@ from experiments.study.tune.memory import MemoryOfAttempts, what_to_write
 from experiments.study.tune.recovery import INTERRUPTED, MEMORY, NODE, OUT_OF_MEMORY, PROCESS, Loss, why_not_on
 from experiments.trial.attempt import Attempt, OutOfMemoryError, UnfitNodeError, lost_node
 from experiments.trial.failure import reason_for
-from experiments.trial.memory_use import left
-from experiments.trial.resource_usage import this_process
 from experiments.trial.trainable import TRIAL
+from experiments.trial.usage.memory_use import left
+from experiments.trial.usage.resource_usage import this_process
 
 
 def config_of(trial: Any) -> TrialConfig:

@@ -28,8 +28,8 @@ from experiments.study.tune.nodes import NodeWatch
 from experiments.study.tune.searcher import QueueSearcher
 from experiments.study.tune.watchdog import Watchdog, receiver
 from experiments.trial.measured_trial import MeasuredTrial
-from experiments.trial.resource_usage import this_process
 from experiments.trial.trainable import DRIVER, MEASURE_SYSTEM, TRIAL, Trial
+from experiments.trial.usage.resource_usage import this_process
 
 
 def run_trials(

@@ -22,7 +22,7 @@ from experiments.study.tune.callbacks import StudyScheduler
 from experiments.study.tune.recovery import MEMORY, NODE, Loss
 from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, UnfitNodeError
 from experiments.trial.events import Ended
-from experiments.trial.memory_use import leave
+from experiments.trial.usage.memory_use import leave
 from tests.support.suite import PlanOf
 
 NODE_ID = "3f" * 28

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from experiments.trial.gpu_use import GpuUse
-from experiments.trial.resource_usage import ProcessMonitor
+from experiments.trial.usage.gpu_use import GpuUse
+from experiments.trial.usage.resource_usage import ProcessMonitor
 
 
 class NVMLError(Exception):

@@ -9,9 +9,9 @@ import psutil
 import ray
 
 from experiments.rllib.process_state import ProcessState
-from experiments.trial import resource_usage
-from experiments.trial.machine import Machine, this_machine
-from experiments.trial.resource_usage import Address, ProcessMonitor, processes_at, this_process
+from experiments.trial.usage import resource_usage
+from experiments.trial.usage.machine import Machine, this_machine
+from experiments.trial.usage.resource_usage import Address, ProcessMonitor, processes_at, this_process
 
 
 class Processes:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from experiments.trial.memory_use import MemoryUse, leave, left
+from experiments.trial.usage.memory_use import MemoryUse, leave, left
 
 _HELD = "import sys; held = bytearray(64 * 2**20); print('there', flush=True); sys.stdin.read()"
 

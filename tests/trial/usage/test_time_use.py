@@ -13,7 +13,7 @@ from experiments.contract import METRICS
 from experiments.rllib.clocks import LEARNER_THREAD_TIMER, RUNNER_TIMERS
 from experiments.rllib.results import RUNNER_SECONDS, RunnerSeconds, runner_seconds
 from experiments.rllib.runner_clock import RunnerClock
-from experiments.trial.time_use import TimeUse
+from experiments.trial.usage.time_use import TimeUse
 
 SECONDS = st.floats(0, 100)
 PHASES = st.fixed_dictionaries({"sample": SECONDS, "learn": SECONDS, "sync": SECONDS})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from experiments.trial.resource_usage import memory_bytes
+from experiments.trial.usage.resource_usage import memory_bytes
 
 _LOOK_EVERY_S = 0.25
 _LEAST_GROWTH = 32 * 2**20

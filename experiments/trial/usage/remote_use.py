@@ -12,7 +12,7 @@ import psutil
 import ray
 from ray.exceptions import RayError
 
-from experiments.trial.gpu_use import GpuUse
+from experiments.trial.usage.gpu_use import GpuUse
 
 _gpus: list[GpuUse] = []  # of this process, once it is asked
 

@@ -2,7 +2,7 @@
 
 import gc
 
-from experiments.trial.resource_usage import own_memory_bytes
+from experiments.trial.usage.resource_usage import own_memory_bytes
 
 MOST_GROWTH = 512 * 2**20
 """Bytes by which a process may grow from its first trial's start: a trial leaves 3 to 4 MB behind,

@@ -10,8 +10,8 @@ from typing import Any
 
 import psutil
 
-from experiments.trial.gpu_use import GpuUse
-from experiments.trial.remote_use import RemoteUse, RoleUse
+from experiments.trial.usage.gpu_use import GpuUse
+from experiments.trial.usage.remote_use import RemoteUse, RoleUse
 
 DRIVER, RUNNERS, LEARNERS = "driver", "runners", "learners"
 """Roles of a trial's processes."""
