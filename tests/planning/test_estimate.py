@@ -13,6 +13,7 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.contract.words import span
+from experiments.limits.cpus import Cpus
 from experiments.planning import estimate, facts
 from experiments.planning.estimate import TrialEstimate, study_duration
 from experiments.planning.machines import Cluster, Node
@@ -36,7 +37,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Callable[[NetworkSpeed], None]:
     def known(network: NetworkSpeed) -> None:
         monkeypatch.setattr(estimate, "env_step_s", lambda env, num_envs: CARTPOLE_S * num_envs / 16)
         monkeypatch.setattr(estimate, "network_speed", lambda trial: network)
-        monkeypatch.setattr(facts.psutil, "cpu_count", lambda: 2)
+        monkeypatch.setattr(facts, "usable_cpus", lambda: Cpus(2, 2))
 
     return known
 
@@ -199,7 +200,7 @@ def test_a_profile_that_leaves_the_machine_idle_names_the_faster_way_and_what_it
     quiet: Callable[[NetworkSpeed], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet(SMALL)
-    monkeypatch.setattr(facts.psutil, "cpu_count", lambda: 16)
+    monkeypatch.setattr(facts, "usable_cpus", lambda: Cpus(16, 16))
     own, auto = both("hardware=workstation")
     said = faster_line(own, auto) or ""
     assert "hardware=auto runs 16 trials at once in place of 1, by an estimate " in said
