@@ -265,14 +265,13 @@ class Session:
         Returns:
             The command that puts into the store what it lacks of the study.
         """
-        from analysis.document import conclusions
         from experiments.study import ending
         from experiments.study.cluster import ray_process
         from experiments.study.progress import failures
 
         own, report = self.request.own, self.suite.report
         with contextlib.nullcontext() if self.has_ray or outcome.tune_hangs else ray_process.ending():
-            for line in conclusions.closing_lines(outcome.record, outcome.outcomes, self.console.width):
+            for line in outcome.conclusions.lines(self.console.width):
                 if isinstance(line, str):
                     self.say(line)
                 else:

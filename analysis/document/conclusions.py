@@ -1,7 +1,7 @@
 """The analysis at the end of a trial and of a study. It is imported when it is asked: a study begins without."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -21,23 +21,74 @@ Curves = Mapping[str, Sequence[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Conclusions:
-    """The conclusions of a study.
+    """The conclusions of a study, for MLflow and for the terminal.
 
     Attributes:
-        note: The answers, as Markdown.
-        answers: What to use, a sentence for each environment.
-        chosen: The recommended configurations, joined by commas.
-        recommended: The same, one by one.
-        table: Column to values: how well each configuration did.
-        best: The `best/*` metrics; empty unless there is one recommendation.
+        problem: Why there are none; "" if there are.
+        evidence: What they rest on.
+        found: The answer of each environment.
+        steps: What to do next.
+        exclusive: Whether trials ran alone.
     """
 
-    note: str
-    chosen: str
-    table: Mapping[str, Sequence[Any]]
-    recommended: Sequence[str] = ()
-    best: Mapping[str, float] = field(default_factory=dict)
-    answers: Sequence[str] = ()
+    problem: str = ""
+    evidence: "Evidence | None" = None
+    found: "Sequence[Answer]" = ()
+    steps: "Sequence[NextStep]" = ()
+    exclusive: bool = True
+
+    @property
+    def note(self) -> str:
+        """The answers, as Markdown."""
+        words = [f"**Answer.** {answer.markdown()}" for answer in self.found]
+        return "\n\n".join([*words, *(f"**Next.** {step.sentence}\n\n`{step.command}`" for step in self.steps)])
+
+    @property
+    def answers(self) -> Sequence[str]:
+        """What to use, a sentence for each environment."""
+        return [answer.headline.replace("`", "") for answer in self.found]
+
+    @property
+    def recommended(self) -> Sequence[str]:
+        """The recommended configurations."""
+        return [answer.decision.chosen for answer in self.found if answer.decision.chosen]
+
+    @property
+    def table(self) -> Mapping[str, Sequence[Any]]:
+        """Column to values: how well each configuration did."""
+        table = self._closing_table
+        return dict(table.astype(object).where(table.notna(), None).to_dict("list"))
+
+    @property
+    def best(self) -> Mapping[str, float]:
+        """The `best/*` metrics; empty unless there is one recommendation."""
+        from analysis.document.answer import best_metrics
+
+        return best_metrics(self._closing_table) if len(self.found) == len(self.recommended) == 1 else {}
+
+    @property
+    def _closing_table(self) -> "pd.DataFrame":
+        from analysis.document.answer import closing_table
+
+        assert self.evidence is not None, "there are conclusions"
+        return closing_table(self.evidence)
+
+    def lines(self, width: int) -> list[Any]:
+        """The last lines on the terminal: the closing table, the answers, the next steps, or why there are none.
+
+        Args:
+            width: Columns of the terminal.
+        """
+        from analysis.document.terminal import outcome_table
+
+        if self.problem:
+            return [labelled("answer", f"none: {self.problem}")]
+        lines: list[Any] = [outcome_table(self._closing_table, self.exclusive, width)]
+        for answer in self.found:
+            lines += [labelled(word, line) for word, line in zip_longest(["answer"], answer.lines(), fillvalue="")]
+        for step in self.steps:
+            lines += [labelled("next", step.sentence.replace("`", "")), labelled("", step.command)]
+        return lines
 
 
 def diagnose(planned: Mapping[str, Any], known: Mapping[str, Any], curves: Curves) -> dict[str, str]:
@@ -60,59 +111,24 @@ def prepare() -> None:
     from analysis.plots import labels, learning_curves  # noqa: F401
 
 
-def conclude(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusions | None:
-    """The conclusions of a study; None if no trial has started.
+def conclude(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusions:
+    """The conclusions of a study, which ran whatever becomes of them: without any, they say why.
 
     Args:
         record: What was to be run, as plan.json has it.
         outcomes: How each trial ended.
     """
-    from analysis.document.answer import answers, best_metrics, closing_table
-
     if not outcomes:
-        return None
-    evidence = evidence_of(record, outcomes)
-    found, table = answers(evidence), closing_table(evidence)
-    words = [f"**Answer.** {answer.markdown()}" for answer in found]
-    words += [f"**Next.** {step.sentence}\n\n`{step.command}`" for step in _next_steps(record, evidence.runs, found)]
-    recommended = [answer.decision.chosen for answer in found if answer.decision.chosen]
-    return Conclusions(
-        note="\n\n".join(words),
-        answers=[answer.headline.replace("`", "") for answer in found],
-        chosen=", ".join(recommended),
-        recommended=recommended,
-        table=table.astype(object).where(table.notna(), None).to_dict("list"),
-        best=best_metrics(table) if len(found) == 1 and found[0].decision.chosen else {},
-    )
-
-
-def closing_lines(record: Mapping[str, Any], outcomes: Sequence[Outcome], width: int) -> list[Any]:
-    """The last lines on the terminal: the closing table, the answers, the next steps, or why there are none.
-
-    Of a line the first twelve columns are for what it is about; commands begin with spaces alone.
-
-    Args:
-        record: As for `conclude`.
-        outcomes: How each trial ended.
-        width: Columns of the terminal.
-    """
-    if not outcomes:
-        return [labelled("answer", "none: no trial has started")]
+        return Conclusions("no trial has started")
     try:
-        from analysis.document.answer import answers, closing_table
-        from analysis.document.terminal import outcome_table
+        from analysis.document.answer import answers
 
         evidence = evidence_of(record, outcomes)
         found = answers(evidence)
-        lines: list[Any] = [outcome_table(closing_table(evidence), record["exclusive"], width)]
-        for answer in found:
-            lines += [f"{word:<12}{line}" for word, line in zip_longest(["answer"], answer.lines(), fillvalue="")]
-        for step in _next_steps(record, evidence.runs, found):
-            lines += [labelled("next", f"{step.sentence.replace('`', '')}"), labelled("", f"{step.command}")]
-        return lines
-    except Exception as error:  # noqa: BLE001
-        # a study that ran ends with its exit code, whatever becomes of its conclusions
-        return [labelled("answer", f"none: {type(error).__name__}: {error}")]
+        steps = _next_steps(record, evidence.runs, found)
+        return Conclusions("", evidence, found, steps, record["exclusive"])
+    except Exception as error:  # noqa: BLE001  # as it says
+        return Conclusions(f"{type(error).__name__}: {error}")
 
 
 def _next_steps(record: Mapping[str, Any], runs: "pd.DataFrame", found: "Sequence[Answer]") -> "list[NextStep]":

@@ -130,7 +130,11 @@ class TrialConfig:
 
     @cached_property  # a driver asks for it at every event of every trial
     def config_id(self) -> str:
-        """8 hexadecimal digits that are equal for two trials exactly if they differ in nothing but the seed."""
+        """8 hexadecimal digits that are equal for two trials exactly if their results differ by the seed alone.
+
+        Beside `contract.NOT_HASHED`, what cannot change a result is left out, and settings that came later,
+        where they are as they were before.
+        """
         content = {k: v for k, v in self.to_mapping().items() if k not in NOT_HASHED}
         content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
         if not self.fast:  # as it was before there was a choice

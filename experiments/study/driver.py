@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -24,7 +23,7 @@ from experiments.study.stream import EventStream
 from experiments.study.tune.early_stopping import EarlyStopping, rule_of
 from experiments.study.tune.execution import run_trials
 from experiments.study.tune.searcher import QueueSearcher
-from experiments.tracking.listener import STUDY_KEY, Analyst, TrackingListener
+from experiments.tracking.listener import STUDY_KEY, Analyst, Conclusions, TrackingListener
 from experiments.tracking.place import Place
 from experiments.tracking.store import Store, num_writers
 from experiments.tracking.writer import Writer
@@ -39,7 +38,7 @@ class StudyOutcome:
 
     Attributes:
         outcomes: One per trial of the plan.
-        record: What was to be run, as plan.json has it.
+        conclusions: What they show.
         interrupted_by: What stopped it, if something did: the name of a signal, or that Ray is gone.
         tune_hangs: Whether Tune did not end, since Ray is gone or a second signal came: this process had better end
             without Ray's consent.
@@ -53,7 +52,7 @@ class StudyOutcome:
     """
 
     outcomes: tuple[TrialOutcome, ...]
-    record: Mapping[str, Any]
+    conclusions: Conclusions
     interrupted_by: str | None
     tune_hangs: bool
     folder: Path
@@ -143,7 +142,8 @@ def run_study(
             failed = any(o.status == FAILED for o in ended)
             limit = searcher.queue.closed if searcher else ""
             status = "KILLED" if unfinished else "FAILED" if failed else "FINISHED"
-            record = to_mlflow.end(status, ended, limit, (lambda recommended: None) if unfinished else models)
+            found = analyst.conclude(to_mlflow.record(), ended)
+            to_mlflow.end(status, found, limit, (lambda recommended: None) if unfinished else models)
             if (behind := writer.pending) >= MANY_WRITES:
                 say(console, labelled("tracking", f"{behind:,} writes are on their way to MLflow"))
             interruption.run(functools.partial(writer.close, patient=not unfinished))
@@ -154,7 +154,7 @@ def run_study(
     to, registered = dict(writer.experiment_ids), {name: len(versions) for name, versions in writer.versions.items()}
     left_over = writer.undelivered, writer.refused
     return StudyOutcome(
-        ended, record, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit, registered
+        ended, found, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit, registered
     )
 
 

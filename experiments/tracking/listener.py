@@ -55,7 +55,11 @@ class Folder(Protocol):
 
 
 class Conclusions(Protocol):
-    """The conclusions of a study, as its run shows them."""
+    """The conclusions of a study, as its run and the terminal show them."""
+
+    @property
+    def problem(self) -> str:
+        """Why there are none; "" if there are."""
 
     @property
     def note(self) -> str:
@@ -63,15 +67,11 @@ class Conclusions(Protocol):
 
     @property
     def answers(self) -> Sequence[str]:
-        """The recommendation, a sentence for each environment."""
-
-    @property
-    def chosen(self) -> str:
-        """The recommended configurations, joined by commas."""
+        """What to use, a sentence for each environment."""
 
     @property
     def recommended(self) -> Sequence[str]:
-        """The same, one by one."""
+        """The recommended configurations."""
 
     @property
     def table(self) -> Mapping[str, Sequence[Any]]:
@@ -80,6 +80,9 @@ class Conclusions(Protocol):
     @property
     def best(self) -> Mapping[str, float]:
         """The `best/*` metrics; empty unless there is one recommendation."""
+
+    def lines(self, width: int) -> list[Any]:
+        """The last lines on a terminal of so many columns."""
 
 
 class Analyst(Protocol):
@@ -91,8 +94,8 @@ class Analyst(Protocol):
     def prepare(self) -> None:
         """Make ready for the study's end."""
 
-    def conclude(self, record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusions | None:
-        """Those of a study, from its plan's record and how each trial ended; None if no trial has started."""
+    def conclude(self, record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusions:
+        """Those of a study, from its plan's record and how each trial ended."""
 
 
 @dataclass
@@ -309,51 +312,50 @@ class TrackingListener:
             return
         self.writer.put(key, writes.SetTags(found))
 
+    def record(self) -> dict[str, Any]:
+        """The content of plan.json: what is to be run, and by which command."""
+        return {**plan_record(self.trials), "command": self.folder.began_with(provenance_of(self.plan))["command"]}
+
     def end(
         self,
         status: str,
-        outcomes: Sequence[Outcome],
+        found: Conclusions,
         limit: str = "",
         register: Callable[[Sequence[str]], None] = lambda recommended: None,
-    ) -> dict[str, Any]:
+    ) -> None:
         """End every run that is still open, and the study's own with its summary.
 
         Args:
             status: FINISHED, FAILED or KILLED.
-            outcomes: How each trial ended.
+            found: What the study came to.
             limit: Which one ended the study before it was done.
             register: Is given the recommended configurations, and puts the policies that are to be used.
-
-        Returns:
-            The content of plan.json.
         """
-        record = {**plan_record(self.trials), "command": self.folder.began_with(provenance_of(self.plan))["command"]}
         for key in sorted(self._open_keys):
             self._close(key, "KILLED")
         if self.plan.search:  # which has grown since
             self._set_views()
             self.writer.put(STUDY_KEY, writes.SetTags({Tag.LIMIT: limit}))
-            self.writer.put(STUDY_KEY, writes.LogTexts({"plan.json": json.dumps(record, indent=1)}))
+            self.writer.put(STUDY_KEY, writes.LogTexts({"plan.json": json.dumps(self.record(), indent=1)}))
         try:
-            register(self._conclude(record, outcomes))
+            if not found.problem:
+                self._put_conclusions(found)
+                register(found.recommended)
+            elif self.trials.trials:
+                logger.warning("The study's summary is not in MLflow (%s).", found.problem)
         except Exception as error:  # noqa: BLE001
             # what the trials logged is safe, whatever becomes of the conclusions
             logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
         self.writer.put(STUDY_KEY, writes.Finish(status, now_ms()))
-        return record
 
-    def _conclude(self, record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Sequence[str]:
-        """Put the conclusions; their recommended configurations."""
-        found = self.analyst.conclude(record, outcomes)
-        if found is None:
-            return ()
+    def _put_conclusions(self, found: Conclusions) -> None:
         note = f"**Question.** {self.plan.question}\n\n{found.note}"
-        tags = {Tag.NOTE: note, Tag.ANSWERS: json.dumps(list(found.answers)), Tag.BEST: found.chosen}
+        chosen = ", ".join(found.recommended)
+        tags = {Tag.NOTE: note, Tag.ANSWERS: json.dumps(list(found.answers)), Tag.BEST: chosen}
         self.writer.put(STUDY_KEY, writes.SetTags(tags))
         self.writer.put(STUDY_KEY, writes.LogTable(found.table, "configurations.json"))
         if found.best:
             self.writer.put(STUDY_KEY, writes.LogReport(found.best, 0, now_ms()))
-        return found.recommended
 
 
 def provenance_of(plan: Plan) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from ray.rllib.algorithms import algorithm
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from analysis.document.answer import answers, caveats, closing_table
-from analysis.document.conclusions import evidence_of
 from analysis.evidence import Evidence
 from analysis.load import load_study
 from analysis.report import build
@@ -131,7 +130,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) 
 
 
 def at_the_end(study: Study) -> Evidence:
-    return evidence_of(study.outcome.record, study.outcome.outcomes)
+    return study.outcome.conclusions.evidence
 
 
 @pytest.mark.ray

@@ -12,7 +12,7 @@ as the cluster's head is set."""
 
 
 @dataclass(frozen=True)
-class Machine:
+class ClusterNode:
     """A node of the cluster.
 
     Attributes:
@@ -44,10 +44,10 @@ class Changes:
         back: Those that were cut off, and answer again.
     """
 
-    joined: tuple[Machine, ...] = ()
-    left: tuple[Machine, ...] = ()
-    cut_off: tuple[Machine, ...] = ()
-    back: tuple[Machine, ...] = ()
+    joined: tuple[ClusterNode, ...] = ()
+    left: tuple[ClusterNode, ...] = ()
+    cut_off: tuple[ClusterNode, ...] = ()
+    back: tuple[ClusterNode, ...] = ()
 
     @property
     def any(self) -> bool:
@@ -58,7 +58,7 @@ class Changes:
 class NodeStates:
     """The nodes that are there, and which of them a study does not use."""
 
-    def __init__(self, present: Iterable[Machine]) -> None:
+    def __init__(self, present: Iterable[ClusterNode]) -> None:
         """Begin with the nodes that are there."""
         self._present = {machine.id: machine for machine in present}
         self._names = {node: machine.name for node, machine in self._present.items()}  # also of those that are gone
@@ -68,7 +68,7 @@ class NodeStates:
         # those that joined, and have not answered whether they can run the study's trials
         self._asked: set[str] = set()
 
-    def update(self, present: Iterable[Machine], silent: Set[str], now: float) -> Changes:
+    def update(self, present: Iterable[ClusterNode], silent: Set[str], now: float) -> Changes:
         """Take in what is seen.
 
         Args:
@@ -91,7 +91,7 @@ class NodeStates:
             back=tuple(self._present[node] for node in sorted(were_cut_off - cut_off) if node in self._present),
         )
 
-    def admit(self, node: str) -> Machine | None:
+    def admit(self, node: str) -> ClusterNode | None:
         """Use a node that has joined from now on; None: it is gone."""
         self._asked.discard(node)
         return self._present.get(node)
@@ -121,6 +121,6 @@ class NodeStates:
         return (self._cut_off | self._refused | self._asked) & set(self._present)
 
     @property
-    def usable(self) -> Mapping[str, Machine]:
+    def usable(self) -> Mapping[str, ClusterNode]:
         """The nodes that are used, by id."""
         return {node: machine for node, machine in self._present.items() if node not in self.unused}

@@ -16,7 +16,7 @@ from experiments.planning.machines import Cluster, Node, node_of
 from experiments.planning.resources import needs, trials_at_once
 from experiments.study.cluster.demand import Demand
 from experiments.study.cluster.node_check import JoinCheck, named
-from experiments.study.cluster.node_states import Changes, Machine, NodeStates
+from experiments.study.cluster.node_states import Changes, ClusterNode, NodeStates
 from experiments.study.tune.attempts import Attempts
 from experiments.study.tune.callbacks import DriverCallback
 from experiments.study.tune.recovery import NODE, Loss
@@ -27,10 +27,10 @@ _ANSWER_WITHIN_S = 2.0
 _ASKED_AT_ONCE = 32
 
 
-def machines() -> list[Machine]:
+def machines() -> list[ClusterNode]:
     """The nodes that Ray counts as alive."""
     return [
-        Machine(
+        ClusterNode(
             node["NodeID"],
             named(node),
             node["NodeManagerAddress"],
@@ -52,7 +52,7 @@ class Reachability:
 
     def __init__(self) -> None:
         self.silent: Set[str] = frozenset()
-        self.asked: Iterable[Machine] = ()
+        self.asked: Iterable[ClusterNode] = ()
         self._closed = threading.Event()
         threading.Thread(target=self._ask, name="Reachability", daemon=True).start()
 
@@ -70,7 +70,7 @@ class Reachability:
                 )
 
 
-def _answers(machine: Machine) -> bool:
+def _answers(machine: ClusterNode) -> bool:
     try:
         socket.create_connection((machine.address, machine.port), timeout=_ANSWER_WITHIN_S).close()
     except OSError:

@@ -1,11 +1,11 @@
 """Which nodes of a cluster a study uses, from what is seen of them."""
 
 from experiments.planning.machines import Node
-from experiments.study.cluster.node_states import CUT_OFF_S, Changes, Machine, NodeStates
+from experiments.study.cluster.node_states import CUT_OFF_S, Changes, ClusterNode, NodeStates
 
 
-def machine(name: str, num_cpus: float = 1) -> Machine:
-    return Machine(name, f"{name} (192.0.2.1)", "192.0.2.1", 1, Node(num_cpus, 0))
+def machine(name: str, num_cpus: float = 1) -> ClusterNode:
+    return ClusterNode(name, f"{name} (192.0.2.1)", "192.0.2.1", 1, Node(num_cpus, 0))
 
 
 ONE, TWO, THREE = map(machine, ("one", "two", "three"))
