@@ -192,7 +192,7 @@ def autotune(arguments: Sequence[str]) -> int:
     for line in outcome.lines():
         progress.say(console, line)
     progress.say(console, labelled("profile", f"{path}: {command_with(name, own)}"))
-    progress.say(console, labelled("record", f"{record}"))
+    progress.say(console, labelled("record", record))
     return 0
 
 

@@ -304,7 +304,7 @@ def _afterwards(asked: Asked, removal: "Removal", archive: "StudyArchive | None"
     if archive is None or not (removal.models or removal.study):
         return lines
     if archive.embedded:
-        return [*lines, *([labelled("store", f"{said}")] if (said := archive.reclaim()) else [])]
+        return [*lines, *([labelled("store", said)] if (said := archive.reclaim()) else [])]
     if removal.study is not None:
         PointCache(default_folder(), asked.place.store_uri, removal.study.run_id).remove()
     uri = without_passwords(asked.place.store_uri)

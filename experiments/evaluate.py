@@ -239,7 +239,7 @@ def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, aske
         console,
         labelled("policy", f"{name}{f' ({seed} seed)' if seed else ''}: checkpoint of {found.env_steps:,} env steps"),
     )
-    say(console, labelled("", f"{found.path}"))
+    say(console, labelled("", found.path))
     env_seeds = policy.held_out_seeds()
     held_out = policy.evaluate(env_seeds)
     lines, code = _verdict(trained, float(held_out.returns.mean()), len(env_seeds), state.changed())
@@ -313,7 +313,7 @@ def _where(trained: "Trained", episodes: "pd.DataFrame", asked: Asked, console: 
     folder = _folder(trained, asked)
     folder.mkdir(parents=True, exist_ok=True)
     episodes.to_parquet(folder / "episodes.parquet", index=False)
-    lines = [labelled("episodes", f"{folder / 'episodes.parquet'}")]
+    lines = [labelled("episodes", folder / "episodes.parquet")]
     fresh = episodes[episodes["seeds"] == FRESH]
     if len(fresh):
         found = summary(fresh)
@@ -322,7 +322,7 @@ def _where(trained: "Trained", episodes: "pd.DataFrame", asked: Asked, console: 
             figure = returns_by_setting.plot(found).figure
             # no part of another figure
             (folder / "returns_by_setting.svg").write_bytes(svg(figure))  # type: ignore[arg-type]
-            lines.append(labelled("figure", f"{folder / 'returns_by_setting.svg'}"))
+            lines.append(labelled("figure", folder / "returns_by_setting.svg"))
     return lines
 
 

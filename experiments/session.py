@@ -335,4 +335,4 @@ def _report(outcome: "StudyOutcome", place: Place, own: Path | None) -> str:
         where = f"study={outcome.study_run} tracking_uri={without_passwords(place.store_uri)}"
         again = f"python analysis/report.py{folder} {where}"
         return labelled("report", f"none: {type(error).__name__}: {first_line(error)}. Try again: {again}")
-    return labelled("report", f"{path}") + (f" (not in MLflow: {problem})" if problem else "")
+    return labelled("report", path) + (f" (not in MLflow: {problem})" if problem else "")

@@ -4,7 +4,7 @@ LABEL_WIDTH = 12
 """Columns of a terminal's line that say what it is about."""
 
 
-def labelled(label: str, text: str) -> str:
+def labelled(label: str, text: object) -> str:
     """A line for the terminal whose first columns say what it is about; "" where the line before says it."""
     return f"{label:<{LABEL_WIDTH}}{text}"
 

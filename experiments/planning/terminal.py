@@ -7,6 +7,7 @@ from experiments.config import extension
 from experiments.config.errors import first_line
 from experiments.contract.words import duration, labelled, mib, plural, span
 from experiments.planning.configuration import Configuration
+from experiments.planning.disk import kept_bytes
 from experiments.planning.estimate import PastSpeed, study_duration
 from experiments.planning.plan import Plan
 from experiments.planning.search_design import SearchDesign
@@ -35,23 +36,23 @@ def plan_lines(plan: Plan) -> list[str]:
         layouts = [layouts[0], f"{len(layouts) - 2} others", layouts[-1]]
     return [
         labelled("study", f"{plan.study}: {plan.question}"),
-        labelled("trials", f"{summary(plan)}"),
+        labelled("trials", summary(plan)),
         *_cost(plan),
         *([labelled("start", f"all trials start from {plan.start}; env steps count from there")] if plan.start else []),
         labelled("hardware", f"{plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}"),
-        *(labelled("left out", f"{what}") for what in plan.left_out),
+        *(labelled("left out", what) for what in plan.left_out),
         *(
-            labelled("env", f"{what}")
+            labelled("env", what)
             for what in dict.fromkeys(what for c in plan.configurations for what in _taken_otherwise(c))
         ),
-        *(labelled("env", f"{note}") for note in plan.notes),
-        labelled("checkpoints", f"{_checkpoints(plan)}"),
+        *(labelled("env", note) for note in plan.notes),
+        labelled("checkpoints", _checkpoints(plan)),
         *_processes(plan),
-        labelled("throughput", "")
-        + (
+        labelled(
+            "throughput",
             "comparable: each trial runs alone"
             if plan.exclusive
-            else "not comparable across studies: trials share the machine"
+            else "not comparable across studies: trials share the machine",
         ),
     ]
 
@@ -204,12 +205,11 @@ def _checkpoints(plan: Plan) -> str:
         return "none: a throughput that was interrupted is measured anew"
     spacings = sorted({c.suite.checkpoint.every_env_steps or c.suite.budget_env_steps for c in plan.configurations})
     spacing = " or ".join(f"{every:,}" for every in spacings)
-    policy, sizes = plan.suite.checkpoint, [c.checkpoint_bytes for c in plan.configurations]
+    policy, largest = plan.suite.checkpoint, max(c.checkpoint_bytes for c in plan.configurations)
     of_each = "the newest" if policy.keep == 1 else f"the newest {policy.keep}"
-    total = sum(sizes) / len(sizes) * plan.num_trials * (policy.keep + policy.keep_best)
     return (
         f"every {spacing} env steps and at the end, {of_each}{' and the best' if policy.keep_best else ''} kept: "
-        f"about {mib(max(sizes))} each, {mib(total)} in all"
+        f"about {mib(largest)} each, {mib(kept_bytes(plan))} in all"
     )
 
 

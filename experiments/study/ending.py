@@ -111,7 +111,7 @@ def in_mlflow(uri: str, page: str) -> list[str]:
         if is_default and _in_clone()
         else f"mlflow ui --backend-store-uri {shlex.quote(uri)} --host 127.0.0.1"
     )
-    return [labelled("MLflow", f"{command}"), labelled("", f"http://127.0.0.1:5000/{page}")]
+    return [labelled("MLflow", command), labelled("", f"http://127.0.0.1:5000/{page}")]
 
 
 def room_lines(commands: Commands) -> list[str]:
@@ -129,7 +129,7 @@ def room_lines(commands: Commands) -> list[str]:
         held = room(found, database)
     except Exception as error:  # noqa: BLE001  # whatever MLflow or the disk raises: the study is safe
         held = f"unknown: {first_line(error)}"
-    return [labelled("room", f"{held}; to free it:"), labelled("", f"{commands.delete()}")]
+    return [labelled("room", f"{held}; to free it:"), labelled("", commands.delete())]
 
 
 def where_lines(plan: Plan, commands: Commands, held: Sequence[str]) -> list[str]:
@@ -155,7 +155,7 @@ def where_lines(plan: Plan, commands: Commands, held: Sequence[str]) -> list[str
         lines.append(
             f"interrupted by {outcome.interrupted_by}: {trials} did not finish; what they logged is kept. Go on with"
         )
-        lines.append(labelled("resume", f"{commands.resume()}"))
+        lines.append(labelled("resume", commands.resume()))
     elif any(o.status == "failed" for o in outcome.outcomes):
         lines.append(labelled("try again", f"{commands.resume()}   (what is finished stays)"))
     if experiment := outcome.experiment_ids.get(plan.experiment):
@@ -163,17 +163,17 @@ def where_lines(plan: Plan, commands: Commands, held: Sequence[str]) -> list[str
     for name, count in outcome.registered.items():
         versions = "1 version" if count == 1 else f"{count} versions"
         lines.append(labelled("policies", f"{versions} of models:/{name} in MLflow's registry, which need no Ray"))
-    lines.append(labelled("files", f"{stored_at(outcome.folder) or outcome.folder}"))
+    lines.append(labelled("files", stored_at(outcome.folder) or outcome.folder))
     if outcome.study_run:
-        lines.append(labelled("study run", f"{outcome.study_run}"))
+        lines.append(labelled("study run", outcome.study_run))
     lines += held
     if outcome.refused:
         lines.append(
             f"MLflow refused {outcome.refused} writes for good, as said above; they are in the study's files. "
             "To write all elsewhere:"
         )
-        lines.append(labelled("deliver", f"{commands.deliver(sqlite_uri(outcome.folder / 'mlflow.db'))}"))
+        lines.append(labelled("deliver", commands.deliver(sqlite_uri(outcome.folder / "mlflow.db"))))
     if outcome.undelivered:
         lines.append(f"MLflow did not take {outcome.undelivered} writes. Deliver them, when it is back, with")
-        lines.append(labelled("deliver", f"{commands.deliver()}"))
+        lines.append(labelled("deliver", commands.deliver()))
     return lines

@@ -112,7 +112,7 @@ class Removal:
                 )
             )
         if self.models:
-            lines.append(labelled("models", f"{some(map(str, self.models))}"))
+            lines.append(labelled("models", some(map(str, self.models))))
         if self.versions:
             lines.append(labelled("versions", f"{some(map(_described, self.versions))} in MLflow's registry"))
         if self.artifacts:

@@ -8,7 +8,9 @@ from typing import Protocol
 from experiments.config.schema import HardwareSettings, SuiteConfig, TrackingSettings, parse
 from experiments.config.trial_config import Compose
 from experiments.contract.words import labelled
+from experiments.limits.disk import free_bytes
 from experiments.planning import terminal
+from experiments.planning.disk import check_disk, disk_line
 from experiments.planning.machines import Cluster
 from experiments.planning.plan import Plan, plan_study, with_auto
 from experiments.study import lookup
@@ -123,18 +125,22 @@ class New:
             self._compose = self._starting.in_place(self._compose)
         self._suite = suite if self._compose is compose else parse(self._compose({}))
         self.hardware = self._suite.hardware
+        self._free_bytes = None if place.objects_uri else free_bytes(place.output_dir)
 
     def plan(self, cluster: Cluster) -> Plan:
         """As `Source.plan`: every configuration is built and checked."""
         plan = plan_study(self._suite, self._compose, cluster)
         if self._starting is not None:
             self._starting.check(plan)
+        if self._free_bytes is not None:
+            check_disk(plan, self._free_bytes)
         return plan
 
     def lines(self, plan: Plan) -> list[str]:
-        """As `Source.lines`: whether another hardware profile would be faster."""
-        faster = terminal.faster_line(plan, with_auto(plan, self._compose))
-        return [*([self._key.line(finished=False)] if self._key else []), *([faster] if faster else [])]
+        """As `Source.lines`: whether the disk becomes tight, and another hardware profile would be faster."""
+        key = self._key.line(finished=False) if self._key else ""
+        disk = "" if self._free_bytes is None else disk_line(plan, self._free_bytes)
+        return list(filter(None, (key, disk, terminal.faster_line(plan, with_auto(plan, self._compose)))))
 
     def is_finished(self, plan: Plan) -> bool:
         """As `Source.is_finished`."""
@@ -213,7 +219,7 @@ class Resumed:
         """As `Source.lines`."""
         standing = self._folder.standing(plan, checked=not self._at_work)  # damaged files are said first
         named = [self._key.line(self.is_finished(plan))] if self._key else []
-        return [*named, standing, *([labelled("at work", f"{self._at_work}")] if self._at_work else [])]
+        return [*named, standing, *([labelled("at work", self._at_work)] if self._at_work else [])]
 
     def is_finished(self, plan: Plan) -> bool:
         """As `Source.is_finished`."""

@@ -51,4 +51,4 @@ def what_to_write(trial: TrialConfig) -> str:
         )
     configured = trial.algorithm["training"].get("replay_buffer_config", {}).get("capacity")
     capacity = configured or config_class(trial.algorithm)().replay_buffer_config["capacity"]
-    return f"A smaller replay buffer takes less: algorithm.training.replay_buffer_config.capacity={capacity // 2}"
+    return f"A smaller replay buffer takes less: ++algorithm.training.replay_buffer_config.capacity={capacity // 2}"

@@ -1,0 +1,36 @@
+"""Room for a study's checkpoints: refused with the setting that saves most, or warned of."""
+
+import pytest
+
+from experiments.config.errors import ConfigurationError
+from experiments.planning.disk import check_disk, disk_line, kept_bytes, needed_bytes
+from tests.support.suite import PlanOf
+
+GIB = 2**30
+
+
+def test_a_replay_buffer_of_pictures_that_does_not_fit_is_refused_with_a_capacity_that_does(plan_of: PlanOf) -> None:
+    words = "study=lr_batch", "algorithm=dqn", "env=pong"
+    plan = plan_of(*words)
+    assert kept_bytes(plan) > 100 * GIB
+    with pytest.raises(ConfigurationError, match=r"GiB at a time, and 20.0 GiB are free.*capacity=\d+, or") as refused:
+        check_disk(plan, 20 * GIB)
+    fits = str(refused.value).partition("capacity=")[2].partition(",")[0]
+    smaller = plan_of(*words, f"++algorithm.training.replay_buffer_config.capacity={fits}")
+    check_disk(smaller, 20 * GIB)
+    assert "are free" in disk_line(smaller, 20 * GIB)
+    assert disk_line(smaller, 100 * GIB) == ""
+
+
+def test_while_one_is_written_the_one_before_is_still_there(plan_of: PlanOf) -> None:
+    plan = plan_of("study=smoke")
+    each = plan.configurations[0].checkpoint_bytes
+    assert needed_bytes(plan) == kept_bytes(plan) + plan.concurrency * each
+    with pytest.raises(ConfigurationError, match=r"checkpoint\.keep=1"):
+        check_disk(plan_of("study=smoke", "checkpoint.keep=5"), each)
+    with pytest.raises(ConfigurationError, match=r"Run fewer trials: seeds="):
+        check_disk(plan, each)
+
+
+def test_where_throughput_is_measured_nothing_is_kept(plan_of: PlanOf) -> None:
+    check_disk(plan_of("study=smoke", "+measurement=throughput"), 0)
