@@ -63,12 +63,14 @@ class Configuration(ResolvedPoint):
         request: The processes of a trial.
         batch_env_steps: Env steps of one training batch over all learners.
         checkpoint_bytes: Size of one checkpoint, about.
+        final_bytes: Size of that of a trial that has finished.
         facts: Facts that the analysis needs beside the parameters.
     """
 
     request: PlacementGroupFactory
     batch_env_steps: int
     checkpoint_bytes: int
+    final_bytes: int
     facts: Mapping[str, Any]
 
     @classmethod
@@ -81,7 +83,7 @@ class Configuration(ResolvedPoint):
         suite = resolved.suite
         trial = resolved.trial(suite.seeds[0])
         config = build_algorithm_config(trial)
-        size = checkpoint_bytes(trial, config)
+        size, final = checkpoint_bytes(trial, config)
         request = on_nodes(request_for(config), suite.hardware, cluster, is_asynchronous(suite.algorithm))
         check_fits(request, cluster, suite.hardware.name, config.num_env_runners)
         return cls(
@@ -89,5 +91,6 @@ class Configuration(ResolvedPoint):
             request=request,
             batch_env_steps=batch_env_steps(config),
             checkpoint_bytes=size,
+            final_bytes=size if suite.is_search else final,
             facts=facts_of(config, suite.env, suite.hardware, cluster),
         )

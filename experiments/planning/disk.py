@@ -9,15 +9,23 @@ _TIGHT = 0.8
 
 
 def kept_bytes(plan: Plan) -> float:
-    """About how many bytes the checkpoints take that a study leaves."""
-    sizes, policy = [c.checkpoint_bytes for c in plan.configurations], plan.suite.checkpoint
-    return 0 if plan.is_measured else sum(sizes) / len(sizes) * plan.num_trials * (policy.keep + policy.keep_best)
+    """About how many bytes the checkpoints take that a study leaves: of each trial the last one, which is without a
+    replay buffer where nobody goes on from it, and those before that are kept.
+    """
+    policy = plan.suite.checkpoint
+    before = policy.keep + policy.keep_best - 1
+    sizes = [c.final_bytes + before * c.checkpoint_bytes for c in plan.configurations]
+    return 0 if plan.is_measured else sum(sizes) / len(sizes) * plan.num_trials
 
 
 def needed_bytes(plan: Plan) -> float:
-    """The most that its checkpoints take at a time: each running trial writes one before it removes another."""
+    """The most that they take at a time: each running trial has its full ones, and one more while it is written."""
+    if plan.is_measured:
+        return 0
+    policy, running = plan.suite.checkpoint, min(plan.concurrency, plan.num_trials)
     largest = max(c.checkpoint_bytes for c in plan.configurations)
-    return 0 if plan.is_measured else kept_bytes(plan) + largest * min(plan.concurrency, plan.num_trials)
+    full = (policy.keep + policy.keep_best + 1) * largest
+    return kept_bytes(plan) * (1 - running / plan.num_trials) + running * full
 
 
 def check_disk(plan: Plan, free_bytes: int) -> None:

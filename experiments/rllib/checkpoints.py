@@ -72,7 +72,13 @@ def weights(algorithm: Any) -> Weights:
     return copied
 
 
-def save(algorithm: Any, folder: Path, of_environments: Environments, of_modules: Weights | None = None) -> None:
+def save(
+    algorithm: Any,
+    folder: Path,
+    of_environments: Environments,
+    of_modules: Weights | None = None,
+    goes_on: bool = True,
+) -> None:
     """Save everything that the next segment starts from.
 
     Args:
@@ -80,6 +86,8 @@ def save(algorithm: Any, folder: Path, of_environments: Environments, of_modules
         folder: Folder of the checkpoint, absolute, existing.
         of_environments: As `environments` found them; empty if no segment follows.
         of_modules: Weights that are saved in place of those that the learners have by now.
+        goes_on: Whether somebody may train on from it. Else samples that wait to be learned from are left out,
+            the replay buffer above all, which is most of a checkpoint.
 
     Raises:
         OSError: The disk takes no more.
@@ -91,8 +99,8 @@ def save(algorithm: Any, folder: Path, of_environments: Environments, of_modules
     algorithm.save_to_path(folder / RLLIB, state=state)
     beside = {
         "learner": next(result.get() for result in algorithm.learner_group.foreach_learner(_learner_state)),
-        "replay": getattr(algorithm, "local_replay_buffer", None),
-        _WAITING: getattr(algorithm, _WAITING, None),
+        "replay": getattr(algorithm, "local_replay_buffer", None) if goes_on else None,
+        _WAITING: getattr(algorithm, _WAITING, None) if goes_on else None,
         "environments": of_environments,
     }
     with (folder / BESIDE).open("wb") as file:

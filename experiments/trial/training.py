@@ -14,7 +14,7 @@ import psutil
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.config.trial_config import TrialConfig
-from experiments.contract import RETURN, SCORE
+from experiments.contract import RETURN, SCORE, SEARCH
 from experiments.fast.off_policy import FastOffPolicy
 from experiments.rllib import checkpoints, starting_weights
 from experiments.rllib.algorithms import is_asynchronous
@@ -37,7 +37,7 @@ from experiments.rllib.results import (
 )
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial.evaluation import Evaluation, KeptEnvironments, Playing, evaluate
-from experiments.trial.events import Event, event_of, record_of
+from experiments.trial.events import Ended, Event, event_of, record_of
 from experiments.trial.extension_metrics import ExtensionMetrics
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.phase_diversity import Spans, mean_phase_diversity
@@ -330,7 +330,9 @@ class TrainingLoop:
         Raises:
             OSError: The disk takes no more.
         """
-        checkpoints.save(self.algorithm, folder, self._environments, self._scored)
+        # a population goes on from the trials of its last generation
+        goes_on = self._trial.phase == SEARCH or not any(isinstance(event, Ended) for event in events)
+        checkpoints.save(self.algorithm, folder, self._environments, self._scored, goes_on)
         state = {
             "counters": {**asdict(self.counters), "wall_s": self.wall_s(), **self._measured.states()},
             "events": [record_of(event) for event in events],

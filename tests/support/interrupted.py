@@ -79,4 +79,4 @@ def assert_same_when_interrupted(
     assert whole[-1]["progress/updates"] > 0
     (checkpoint,) = (tmp_path / "whole" / "checkpoints").iterdir()
     size = sum(p.stat().st_size for p in checkpoint.rglob("*"))
-    assert 0.5 < plan.configurations[0].checkpoint_bytes / size < 2  # as the plan announced
+    assert 0.5 < plan.configurations[0].final_bytes / size < 2  # as the plan announced

@@ -2,6 +2,7 @@
 other ones with another seed.
 """
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import ray
 
 from experiments.config.trial_config import Start
 from experiments.planning.machines import Cluster, Node
-from experiments.rllib.checkpoints import learning_rates, weights, weights_digest
+from experiments.rllib.checkpoints import BESIDE, learning_rates, weights, weights_digest
 from experiments.trial.events import Reported, Restarted
 from experiments.trial.folder import TrialFolder
 from experiments.trial.trainable import EVENTS, Trial
@@ -123,6 +124,20 @@ def test_a_checkpoint_holds_the_policy_and_the_counters(plan_of: PlanOf, make: M
     assert after["progress/env_steps"] > before["progress/env_steps"]
     assert after["progress/train_s"] > before["progress/train_s"]
     assert len(restored._training.counters.curve) == 3
+
+
+def test_a_trial_that_has_finished_keeps_its_policy_and_not_what_it_would_learn_from(
+    plan_of: PlanOf, make: Make, tmp_path: Path
+) -> None:
+    config = plan_of(*REPLAY, "algorithm=dqn", "hardware.num_env_runners=0", "seeds=[0]", "study.space={}").trials[0]
+    replays = {}
+    for phase, folder in (("fixed", tmp_path / "fixed"), ("search", tmp_path / "search")):
+        said = run(make(replace(config, phase=phase), folder=folder))
+        assert said[-1][WEIGHTS]
+        (saved,) = (folder / "checkpoints").iterdir()
+        replays[phase] = pickle.loads((saved / BESIDE).read_bytes())["replay"]
+    assert replays["fixed"] is None  # nobody goes on from it
+    assert replays["search"] is not None  # a population may
 
 
 def test_a_trial_that_was_set_up_and_never_stepped_leaves_no_trace(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
