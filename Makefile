@@ -64,6 +64,7 @@ clean: ## Remove the environment; results stay
 # One stamp per set of packages: installed once, again when the pins change.
 $(VENV)/study: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { echo "error: Python 3.11 to 3.13 is needed: make study PYTHON=python3.11" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "error: $(PYTHON) cannot make an environment. On Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) -r requirements.txt
 	$(INSTALL) --no-deps -e .

@@ -1,0 +1,22 @@
+"""What `make` says where something that it needs is missing."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.suite import ROOT
+
+
+def test_a_python_that_cannot_make_an_environment_is_told_of_in_a_line(tmp_path: Path) -> None:
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    bare = tmp_path / "bare-python"  # as Debian's without python3-venv
+    bare.write_text(f'#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; *) exec {sys.executable} "$@";; esac\n')
+    bare.chmod(0o755)
+    made = subprocess.run(
+        ["make", "study", f"PYTHON={bare}"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert made.returncode == 2
+    assert made.stderr.startswith(f"error: {bare} cannot make an environment. On Debian and Ubuntu: apt install")
+    assert not (tmp_path / ".venv").exists()
