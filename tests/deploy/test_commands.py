@@ -13,7 +13,8 @@ from experiments.config.schema import parse
 from tests.support.planning import compose
 from tests.support.suite import ROOT
 
-FILES = [ROOT / "docs/cluster.md", *(path for path in sorted((ROOT / "deploy").rglob("*")) if path.is_file())]
+OF_DEPLOY = (path for path in sorted((ROOT / "deploy").rglob("*")) if path.is_file() and path.suffix != ".pyc")
+FILES = [ROOT / "docs/cluster.md", *OF_DEPLOY]
 # A line that ends in a backslash goes on in the next one, also in a comment.
 TEXT = re.sub(r"\\\n[\s#]*", "", "\n".join(path.read_text() for path in FILES))
 STUDIES = sorted(

@@ -147,7 +147,8 @@ def test_a_full_disk_at_the_very_start_is_named_and_nothing_is_begun(tmp_path: P
     disk = tmp_path / "small"
     disk.mkdir()
     fill_and_run = 'cat /dev/zero > "$0"/filler 2> /dev/null; "$@"; ended=$?; find "$0"; exit $ended'
-    command = ["sh", "-c", fill_and_run, str(disk), sys.executable, "experiments/run.py", *SMALL, f"output_dir={disk}"]
+    words = [*SMALL, "+measurement=throughput", f"output_dir={disk}"]  # without checkpoints, which would be planned
+    command = ["sh", "-c", fill_and_run, str(disk), sys.executable, "experiments/run.py", *words]
     done = subprocess.run(
         on_small_disk(disk, 1, command), cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
     )
