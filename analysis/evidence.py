@@ -80,7 +80,7 @@ class Evidence:
 
     Attributes:
         runs: As `analysis.load` gives them.
-        curves: Likewise; None: unknown.
+        curves: Of these trials, as `analysis.load` gives them; None: unknown.
         axes: The searched columns of `runs`.
     """
 

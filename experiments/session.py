@@ -61,7 +61,7 @@ class Executed:
     Attributes:
         plan: What there was to run.
         outcome: How it went; None under `dry_run`.
-        place: Where it is kept.
+        place: The output folder and the store that keep it.
         deliver: The command that puts into the store what it lacks of the study; "" under `dry_run`.
     """
 
@@ -170,11 +170,11 @@ class Session:
 
     Attributes:
         request: What was asked for.
-        suite: Its settings.
-        place: Where it is kept.
+        suite: The settings of the study.
+        place: The output folder and the store that keep it.
         has_ray: Whether Ray was running before, and is left so.
-        console: Where it says what it does.
-        source: Where its plan comes from.
+        console: The terminal that it talks to.
+        source: The new study, or the one to go on with, which plans.
         undo: Leaves nothing behind of a study that does not come to run.
     """
 

@@ -69,7 +69,7 @@ def search_sentences(
 
     Args:
         runs: Of one environment, as `analysis.load` gives them.
-        curves: Likewise.
+        curves: Of the same environment, as `analysis.load` gives them.
         base: The base configuration.
         objectives: What the search aimed at; empty if unknown.
     """

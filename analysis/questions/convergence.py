@@ -61,7 +61,7 @@ def speed_ratio(speeds: pd.DataFrame, config: str, other: str) -> tuple[Interval
     Args:
         speeds: Env steps/s as `by_seed` gives them.
         config: One of its rows.
-        other: Likewise.
+        other: The row that it is compared with.
 
     Returns:
         The ratio, NaN without a common seed, its ends without a spread, and the number of seeds.
@@ -138,7 +138,7 @@ def curve_bands(
 
     Args:
         curves: As `analysis.load` gives them.
-        runs: Likewise.
+        runs: The trials of these curves, as `analysis.load` gives them.
         metric: Which curve.
         x: `env_steps`, the common report grid; or `wall_s`, seconds since the trial started,
             seeds interpolated between their reports.

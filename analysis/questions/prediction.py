@@ -146,7 +146,7 @@ def predict(
 
     Args:
         runs: As `analysis.load` gives them: one algorithm on one environment.
-        curves: Likewise.
+        curves: Of these trials, as `analysis.load` gives them.
         target: What is to be run.
         facts: As the study recorded them.
 

@@ -86,7 +86,7 @@ def spent(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         runs: As `analysis.load` gives them.
-        curves: Likewise.
+        curves: Of these trials, as `analysis.load` gives them.
 
     Returns:
         Two rows, indexed `search` and `confirm`: `num_configurations`, `num_seeds` (different ones); `num_trials`, of
@@ -113,7 +113,7 @@ def progress(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         runs: Of one environment, as `analysis.load` gives them.
-        curves: Likewise.
+        curves: Of these trials, as `analysis.load` gives them.
 
     Returns:
         A row for each trial of the search that ended, in the order of their ends: `config`, `seed`; `env_steps` that

@@ -48,7 +48,7 @@ def time_shares(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         curves: As `analysis.load` gives them.
-        runs: Likewise.
+        runs: The trials of these curves, as `analysis.load` gives them.
 
     Returns:
         `config`, `part`, `share`, `num_seeds`; a configuration's shares add to 1, a part that it never logged has 0.
@@ -153,7 +153,7 @@ def staleness(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         curves: As `analysis.load` gives them.
-        runs: Likewise.
+        runs: The trials of these curves, as `analysis.load` gives them.
 
     Returns:
         `config`, `algorithm`, `num_seeds`; `staleness_updates`, the mean over a trial's reports but the first, and over

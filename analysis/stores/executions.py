@@ -55,8 +55,8 @@ def executions(study: str | None = None, tracking_uri: str | None = None) -> lis
     """All executions of studies in a store, the latest first.
 
     Args:
-        study: As for `analysis.load.load_study`; None: of all.
-        tracking_uri: Likewise.
+        study: Name of the study, or the run id of one execution; None: all studies.
+        tracking_uri: Address of the store; None: the one in `outputs/`.
 
     Raises:
         AnalysisError: There is none, or the store cannot be read.
@@ -93,8 +93,8 @@ def opened(tracking_uri: str | None, cache_dir: Path | None = None) -> tuple[str
     """A store's address and what reads it.
 
     Args:
-        tracking_uri: As for `analysis.load.load_study`.
-        cache_dir: Likewise.
+        tracking_uri: Address of the store; None: the one in `outputs/`.
+        cache_dir: Folder for the points that a tracking server gave; None: the platform's cache folder.
 
     Raises:
         AnalysisError: It is of another kind, or is not there.
@@ -151,8 +151,8 @@ def only_execution(study: str, tracking_uri: str | None = None) -> str:
     """The run id of the one execution that a name means.
 
     Args:
-        study: As for `analysis.load.load_study`.
-        tracking_uri: Likewise.
+        study: Name of the study, or the run id of one execution.
+        tracking_uri: Address of the store; None: the one in `outputs/`.
 
     Raises:
         AnalysisError: There is none, or there are several, which are listed; or the store cannot be read.

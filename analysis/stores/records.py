@@ -30,7 +30,7 @@ class Run:
     """An MLflow run.
 
     Attributes:
-        run_id: MLflow's.
+        run_id: The run's id in MLflow.
         name: As the UI shows it.
         status: MLflow's: RUNNING, SCHEDULED, FINISHED, FAILED or KILLED.
         started_ms: Since the epoch.

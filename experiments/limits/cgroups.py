@@ -14,7 +14,7 @@ def folders(controller: str, root: Path = ROOT, cgroup: str | None = None) -> It
 
     Args:
         controller: `cpu` or `memory`.
-        root: Where cgroups are mounted.
+        root: The folder in which cgroups are mounted.
         cgroup: Of /proc/self/cgroup, a line `number:controllers:path` for each hierarchy; None: what it says.
     """
     if cgroup is None:

@@ -33,7 +33,7 @@ def check_disk(plan: Plan, free_bytes: int) -> None:
 
     Args:
         plan: The study, which was not begun.
-        free_bytes: Where they will be.
+        free_bytes: Bytes that are free where the checkpoints will be.
 
     Raises:
         ConfigurationError: It has not; names the setting that saves most.

@@ -33,7 +33,7 @@ class Commands:
     Attributes:
         suite: The study's settings.
         outcome: How it went.
-        place: Where it is kept.
+        place: The output folder and the store that keep it.
         own: A person's own folder of configuration files; named where the store's file is of it:
             all else is in the study's folder.
     """
@@ -56,7 +56,7 @@ class Commands:
         """Puts into a store what it lacks of the study, typed in any folder.
 
         Args:
-            uri: Of the store; "": the study's.
+            uri: Address of the store; "": the one that the study logs to.
         """
         uri, output_dir = uri or self.place.store_uri, self.place.output_dir
         is_beside = uri == sqlite_uri(output_dir / "mlflow.db") and self.place.objects_uri is None
@@ -136,8 +136,8 @@ def where_lines(plan: Plan, commands: Commands, held: Sequence[str]) -> list[str
     """Where the results are and how to open them.
 
     Args:
-        plan: Of the study.
-        commands: By which it goes on.
+        plan: The study's plan.
+        commands: The commands by which the study goes on.
         held: Lines on what it holds.
     """
     outcome, uri = commands.outcome, commands.place.store_uri

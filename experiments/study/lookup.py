@@ -20,7 +20,7 @@ def folder_of(resume: str, place: Place) -> Path:
 
     Args:
         resume: Its run id, or the folder itself, or its address.
-        place: Where it is kept, and the store that has the run.
+        place: The output folder that keeps it, and the store that has its run.
 
     Raises:
         ConfigurationError: There is no such study.

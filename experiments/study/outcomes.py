@@ -26,7 +26,7 @@ class TrialOutcome:
         restarts: How often it was taken up again.
         reproducible: Whether it would come out the same to the bit, as far as it can tell; None if it never said.
         phase: Its `TrialConfig.phase`.
-        exploratory: Likewise.
+        exploratory: Whether other trials confirm what it found.
         env_steps: Of its last report.
         diverged: Whether it failed on a value that was not finite.
     """

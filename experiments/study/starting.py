@@ -22,7 +22,7 @@ class Starting:
     Attributes:
         named: What the person named: `study.start=0123...`.
         policy: What was found.
-        weights: Of the policy.
+        weights: The policy's weights.
     """
 
     named: str

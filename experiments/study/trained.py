@@ -48,7 +48,7 @@ def of_run(archive: Archive, run_id: str, trust: bool, named: str = "", vouch: s
 
     Args:
         archive: The store that holds its run, and where studies of the person's own are.
-        run_id: Of the trial.
+        run_id: The id of the trial's run in MLflow.
         trust: Whether pickles from elsewhere may be opened.
         named: What the person named, for messages; by default `run=`.
         vouch: How a person says that they may, likewise.

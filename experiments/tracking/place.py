@@ -19,7 +19,7 @@ class Place:
     Attributes:
         output_dir: Absolute; of an address in an object store the copy on this machine.
         store_uri: The tracking URI.
-        timeout_s: Of a request to a server, seconds.
+        timeout_s: Seconds that a request to a server may take.
     """
 
     output_dir: Path

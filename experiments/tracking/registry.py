@@ -59,7 +59,7 @@ def log(client: Any, run: Any, model: PolicyModel, on_server: bool) -> str | Non
 
     Args:
         client: An `MlflowClient`.
-        run: Of the trial.
+        run: The trial's run in MLflow.
         model: To be logged.
         on_server: Whether a server writes the database, or this process does.
 
@@ -124,7 +124,7 @@ def make_champion(client: Any, run: Any, model: PolicyModel) -> None:
 
     Args:
         client: An `MlflowClient`.
-        run: Of the trial.
+        run: The trial's run in MLflow.
         model: Logged and registered, with the tags `SCORES` and `TASK`.
     """
     from mlflow.exceptions import MlflowException
@@ -145,8 +145,8 @@ def supersedes(new: Mapping[str, str], champion: Mapping[str, str]) -> bool:
     """True if a policy's configuration is significantly better than the champion's, by the seeds that confirmed each.
 
     Args:
-        new: Tags of its version.
-        champion: Likewise.
+        new: Tags of the policy's version.
+        champion: Tags of the version that is champion now.
 
     Returns:
         False as well where they are not comparable: on another task, or without confirmed scores.

@@ -12,7 +12,7 @@ class ToKey:
     """A write to what a key stands for: a run, if nothing else is said.
 
     Attributes:
-        call: Its name in messages.
+        call: The name of the write in messages.
     """
 
     call: ClassVar[str]
@@ -31,7 +31,7 @@ class Rows(ToKey):
     """Values, of which one call takes several.
 
     Attributes:
-        values: By name.
+        values: Name of each parameter, tag or metric to its value.
     """
 
     values: Mapping[str, Any]
@@ -66,7 +66,7 @@ class OpenRun(ToKey, call="open_run"):
 
     Attributes:
         experiment: Name of its experiment.
-        name: As the UI shows it.
+        name: Name of the run, as the UI shows it.
         start_ms: Since the epoch.
         tags: By name. `Tag.STUDY_RUN` is the key of the study's run, whose id is not known before it exists.
         identity: The tags that tell it from others.

@@ -247,10 +247,10 @@ def acting(
     Args:
         module: The trained module, not in training mode.
         action_space: Action space of one environment.
-        normalize_actions: As `Playing` has it.
-        clip_actions: As `Playing` has it.
+        normalize_actions: RLlib's setting: actions in [-1, 1] are stretched to the Box.
+        clip_actions: RLlib's setting: actions are clipped to the Box.
         envs: Number of environments.
-        explore_at: As `Playing` has it.
+        explore_at: Env steps sampled by which the module explores; None: its deterministic policy.
     """
     continuous = isinstance(action_space, gym.spaces.Box)
     recurrent = module.is_stateful()

@@ -68,7 +68,7 @@ def compare(runs: pd.DataFrame, curves: pd.DataFrame, axes: Sequence[str]) -> li
 
     Args:
         runs: Of one environment, as `analysis.load` gives them.
-        curves: Likewise.
+        curves: Of the same environment, as `analysis.load` gives them.
         axes: The searched columns of `runs`.
 
     Returns:

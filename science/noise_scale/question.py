@@ -121,7 +121,7 @@ def rises(runs: pd.DataFrame, curves: pd.DataFrame, rng: np.random.Generator) ->
 
     Args:
         runs: As `over_time`.
-        curves: Likewise.
+        curves: Of these trials, as `analysis.load` gives them.
         rng: For the bootstrap over seeds.
     """
     windows, found = _windows(runs, curves), []

@@ -18,7 +18,7 @@ class MemoryCgroup:
     """A cgroup.
 
     Attributes:
-        folder: Its own.
+        folder: The folder by which the kernel shows the cgroup.
         mounted: Where the root of such cgroups is.
     """
 

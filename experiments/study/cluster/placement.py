@@ -23,7 +23,7 @@ class StudyPlacement(PlacementGroupFactory):  # type: ignore[misc]  # Tune ships
         """Meet a request elsewhere than on some nodes.
 
         Args:
-            request: Of the trial.
+            request: The processes that the trial asks for.
             unused: Gives the ids of the nodes that are left out.
         """
         super().__init__(*request._bound.args, **request._bound.kwargs)

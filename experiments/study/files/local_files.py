@@ -15,7 +15,7 @@ class LocalFiles:
         """A study, which need not be begun.
 
         Args:
-            folder: Its own, absolute; need not be there.
+            folder: The folder of the study, absolute; need not be there.
         """
         self.place, self._folder = str(folder), folder
         self._lock: FileIO | None = None

@@ -16,8 +16,8 @@ class Notes:
         """Notes, of which there need not be any.
 
         Args:
-            folder: Where the driver works.
-            files: Where the study is kept.
+            folder: The folder on this machine that the driver works in.
+            files: The files that the study keeps.
             database: File of Optuna, which must not know less than what is noted.
         """
         self._folder, self._files, self._database = folder, files, database

@@ -27,7 +27,7 @@ class ObjectFiles:
         """A study, which need not be begun.
 
         Args:
-            uri: Its address.
+            uri: The study's address in the object store.
             copy: Its folder on this machine, absolute; need not be there.
         """
         self.place, self._objects, self._copy = uri, Objects(uri), copy

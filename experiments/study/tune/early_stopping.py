@@ -20,7 +20,7 @@ def rule_of(settings: Asha | Median, budget_env_steps: int) -> TrialScheduler:
     Env steps are the points of the report grid, the same for all trials, whatever their batch.
 
     Args:
-        settings: Of the scheduler.
+        settings: The scheduler's settings in the study.
         budget_env_steps: Of a trial.
     """
     common = {"time_attr": ENV_STEPS, "metric": RETURN, "mode": "max"}
@@ -55,7 +55,7 @@ class EarlyStopping:
         """Apply a rule.
 
         Args:
-            rule: Tune's.
+            rule: Tune's scheduler, which decides on env steps.
         """
         self._rule = rule
         # trial to the last env steps that it reported, and the return there
