@@ -159,12 +159,14 @@ def autotune(arguments: Sequence[str]) -> int:
 
     import ray  # now that the command line is known to be good: it takes seconds
 
-    from experiments.study import progress
-    from experiments.study.cluster import address
     from experiments.study.cluster.ray_process import cluster_of, prepare, start_ray
-    from experiments.study.tuning import Tuner
 
     prepare()
+
+    from experiments.study import progress
+    from experiments.study.cluster import address
+    from experiments.study.tuning import Tuner
+
     console = progress.console()
     deadline = start + 60 * given.minutes
     place = address.address_now(suite.hardware.address)

@@ -76,7 +76,7 @@ class Asked:
         video: Whether the trial's held-out episodes are drawn.
         export: Whether the policy is exported.
         environments: Words for other environments, key to value.
-        place: Where the studies are, and where results go.
+        place: The output folder and the store that keep the studies, and take the results.
         modules: Paths of a person's own, which the trial imports.
         trust: Whether pickles from elsewhere may be opened.
     """
@@ -167,6 +167,10 @@ def evaluate(asked: Asked) -> int:
     Raises:
         ConfigurationError: It cannot be evaluated here.
     """
+    from experiments.study.cluster.ray_process import prepare
+
+    prepare()
+
     from experiments.policies.other_environments import is_of_environment
 
     if unknown := next((key for key in asked.environments if not is_of_environment(key)), None):
@@ -175,14 +179,12 @@ def evaluate(asked: Asked) -> int:
             "and env.env_config.<name>=, for example env.env_config.g=5."
         )
     check_writable(asked.place.output_dir)
-    from experiments.study import progress
-    from experiments.study.cluster.ray_process import prepare
 
-    prepare()
-    console = progress.console()
+    from experiments.study import progress
     from experiments.study.trained import of_folder, of_run
     from experiments.tracking.archive import Archive
 
+    console = progress.console()
     if asked.subject == "checkpoint":
         return _evaluate_one(
             of_folder(absolute(asked.name), asked.place.output_dir, asked.trust), None, "", asked, console

@@ -101,13 +101,16 @@ def reproduce(run_id: str, place: Place, modules: Sequence[str] = (), address: s
 
     import ray
 
+    from experiments.study.cluster.ray_process import cluster_of, prepare, start_ray
+
+    prepare()
+
     from analysis.document import conclusions
     from experiments.config.schema import HardwareSettings
     from experiments.planning.terminal import plan_lines
     from experiments.rllib.algorithms import promises_bits
     from experiments.study import progress
     from experiments.study.cluster.address import address_now, at, joined_line
-    from experiments.study.cluster.ray_process import cluster_of, prepare, start_ray
     from experiments.study.driver import run_study
     from experiments.study.reproduction import plan_again, recorded_trial, starting_again
     from experiments.study.source import begun
@@ -115,7 +118,6 @@ def reproduce(run_id: str, place: Place, modules: Sequence[str] = (), address: s
 
     trial = recorded_trial(first)
     take_recorded(f"run={run_id}", trial.modules, modules)
-    prepare()
     console = progress.console()
     say = functools.partial(progress.say, console)
     found_at = address_now(address)

@@ -113,12 +113,14 @@ def load_policy(
     Raises:
         ConfigurationError: There is none, or it cannot be used here. The message names the fix.
     """
-    from experiments.policies.policy import load
     from experiments.study.cluster.ray_process import prepare
+
+    prepare()
+
+    from experiments.policies.policy import load
     from experiments.study.trained import of_folder, of_run
     from experiments.tracking.archive import Archive
 
-    prepare()
     named, of_study = (str(run), None) if isinstance(run, str | Path) else (_median_seed(run), run.tracking_uri)
     place = Place.named(tracking_uri or of_study, None if output_dir is None else str(output_dir))
     if fullmatch("[0-9a-f]{32}", named):

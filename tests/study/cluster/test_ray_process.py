@@ -123,8 +123,18 @@ def test_ray_gets_its_token_without_a_home(
     assert bool(ray_process._token()) == made
 
 
-def test_a_python_without_docstrings_is_refused(tmp_path: Path) -> None:
-    asked = [sys.executable, "-OO", "experiments/run.py", "study=smoke", "dry_run=true", f"output_dir={tmp_path}"]
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run.py", "study=smoke", "dry_run=true"),
+        ("autotune.py", "algorithm=ppo", "env=cartpole"),
+        ("evaluate.py", f"run={'0' * 32}"),
+        ("delete.py", "study=any"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_python_without_docstrings_is_refused(words: tuple[str, ...], tmp_path: Path) -> None:
+    asked = [sys.executable, "-OO", f"experiments/{words[0]}", *words[1:], f"output_dir={tmp_path}"]
     refused = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 2
     assert "Ray needs the docstrings that it leaves out. Unset it" in refused.stderr
