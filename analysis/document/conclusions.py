@@ -25,7 +25,7 @@ class Conclusions:
 
     Attributes:
         problem: Why there are none; "" if there are.
-        evidence: What they rest on.
+        evidence: The trials that they rest on.
         found: The answer of each environment.
         steps: What to do next.
         exclusive: Whether trials ran alone.
@@ -79,10 +79,17 @@ class Conclusions:
         Args:
             width: Columns of the terminal.
         """
-        from analysis.document.terminal import outcome_table
-
         if self.problem:
             return [labelled("answer", f"none: {self.problem}")]
+        try:
+            return self._lines(width)
+        except Exception as error:  # noqa: BLE001
+            # a study that ran ends with its exit code, whatever becomes of its conclusions
+            return [labelled("answer", f"none: {type(error).__name__}: {error}")]
+
+    def _lines(self, width: int) -> list[Any]:
+        from analysis.document.terminal import outcome_table
+
         lines: list[Any] = [outcome_table(self._closing_table, self.exclusive, width)]
         for answer in self.found:
             lines += [labelled(word, line) for word, line in zip_longest(["answer"], answer.lines(), fillvalue="")]
@@ -146,8 +153,8 @@ def evidence_of(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> "Evid
     """The trials of a study, without what only MLflow knows.
 
     Args:
-        record: As for `conclude`.
-        outcomes: Likewise; at least one.
+        record: What was to be run, as plan.json has it.
+        outcomes: How each trial ended; at least one.
     """
     from analysis.evidence import Evidence
     from analysis.frames import TrialRow, runs_frame

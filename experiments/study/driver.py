@@ -38,7 +38,7 @@ class StudyOutcome:
 
     Attributes:
         outcomes: One per trial of the plan.
-        conclusions: What they show.
+        conclusions: The answers that the trials' outcomes give, for MLflow and the terminal.
         interrupted_by: What stopped it, if something did: the name of a signal, or that Ray is gone.
         tune_hangs: Whether Tune did not end, since Ray is gone or a second signal came: this process had better end
             without Ray's consent.
@@ -142,8 +142,7 @@ def run_study(
             failed = any(o.status == FAILED for o in ended)
             limit = searcher.queue.closed if searcher else ""
             status = "KILLED" if unfinished else "FAILED" if failed else "FINISHED"
-            found = analyst.conclude(to_mlflow.record(), ended)
-            to_mlflow.end(status, found, limit, (lambda recommended: None) if unfinished else models)
+            found = to_mlflow.end(status, ended, limit, (lambda recommended: None) if unfinished else models)
             if (behind := writer.pending) >= MANY_WRITES:
                 say(console, labelled("tracking", f"{behind:,} writes are on their way to MLflow"))
             interruption.run(functools.partial(writer.close, patient=not unfinished))

@@ -106,7 +106,7 @@ class TrackingListener:
     puts what an earlier execution may not have delivered.
 
     Attributes:
-        trials: Of the study, as they become known.
+        trials: The study's trials, as they become known.
         folder: Where the study keeps its state and the logs of its trials.
         writer: Delivers to MLflow.
         analyst: Draws the conclusions.
@@ -312,41 +312,41 @@ class TrackingListener:
             return
         self.writer.put(key, writes.SetTags(found))
 
-    def record(self) -> dict[str, Any]:
-        """The content of plan.json: what is to be run, and by which command."""
-        return {**plan_record(self.trials), "command": self.folder.began_with(provenance_of(self.plan))["command"]}
-
     def end(
         self,
         status: str,
-        found: Conclusions,
+        outcomes: Sequence[Outcome],
         limit: str = "",
         register: Callable[[Sequence[str]], None] = lambda recommended: None,
-    ) -> None:
-        """End every run that is still open, and the study's own with its summary.
+    ) -> Conclusions:
+        """End every run that is still open, and the study's own with its conclusions.
 
         Args:
             status: FINISHED, FAILED or KILLED.
-            found: What the study came to.
+            outcomes: How each trial ended.
             limit: Which one ended the study before it was done.
             register: Is given the recommended configurations, and puts the policies that are to be used.
         """
+        command = self.folder.began_with(provenance_of(self.plan))["command"]
+        record = {**plan_record(self.trials), "command": command}
         for key in sorted(self._open_keys):
             self._close(key, "KILLED")
         if self.plan.search:  # which has grown since
             self._set_views()
             self.writer.put(STUDY_KEY, writes.SetTags({Tag.LIMIT: limit}))
-            self.writer.put(STUDY_KEY, writes.LogTexts({"plan.json": json.dumps(self.record(), indent=1)}))
+            self.writer.put(STUDY_KEY, writes.LogTexts({"plan.json": json.dumps(record, indent=1)}))
+        found = self.analyst.conclude(record, outcomes)
         try:
             if not found.problem:
                 self._put_conclusions(found)
                 register(found.recommended)
-            elif self.trials.trials:
+            elif outcomes:
                 logger.warning("The study's summary is not in MLflow (%s).", found.problem)
         except Exception as error:  # noqa: BLE001
             # what the trials logged is safe, whatever becomes of the conclusions
             logger.warning("The study's summary is not in MLflow (%s: %s).", type(error).__name__, first_line(error))
         self.writer.put(STUDY_KEY, writes.Finish(status, now_ms()))
+        return found
 
     def _put_conclusions(self, found: Conclusions) -> None:
         note = f"**Question.** {self.plan.question}\n\n{found.note}"
