@@ -19,9 +19,8 @@ from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, stored_at
 from experiments.contract import Tag
 from experiments.contract.passwords import without_passwords
-from experiments.contract.words import labelled
+from experiments.contract.words import labelled, some
 from experiments.tracking.place import Place
-from experiments.tracking.store_address import database_of
 
 if TYPE_CHECKING:  # imported once the command line is understood: MLflow and pandas take seconds
     from experiments.study.removal import Holdings, Removal
@@ -62,7 +61,7 @@ class Asked:
         keeps_best: Whether the recommended configuration stays.
         yes: Whether nobody is asked.
         aliases: Whether versions with an alias are removed as well.
-        place: Where the studies are.
+        place: The output folder and the store that keep the studies.
     """
 
     study: str
@@ -122,11 +121,13 @@ def delete(asked: Asked) -> int:
     Raises:
         ConfigurationError: There is no such study, or it may not be removed; nothing was.
     """
-    from experiments.study import progress
     from experiments.study.cluster.ray_process import prepare
-    from experiments.study.removal import kept_from_running, remove
 
     prepare()
+
+    from experiments.study import progress
+    from experiments.study.removal import kept_from_running, remove
+
     console = progress.console()
     archive, study, folder = _find(asked)
     with kept_from_running(folder, study):
@@ -168,7 +169,7 @@ def _find(asked: Asked) -> "tuple[StudyArchive | None, StoredRun | None, Path | 
     folder = named if _is_folder(named) else None
     if folder is not None and not StudyFolder(folder).is_begun:
         raise ConfigurationError(f"study={asked.study}: there is no study.")
-    if folder is not None and (database := database_of(asked.place.store_uri)) is not None and not database.exists():
+    if folder is not None and asked.place.missing_database is not None:
         return None, None, folder
     archive = StudyArchive(asked.place)
     if folder is not None:
@@ -250,7 +251,7 @@ def _removal(asked: Asked, found: "Holdings", kept: set[str] | None) -> "Removal
 def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[str]:
     """The lines on what is removed and what stays."""
     from analysis.stores.records import STATUS
-    from experiments.study.removal import some
+    from experiments.study.removal import NAMED_AT_MOST
 
     lines = []
     if stored := found.stored:
@@ -260,7 +261,7 @@ def _what(found: "Holdings", removal: "Removal", kept: set[str] | None) -> list[
         if found.folder is None:
             lines.append(labelled("folder", f"{stored.study.folder}: not on this machine"))
     if kept is not None and stored is not None:
-        names = some(run.name for run in stored.trials if run.run_id in kept)
+        names = some([run.name for run in stored.trials if run.run_id in kept], NAMED_AT_MOST)
         lines.append(labelled("keeps", f"{names} whole; of all trials runs, metrics and events; plan and report"))
         if stored.study.status == "KILLED" and removal.paths:
             lines.append(

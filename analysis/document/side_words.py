@@ -11,10 +11,10 @@ import pandas as pd
 from analysis.document.next_step import hydra_value
 from analysis.load import Study
 from analysis.questions.decision import decisions_of, summary_of
-from analysis.questions.labels import FORMS, WORDS, interval_of, listed, shown, some, with_interval
+from analysis.questions.labels import FORMS, WORDS, interval_of, listed, shown, with_interval
 from analysis.questions.side_by_side import Side
 from analysis.stats.interval import CONFIDENCE
-from experiments.contract.words import plural
+from experiments.contract.words import plural, some
 
 _MOST_VALUES = 6
 """Of a setting, shown of a study."""

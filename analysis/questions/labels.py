@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.stats.interval import Interval
+from experiments.contract.words import some
 
 MOST_NAMED = 4
 """Configurations named in a sentence."""
@@ -44,12 +45,6 @@ def code(config: str | None) -> str:
 def listed(words: Sequence[str]) -> str:
     """Words in a sentence: `a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def some(words: Sequence[str], most: int) -> str:
-    """The first of many words: `a, b and 3 more`."""
-    more = len(words) - most
-    return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def named(configs: Sequence[str]) -> str:

@@ -115,9 +115,8 @@ def check_number(key: str, name: str, value: Any) -> None:
         if isinstance(number, float) and math.isnan(number):
             raise ConfigurationError(f"{key}={value}: is not a number.")
         if number not in allowed:
-            raise ConfigurationError(
-                f"{key}={value}: must be {allowed}.{_OFF.get(name, '') if number == math.inf else ''}"
-            )
+            hint = _OFF.get(name, "") if number == math.inf else ""
+            raise ConfigurationError(f"{key}={value}: must be {allowed}.{hint}")
 
 
 def check_numbers(space: Mapping[str, Any], composed: Mapping[str, Any]) -> None:

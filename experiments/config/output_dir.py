@@ -3,7 +3,6 @@
 import os
 import re
 import secrets
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import ConfigurationError
+from experiments.limits.disk import free_bytes
 from experiments.storage.objects import SCHEMES, Objects
 
 _RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -136,9 +136,9 @@ def check_writable(folder: Path, setting: str = "", other: str = "output_dir=/pa
             pass
     except OSError as error:
         raise ConfigurationError(f"{setting}: cannot be written ({error}). Choose another: {other}.") from None
-    free_gib = shutil.disk_usage(existing).free / 2**30
-    if free_gib < 0.1:
-        print(f"{setting}: only {free_gib * 1024:.0f} MiB of disk are left.", file=sys.stderr)
+    free_mib = free_bytes(existing) / 2**20
+    if free_mib < 0.1 * 1024:
+        print(f"{setting}: only {free_mib:.0f} MiB of disk are left.", file=sys.stderr)
 
 
 def check_kept(folder: Path) -> None:

@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -127,21 +126,23 @@ def _in_our_words(error: Exception, arguments: Sequence[str]) -> ConfigurationEr
 
 
 def _to_be_quoted(arguments: Sequence[str]) -> ConfigurationError | None:
-    """What to type for a word that Hydra's grammar does not read, if quotes make it readable."""
-    for word in arguments:
-        key, _, value = word.partition("=")
-        try:
-            OverridesParser.create().parse_override(word)
-        except HydraException:
-            quoted = override(key, value)
-            with suppress(HydraException):
-                if value.startswith(("{", "[")):  # no text, but a list or mapping with a slip in it
-                    return None
-                OverridesParser.create().parse_override(quoted)
-                return ConfigurationError(
-                    f"{word}: has letters or signs that are read in quotes alone. Type: {shlex.quote(quoted)}"
-                )
-    return None
+    """The advice for the first word that Hydra's grammar does not read, if quotes make it readable."""
+    word = next((word for word in arguments if not _is_read(word)), "")
+    key, _, value = word.partition("=")
+    quoted = override(key, value)
+    if value.startswith(("{", "[")) or not _is_read(quoted):  # no text, but a list or mapping with a slip in it
+        return None
+    return ConfigurationError(
+        f"{word}: has letters or signs that are read in quotes alone. Type: {shlex.quote(quoted)}"
+    )
+
+
+def _is_read(word: str) -> bool:
+    try:
+        OverridesParser.create().parse_override(word)
+    except HydraException:
+        return False
+    return True
 
 
 def _paths_known(arguments: Sequence[str]) -> list[str]:

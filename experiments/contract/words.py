@@ -1,5 +1,7 @@
 """Counts, sizes and times as a person reads them, for both trees."""
 
+from collections.abc import Sequence
+
 LABEL_WIDTH = 12
 """Columns of a terminal's line that say what it is about."""
 
@@ -13,6 +15,12 @@ def plural(number: float, what: str) -> str:
     """`1 trial`, `2 trials`, `0.5 GPUs`."""
     count = f"{number:g}" if isinstance(number, float) else str(number)
     return f"{count} {what}" + ("" if number == 1 else "s")
+
+
+def some(words: Sequence[str], most: int) -> str:
+    """The first of many words: `a, b and 3 more`."""
+    more = len(words) - most
+    return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def amount(cpus: float, gpus: float) -> str:

@@ -1,4 +1,4 @@
-"""The memory of this machine that a process may use, and the kernel's count of those that took more.
+"""The kernel's count of the processes that it killed for want of memory.
 
 A process that the kernel kills ends by SIGKILL, as one that a person kills does: only the count tells them apart.
 """
@@ -9,17 +9,6 @@ from pathlib import Path
 from experiments.limits import cgroups
 
 _VMSTAT = Path("/proc/vmstat")
-
-
-def limit_bytes(folders: Iterable[Path] | None = None) -> int | None:
-    """The smallest limit of the memory of this process' cgroups, bytes; None where none has one."""
-    found = []
-    for folder in cgroups.folders("memory") if folders is None else folders:
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            text = _text(folder / name).strip()
-            if text.isdigit():
-                found.append(int(text))
-    return min(found, default=None)
 
 
 def oom_kills(folders: Iterable[Path] | None = None, machine: Path = _VMSTAT) -> int | None:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SCORE
-from experiments.contract.words import LABEL_WIDTH, duration
+from experiments.contract.words import LABEL_WIDTH, duration, some
 from experiments.planning.plan import Plan
 from experiments.study.outcomes import TrialOutcome
 from experiments.trial.events import Ended, Event, Reported, Started
@@ -214,9 +214,8 @@ def failures(outcomes: Sequence[TrialOutcome]) -> list[str]:
             by_cause.setdefault(_cause(outcome.failure), []).append(outcome)
     lines = []
     for trials in by_cause.values():
-        named = ", ".join(f"{t.label} s={t.seed}" for t in trials[:3])
-        more = f" and {len(trials) - 3} more" if len(trials) > 3 else ""
-        lines.append(f"{len(trials)} failed: {trials[0].failure}  ({named}{more})")
+        named = some([f"{t.label} s={t.seed}" for t in trials], 3)
+        lines.append(f"{len(trials)} failed: {trials[0].failure}  ({named})")
     return lines
 
 

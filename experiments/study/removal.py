@@ -11,7 +11,7 @@ from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import stored_at
-from experiments.contract.words import labelled, mib, plural
+from experiments.contract.words import labelled, mib, plural, some
 from experiments.storage.objects import Objects
 from experiments.study.files.folder import StudyFolder
 from experiments.study.files.study_files import LOCK_FILE, STATE_FILE
@@ -20,7 +20,7 @@ from experiments.tracking.study_archive import Stored, StoredModel, StoredRun, S
 from experiments.trial.events import now_ms
 from experiments.trial.folder import locked
 
-_NAMED_AT_MOST = 6
+NAMED_AT_MOST = 6
 """Models that a line names."""
 
 
@@ -112,9 +112,10 @@ class Removal:
                 )
             )
         if self.models:
-            lines.append(labelled("models", some(map(str, self.models))))
+            lines.append(labelled("models", some([*map(str, self.models)], NAMED_AT_MOST)))
         if self.versions:
-            lines.append(labelled("versions", f"{some(map(_described, self.versions))} in MLflow's registry"))
+            versions = some([*map(_described, self.versions)], NAMED_AT_MOST)
+            lines.append(labelled("versions", f"{versions} in MLflow's registry"))
         if self.artifacts:
             lines.append(
                 labelled("artifacts", f"{mib(sum(map(size_of, self.artifacts.values())))} of runs and models in MLflow")
@@ -370,10 +371,3 @@ def _with_any(paths: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[Path, ..
 
 def _described(version: StoredVersion) -> str:
     return f"{version} ({', '.join(f'@{alias}' for alias in version.aliases)})" if version.aliases else str(version)
-
-
-def some(words: Iterable[str]) -> str:
-    """The first few of them, and how many more."""
-    named = list(words)
-    more = f" and {len(named) - _NAMED_AT_MOST} more" if len(named) > _NAMED_AT_MOST else ""
-    return f"{', '.join(named[:_NAMED_AT_MOST])}{more}"

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from experiments.config.schema import HardwareSettings, SuiteConfig, TrackingSettings, parse
 from experiments.config.trial_config import Compose
-from experiments.contract.words import labelled
+from experiments.contract.words import labelled, some
 from experiments.limits.disk import free_bytes
 from experiments.planning import terminal
 from experiments.planning.disk import check_disk, disk_line
@@ -33,7 +33,7 @@ class Source(Protocol):
     """A study that is to run.
 
     Attributes:
-        hardware: Its profile.
+        hardware: The hardware profile that it runs with.
         resumed: Whether it was begun before.
     """
 
@@ -75,9 +75,9 @@ def source_of(suite: SuiteConfig, compose: Compose, place: Place, address: str |
     """The study that a command line means.
 
     Args:
-        suite: Its settings.
+        suite: The settings of the study.
         compose: What they were composed with.
-        place: Where the study is kept, or will be.
+        place: The output folder and the store that keep the study, or will.
         address: Of the cluster to run on, or `local`; None if nothing says it.
 
     Raises:
@@ -109,11 +109,11 @@ class New:
         """A study that was not begun.
 
         Args:
-            suite: Its settings.
+            suite: The settings of the study.
             compose: What they were composed with.
-            place: Where it will be kept.
+            place: The output folder and the store that will keep it.
             address: Of the cluster to run on, or `local`; None: what the settings say.
-            key: By which it is found again.
+            key: The key by which its command finds it again.
 
         Raises:
             ConfigurationError: There is no such policy as its trials are to start from.
@@ -163,9 +163,9 @@ def begun(plan: Plan, place: Place, say: Say, key: StudyKey | None = None) -> St
 
     Args:
         plan: What it is to run. Ray must be running.
-        place: Where it is kept.
+        place: The output folder and the store that keep it.
         say: Told which nodes cannot be used.
-        key: By which it is found again.
+        key: The key by which its command finds it again.
 
     Raises:
         ConfigurationError: The folder cannot be written, or a node of the cluster cannot run the study.
@@ -194,11 +194,11 @@ class Resumed:
         """A study, from now on no other driver's.
 
         Args:
-            folder: The study's.
+            folder: The folder that the study keeps its files in.
             tracking: The store to log to.
             address: Of the cluster to run on, or `local`; None: as the study began.
             looks_only: Whether it is not to go on: then another driver may be at work on it.
-            key: By which it was found.
+            key: The key by which its command found it.
 
         Raises:
             ConfigurationError: Another driver is at work on it, or its state is damaged.
@@ -238,13 +238,9 @@ class Resumed:
                 say(line)
             now = provenance_of(plan)
             if changed := changes(self._folder.began_with(now), now):
-                more = len(changed) - _MOST_CHANGES
-                listed = ", ".join(map(str, changed[:_MOST_CHANGES])) + (f" and {more} more" if more > 0 else "")
-                say(
-                    labelled(
-                        "changed", f"since the study began: {listed}. What goes on may not be the same to the bit."
-                    )
-                )
+                listed = some([*map(str, changed)], _MOST_CHANGES)
+                what = f"since the study began: {listed}. What goes on may not be the same to the bit."
+                say(labelled("changed", what))
         return self._folder
 
     def close(self) -> None:

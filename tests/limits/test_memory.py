@@ -1,10 +1,10 @@
-"""The memory limit of cgroups, and the kernel's count of those that it killed for want of memory."""
+"""The kernel's count of those that it killed for want of memory."""
 
 from pathlib import Path
 
 import pytest
 
-from experiments.limits.memory import limit_bytes, oom_kills
+from experiments.limits.memory import oom_kills
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,3 @@ def test_nobody_may_know_the_count(tmp_path: Path) -> None:
 def test_the_count_of_this_machine_is_read() -> None:
     count = oom_kills()
     assert count is None or count >= 0
-
-
-def test_the_smallest_limit_of_memory_holds(tmp_path: Path) -> None:
-    assert limit_bytes([tmp_path]) is None
-    for name, text in (("memory.max", "max\n"), ("inner/memory.max", "4096\n"), ("inner/own/memory.max", "8192\n")):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert limit_bytes([tmp_path / "inner/own", tmp_path / "inner", tmp_path]) == 4096
-    (tmp_path / "memory.limit_in_bytes").write_text("1024\n")  # version 1
-    assert limit_bytes([tmp_path]) == 1024

@@ -5,7 +5,7 @@ one task a node, before the start.
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments.config.errors import ConfigurationError, first_line, reason_of
-from experiments.contract.words import labelled
+from experiments.contract.words import labelled, some
 from experiments.planning.plan import Plan
 from experiments.study.cluster import node_report
 from experiments.study.cluster.node_report import NodeReport
@@ -179,7 +179,7 @@ def differences(reports: Mapping[str, NodeReport]) -> list[str]:
     return [
         labelled(
             "differs",
-            f"{_some(found)} on {_some(nodes)}. Trials there may not be the same to the bit "
+            f"{some(found, _MOST)} on {some(nodes, _MOST)}. Trials there may not be the same to the bit "
             f"as on {next(iter(reports))}.",
         )
         for found, nodes in alike.items()
@@ -213,10 +213,6 @@ def _public(version: str) -> str:
 
 def _listed(by_node: Mapping[str, str]) -> str:
     return "; ".join(f"{node}: {words}" for node, words in by_node.items())
-
-
-def _some(words: Sequence[str]) -> str:
-    return ", ".join(words[:_MOST]) + (f" and {len(words) - _MOST} more" if len(words) > _MOST else "")
 
 
 def named(node: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from experiments.contract.words import plural
+from experiments.contract.words import amount
 from experiments.planning.machines import Node
 
 CUT_OFF_S = 20.0
@@ -16,10 +16,10 @@ class ClusterNode:
     """A node of the cluster.
 
     Attributes:
-        id: Ray's.
+        id: The node's id in Ray.
         name: Host name and address.
-        address: Of its node manager.
-        port: Likewise.
+        address: Network address of its node manager.
+        port: Port of its node manager.
         node: What it can hold.
     """
 
@@ -30,7 +30,7 @@ class ClusterNode:
     node: Node
 
     def __str__(self) -> str:
-        return f"{self.name}, {plural(self.node.num_cpus, 'CPU')} and {plural(self.node.num_gpus, 'GPU')}"
+        return f"{self.name}, {amount(self.node.num_cpus, self.node.num_gpus)}"
 
 
 @dataclass(frozen=True)
