@@ -100,7 +100,7 @@ def in_mlflow(uri: str, page: str) -> list[str]:
     """How to open a page of MLflow's UI.
 
     Args:
-        uri: The store's.
+        uri: Address of the store.
         page: Below the server's address.
     """
     if uri.startswith("http"):

@@ -18,7 +18,7 @@ class Preparation:
     """Does once, in a thread, what can be done before the last trial ends.
 
     Attributes:
-        trials: All of the study, as they become known.
+        trials: The trials of the study, as they become known.
         outcomes: How each ended, up to the event that this one is told of.
         steps: Each is given a trial that has ended. What goes wrong in one is said when it is needed.
     """

@@ -34,7 +34,7 @@ class Registration:
     """Puts the policies of a study into MLflow.
 
     Attributes:
-        trials: All of the study, as they become known.
+        trials: The trials of the study, as they become known.
         outcomes: How each ended.
         folder: Where the study keeps its state and the checkpoints of its trials.
         writer: Delivers to MLflow.

@@ -49,7 +49,7 @@ class EventStream:
         """Pass events on.
 
         Args:
-            folder: The study's, with the logs of its trials.
+            folder: The folder of the study, with the logs of its trials.
             listeners: In the order in which they are told.
         """
         self._folder, self._listeners = folder, list(listeners)

@@ -222,7 +222,8 @@ def worker_path(pythonpath: str | None, own: Sequence[str]) -> list[Path]:
     where another has its packages' names.
 
     Args:
-        pythonpath: The driver's; None without one. Relative entries are of the folder where the command was typed.
+        pythonpath: The variable in the driver's environment; None without one. Relative entries are of the folder
+            where the command was typed.
         own: What the driver itself imports from, its `sys.path`.
     """
     entries = [] if not pythonpath else [Path(entry).absolute() for entry in pythonpath.split(os.pathsep)]

@@ -70,9 +70,9 @@ class Attempts:
         """Begin attempts.
 
         Args:
-            stream: Of the study's events.
+            stream: The stream of the study's events.
             heartbeats: The actor that takes the processes' signs of life.
-            nodes: The cluster's; None: there is this machine alone.
+            nodes: The nodes of the cluster; None: there is this machine alone.
             say: Takes a line for the terminal.
         """
         self.memory = MemoryOfAttempts()

@@ -22,7 +22,7 @@ def described(trial: TrialConfig, folder: str, request: PlacementGroupFactory) -
 
     Args:
         trial: The trial.
-        folder: The trial's, as its process finds it.
+        folder: The folder of the trial, as its process finds it.
         request: What it reserves.
     """
     reserved = {"bundles": [dict(bundle) for bundle in request.bundles], "strategy": request.strategy}

@@ -44,7 +44,7 @@ def run_trials(
     """Run what is left of a study, on as many nodes as there ever are.
 
     Args:
-        trials: All of the study, as they become known.
+        trials: The trials of the study, as they become known.
         left: The trials that have not ended, or what chooses them.
         folder: Where the study keeps its state and the logs of its trials.
         stream: Of its events.

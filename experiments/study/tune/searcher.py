@@ -36,9 +36,9 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         """Go on with a search, or begin it.
 
         Args:
-            trials: The study's, which what is asked for joins.
+            trials: The trials of the study; what is asked for becomes one of them.
             design: The search's.
-            folder: The study's, with what earlier executions did.
+            folder: The folder of the study, with what earlier executions did.
             refused: Told of a configuration that cannot be run, in a line.
         """
         super().__init__()
