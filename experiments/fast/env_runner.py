@@ -34,7 +34,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.metrics import ENV_TO_MODULE_CONNECTOR
 
 from experiments.fast.actions import MODULE_TO_ENV
-from experiments.fast.fragment import Fragment, continuation
+from experiments.fast.fragment import EarlierChunk, Fragment, continuation
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.transitions.rows import Chunk
 
@@ -57,7 +57,8 @@ logger = logging.getLogger(__name__)
 
 def deferrable(function: _Function) -> _Function:
     """Mark a function that need not be called at every step: an `on_episode_end` callback that reads the episode
-    and not the environment is called after the fragment, a `_try_env_step` of a subclass for failed steps only.
+    and not the environment is called after the fragment, with the length, return and seconds of the earlier chunks,
+    a `_try_env_step` of a subclass for failed steps only.
     """
     setattr(function, _DEFERRABLE, True)
     return function
@@ -155,7 +156,7 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
         self._done_episodes_for_metrics.extend(done)
         chunks = [episode for episode in ongoing if episode.t > 0]
         for chunk in chunks:
-            self._ongoing_episodes_for_metrics[chunk.id_].append(chunk)
+            self._ongoing_episodes_for_metrics[chunk.id_].append(EarlierChunk.of(chunk))
         self._log_env_steps(metric=self._metrics_num_env_steps_sampled, num_steps=fragment.env_steps)
         self._increase_sampled_metrics(fragment.env_steps, len(done))
         if not self._is_frozen:

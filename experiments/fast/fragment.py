@@ -23,6 +23,38 @@ from experiments.fast.networks.inference import Forward
 from experiments.fast.networks.ppo import plain_policy
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierChunk:
+    """What RLlib's metrics ask of the earlier chunks of an episode, which it keeps whole until the episode ends: of
+    long ones with pictures that is as much as a replay buffer.
+
+    Attributes:
+        env_steps: Of the chunk.
+        episode_return: Sum of its rewards.
+        duration_s: Seconds that it took.
+    """
+
+    env_steps: int
+    episode_return: float
+    duration_s: float
+
+    @staticmethod
+    def of(chunk: SingleAgentEpisode) -> "EarlierChunk":
+        """A chunk of an episode that goes on."""
+        return EarlierChunk(len(chunk), chunk.get_return(), chunk.get_duration_s())
+
+    def __len__(self) -> int:
+        return self.env_steps
+
+    def get_return(self) -> float:
+        """As `SingleAgentEpisode.get_return`."""
+        return self.episode_return
+
+    def get_duration_s(self) -> float:
+        """As `SingleAgentEpisode.get_duration_s`."""
+        return self.duration_s
+
+
 class Fragment:
     """Consecutive steps of all environments of a runner, and their episodes.
 

@@ -29,6 +29,7 @@ from ray.rllib.utils.spaces.space_utils import unbatch
 
 from experiments.fast.actions import ActionSampler, as_numpy, item_of, step_function
 from experiments.fast.env_runner import FastEnvRunner
+from experiments.fast.fragment import EarlierChunk
 from experiments.fast.networks.inference import exploration_function
 from experiments.fast.networks.q import QNetworks
 from experiments.fast.transitions.rows import Chunk
@@ -260,7 +261,7 @@ class DirectSampler:
             episode = self._extend(index)
             runner._ongoing_episodes[index] = episode.cut(runner.config.episode_lookback_horizon)
             if episode.t > episode.t_started:
-                runner._ongoing_episodes_for_metrics[episode.id_].append(episode.to_numpy())
+                runner._ongoing_episodes_for_metrics[episode.id_].append(EarlierChunk.of(episode))
         self._prepare_module()
         self._restore()
         runner._log_env_steps(metric=runner._metrics_num_try_env_step, num_steps=self._steps)

@@ -90,7 +90,7 @@ class ColumnarReplayBuffer(EpisodeReplayBuffer):  # type: ignore[misc]  # RLlib 
 
     def _clear(self) -> None:
         """Remove all episodes."""
-        self._rows = TransitionRows()
+        self._rows = TransitionRows(self.capacity)
         self._stored: dict[str, StoredEpisode] = {}  # the oldest first
         self._num_timesteps = 0
         self._num_episodes_evicted = 0

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tree
 
+_LEAST_ROWS = 1024
 TERMINATED, TRUNCATED = 1, 2
 """How an episode ended, as bits."""
 
@@ -94,7 +95,16 @@ class TransitionRows:
         slot: [rows], where the step's priority is.
     """
 
-    def __init__(self) -> None:
+    capacity = 0  # of those that were saved without it
+
+    def __init__(self, capacity: int = 0) -> None:
+        """No rows.
+
+        Args:
+            capacity: Env steps that are kept, about: room for them is asked for at once, which the system gives
+                as it is written to. Arrays that grow would be there twice while they are copied.
+        """
+        self.capacity = capacity
         self.observations: list[np.ndarray] = []
         self.actions: list[np.ndarray] = []
         self.rewards = np.zeros(0)
@@ -105,10 +115,7 @@ class TransitionRows:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows that were never used."""
-        return {
-            name: _map_columns(value, lambda column: column[: self._end].copy())
-            for name, value in self.__dict__.items()
-        }
+        return {name: _map_columns(value, lambda column: column[: self._end]) for name, value in self.__dict__.items()}
 
     def append(self, stored: StoredEpisode, chunk: Chunk) -> None:
         """Add a chunk to the episode that it belongs to."""
@@ -184,12 +191,21 @@ class TransitionRows:
             taken.extend(range(self._end, self._end + new))
             self._end += new
             if self._end > len(self.after):
-                length = max(self._end, 2 * len(self.after), 1024)
-                self.__dict__ = {
-                    name: _map_columns(value, lambda column: lengthened(column, length))
-                    for name, value in self.__dict__.items()
-                }
+                self._lengthen(max(self._end, 2 * len(self.after), _LEAST_ROWS))
         return taken
+
+    def _lengthen(self, length: int) -> None:
+        """Make room for so many rows, or at once for all that there will be, if the system promises it."""
+        try:
+            self._set_length(max(length, self.capacity + _LEAST_ROWS))
+        except MemoryError:
+            self._set_length(length)
+
+    def _set_length(self, length: int) -> None:
+        self.__dict__ = {
+            name: _map_columns(value, lambda column: lengthened(column, length))
+            for name, value in self.__dict__.items()
+        }
 
 
 def gather(columns: Sequence[np.ndarray], rows: Any, nested: Any) -> Any:
@@ -221,6 +237,8 @@ def _map_columns(value: Any, function: Callable[[np.ndarray], np.ndarray]) -> An
 
 def lengthened(column: np.ndarray, length: int, fill: int = 0) -> np.ndarray:
     """A copy of an array with more rows."""
-    longer = np.full((length, *column.shape[1:]), fill, column.dtype)
+    shape = (length, *column.shape[1:])
+    # zeros take no memory until they are written to
+    longer = np.full(shape, fill, column.dtype) if fill else np.zeros(shape, column.dtype)
     longer[: len(column)] = column
     return longer
