@@ -40,6 +40,8 @@ class Study:
             `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`; empty if the study did not record it.
         facts: Configuration to what `analysis.questions.facts.Facts` wants beside its parameters,
             as far as the study recorded it.
+        predicted_mib: Configuration to the memory that a trial of it was predicted to take, MiB;
+            empty in studies of earlier versions.
         base: Configuration that a search starts from, and confirms beside what it found; "" in other studies.
         objectives: What a search aims at, columns of `runs`.
         start: The trained policy that all trials start from, in words; "" if they start
@@ -104,6 +106,7 @@ class Study:
             - env_steps_per_s, trained_steps_per_s: float64, over the training seconds.
             - what extensions log as final/..., float64, as their manifests say; NaN where it was not logged.
             - disturbed_share: float64; where throughput was measured, the share of it in which others used the machine.
+            - memory_mib: float64, the peak of what the trial's processes had. NaN in stores of earlier versions.
             - train_s, wall_s: float64, seconds.
         curves: A row for each point, sorted by run (as in `runs`), metric (as in the contract) and env steps. A point
             that was logged twice, by a trial that was resumed, is there once, as it was logged last. Columns:
@@ -126,6 +129,7 @@ class Study:
     paths: Mapping[str, str]
     points: Mapping[str, Mapping[str, Any]]
     facts: Mapping[str, Mapping[str, Any]]
+    predicted_mib: Mapping[str, float]
     base: str
     objectives: tuple[str, ...]
     start: str
@@ -233,6 +237,7 @@ def load_study(
             if "point" in entry
         },
         facts=_facts(plan, runs),
+        predicted_mib=plan.get("memory_mib", {}),
         base=str(plan.get("base", "")),
         objectives=tuple(plan.get("objectives", ())),
         start=str(plan.get("start", "")),

@@ -5,6 +5,8 @@ Standard library only.
 
 MAX_REPORTS = 320
 """Points of a curve that MLflow's UI draws without sampling: what a trial has at most."""
+MAX_ENVS = 100
+"""Environments that an evaluation steps side by side; more episodes come in turns."""
 
 METRICS: dict[str, str] = {
     "eval/return_mean": "mean return of the deterministic policy over held-out episodes",
@@ -76,6 +78,7 @@ METRICS: dict[str, str] = {
     "final/disturbed_share": (
         "share of a throughput's seconds in which others used more of the machine than the measurement allows"
     ),
+    "final/memory_mib": "peak of the resident memory of the trial's processes, MiB",
     "final/train_s": "training seconds of the trial",
     "final/wall_s": "seconds of the trial, all included",
 }
@@ -94,7 +97,8 @@ def depends_on_clock(metric: str) -> bool:
     """True if a metric measures time or load, and so differs between two runs of one trial
     that are otherwise the same.
     """
-    return metric.startswith(("system/", "throughput/", "time/")) or metric.endswith(("_s", "/seconds_to_target"))
+    of_machine = metric.startswith(("system/", "throughput/", "time/"))
+    return of_machine or metric.endswith(("_s", "/seconds_to_target", "/memory_mib"))
 
 
 FINISHED, PRUNED, FAILED = "finished", "pruned", "failed"

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.stats.interval import mean_interval
+from experiments.contract import MAX_ENVS
 from experiments.policies.other_environments import Variant
 from experiments.policies.policy import Policy
-from experiments.trial.evaluation import MAX_ENVS, Evaluation
+from experiments.trial.evaluation import Evaluation
 
 HELD_OUT, FRESH = "held-out", "fresh"
 """Env seeds of the trial's own final evaluation, and others that it never saw."""

@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from experiments.contract import MAX_ENVS
 from experiments.envs.plain_actions import to_native
 from experiments.policies.onnx_graph import (
     ACTIONS,
@@ -21,7 +22,7 @@ from experiments.policies.onnx_graph import (
 from experiments.policies.policy import Policy
 from experiments.rllib.building import observed_environment_of
 from experiments.rllib.made_environments import spaces
-from experiments.trial.evaluation import MAX_ENVS, Evaluation
+from experiments.trial.evaluation import Evaluation
 
 TOLERANCE = 1e-4
 """By how much a continuous action may differ, as a share of its range, or of 1 plus its size where that has no end.

@@ -17,6 +17,7 @@ from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from experiments.config.errors import ConfigurationError, first_line, reason_of
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
+from experiments.contract import MAX_ENVS
 from experiments.envs.plain_actions import to_native
 from experiments.policies.checkpoint import Checkpoint
 from experiments.policies.headless import draw_without_screen
@@ -29,7 +30,6 @@ from experiments.rllib.pipelines import are_default
 from experiments.rllib.results import NonFiniteError
 from experiments.rllib.seeding import Role, process_seed, stream_seeds
 from experiments.trial.evaluation import (
-    MAX_ENVS,
     Act,
     Evaluation,
     OnActions,

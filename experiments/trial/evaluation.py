@@ -21,15 +21,13 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from experiments.config.schema import EnvSettings
+from experiments.contract import MAX_ENVS
 from experiments.envs import checked
 from experiments.fast.actions import known_actions, step_function
 from experiments.fast.networks.inference import chooses_by_number, deterministic_actions, inference_function
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.rllib.pipelines import PipelinePolicy
 from experiments.rllib.results import NonFiniteError
-
-MAX_ENVS = 100
-"""Environments that are stepped side by side; more episodes come in turns."""
 
 _FORGETTING = ("gymnasium.envs.classic_control.", "gymnasium.envs.mujoco.")
 

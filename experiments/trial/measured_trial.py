@@ -44,13 +44,14 @@ class MeasuredTrial(Trial):
             start_env_steps, start_trained, start_s = now.env_steps, now.trained, now.train_s
             metrics = self._train_for(self._settings.block_s)
             metrics["progress/wall_s"] = training.wall_s()
-            metrics.update(training.use_of_time())
+            metrics.update(self._used())
             other = metrics.get("system/other_cpu_percent", math.nan)
             measurement.blocks.append(
                 Block(now.env_steps - start_env_steps, now.trained - start_trained, now.train_s - start_s, other)
             )
             self._ready.append([Reported(env_steps=self._earlier + now.env_steps, metrics=metrics)])
-        final = {**measurement.metrics(), "final/train_s": now.train_s, "final/wall_s": training.wall_s()}
+        seconds = {"final/train_s": now.train_s, "final/wall_s": training.wall_s()}
+        final = {**measurement.metrics(), **seconds, **self._peak()}
         self._ready[-1].append(Ended(status=FINISHED, env_steps=self._earlier + now.env_steps, metrics=final))
 
     def _warm_up(self) -> None:

@@ -106,6 +106,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._attempt = Attempt()
         self._heartbeat = Heartbeat(self._send_heartbeat)
         self._memory: MemoryUse | None = None
+        self._most_mib = 0.0  # that its reports have
 
     def begin(self, attempt: Attempt) -> tuple[str, ...]:
         """Take on an attempt: the driver calls it between `setup` and the first `step()`.
@@ -309,7 +310,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if last:
             final = training.final_metrics()
         metrics["progress/wall_s"] = training.wall_s()
-        metrics.update(training.use_of_time())
+        metrics.update(self._used())
+        if last:
+            final |= self._peak()
         report = Reported(env_steps=now.grid_env_steps, metrics=metrics)
         events: list[Event] = [report]
         if last:
@@ -325,6 +328,20 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if goes_on:
             training.begin_segment()
         return events
+
+    def _used(self) -> dict[str, float]:
+        """What was used of the time and of the machines since the last report."""
+        assert self._training is not None
+        used = self._training.use_of_time()
+        self._most_mib = max(self._most_mib, used.get("system/memory_mib", 0.0))
+        return used
+
+    def _peak(self) -> dict[str, float]:
+        """The most memory that the processes took: those on this host as they are watched, with those on others as they
+        say it at each report.
+        """
+        here = self._memory.peak_bytes() / 2**20 if self._memory else 0.0
+        return {"final/memory_mib": max(self._most_mib, here)}
 
     def _save(self, events: Sequence[Event]) -> None:
         """A checkpoint, with the events in it: whoever goes on from it makes those that a kill prevented."""

@@ -24,7 +24,8 @@ class MemoryUse:
         Args:
             tell: Takes the resident bytes of all the processes.
         """
-        self._tell, self._processes, self._peak = tell, [psutil.Process()], 0
+        self._tell, self._processes = tell, [psutil.Process()]
+        self._peak = self._told = 0
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="MemoryUse", daemon=True).start()
 
@@ -32,15 +33,24 @@ class MemoryUse:
         """Count others as well."""
         self._processes = list(dict.fromkeys([*self._processes, *processes]))
 
+    def peak_bytes(self) -> int:
+        """The most that the processes had at a time, so far."""
+        self._look()
+        return self._peak
+
     def close(self) -> None:
         """Look no more."""
         self._closed.set()
 
     def _watch(self) -> None:
         while not self._closed.wait(_LOOK_EVERY_S):
-            if (now := sum(map(memory_bytes, self._processes))) >= self._peak + _LEAST_GROWTH:
-                self._peak = now
-                self._tell(now)
+            self._look()
+            if self._peak >= self._told + _LEAST_GROWTH:
+                self._told = self._peak
+                self._tell(self._told)
+
+    def _look(self) -> None:
+        self._peak = max(self._peak, sum(map(memory_bytes, self._processes)))
 
 
 def leave(folder: Path, attempt: int, resident_bytes: int) -> None:
