@@ -68,6 +68,7 @@ class Part:
         self.picked = bool((runs["phase"] == "confirm").all())
         """True if a search picked the few configurations, which are no grid."""
         self.replays = study.replays(runs)
+        self.predicted_mib = study.predicted_mib
         self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts, self.axes)
         self.highlight = list(self.table["config"].astype(str))[:6]
 

@@ -13,6 +13,7 @@ from analysis.document.wording import (
     health_sentences,
     held_out_sentence,
     limits_sentence,
+    memory_sentences,
     own_process_sentence,
     settings_named,
     within,
@@ -155,4 +156,5 @@ def bottlenecks(part: Part) -> Section:
 def health(part: Part) -> Section:
     """Signals in the curves."""
     sentences = health_sentences(part.diagnosed) if len(part.diagnosed) else []
+    sentences += memory_sentences(part.trials, part.predicted_mib)
     return Section("health", "Health of the runs", tuple(sentences))

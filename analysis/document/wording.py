@@ -24,6 +24,7 @@ from analysis.questions.labels import (
     trials_named,
     with_interval,
 )
+from analysis.questions.memory import differing
 from analysis.questions.rules import RulesFound
 from analysis.questions.runners import ENVS, RUNNERS, differ_in_runners, total_envs
 from analysis.questions.scaling_laws import HeldOut, ScalingFit, units_of
@@ -107,6 +108,25 @@ def health_sentences(table: pd.DataFrame) -> list[str]:
             words = example.sentence if example else ""
             found.append(f"{shown} in {len(trials)} of {len(table)} trials ({trials_named(trials)}). {words}".strip())
     return found
+
+
+def memory_sentences(runs: pd.DataFrame, predicted_mib: Mapping[str, float]) -> list[str]:
+    """Where trials took other than the memory that was predicted of them, a Markdown sentence.
+
+    Args:
+        runs: As in `Study.runs`.
+        predicted_mib: As in `Study.predicted_mib`.
+    """
+    found = differing(runs, predicted_mib)
+    if found.empty:
+        return []
+    config, predicted, measured, count = found.iloc[0][["config", "predicted", "measured", "num_trials"]]
+    others = f", and so {plural(len(found) - 1, 'other configuration')}" if len(found) > 1 else ""
+    return [
+        f"Memory: trials of {config} took up to {measured:,.0f} MiB (peak of {plural(count, 'trial')}), where "
+        f"{predicted:,.0f} MiB were predicted{others}. The next grid of the same configurations in this store goes by "
+        "what was measured."
+    ]
 
 
 def _signal(signals: Sequence[HealthSignal], key: str, harmless: bool) -> HealthSignal | None:

@@ -97,6 +97,7 @@ class HardwareSettings:
             without one (`study.address`).
         num_cpus: CPUs to schedule on; `None` takes what is there. A larger number declares logical CPUs.
         num_gpus: GPUs to schedule on; `None` takes what is there. 0 puts every learner on the CPU.
+        memory_gib: Memory to schedule on, GiB; `None` takes what is there, less what Ray and the suite need.
         oversubscribe: Logical CPUs for each one that is there, where `num_cpus` is `None` and Ray is started here.
         total_envs: Environments of one trial that `auto` spreads over the runners.
         num_env_runners: Runner actors of a trial; `None` lets the suite choose, 0 samples in the trial's own process.
@@ -116,6 +117,7 @@ class HardwareSettings:
     address: Address | None = None
     num_cpus: Positive | None = None
     num_gpus: Count | None = None
+    memory_gib: Annotated[Number, Field(gt=0)] | None = None
     oversubscribe: Positive = 1
     total_envs: Positive = 16
     num_env_runners: Count | None = None

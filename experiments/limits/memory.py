@@ -1,19 +1,34 @@
-"""The kernel's count of the processes that it killed for want of memory.
+"""Memory that the processes here may use, and how many of them the kernel killed for want of it."""
 
-A process that the kernel kills ends by SIGKILL, as one that a person kills does: only the count tells them apart.
-"""
-
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.limits import cgroups
 
 _VMSTAT = Path("/proc/vmstat")
+_LIMITS = ("memory.max", "memory.limit_in_bytes")
+"""Of version 2, which has a word where there is none, and 1, which then has more than any machine."""
+
+
+def usable_memory(folders: Iterable[Path] | None = None) -> int:
+    """Bytes of memory that this process and those that it starts may use together: the smallest limit of its cgroups,
+    else what the machine has.
+
+    Args:
+        folders: Of the cgroups; None: this process' own.
+    """
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    of_cgroups = cgroups.folders("memory") if folders is None else folders
+    texts = (_text(folder / name).strip() for folder in of_cgroups for name in _LIMITS)
+    return min([there, *(int(text) for text in texts if text.isdigit())])
 
 
 def oom_kills(folders: Iterable[Path] | None = None, machine: Path = _VMSTAT) -> int | None:
     """Processes that the kernel killed so far for want of memory: of this process' cgroup, else of the machine;
     None if nobody knows.
+
+    A process that the kernel kills ends by SIGKILL, as one that a person kills does: only the count tells them apart.
     """
     of_cgroups = cgroups.folders("memory") if folders is None else folders
     files = (folder / name for folder in of_cgroups for name in ("memory.oom_control", "memory.events"))

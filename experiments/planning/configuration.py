@@ -17,7 +17,8 @@ from experiments.planning.node_selection import on_nodes
 from experiments.planning.resources import Layout, check_fits, layout_of
 from experiments.rllib.algorithms import batch_env_steps, is_asynchronous
 from experiments.rllib.building import build_algorithm_config, request_for
-from experiments.rllib.checkpoint_sizes import checkpoint_bytes
+from experiments.rllib.checkpoint_sizes import checkpoint_bytes, networks_sizes
+from experiments.rllib.memory_sizes import ProcessMemory, process_memory
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,12 @@ class Configuration(ResolvedPoint):
     """A resolved point that RLlib takes and the cluster can hold.
 
     Attributes:
-        request: The processes of a trial.
+        request: The processes of a trial, with their memory once that is planned (`planning.memory`).
         batch_env_steps: Env steps of one training batch over all learners.
         checkpoint_bytes: Size of one checkpoint, about.
         final_bytes: Size of that of a trial that has finished.
+        memory: The memory of its processes, without environments.
+        predicted_bytes: The same with them, of each process of the request; empty before it is planned.
         facts: Facts that the analysis needs beside the parameters.
     """
 
@@ -71,7 +74,9 @@ class Configuration(ResolvedPoint):
     batch_env_steps: int
     checkpoint_bytes: int
     final_bytes: int
+    memory: ProcessMemory
     facts: Mapping[str, Any]
+    predicted_bytes: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, resolved: ResolvedPoint, cluster: Cluster) -> "Configuration":
@@ -83,7 +88,8 @@ class Configuration(ResolvedPoint):
         suite = resolved.suite
         trial = resolved.trial(suite.seeds[0])
         config = build_algorithm_config(trial)
-        size, final = checkpoint_bytes(trial, config)
+        networks = networks_sizes(trial, config)
+        size, final = checkpoint_bytes(trial, config, networks)
         request = on_nodes(request_for(config), suite.hardware, cluster, is_asynchronous(suite.algorithm))
         check_fits(request, cluster, suite.hardware.name, config.num_env_runners)
         return cls(
@@ -92,5 +98,6 @@ class Configuration(ResolvedPoint):
             batch_env_steps=batch_env_steps(config),
             checkpoint_bytes=size,
             final_bytes=size if suite.is_search else final,
+            memory=process_memory(trial, config, networks),
             facts=facts_of(config, suite.env, suite.hardware, cluster),
         )

@@ -6,6 +6,7 @@ Imported before Ray starts: no torch, no RLlib.
 import functools
 import logging
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any
 
 import ray
 import yaml
+from ray._private.utils import resolve_object_store_memory
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings, SuiteConfig
 from experiments.config.trial_config import GROUPS
 from experiments.contract.words import amount, plural
 from experiments.limits.cpus import usable_cpus
+from experiments.limits.memory import usable_memory
 
 logger = logging.getLogger(__name__)
 
@@ -26,15 +29,24 @@ _AUTOSCALER_FILE = Path("~/ray_bootstrap_config.yaml").expanduser()
 """The file that `ray up` leaves on the head node. Other autoscalers, as KubeRay's,
 tell nobody in the cluster what they may add."""
 _MOST_COMING = 1000
+MEMORY = "memory"
+"""Ray's resource, in bytes."""
+_THRESHOLD = "RAY_memory_usage_threshold"
+"""Variable with the share of a machine's memory beyond which Ray ends processes."""
+_USED_AT_MOST = 0.95
+"""Unless it says otherwise (ray_config_def.h)."""
+_OWN_BYTES = 1.4 * 2**30
+"""Of the driver and Ray's own processes on its machine, as measured."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One machine's schedulable CPUs and GPUs, and the kinds of its accelerators by Ray's names."""
+    """One machine's schedulable CPUs, GPUs and memory in bytes, and the kinds of its accelerators by Ray's names."""
 
     num_cpus: float
     num_gpus: float
     accelerator_types: tuple[str, ...] = ()
+    memory: float = math.inf  # where nobody says it
 
     @property
     def resources(self) -> dict[str, float]:
@@ -42,6 +54,7 @@ class Node:
         return {
             "CPU": self.num_cpus,
             "GPU": self.num_gpus,
+            MEMORY: self.memory,
             **{accelerator_resource(kind): 1.0 for kind in self.accelerator_types},
         }
 
@@ -76,6 +89,11 @@ class Cluster:
         """Kinds of the nodes' accelerators."""
         return tuple(dict.fromkeys(kind for node in self.nodes for kind in node.accelerator_types))
 
+    @property
+    def memory(self) -> float:
+        """Bytes that trials may take on all nodes; inf if nobody says it."""
+        return sum(node.memory for node in self.nodes)
+
     def __str__(self) -> str:
         there = self.present
         where = (
@@ -99,10 +117,22 @@ def local_machine(hardware: HardwareSettings) -> Cluster:
     cpus = hardware.num_cpus if hardware.num_cpus is not None else real.usable * hardware.oversubscribe
     gpus = hardware.num_gpus if hardware.num_gpus is not None else usable_gpus()
     return Cluster(
-        (Node(cpus, gpus, _own_accelerator_types() if gpus else ()),),
+        (Node(cpus, gpus, _own_accelerator_types() if gpus else (), memory_of_trials(hardware.memory_gib)),),
         is_declared=cpus != real.usable or bool(hardware.num_gpus),
         limited=str(real) if real.limit and cpus == real.usable else "",
     )
+
+
+def memory_of_trials(memory_gib: float | None) -> float:
+    """Bytes of this machine that trials may take: what was declared, else what it has up to where Ray begins to end
+    processes, less Ray's object store at its largest and what the suite and Ray take themselves.
+    """
+    if memory_gib is not None:
+        return memory_gib * 2**30
+    there = usable_memory()
+    until = float(os.environ.get(_THRESHOLD, _USED_AT_MOST))
+    store = int(resolve_object_store_memory(there))
+    return max(0.0, until * there - store - _OWN_BYTES)
 
 
 def check_room(suite: SuiteConfig, cluster: Cluster) -> None:
@@ -162,7 +192,8 @@ def joined_cluster() -> Cluster:
 
 def node_of(resources: Mapping[str, float]) -> Node:
     """A node by its resources, as Ray or an autoscaler's settings name them."""
-    return Node(resources.get("CPU", 0), resources.get("GPU", 0), accelerator_types(resources))
+    memory = resources.get(MEMORY, math.inf)
+    return Node(resources.get("CPU", 0), resources.get("GPU", 0), accelerator_types(resources), memory)
 
 
 def grown(present: Iterable[Node]) -> Cluster:

@@ -17,12 +17,12 @@ from experiments.config.trial_config import NUM_ENV_RUNNERS, VECTORIZE_MODE, Com
 from experiments.planning.axes import SearchedAxis, axis_params
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
+from experiments.planning.memory import PastPeaks, with_memory
 from experiments.planning.resolver import Resolver, distinct, report_grid
 from experiments.planning.resources import request_for_all, trials_at_once
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.algorithms import is_asynchronous
-from experiments.rllib.building import build_algorithm_config, takes_any_action, wrong_algorithm
-from experiments.rllib.checkpoint_sizes import checkpoint_bytes
+from experiments.rllib.building import build_algorithm_config, networks_of, takes_any_action, wrong_algorithm
 from experiments.rllib.made_environments import has_vector_entry_point
 from experiments.rllib.rehearsal import rehearse_each
 
@@ -178,7 +178,7 @@ class Plan:
         )
 
 
-def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
+def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster, peaks: PastPeaks | None = None) -> Plan:
     """Resolve, build and check every configuration of a study; of one that chooses its trials as it goes,
     those that are known.
 
@@ -186,6 +186,8 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
         suite: The study's settings.
         compose: Composes the configuration with the given group choices.
         cluster: The machines to run on.
+        peaks: What earlier trials took of the memory; a search, which comes to what its trials side by side make of it,
+            goes by the prediction alone.
 
     Returns:
         A plan in which every trial can start.
@@ -212,7 +214,8 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster) -> Plan:
         wanted = [resolver.parsed(parsed.point) for parsed in wanted]
     resolver, resolved = _resolved(suite, resolver, wanted, base)
     configurations = tuple(Configuration.of(point, cluster) for point in resolved)
-    notes = rehearse_each([(c.suite.env, takes_any_action(c.trial(0))) for c in configurations])
+    notes, memory = rehearse_each([(c.suite.env, takes_any_action(c.trial(0))) for c in configurations])
+    configurations = with_memory(configurations, memory, cluster, peaks if base is None else None)
     search = None if base is None else SearchDesign(suite, configurations, base, resolver)
     if search:
         search.check()
@@ -260,7 +263,7 @@ def _resolved(
     first_extreme = len(own) + len(bases)
     for point in ready[first_extreme:]:
         trial = point.trial(suite.seeds[0])
-        checkpoint_bytes(trial, build_algorithm_config(trial))
+        networks_of(trial, build_algorithm_config(trial))
     found = distinct(ready[: len(own)])
     ids = {point.config_id for point in found}
     return resolver, [*found, *(point for point in ready[len(own) : first_extreme] if point.config_id not in ids)]

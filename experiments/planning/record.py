@@ -89,6 +89,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         "concurrency": plan.concurrency,
         "phase": THROUGHPUT if plan.is_measured else SEARCH if plan.suite.is_search else FIXED,
         "configurations": [_configuration(plan, c) for c in trials.configurations],
+        "memory_mib": {c.label: round(sum(c.predicted_bytes) / 2**20) for c in trials.configurations},
     }
     if search is None:
         return record

@@ -1,5 +1,6 @@
 """The resources that a trial needs, and the check that they can ever fit."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,7 +15,7 @@ from experiments.config.schema import SuiteConfig
 from experiments.config.update_to_data import KEY as UPDATE_TO_DATA
 from experiments.config.update_to_data import check_update_to_data, with_intensity
 from experiments.contract.words import amount, plural
-from experiments.planning.machines import Cluster, accelerator_types
+from experiments.planning.machines import MEMORY, Cluster, accelerator_types
 from experiments.rllib.algorithms import fragment_length, fragments_of_batch, is_asynchronous, replays, train_batch
 from experiments.rllib.building import check_settings, suits_gpu
 from experiments.rllib.made_environments import has_vector_entry_point
@@ -275,7 +276,20 @@ def _place(bundles: Sequence[Mapping[str, float]], free: list[dict[str, float]])
 def request_for_all(requests: Sequence[PlacementGroupFactory]) -> PlacementGroupFactory | None:
     """The largest of some requests, if the processes of all the others find their place in it."""
     largest = max(requests, key=lambda r: (r.required_resources.get("CPU", 0), len(r.bundles)))
-    return largest if all(_holds(largest.bundles, r.bundles) for r in requests) else None
+    if not all(_holds(largest.bundles, r.bundles) for r in requests):
+        return None
+    memory = [max(sizes) for sizes in itertools.zip_longest(*map(memory_of, requests), fillvalue=0)]
+    return PlacementGroupFactory(with_bytes(largest.bundles, memory), strategy=largest.strategy)
+
+
+def memory_of(request: PlacementGroupFactory) -> list[int]:
+    """Bytes that a trial asks for, for each of its processes: its own, its runners', its learners'."""
+    return [int(bundle.get(MEMORY, 0)) for bundle in request.bundles]
+
+
+def with_bytes(bundles: Sequence[Mapping[str, float]], memory: Sequence[int]) -> list[dict[str, float]]:
+    """Bundles with memory, as `memory_of` has it."""
+    return [{**bundle, MEMORY: size} for bundle, size in zip(bundles, memory, strict=True)]
 
 
 def _holds(bundles: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> bool:

@@ -1,5 +1,8 @@
 """A plan as the terminal shows it before it runs."""
 
+import math
+from dataclasses import replace
+
 import gymnasium as gym
 from rich.table import Table
 
@@ -9,7 +12,7 @@ from experiments.contract.words import duration, labelled, mib, plural, span
 from experiments.planning.configuration import Configuration
 from experiments.planning.disk import kept_bytes
 from experiments.planning.estimate import PastSpeed, study_duration
-from experiments.planning.plan import Plan
+from experiments.planning.plan import Plan, concurrency_of
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.allowed_spaces import action_scaling
 from experiments.rllib.building import environment_of, is_flattened, is_unmasked
@@ -46,6 +49,7 @@ def plan_lines(plan: Plan) -> list[str]:
             for what in dict.fromkeys(what for c in plan.configurations for what in _taken_otherwise(c))
         ),
         *(labelled("env", note) for note in plan.notes),
+        labelled("memory", _memory(plan)),
         labelled("checkpoints", _checkpoints(plan)),
         *_processes(plan),
         labelled(
@@ -105,7 +109,7 @@ def plan_table(plan: Plan) -> Table:
     """The configurations of a plan; of very many the first and the last."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     seeds = ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds))
-    for name in ("configuration", "id", "seeds", "env steps", "batch (transitions)", "CPUs", "GPUs"):
+    for name in ("configuration", "id", "seeds", "env steps", "batch (transitions)", "CPUs", "GPUs", "memory"):
         table.add_column(name, justify="left" if name in ("configuration", "id") else "right")
     omitted = range(MOST_CONFIGURATIONS // 2, len(plan.configurations) - MOST_CONFIGURATIONS // 2)
     for place, c in enumerate(plan.configurations):
@@ -122,6 +126,7 @@ def plan_table(plan: Plan) -> Table:
             f"{c.batch_env_steps:,}",
             f"{need.get('CPU', 0):g}",
             f"{need.get('GPU', 0):g}",
+            mib(sum(c.predicted_bytes)),
         )
     return table
 
@@ -197,6 +202,20 @@ def _cost(plan: Plan) -> list[str]:
 
 def _points_and_seeds(plan: Plan) -> str:
     return f"{plural(len(plan.configurations), 'configuration')} x {plural(len(plan.seeds), 'seed')}"
+
+
+def _memory(plan: Plan) -> str:
+    """What trials are predicted to take of the machines' memory, and whether it is what limits their number."""
+    sizes = sorted({sum(c.predicted_bytes) for c in plan.configurations})
+    each = mib(sizes[0]) + (f" to {mib(sizes[-1])}" if len(sizes) > 1 else "")
+    has = f" of {mib(plan.cluster.memory)}" if math.isfinite(plan.cluster.memory) else ""
+    at_once = min(plan.concurrency, plan.num_trials)
+    said = f"about {each} a trial, {'up to ' if len(sizes) > 1 else ''}{mib(at_once * sizes[-1])} at once{has}"
+    nodes = tuple(replace(node, memory=math.inf) for node in plan.cluster.nodes)
+    by_cpus = concurrency_of(plan.suite, plan.configurations, replace(plan.cluster, nodes=nodes))
+    if by_cpus <= at_once:
+        return said
+    return f"{said}: no more than {at_once} side by side by it, where CPUs would do for {by_cpus}"
 
 
 def _checkpoints(plan: Plan) -> str:

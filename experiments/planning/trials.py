@@ -8,6 +8,7 @@ from experiments.config.search_settings import Fifo
 from experiments.config.trial_config import Start, TrialConfig
 from experiments.contract import CONFIRM, of_generation
 from experiments.planning.configuration import Configuration
+from experiments.planning.memory import like
 from experiments.planning.plan import Plan
 from experiments.search.strategy import Ask
 
@@ -68,7 +69,7 @@ class StudyTrials:
         for known in (*self.configurations, *self.plan.configurations):
             if known.point == ask.point and known.generation == generation:
                 return known
-        found = search.resolver.configuration(ask.point)
+        found = like(search.resolver.configuration(ask.point), self.plan.configurations, self.plan.cluster)
         if generation is None:
             return found
         # Its checkpoint at the end of the generation is what the next one starts from.

@@ -1,4 +1,6 @@
-"""The disk space that a trial's checkpoints take."""
+"""The size of a trial's networks, replay buffer and checkpoints."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import tree
@@ -18,26 +20,55 @@ _PRIORITY_BYTES = 100
 _FAST_TRANSITION_BYTES = 90  # with its priority
 
 
-def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig) -> tuple[int, int]:
-    """About how many bytes checkpoints of a trial take: the largest of those that it trains on from, since a replay
-    buffer fills, and that of a trial that has finished, without the samples.
+@dataclass(frozen=True)
+class Networks:
+    """Sizes of a learner's networks.
+
+    Attributes:
+        bytes: Of all weights, those of target networks among them.
+        state_bytes: Of the state that recurrent ones keep from step to step.
+    """
+
+    bytes: int
+    state_bytes: int = 0
+
+
+def networks_sizes(trial: TrialConfig, config: AlgorithmConfig) -> Networks:
+    """Sizes of a trial's networks.
 
     Raises:
-        ConfigurationError: RLlib cannot build the trial's networks.
+        ConfigurationError: RLlib cannot build them.
     """
-    networks = networks_of(trial, config)
-    weights = sum(p.nbytes for p in networks.state_dict().values())
-    size, samples = _CHECKPOINT_BYTES + 3 * int(weights), 0  # Adam keeps two moments of each
-    step = sum(int(np.asarray(space.sample()).nbytes) for space in spaces(environment_of(trial)))
+    built = networks_of(trial, config)
+    weights = sum(p.nbytes for p in built.state_dict().values())
+    return Networks(int(weights), sum(int(state.nbytes) for state in tree.flatten(built.get_initial_state())))
+
+
+def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig, networks: Networks) -> tuple[int, int]:
+    """About how many bytes checkpoints of a trial take: the largest of those that it trains on from, since a replay
+    buffer fills, and that of a trial that has finished, without the samples.
+    """
+    size = _CHECKPOINT_BYTES + 3 * networks.bytes  # Adam keeps two moments of each
+    samples = replay_bytes(trial, config, networks)
     if isinstance(config, PPOEWMAConfig):
-        size += int(weights)
-        samples += config.staleness * config.total_train_batch_size * (step + _TRANSITION_BYTES)
-    if replay := getattr(config, "replay_buffer_config", None):
-        capacity = int(replay["capacity"])
-        # each step's; recurrent networks alone have one
-        step += sum(state.nbytes for state in tree.flatten(networks.get_initial_state()))
-        fast = trial.fast and replay["type"] in BUFFERS and not networks.is_stateful()
-        each = step + (_FAST_TRANSITION_BYTES if fast else _TRANSITION_BYTES)
-        samples += min(capacity, trial.budget_env_steps) * each
-        samples += capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) and not fast else 0
+        size += networks.bytes
+        samples += config.staleness * config.total_train_batch_size * (_step_bytes(trial) + _TRANSITION_BYTES)
     return size + samples, size
+
+
+def replay_bytes(trial: TrialConfig, config: AlgorithmConfig, networks: Networks) -> int:
+    """About how many bytes a trial's replay buffer takes when it is as full as it becomes; 0 without one."""
+    replay = getattr(config, "replay_buffer_config", None)
+    if not replay:
+        return 0
+    capacity = int(replay["capacity"])
+    # RLlib's DQN and SAC keep the state of recurrent networks with each step
+    fast = trial.fast and replay["type"] in BUFFERS and not networks.state_bytes
+    each = _step_bytes(trial) + networks.state_bytes + (_FAST_TRANSITION_BYTES if fast else _TRANSITION_BYTES)
+    samples = min(capacity, trial.budget_env_steps) * each
+    return samples + (capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) and not fast else 0)
+
+
+def _step_bytes(trial: TrialConfig) -> int:
+    """Of an observation and an action."""
+    return sum(int(np.asarray(space.sample()).nbytes) for space in spaces(environment_of(trial)))

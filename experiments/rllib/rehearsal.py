@@ -11,11 +11,13 @@ import functools
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import psutil
 from gymnasium.wrappers.vector import DictInfoToList
 
 from experiments.config import own_modules
@@ -32,37 +34,51 @@ _SECONDS_IN_ALL = 4.0
 """After which no further environment of a study is tried."""
 
 
-def rehearse_each(envs: Sequence[tuple[EnvSettings, bool]]) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Rehearsal:
+    """What trying an environment has shown.
+
+    Attributes:
+        notes: Remarks for a person, a line each.
+        memory: Bytes that one environment takes when it is made and stepped for a moment.
+    """
+
+    notes: tuple[str, ...] = ()
+    memory: int = 0
+
+
+def rehearse_each(envs: Sequence[tuple[EnvSettings, bool]]) -> tuple[tuple[str, ...], list[int]]:
     """Try the environments of a study, for some seconds in all.
 
     Args:
         envs: Each with whether any action may be taken, as `rehearse` has it.
 
     Returns:
-        Remarks on them for a person, each once.
+        Remarks on them for a person, each once; and the bytes that one of each takes, of those that were not tried as
+        many as the largest of the others.
 
     Raises:
         ConfigurationError: As `rehearse`.
     """
-    notes, started = list[str](), time.monotonic()
+    notes, memory, started = list[str](), list[int](), time.monotonic()
     for tried, (env, any_actions) in enumerate(envs):
         if time.monotonic() - started > _SECONDS_IN_ALL:
             notes.append(f"{env.name}: slow to make, so {tried} of {len(envs)} configurations were tried beforehand")
+            memory += [max(memory, default=0)] * (len(envs) - tried)
             break
-        notes += rehearse(env, any_actions)
-    return tuple(dict.fromkeys(notes))
+        found = rehearse(env, any_actions)
+        notes += found.notes
+        memory.append(found.memory)
+    return tuple(dict.fromkeys(notes)), memory
 
 
-def rehearse(env: EnvSettings, any_actions: bool = True) -> tuple[str, ...]:
+def rehearse(env: EnvSettings, any_actions: bool = True) -> Rehearsal:
     """Try an environment.
 
     Args:
         env: The environment; of EnvPool, Gymnasium's of the same id.
         any_actions: Whether its policy may take any action of the space; networks of a person's own may leave out some,
             and what the environment then raises says nothing.
-
-    Returns:
-        Remarks on it for a person, a line each.
 
     Raises:
         ConfigurationError: It raises, or gives what it must not. Names what it gave and what is expected.
@@ -72,23 +88,41 @@ def rehearse(env: EnvSettings, any_actions: bool = True) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _rehearsed(name: str, gym_id: str, arguments: str, together: bool, any_actions: bool) -> tuple[str, ...]:
-    settings = json.loads(arguments)
+def _rehearsed(name: str, gym_id: str, arguments: str, together: bool, any_actions: bool) -> Rehearsal:
+    settings, others = json.loads(arguments), _children()
     envs: list[Any] = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, contextlib.chdir(folder):
         try:
             if together:
+                before = _resident_bytes(others)
                 envs.append(_made(name, settings, lambda: _vector(gym_id, settings)))
                 _try_vector(gym_id, envs[0])
-                return ()
+                return Rehearsal(memory=(_resident_bytes(others) - before) // envs[0].num_envs)
             for number in range(2):
+                before = _resident_bytes(others)  # before the second one: the first brings modules with it
                 make = functools.partial(gym.make, gym_id, disable_env_checker=True, **settings)
                 envs.append(checked.own(_made(name, settings, make, is_first=not number)))
-            return tuple(_differences(name, gym_id, *(_played(gym_id, env, any_actions) for env in envs)))
+            made = _resident_bytes(others)
+            notes = _differences(name, gym_id, *(_played(gym_id, env, any_actions) for env in envs))
+            return Rehearsal(tuple(notes), made - before + (_resident_bytes(others) - made) // len(envs))
         finally:
             for env in envs:
                 with contextlib.suppress(Exception):
                     env.close()
+
+
+def _children() -> set[psutil.Process]:
+    """The processes that this one has started."""
+    return set(psutil.Process().children())
+
+
+def _resident_bytes(others: Set[psutil.Process]) -> int:
+    """Resident memory of this process, and of those that environments started: not of Ray's, which are there before."""
+    resident = psutil.Process().memory_info().rss
+    for child in _children() - others:
+        with contextlib.suppress(psutil.Error):  # it has ended
+            resident += sum(process.memory_info().rss for process in (child, *child.children(recursive=True)))
+    return int(resident)
 
 
 def _made(name: str, settings: Mapping[str, Any], make: Callable[[], Any], is_first: bool = True) -> Any:

@@ -1,6 +1,7 @@
 """Earlier studies in a store: where their folders are, and how fast their trials were."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
@@ -72,6 +73,13 @@ def past_speed(place: Place) -> Callable[[str, str, float], float | None] | None
     None without a store.
     """
     return None if place.missing_database else _store(place).past_speed
+
+
+def past_peaks(place: Place) -> Callable[[str, str], Mapping[str, float]] | None:
+    """Algorithm and env to the ids of configurations and the most MiB that their earlier trials took; None without a
+    store.
+    """
+    return None if place.missing_database else functools.cache(_store(place).past_peaks)
 
 
 def past_metrics(place: Place) -> Past:

@@ -129,7 +129,7 @@ class New:
 
     def plan(self, cluster: Cluster) -> Plan:
         """As `Source.plan`: every configuration is built and checked."""
-        plan = plan_study(self._suite, self._compose, cluster)
+        plan = plan_study(self._suite, self._compose, cluster, lookup.past_peaks(self._place))
         if self._starting is not None:
             self._starting.check(plan)
         if self._free_bytes is not None:

@@ -307,22 +307,33 @@ class Store:
         """Median env steps per second of the finished trials of an algorithm on an env with at least
         so many env steps; None without.
         """
-        metrics = [m for m in self._finished(algorithm, env) if m.get("progress/env_steps", 0) >= least_env_steps]
+        found = [run.data.metrics for run in self._finished(algorithm, env)]
+        metrics = [m for m in found if m.get("progress/env_steps", 0) >= least_env_steps]
         speeds = sorted(m["progress/env_steps"] / m["final/wall_s"] for m in metrics if m.get("final/wall_s"))
         return speeds[len(speeds) // 2] if speeds else None
 
     def past_metrics(self, algorithm: str, env: str, metric: str) -> list[dict[str, float]]:
         """The last metrics of the finished trials of an algorithm on an env that logged a metric, of the 200 newest."""
-        return self._finished(algorithm, env, f" and metrics.`{metric}` < 1e300")
+        return [run.data.metrics for run in self._finished(algorithm, env, f" and metrics.`{metric}` < 1e300")]
 
-    def _finished(self, algorithm: str, env: str, also: str = "") -> list[dict[str, float]]:
-        """The last metrics of finished trials, of the 200 newest."""
+    def past_peaks(self, algorithm: str, env: str) -> dict[str, float]:
+        """Id of each configuration to the most memory that a finished trial of it took, MiB, of the 200 newest
+        of an algorithm on an env.
+        """
+        found: dict[str, float] = {}
+        for run in self._finished(algorithm, env, " and metrics.`final/memory_mib` > 0"):
+            config_id = run.data.tags.get(Tag.CONFIG_ID, "")
+            found[config_id] = max(found.get(config_id, 0.0), run.data.metrics["final/memory_mib"])
+        return found
+
+    def _finished(self, algorithm: str, env: str, also: str = "") -> list[Any]:
+        """Finished trials, the 200 newest."""
         experiments = [e.experiment_id for e in self._client.search_experiments()]
         wanted = (
             f"tags.kind = 'trial' and tags.algorithm = '{algorithm}' and tags.env = '{env}' "
             f"and attributes.status = 'FINISHED'{also}"
         )
-        return [run.data.metrics for run in self._client.search_runs(experiments, wanted, max_results=200)]
+        return list(self._client.search_runs(experiments, wanted, max_results=200))
 
 
 def _is_like(value: str) -> str:

@@ -1,10 +1,32 @@
-"""The kernel's count of those that it killed for want of memory."""
+"""The memory that processes may use, and the kernel's count of those that it killed for want of it."""
 
 from pathlib import Path
 
+import psutil
 import pytest
 
-from experiments.limits.memory import oom_kills
+from experiments.limits.memory import oom_kills, usable_memory
+
+
+def test_the_smallest_limit_on_the_way_to_the_root_holds(tmp_path: Path) -> None:
+    there = psutil.virtual_memory().total
+    assert usable_memory([tmp_path]) == there
+    for name, text in {
+        "memory.max": "max\n",
+        "pod/memory.max": "2147483648\n",
+        "pod/own/memory.max": "max\n",
+        "v1/memory.limit_in_bytes": "9223372036854771712\n",
+        "v1/own/memory.limit_in_bytes": "1073741824\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert usable_memory([tmp_path / "pod/own", tmp_path / "pod", tmp_path]) == 2 * 2**30
+    assert usable_memory([tmp_path / "v1"]) == there
+    assert usable_memory([tmp_path / "v1/own", tmp_path / "v1"]) == 2**30
+
+
+def test_of_this_machine_processes_may_use_no_more_than_there_is() -> None:
+    assert 0 < usable_memory() <= psutil.virtual_memory().total
 
 
 @pytest.mark.parametrize(

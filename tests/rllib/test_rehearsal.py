@@ -86,7 +86,7 @@ def test_what_an_environment_must_not_give_is_refused_with_what_it_gave(odd: dic
     ],
 )
 def test_what_fits_is_taken_whatever_its_type(odd: dict[str, str]) -> None:
-    assert rehearse(settings(**odd)) == ()  # type: ignore[arg-type]
+    assert rehearse(settings(**odd)).notes == ()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_what_fits_is_taken_whatever_its_type(odd: dict[str, str]) -> None:
     [({"does": "free"}, r"reset\(seed=\) does not determine"), ({"observe": "outside"}, "leave the bounds")],
 )
 def test_what_need_not_be_changed_is_said(odd: dict[str, str], said: str) -> None:
-    (note,) = rehearse(settings(**odd))  # type: ignore[arg-type]
+    (note,) = rehearse(settings(**odd)).notes  # type: ignore[arg-type]
     assert re.search(said, note)
 
 
 def test_an_action_that_networks_of_ones_own_may_leave_out_proves_nothing() -> None:
-    assert rehearse(settings(does="raise", at=2), any_actions=False) == ()
+    assert rehearse(settings(does="raise", at=2), any_actions=False).notes == ()
 
 
 def test_a_file_that_is_in_the_commands_folder_alone_is_refused(
@@ -128,12 +128,17 @@ def test_a_file_that_is_in_the_commands_folder_alone_is_refused(
     ):
         rehearse(env)
     env.env_config["path"] = str(tmp_path / "prices")
-    assert rehearse(env) == ()
+    assert rehearse(env).notes == ()
     assert Path.cwd() == tmp_path
 
 
 def test_a_study_is_not_held_up_by_environments_that_are_slow_to_make(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "_SECONDS_IN_ALL", 0.0)
-    assert rehearse_each([(settings(), True), (settings(at=40), True)]) == (
-        "odd: slow to make, so 0 of 2 configurations were tried beforehand",
-    )
+    notes, memory = rehearse_each([(settings(), True), (settings(at=40), True)])
+    assert notes == ("odd: slow to make, so 0 of 2 configurations were tried beforehand",) and memory == [0, 0]
+
+
+def test_the_memory_of_an_environment_is_that_of_one_more() -> None:
+    held = 48
+    assert rehearse(settings(holds=held)).memory / 2**20 == pytest.approx(held, abs=8)  # type: ignore[arg-type]
+    assert rehearse(settings(at=7)).memory < 2**20

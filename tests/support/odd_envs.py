@@ -59,9 +59,11 @@ class Odd(gym.Env[Any, Any]):
             `free`: pays no attention to its seed.
         space: Key of SPACES.
         at: The step of an environment, over all its episodes, from which on it is odd.
+        holds: MiB that it takes.
     """
 
-    def __init__(self, space: str = "floats", at: int = 0, does: str | None = None, **odd: str) -> None:
+    def __init__(self, space: str = "floats", at: int = 0, does: str | None = None, holds: int = 0, **odd: str) -> None:
+        self._held = np.ones(holds * 2**20, np.uint8)
         self.observation_space, self.action_space = SPACES[space], gym.spaces.Discrete(2)
         self._at, self._does, self._odd = at, does, odd
         self._total = 0

@@ -25,6 +25,7 @@ def study_of(runs: pd.DataFrame, curves: pd.DataFrame | None = None, axes: Seque
             for c in runs["config"].unique()
         },
         facts={},
+        predicted_mib={},
         base="",
         objectives=(),
         start="",

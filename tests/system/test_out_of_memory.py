@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.limits.memory import oom_kills, usable_memory
 from tests.support.memory_cgroup import MemoryCgroup, memory_cgroup
 from tests.support.studies import query
 from tests.support.suite import ROOT, TINY
@@ -20,6 +21,7 @@ HOARDING = (
     "env.vectorize_mode=sync",
     "study.space={env.env_config.fault:[hoard,null]}",
     "hardware.num_cpus=2",
+    "hardware.memory_gib=2",
     "hardware.num_env_runners=0",
     "seeds=[0,1]",
 )
@@ -71,3 +73,34 @@ def assert_as_they_should(out: Path, failed: str) -> None:
             assert status == "FAILED" and re.fullmatch(failed, reason), reason
         else:
             assert (status, reason) == ("FINISHED", None), name
+
+
+def test_trials_that_are_large_from_the_start_run_as_many_at_once_as_there_is_memory_for(tmp_path: Path) -> None:
+    """An environment that takes 1 GiB when it is made; 16 CPUs, which are declared."""
+    if usable_memory() < 16 * 2**30:
+        pytest.skip("takes 16 GiB")
+    out = tmp_path / "out"
+    words = (
+        *TINY,
+        "env.id=odd_envs:odd/Odd-v0",
+        "+env.env_config.holds=1024",
+        "study.space={}",
+        "env.vectorize_mode=sync",
+        "evaluation.episodes=1",
+        "evaluation.final_episodes=1",
+        "hardware.num_cpus=16",
+        "hardware.total_envs=1",
+        f"seeds={list(range(16))}".replace(" ", ""),
+        f"output_dir={out}",
+    )
+    command = [sys.executable, "experiments/run.py", *words]
+    kills = oom_kills()
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0 and oom_kills() == kills
+    at_once = re.search(r"no more than (\d+) side by side by it, where CPUs would do for 16", done.stdout)
+    assert at_once is not None and 1 < int(at_once[1]) <= 13
+    restarted = "SELECT count(*) FROM tags WHERE key = 'restarts' AND value <> '0'"
+    assert query(out / "mlflow.db", restarted) == [(0,)]
+    peaks = [mib for (mib,) in query(out / "mlflow.db", "SELECT value FROM metrics WHERE key = 'final/memory_mib'")]
+    assert len(peaks) == 16 and min(peaks) > 1024

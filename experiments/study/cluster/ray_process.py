@@ -171,6 +171,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
                     address="local",  # never join a cluster that happens to run here: its size was not checked
                     num_cpus=num_cpus,
                     num_gpus=int(machine.num_gpus),  # not what Ray finds: torch may not be able to use it
+                    _memory=int(machine.memory),
                     include_dashboard=False,
                     _temp_dir=session_folder(),
                     **common,

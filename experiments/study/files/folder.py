@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from experiments.contract import FINISHED
 from experiments.contract.words import labelled
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
+from experiments.planning.memory import placed
 from experiments.planning.plan import Plan, concurrency_of
 from experiments.planning.resolver import Resolver
 from experiments.planning.search_design import SearchDesign
@@ -120,6 +121,7 @@ class StudyFolder:
                 ],
                 "report_every_env_steps": search.resolver.report_every_env_steps,
                 "base": search.base,
+                "concurrency": plan.concurrency,
             }
         for suite in (
             state["suite"],
@@ -255,15 +257,21 @@ class StudyFolder:
         # curves stay of one kind
         what = {name: state["suite"]["tracking"][name] for name in ("tensorboard", "system_metrics")}
         suite = self._suite({**state["suite"], "tracking": {**asdict(tracking), **what}})
-        configurations = tuple(self._configuration(saved, cluster) for saved in state["configurations"])
+        configurations = self._configurations(state["configurations"], cluster)
         concurrency = concurrency_of(suite, configurations, cluster)
         if (search := state.get("search")) is None:
             return Plan(suite, state["composed"], configurations, cluster, concurrency)
         composed = {tuple(sorted(choice.items())): settings for choice, settings in search["composed"]}
         resolver = Resolver(composed, cluster, search["report_every_env_steps"], tuple(suite.study.space))
-        known = (*configurations, *(self._configuration(saved, cluster) for saved in self._lines(_LATER_FILE)))
+        known = (*configurations, *self._configurations(self._lines(_LATER_FILE), cluster))
         design = SearchDesign(suite, known, search["base"], resolver)
+        # part of what the search comes to
+        concurrency = search.get("concurrency", concurrency)
         return Plan(suite, state["composed"], known, cluster, concurrency, search=design)
+
+    def _configurations(self, saved: Sequence[Mapping[str, Any]], cluster: Cluster) -> tuple[Configuration, ...]:
+        found = [self._configuration(one, cluster) for one in saved]
+        return placed(found, cluster) if all(c.predicted_bytes for c in found) else tuple(found)
 
     def _configuration(self, saved: Mapping[str, Any], cluster: Cluster) -> Configuration:
         settings = Settings(**saved["settings"])
@@ -275,7 +283,8 @@ class StudyFolder:
                 f"{self.path / STATE_FILE}: {saved['label']!r} was configuration {saved['config_id']} and would "
                 f"be {config_id} with this version of the suite. Resume with the version that began the study."
             )
-        return Configuration.of(resolved, cluster)
+        predicted = saved.get("predicted_bytes", ())
+        return replace(Configuration.of(resolved, cluster), predicted_bytes=tuple(predicted))
 
     @property
     def optuna_storage(self) -> Path:
@@ -415,4 +424,5 @@ def _saved(configuration: Configuration) -> dict[str, Any]:
         "suite": suite,
         "rules": configuration.rules,
         "generation": configuration.generation,
+        "predicted_bytes": configuration.predicted_bytes,
     }
