@@ -26,6 +26,9 @@ METRICS: dict[str, str] = {
     "throughput/learn_share": "share of training seconds spent in learner updates and the replay buffer",
     "throughput/sync_share": "share of training seconds spent sending weights and connector states",
     "throughput/other_share": "the rest of the training seconds",
+    "throughput/pauses": (
+        "pauses since the last report: times that the machine or the trial's process stood still; absent without one"
+    ),
     "time/env_step_share": "share of the wall-clock since the last report spent stepping environments",
     "time/inference_share": "share of it spent in the policy that acts",
     "time/connectors_share": "share of it spent on connectors, and on making episodes of steps",
@@ -40,7 +43,7 @@ METRICS: dict[str, str] = {
     "progress/iterations": "RLlib iterations so far",
     "progress/updates": "gradient steps so far",
     "progress/train_s": "training seconds so far",
-    "progress/wall_s": "seconds since the trial started, all included",
+    "progress/wall_s": "seconds since the trial started, all but pauses included",
     "progress/batch_env_steps": "env steps collected per training batch, mean since the last report",
     "learner/loss": "total loss, mean over the minibatches of the last iteration",
     "learner/policy_loss": "policy loss, likewise",
@@ -77,7 +80,10 @@ METRICS: dict[str, str] = {
         "share of a throughput's seconds in which others used more of the machine than the measurement allows"
     ),
     "final/train_s": "training seconds of the trial",
-    "final/wall_s": "seconds of the trial, all included",
+    "final/wall_s": "seconds of the trial, all but pauses included",
+    "final/paused_s": (
+        "seconds in which the machine or the trial's process stood still, part of no other metric; absent without any"
+    ),
 }
 """The allow-list: every metric that may reach MLflow, and what it means."""
 
