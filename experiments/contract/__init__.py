@@ -66,6 +66,10 @@ METRICS: dict[str, str] = {
     "system/learners_memory_mib": "resident memory of its learners, MiB",
     "system/machine_cpu_percent": "CPU use of the machine that the trial's own process is on; 100 is all its cores",
     "system/other_cpu_percent": "CPU of what is not the study's on it; 100 is one core",
+    "system/stolen_cpu_percent": (
+        "CPU that the machine, a virtual one, wanted and its host gave to others; 100 is one core; absent without any"
+    ),
+    "system/cpu_pressure_percent": "share of the time in which something on the machine waited for a CPU, percent",
     "system/runner_cpu_share": "share of the runners' sampling seconds in which they had a CPU",
     "system/gpu_percent": "use of the GPUs that the trial's processes see, mean over them and the time",
     "final/score": "mean return of the final evaluation",

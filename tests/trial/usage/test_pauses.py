@@ -89,7 +89,7 @@ def test_a_thread_that_sleeps_is_seen_to_sleep() -> None:
 
 
 def test_metrics_of_pauses_are_known_to_depend_on_the_clock() -> None:
-    of_pauses = {"final/paused_s", "throughput/pauses"}
+    of_pauses = {"final/paused_s", "throughput/pauses", "system/stolen_cpu_percent", "system/cpu_pressure_percent"}
     assert of_pauses <= set(METRICS)
     assert all(map(depends_on_clock, of_pauses))
 
