@@ -348,6 +348,14 @@ def _disturbed(runs: pd.DataFrame) -> list[str]:
     again = runs[runs["restarts"] > 0]
     were = f"{plural(len(again), 'trial')} {'was' if len(again) == 1 else 'were'}"
     found = [f"{were} taken up again after a fault or an interruption: {trials_named(again)}."] if len(again) else []
+    paused = runs[runs["paused_s"] > 0]
+    if len(paused):
+        least, most = (f"{seconds:,.0f}" for seconds in (paused["paused_s"].min(), paused["paused_s"].max()))
+        found.append(
+            f"{plural(len(paused), 'trial')} stood still, with the machine or alone, for "
+            f"{least if least == most else f'{least} to {most}'} s: {trials_named(paused)}. "
+            "That is left out of all seconds and env steps/s."
+        )
     is_reproducible = runs["reproducible"].fillna(True).astype(bool)
     for algorithm, trials in runs[~is_reproducible].groupby("algorithm", sort=False):
         which = (

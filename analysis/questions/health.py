@@ -41,7 +41,9 @@ STEPPED = 6.0
 """Standard deviations within a third of the run by which throughput falls at once."""
 SIGNIFICANT = 0.01
 """One-sided level of a trend in memory or throughput."""
-FEWEST = {"entropy": 3, "kl": 5, "explosion": 6, "staleness": 3, "memory": 12, "throughput": 9}
+STOLEN = 10.0
+"""Percent of one core that the host of a virtual machine gave to others, mean over a run."""
+FEWEST = {"entropy": 3, "kl": 5, "explosion": 6, "staleness": 3, "memory": 12, "throughput": 9, "stolen": 3}
 """Reports that a signal needs, after warm-up; with fewer, nothing is said."""
 
 
@@ -51,7 +53,7 @@ class HealthSignal:
 
     Attributes:
         key: entropy_collapse, kl_out_of_range, exploding_value_loss, exploding_grad_norm, staleness,
-            memory_growth or throughput_decay.
+            memory_growth, throughput_decay or stolen_cpu.
         sentence: What was seen, with numbers.
         since_env_steps: Where it began.
         harmless: Whether there is an innocent reason, which the sentence names: worth a line, but no warning.
@@ -73,8 +75,9 @@ def health(curves: Series, facts: Facts) -> list[HealthSignal]:
     Returns:
         At most one signal a key.
     """
-    found = (_entropy(curves, facts), _kl(curves, facts), _value_loss(curves), _grad_norm(curves), _staleness(curves))
-    return [signal for signal in (*found, _memory(curves, facts), _throughput(curves)) if signal is not None]
+    of_learning = (_entropy(curves, facts), _kl(curves, facts), _value_loss(curves), _grad_norm(curves))
+    of_running = (_staleness(curves), _memory(curves, facts), _throughput(curves), _stolen(curves))
+    return [signal for signal in (*of_learning, *of_running) if signal is not None]
 
 
 def _entropy(curves: Series, facts: Facts) -> HealthSignal | None:
@@ -263,6 +266,19 @@ def _throughput(curves: Series) -> HealthSignal | None:
         cores = f"{np.median(before) / 100:.1f} to {np.median(after) / 100:.1f} cores"
         return HealthSignal("throughput_decay", f"{sentence}; other programs went from {cores}.", int(steps[-third]))
     return HealthSignal("throughput_decay", f"{sentence}.", int(steps[-third]))
+
+
+def _stolen(curves: Series) -> HealthSignal | None:
+    """More than `STOLEN` on average: what is measured in seconds is then the host's doing as well."""
+    steps, percents = points_of(curves, "system/stolen_cpu_percent")
+    if len(percents) < FEWEST["stolen"] or percents.mean() < STOLEN:
+        return None
+    return HealthSignal(
+        "stolen_cpu",
+        f"The host of this virtual machine gave {percents.mean() / 100:.2g} cores to others while they were wanted "
+        f"here (mean; at most {percents.max() / 100:.2g}). Seconds and env steps/s include that.",
+        int(steps[np.argmax(percents >= STOLEN)]),
+    )
 
 
 def health_tag(signals: Sequence[HealthSignal], curves: Series) -> str:

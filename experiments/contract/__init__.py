@@ -28,6 +28,9 @@ METRICS: dict[str, str] = {
     "throughput/learn_share": "share of training seconds spent in learner updates and the replay buffer",
     "throughput/sync_share": "share of training seconds spent sending weights and connector states",
     "throughput/other_share": "the rest of the training seconds",
+    "throughput/pauses": (
+        "pauses since the last report: times that the machine or the trial's process stood still; absent without one"
+    ),
     "time/env_step_share": "share of the wall-clock since the last report spent stepping environments",
     "time/inference_share": "share of it spent in the policy that acts",
     "time/connectors_share": "share of it spent on connectors, and on making episodes of steps",
@@ -42,7 +45,7 @@ METRICS: dict[str, str] = {
     "progress/iterations": "RLlib iterations so far",
     "progress/updates": "gradient steps so far",
     "progress/train_s": "training seconds so far",
-    "progress/wall_s": "seconds since the trial started, all included",
+    "progress/wall_s": "seconds since the trial started, all but pauses included",
     "progress/batch_env_steps": "env steps collected per training batch, mean since the last report",
     "learner/loss": "total loss, mean over the minibatches of the last iteration",
     "learner/policy_loss": "policy loss, likewise",
@@ -65,6 +68,10 @@ METRICS: dict[str, str] = {
     "system/learners_memory_mib": "resident memory of its learners, MiB",
     "system/machine_cpu_percent": "CPU use of the machine that the trial's own process is on; 100 is all its cores",
     "system/other_cpu_percent": "CPU of what is not the study's on it; 100 is one core",
+    "system/stolen_cpu_percent": (
+        "CPU that the machine, a virtual one, wanted and its host gave to others; 100 is one core; absent without any"
+    ),
+    "system/cpu_pressure_percent": "share of the time in which something on the machine waited for a CPU, percent",
     "system/runner_cpu_share": "share of the runners' sampling seconds in which they had a CPU",
     "system/gpu_percent": "use of the GPUs that the trial's processes see, mean over them and the time",
     "final/score": "mean return of the final evaluation",
@@ -80,7 +87,10 @@ METRICS: dict[str, str] = {
     ),
     "final/memory_mib": "peak of the resident memory of the trial's processes, MiB",
     "final/train_s": "training seconds of the trial",
-    "final/wall_s": "seconds of the trial, all included",
+    "final/wall_s": "seconds of the trial, all but pauses included",
+    "final/paused_s": (
+        "seconds in which the machine or the trial's process stood still, part of no other metric; absent without any"
+    ),
 }
 """The allow-list: every metric that may reach MLflow, and what it means."""
 

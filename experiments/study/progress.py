@@ -21,6 +21,8 @@ from experiments.contract.words import LABEL_WIDTH, duration, some
 from experiments.planning.plan import Plan
 from experiments.study.outcomes import TrialOutcome
 from experiments.trial.events import Ended, Event, Reported, Started
+from experiments.trial.usage import pauses
+from experiments.trial.usage.pauses import unpaused_s
 
 LOG_WIDTH = 140
 """Columns of a log file."""
@@ -62,6 +64,7 @@ class Progress:
         self._is_live = False
         self._causes: Counter[str] = Counter()
         self._start = self._last_line = time.monotonic()
+        self._start_unpaused = unpaused_s()
         self._what = "work" if plan.is_measured else "env steps"
         self._live = (
             Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
@@ -72,6 +75,8 @@ class Progress:
         for row in self._rows.values():
             row.status = row.status if row.status in _ENDS else "waiting"
         self._start = self._last_line = time.monotonic()
+        pauses.begin()
+        self._start_unpaused = unpaused_s()
         if self._live:
             self._live.start()
         return self
@@ -154,7 +159,7 @@ class Progress:
         new = done - self._before
         if new < (total - self._before) / 100:
             return ", time left not known yet"
-        rate = new / (time.monotonic() - self._start)
+        rate = new / (unpaused_s() - self._start_unpaused)
         return f", about {duration((total - done) / rate)} left"
 
     def _render(self) -> RenderableType:

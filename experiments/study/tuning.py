@@ -23,6 +23,8 @@ from experiments.rllib.building import build_algorithm_config
 from experiments.rllib.made_environments import has_vector_entry_point
 from experiments.search.contest import Bounds, Ratio, Setting, contest, neighbours, ratio, rounds
 from experiments.study.hardware_profile import Tried, TuningOutcome
+from experiments.trial.usage import pauses
+from experiments.trial.usage.pauses import unpaused_s
 
 BLOCK_S = 0.5
 MOST_ROUNDS = 8
@@ -39,15 +41,16 @@ class _Contender:
     """A setting with its algorithm, ready to be measured."""
 
     def __init__(self, trial: TrialConfig) -> None:
+        pauses.begin()
         runner_pool.use()
         config = build_algorithm_config(trial)
         self._algorithm = config.algo_class(config=config)
-        start = time.perf_counter()
+        start = unpaused_s()
         batches, learned = 0, False
-        while batches < 2 or not learned or time.perf_counter() - start < WARM_UP_S:
+        while batches < 2 or not learned or unpaused_s() - start < WARM_UP_S:
             learned = bool(self._train().get("learners"))
             batches += 1
-            if time.perf_counter() - start > 60:
+            if unpaused_s() - start > 60:
                 raise TimeoutError("no two training batches in 60 s")
 
     def _train(self) -> Mapping[str, Any]:
@@ -58,10 +61,10 @@ class _Contender:
     def speed(self) -> float:
         """Env steps per second of a block."""
         self._train()  # what was sampled while another was measured does not count
-        before, start = self.env_steps, time.perf_counter()
-        while time.perf_counter() - start < BLOCK_S:
+        before, start = self.env_steps, unpaused_s()
+        while unpaused_s() - start < BLOCK_S:
             self._train()
-        return (self.env_steps - before) / (time.perf_counter() - start)
+        return (self.env_steps - before) / (unpaused_s() - start)
 
     def stop(self) -> None:
         """Stop it; what fails then changes no result."""

@@ -1,13 +1,13 @@
 """The Trainable of a throughput study: warm up, measure block by block, stop when it is precise enough."""
 
 import math
-from time import perf_counter
 
 from experiments.contract import FINISHED
 from experiments.rllib import runner_pool
 from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.measurement import Block, Measurement, MeasurementError
 from experiments.trial.trainable import Trial
+from experiments.trial.usage.pauses import unpaused_s
 
 _LEAST_WARM_ITERATIONS = 2
 
@@ -47,20 +47,25 @@ class MeasuredTrial(Trial):
             metrics.update(self._used())
             other = metrics.get("system/other_cpu_percent", math.nan)
             measurement.blocks.append(
-                Block(now.env_steps - start_env_steps, now.trained - start_trained, now.train_s - start_s, other)
+                Block(
+                    now.env_steps - start_env_steps,
+                    now.trained - start_trained,
+                    now.train_s - start_s,
+                    other,
+                    "throughput/pauses" in metrics,
+                )
             )
             self._ready.append([Reported(env_steps=self._earlier + now.env_steps, metrics=metrics)])
-        seconds = {"final/train_s": now.train_s, "final/wall_s": training.wall_s()}
-        final = {**measurement.metrics(), **seconds, **self._peak()}
+        final = {**measurement.metrics(), **training.seconds(), **self._peak()}
         self._ready[-1].append(Ended(status=FINISHED, env_steps=self._earlier + now.env_steps, metrics=final))
 
     def _warm_up(self) -> None:
         assert self._training is not None
-        settings, start, now = self._settings, perf_counter(), self._training.counters
+        settings, start, now = self._settings, unpaused_s(), self._training.counters
         deadline = start + settings.warmup_s + settings.max_seconds
         while True:
             self._train_for(0.0)
-            at = perf_counter()
+            at = unpaused_s()
             learns = now.updates > 0  # algorithms with a replay buffer begin by filling it
             if learns and now.iterations >= _LEAST_WARM_ITERATIONS and at - start >= settings.warmup_s:
                 break

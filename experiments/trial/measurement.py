@@ -20,12 +20,14 @@ class Block:
         trained_steps: Steps that the learner consumed in it.
         seconds: Seconds of training.
         other_cpu_percent: CPU that others used on the machine meanwhile, 100 is one core; NaN if unknown.
+        is_paused: Whether the trial's process stood still in it: runners may have gone on, in no time.
     """
 
     env_steps: int
     trained_steps: float
     seconds: float
     other_cpu_percent: float = math.nan
+    is_paused: bool = False
 
 
 @dataclass
@@ -35,8 +37,11 @@ class Measurement:
     settings: MeasurementSettings
     blocks: list[Block] = field(default_factory=list)
 
+    def _is_quiet(self, block: Block) -> bool:
+        return not block.other_cpu_percent > self.settings.max_other_cpu_percent  # unknown is quiet
+
     def _is_clean(self, block: Block) -> bool:
-        return not block.other_cpu_percent > self.settings.max_other_cpu_percent  # unknown is clean
+        return self._is_quiet(block) and not block.is_paused
 
     @property
     def disturbed(self) -> bool:
@@ -85,7 +90,7 @@ class Measurement:
         return {
             "final/env_steps_per_s": sum(b.env_steps for b in counted) / seconds,
             "final/trained_steps_per_s": sum(b.trained_steps for b in counted) / seconds,
-            "final/disturbed_share": _seconds([b for b in counted if not self._is_clean(b)]) / seconds,
+            "final/disturbed_share": _seconds([b for b in counted if not self._is_quiet(b)]) / seconds,
         }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter, sleep
+from time import sleep
 from typing import Any
 
 import torch
@@ -37,6 +37,7 @@ from experiments.trial.training import TrainingLoop
 from experiments.trial.usage import memory_use
 from experiments.trial.usage.machine import Machine, placed_on
 from experiments.trial.usage.memory_use import MemoryUse
+from experiments.trial.usage.pauses import unpaused_s
 from experiments.trial.usage.process_memory import ProcessMemory
 from experiments.trial.usage.resource_usage import Address, this_process
 
@@ -156,11 +157,11 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         Raises:
             UnfitNodeError: It is not, or it cannot be written.
         """
-        log, give_up = self._folder.log, perf_counter() + _SHARED_WITHIN_S
+        log, give_up = self._folder.log, unpaused_s() + _SHARED_WITHIN_S
         try:
             log.new()
             while log.attempt < self._attempt.number:
-                if perf_counter() >= give_up:
+                if unpaused_s() >= give_up:
                     raise UnfitNodeError(f"what the driver writes in {self._folder.path} is not there")
                 sleep(0.5)
                 log.new()
@@ -195,7 +196,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     def _advance(self) -> bool:
         """Report once, whatever it takes; whether the trial is over."""
-        self._count_logging(perf_counter() - self._left)  # Tune and the driver took in the last report
+        self._count_logging(unpaused_s() - self._left)  # Tune and the driver took in the last report
         while True:
             kills = oom_kills()
             try:
@@ -203,7 +204,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
                     if self._training is None:
                         self._start()
                     over = self._report()
-                self._left = perf_counter()
+                self._left = unpaused_s()
                 return over
             except RefusedEventError:
                 raise
@@ -274,7 +275,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             training.start_from(self._folder.of_study(starting_weights.FILE))
         if self._trial.fast:
             self._process.freeze_once()
-        training.begin_window(perf_counter())
+        training.begin_window(unpaused_s())
 
     def _go_on_without(self, kept_in_process: Sequence[str]) -> None:
         """Promise no bits where the process is not as it was when the trial came to where it goes on."""
@@ -412,13 +413,13 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """Write to the trial's folder; a disk that takes no more is said and costs no more than
         what was to be written.
         """
-        start = perf_counter()
+        start = unpaused_s()
         try:
             write()
         except OSError as error:
             self._unsaved.append(f"{error.filename or self._folder.path}: {error.strerror or first_line(error)}")
         finally:
-            self._count_logging(perf_counter() - start)
+            self._count_logging(unpaused_s() - start)
 
     def _count_logging(self, seconds: float) -> None:
         if self._training is not None:

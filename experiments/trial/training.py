@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,9 @@ from experiments.trial.extension_metrics import ExtensionMetrics
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.phase_diversity import Spans, mean_phase_diversity
 from experiments.trial.target import TargetWatch, area_under_curve
+from experiments.trial.usage import pauses
 from experiments.trial.usage.machine import Machine
+from experiments.trial.usage.pauses import unpaused_s
 from experiments.trial.usage.processes import Processes
 from experiments.trial.usage.resource_usage import Address
 from experiments.trial.usage.time_use import TimeUse
@@ -63,7 +64,8 @@ class Counters:
         updates: Gradient steps.
         trained: Steps that the learner consumed.
         train_s: Training seconds.
-        wall_s: Seconds, all included, of the processes before this one.
+        wall_s: Seconds, all but pauses included, of the processes before this one.
+        paused_s: Seconds of pauses, likewise.
         warm: `env_steps`, `train_s` and `trained` at the first report: what comes before is warm-up.
         curve: (env steps, return) of each evaluation.
         since: As in `TargetWatch`.
@@ -80,6 +82,7 @@ class Counters:
     trained: float = 0.0
     train_s: float = 0.0
     wall_s: float = 0.0
+    paused_s: float = 0.0
     warm: tuple[int, float, float] | None = None
     curve: list[tuple[float, float]] = field(default_factory=list)
     since: tuple[float, float] | None = None
@@ -117,8 +120,10 @@ class TrainingLoop:
             driver: Host and process of the study's driver.
         """
         leave_out_compiler()
+        pauses.begin()
+        self._paused_before = pauses.so_far()
         self._trial, self._heartbeat, self._state = trial, heartbeat, state
-        self._wall_start = perf_counter()
+        self._wall_start = unpaused_s()
         config = build_algorithm_config(trial)
         self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
         for watch in (average_over_minibatches, time_updates, log_kl):
@@ -140,15 +145,21 @@ class TrainingLoop:
         self._environments: checkpoints.Environments = {}
         self._scored: checkpoints.Weights | None = None
         self._kept = KeptEnvironments()
-        self.begin_window(perf_counter())
+        self.begin_window(unpaused_s())
 
     def begin_window(self, start: float) -> None:
         """Begin the wall-clock whose use the next report tells.
 
         Args:
-            start: Of `perf_counter`.
+            start: Of `unpaused_s`.
         """
         self._window_start, self.time = start, TimeUse(self._asynchronous)
+        self._paused_by_then = pauses.so_far()
+
+    @property
+    def _num_pauses(self) -> int:
+        """Since the last report."""
+        return (pauses.so_far() - self._paused_by_then).count
 
     def train(self, is_enough: Callable[[int], bool]) -> dict[str, float]:
         """Train on.
@@ -171,9 +182,9 @@ class TrainingLoop:
         while True:
             before = now.env_steps
             self._heartbeat()
-            start = perf_counter()
+            start = unpaused_s()
             result = self.algorithm.train()
-            now.train_s += perf_counter() - start
+            now.train_s += unpaused_s() - start
             runners = result.get("env_runners", {})
             learners = result.get("learners", {})
             module = learners.get("default_policy", {})
@@ -195,7 +206,7 @@ class TrainingLoop:
             collected = now.env_steps - before
             if collected <= 0:
                 raise RuntimeError(
-                    f"no env steps were sampled in an iteration of {perf_counter() - start:.0f} s: the runners are gone"
+                    f"no env steps were sampled in an iteration of {unpaused_s() - start:.0f} s: the runners are gone"
                 )
             if is_enough(collected):
                 break
@@ -208,7 +219,8 @@ class TrainingLoop:
             **self._phase_diversity(sampled_together, episodes),
             **{name: value for name, value in learner.items() if value == value},
             **self._measured.report(),
-            **training_shares(self._phases, seconds),
+            # What RLlib was at in a pause would have its seconds.
+            **({} if self._num_pauses else training_shares(self._phases, seconds)),
             "throughput/env_steps_per_s": sampled / seconds,
             "throughput/trained_steps_per_s": (now.trained - start_trained) / seconds,
             "progress/env_steps": now.env_steps,
@@ -226,15 +238,21 @@ class TrainingLoop:
         return {"train/phase_diversity": mean_phase_diversity(batches, episode_len)} if batches else {}
 
     def use_of_time(self) -> dict[str, float]:
-        """Where the wall-clock went since the last report, and what of the machine was used; the next window begins."""
-        now = perf_counter()
-        metrics = self.time.shares(now - self._window_start, self._phases)
+        """Where the wall-clock went since the last report, and what of the machine was used; the next window begins.
+
+        Where there was a pause, it is counted, and no shares are known.
+        """
+        now, num_pauses = unpaused_s(), self._num_pauses
+        if num_pauses:
+            metrics = {"throughput/pauses": float(num_pauses)}
+        else:
+            metrics = self.time.shares(now - self._window_start, self._phases)
         if self._monitor is not None:
             metrics.update(self._monitor.metrics())
-            if (share := self.time.runner_cpu_share()) is not None:
+            if not num_pauses and (share := self.time.runner_cpu_share()) is not None:
                 metrics["system/runner_cpu_share"] = share
         self.begin_window(now)
-        self.time.logging_s = perf_counter() - now
+        self.time.logging_s = unpaused_s() - now
         return metrics
 
     def evaluate(self) -> tuple[dict[str, float], bool]:
@@ -272,12 +290,20 @@ class TrainingLoop:
             "final/env_steps_per_s": (now.env_steps - warm_env_steps) / seconds,
             "final/trained_steps_per_s": (now.trained - warm_trained) / seconds,
             **self._measured.final(),
-            "final/train_s": now.train_s,
+            **self.seconds(),
+        }
+
+    def seconds(self) -> dict[str, float]:
+        """The `final/` metrics of how long it took."""
+        paused_s = self.paused_s()
+        return {
+            "final/train_s": self.counters.train_s,
             "final/wall_s": self.wall_s(),
+            **({"final/paused_s": paused_s} if paused_s else {}),
         }
 
     def _evaluation(self, role: Role, episodes: int, kept: KeptEnvironments | None = None) -> Evaluation:
-        start = perf_counter()
+        start = unpaused_s()
         config = self.algorithm.config
         seeds = stream_seeds(self._trial.seed, role, episodes)
         how = Playing(
@@ -290,7 +316,7 @@ class TrainingLoop:
         try:
             return evaluate(self._module(), environment_of(self._trial), seeds, how, kept)
         finally:
-            self.time.evaluation_s += perf_counter() - start
+            self.time.evaluation_s += unpaused_s() - start
 
     def _module(self) -> Any:
         """The module with the learner's newest weights, in this process: a remote runner's may lag."""
@@ -305,8 +331,12 @@ class TrainingLoop:
         return self.algorithm.get_module()
 
     def wall_s(self) -> float:
-        """Seconds of the trial so far, all included."""
-        return self.counters.wall_s + perf_counter() - self._wall_start
+        """Seconds of the trial so far, all but pauses included."""
+        return self.counters.wall_s + unpaused_s() - self._wall_start
+
+    def paused_s(self) -> float:
+        """Seconds of pauses so far."""
+        return self.counters.paused_s + (pauses.so_far() - self._paused_before).seconds
 
     def weights_digest(self) -> str:
         """As `checkpoints.weights_digest`, of the weights that `save` saves."""
@@ -334,7 +364,12 @@ class TrainingLoop:
         goes_on = self._trial.phase == SEARCH or not any(isinstance(event, Ended) for event in events)
         checkpoints.save(self.algorithm, folder, self._environments, self._scored, goes_on)
         state = {
-            "counters": {**asdict(self.counters), "wall_s": self.wall_s(), **self._measured.states()},
+            "counters": {
+                **asdict(self.counters),
+                "wall_s": self.wall_s(),
+                "paused_s": self.paused_s(),
+                **self._measured.states(),
+            },
             "events": [record_of(event) for event in events],
             "return_mean": self.counters.curve[-1][1] if self.counters.curve else None,
         }

@@ -114,6 +114,14 @@ def test_caveats_name_few_seeds_censored_runs_shared_machines_and_edges() -> Non
     assert said("lr = 0.0001 is the smallest", sentences=found)
 
 
+def test_caveats_name_trials_that_stood_still_with_what_was_left_out() -> None:
+    runs = make_runs({"a": [1, 2, 3, 4], "b": [3, 4, 5, 6]}, target=np.nan)
+    assert not said("stood still", sentences=caveats(Evidence(runs)))
+    runs.loc[[0, 5], "paused_s"] = [199.8, 9.2]
+    expected = "2 trials stood still, with the machine or alone, for 9 to 200 s: a s=0, b s=1."
+    assert said(expected, "left out of all seconds", sentences=caveats(Evidence(runs)))
+
+
 def test_caveats_are_silent_where_there_is_nothing_to_say() -> None:
     runs = make_runs({"a": [480.0, 481.0, 482.0, 479.0, 478.0]})
     assert caveats(Evidence(runs)) == []

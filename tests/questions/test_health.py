@@ -96,6 +96,10 @@ def slow_down(values: dict[str, np.ndarray]) -> None:
     values["throughput/env_steps_per_s"] *= np.linspace(1, 0.5, len(values["throughput/env_steps_per_s"]))
 
 
+def steal(values: dict[str, np.ndarray]) -> None:
+    values["system/stolen_cpu_percent"] = np.full(len(values["learner/entropy"]), 30.0)
+
+
 @pytest.mark.parametrize(
     ("fault", "key"),
     [
@@ -107,6 +111,7 @@ def slow_down(values: dict[str, np.ndarray]) -> None:
         (lag, "staleness"),
         (leak, "memory_growth"),
         (slow_down, "throughput_decay"),
+        (steal, "stolen_cpu"),
     ],
 )
 def test_an_injected_fault_is_found_and_nothing_else(fault: Callable[[dict[str, np.ndarray]], None], key: str) -> None:

@@ -1,5 +1,6 @@
 import io
 import math
+import time
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from experiments.planning.trials import StudyTrials
 from experiments.study.outcomes import Outcomes, TrialOutcome
 from experiments.study.progress import Progress, failures, say
 from experiments.trial.events import Ended, Reported, Started
+from experiments.trial.usage.pauses import unpaused_s
 from tests.support.suite import PlanOf
 
 
@@ -170,6 +172,19 @@ def test_env_steps_that_a_trial_will_not_sample_are_neither_done_nor_to_be_done(
     assert "1,024/4,096" in shown
     assert "4,096/4,096" not in shown
     assert "15% of the env steps" in shown  # 2,048 of 4 x 4,096 - 3,072
+
+
+def test_the_time_left_counts_on_no_pause(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, console = plan_of("study=smoke"), Console(file=io.StringIO(), force_terminal=False)  # four trials of 4,096
+    with Progress(plan, console) as progress:
+        now, unpaused = time.monotonic(), unpaused_s()
+        monkeypatch.setattr("experiments.study.progress.time.monotonic", lambda: now + 400)
+        monkeypatch.setattr("experiments.study.progress.unpaused_s", lambda: unpaused + 100)
+        progress.on_event(
+            plan.trials[0], Reported(env_steps=4096, metrics={"throughput/env_steps_per_s": 10.0})
+        )  # a quarter
+        shown = printed(progress._render())
+    assert f"{duration(400)} so far, about {duration(300)} left" in shown
 
 
 def test_how_far_each_trial_came_is_known_without_mlflow(plan_of: PlanOf) -> None:

@@ -54,13 +54,13 @@ def make_runs(
                 "score_range_high": score_range[1], "commit": "abc", "score": score, "auc": 0.8 * score,
                 "env_steps_to_target": steps, "seconds_to_target": steps / 1000, "env_steps_per_s": 1000.0,
                 "trained_steps_per_s": 1000.0, "disturbed_share": np.nan, "memory_mib": 480.0,
-                "train_s": budget_env_steps / 1000, "wall_s": budget_env_steps / 1000 + 10,
+                "train_s": budget_env_steps / 1000, "wall_s": budget_env_steps / 1000 + 10, "paused_s": np.nan,
             }  # fmt: skip
             row |= {name: values[config][seed] for name, values in measures.items() if config in values}
             row |= {name: values[config] for name, values in (params or {}).items()}
             rows.append(row)
     runs = pd.DataFrame(rows)
-    floats = runs.columns[runs.columns.get_loc("score") : runs.columns.get_loc("wall_s") + 1]
+    floats = runs.columns[runs.columns.get_loc("score") : runs.columns.get_loc("paused_s") + 1]
     return runs.astype(dict.fromkeys([*floats, "target", "score_range_low", "score_range_high"], float)).astype(
         {"config": pd.CategoricalDtype(list(scores), ordered=True), "reproducible": "boolean", "generation": "Int64"}
     )

@@ -60,6 +60,18 @@ def test_of_two_long_batches_a_disturbed_one_counts_and_it_is_said() -> None:
     }
 
 
+def test_a_block_with_a_pause_is_measured_again_and_is_no_fault_of_others() -> None:
+    fast = [replace(block, is_paused=True) for block in blocks(9000, seconds=0.1)]  # what runners did meanwhile
+    measurement = Measurement(SETTINGS, blocks(1000, 1000, 1000) + fast)
+    assert not measurement.is_enough()
+    measurement.blocks += blocks(1000)
+    assert measurement.is_enough()
+    assert measurement.metrics()["final/env_steps_per_s"] == pytest.approx(1000)
+    of_pauses = Measurement(SETTINGS, [replace(block, is_paused=True) for block in blocks(100, 100, seconds=5)])
+    assert of_pauses.is_enough()  # there is an end to it
+    assert of_pauses.metrics()["final/disturbed_share"] == 0
+
+
 def test_unknown_load_disturbs_nothing() -> None:
     assert Measurement(SETTINGS, blocks(1000, 1000, 1000, 1000, other=math.nan)).is_enough()
 

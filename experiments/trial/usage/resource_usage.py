@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +20,8 @@ DRIVER, RUNNERS, LEARNERS = "driver", "runners", "learners"
 Address = tuple[str, int]
 """Host name and process id."""
 
+_PRESSURE = Path("/proc/pressure/cpu")
+
 
 @dataclass(frozen=True)
 class _Counts:
@@ -29,6 +32,8 @@ class _Counts:
     of_study: Mapping[int, float]  # by process id
     busy: float  # of the machine's cores, as the next
     total: float
+    stolen: float
+    waiting: float | None  # seconds in which something on the machine waited for a CPU
 
 
 class ProcessMonitor:
@@ -92,6 +97,10 @@ class ProcessMonitor:
         own = sum(s - last.of_study.get(pid, 0.0) for pid, s in now.of_study.items())
         measured["system/machine_cpu_percent"] = 100 * (now.busy - last.busy) / max(now.total - last.total, 1e-9)
         measured["system/other_cpu_percent"] = 100 * max(0.0, now.busy - last.busy - own) / seconds
+        if now.stolen:
+            measured["system/stolen_cpu_percent"] = 100 * (now.stolen - last.stolen) / seconds
+        if now.waiting is not None and last.waiting is not None:
+            measured["system/cpu_pressure_percent"] = 100 * (now.waiting - last.waiting) / seconds
         gpu_percents += [percent for percent in (self._gpus.take(),) if percent is not None]
         if gpu_percents:
             measured["system/gpu_percent"] = sum(gpu_percents) / len(gpu_percents)
@@ -107,7 +116,26 @@ class ProcessMonitor:
                 process.pid: _cpu_seconds(process) for process in [self._root, *self._root.children(recursive=True)]
             }
         roles = {role: sum(map(_cpu_seconds, processes)) for role, processes in self._roles.items()}
-        return _Counts(perf_counter(), roles, study, total - idle, total)
+        stolen = getattr(machine, "steal", 0.0)
+        return _Counts(perf_counter(), roles, study, total - idle, total, stolen, waiting_seconds(_text(_PRESSURE)))
+
+
+def waiting_seconds(pressure: str) -> float | None:
+    """Seconds so far in which something on the machine waited for a CPU; None if the kernel does not tell.
+
+    Args:
+        pressure: Of the kernel's file: a line `some avg10=1.20 avg60=0.90 avg300=0.50 total=123456`, the last one in
+            microseconds, and others.
+    """
+    totals = [line.rpartition("total=")[2] for line in pressure.splitlines() if line.startswith("some ")]
+    return int(totals[0]) / 1e6 if totals else None
+
+
+def _text(file: Path) -> str:
+    """A file of the kernel's; "" without it."""
+    with suppress(OSError):
+        return file.read_text()
+    return ""
 
 
 def processes_at(addresses: Iterable[Address]) -> list[psutil.Process]:
