@@ -20,3 +20,18 @@ def test_a_python_that_cannot_make_an_environment_is_told_of_in_a_line(tmp_path:
     assert made.returncode == 2
     assert made.stderr.startswith(f"error: {bare} cannot make an environment. On Debian and Ubuntu: apt install")
     assert not (tmp_path / ".venv").exists()
+
+
+def test_an_environment_that_cannot_be_written_is_told_of_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environment = tmp_path / "file/venv"
+    made = subprocess.run(
+        ["make", "study", f"VENV={environment}", f"PYTHON={sys.executable}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert made.returncode == 2
+    assert made.stderr.startswith(f"error: {environment} cannot be written. Name folders of yours: make study VENV=")
