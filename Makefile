@@ -31,7 +31,7 @@ check: $(VENV)/dev ## Lint, format, types, import directions, dependencies, shel
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
-	$(BIN)/shellcheck .ci/run .ci/nightly deploy/slurm/study.sh
+	$(BIN)/shellcheck .ci/run .ci/nightly .ci/debian deploy/slurm/study.sh
 	$(BIN)/python -m pytest -q -m '' tests/deploy
 
 .PHONY: ui
