@@ -31,7 +31,7 @@ check: $(VENV)/dev ## Lint, format, types, import directions, dependencies, shel
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
-	$(BIN)/shellcheck .ci/run .ci/nightly deploy/slurm/study.sh
+	$(BIN)/shellcheck .ci/run .ci/nightly .ci/debian deploy/slurm/study.sh
 	$(BIN)/python -m pytest -q -m '' tests/deploy
 
 .PHONY: ui
@@ -65,9 +65,12 @@ clean: ## Remove the environment; results stay
 $(VENV)/study: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { echo "error: Python 3.11 to 3.13 is needed: make study PYTHON=python3.11" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "error: $(PYTHON) cannot make an environment. On Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }
+	@mkdir -p $(VENV) 2>/dev/null && test -w $(VENV) || { echo "error: $(abspath $(VENV)) cannot be written. Name folders of yours: make study VENV=$$HOME/venv ARGS=output_dir=$$HOME/outputs" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) -r requirements.txt
-	$(INSTALL) --no-deps -e .
+	@# setuptools writes beside the sources what it finds out about them: where it may not, in the environment.
+	@test -w . || printf '[egg_info]\negg_base = $(abspath $(VENV))\n' > $(VENV)/setup.cfg
+	DIST_EXTRA_CONFIG=$(abspath $(VENV))/setup.cfg $(INSTALL) --no-deps -e .
 	@touch $@
 
 $(VENV)/dev: $(VENV)/study requirements-cluster.txt requirements-dev.txt

@@ -103,7 +103,7 @@ def profile_path(name: str, own: Path | None = None) -> Path:
     if own is not None and (CONF / "hardware" / path.name).exists():
         raise ConfigurationError(f"name={name}: conf/hardware has a profile of that name. Choose another name.")
     if not os.access(path.parent if path.parent.exists() else path.parent.parent, os.W_OK):
-        raise ConfigurationError(f"{path.parent} cannot be written, so there would be no profile.")
+        raise ConfigurationError(f"{path.parent} cannot be written. Name another folder: --config-dir /path.")
     return path
 
 

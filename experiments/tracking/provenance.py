@@ -74,8 +74,10 @@ def git_state(root: Path = ROOT) -> GitState:
 
 def _git(root: Path, *arguments: str, fine: Sequence[int] = (0,)) -> str | None:
     """The output of git; None if it is not there or fails."""
+    # Whose code runs here is trusted already: git refuses a clone of another user's, as on a shared file system.
+    git = ["git", "-c", f"safe.directory={root}", "-C", str(root)]
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, timeout=10, check=False)
+        done = subprocess.run([*git, *arguments], capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.SubprocessError):
         return None
     # Decoded here: text mode would turn the ends of lines, and a patch would no longer fit.

@@ -100,13 +100,13 @@ def test_hydra_shows_what_it_is_asked_for(words: list[str]) -> None:
     assert len(shown.stdout.splitlines()) > 5
 
 
-def test_all_studies_of_a_multirun_are_checked_before_the_first_begins() -> None:
+def test_all_studies_of_a_multirun_are_checked_before_the_first_begins(tmp_path: Path) -> None:
     for words, message in (
         (["algorithm=ppo,pppo"], "pppo"),
         (["repeats=1,-1"], "repeats=-1"),
         (["seeds=[0],[1]", "study.key=a"], "a names one study"),
     ):
-        refused = run_here("experiments/run.py", "-m", *words)
+        refused = run_here("experiments/run.py", "-m", *words, f"output_dir={tmp_path}")
         assert (refused.returncode, refused.stdout) == (2, "")
         assert message in refused.stderr
 

@@ -122,10 +122,11 @@ def suite_here(tmp_path: Path) -> RunSuite:
     from tests.support.commands import run_here
 
     def run(*arguments: str, with_ray: bool = False) -> subprocess.CompletedProcess[str]:
+        asks = any(a.startswith("--") and not a.startswith("--config-dir") for a in arguments)  # as --help
         output = (
-            [] if any(a.startswith(("output_dir=", "--")) for a in arguments) else [f"output_dir={tmp_path / 'out'}"]
+            [] if asks or any(a.startswith("output_dir=") for a in arguments) else [f"output_dir={tmp_path / 'out'}"]
         )
-        report = [] if any(a.startswith(("report=", "--")) for a in arguments) else ["report=false"]
+        report = [] if asks or any(a.startswith("report=") for a in arguments) else ["report=false"]
         return run_here("experiments/run.py", *arguments, *output, *report, with_ray=with_ray)
 
     return run

@@ -98,17 +98,23 @@ def test_a_profile_goes_to_a_folder_of_ones_own_and_says_how_it_is_read_from_the
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["algorithm=nosuch"], "conf/algorithm has no file nosuch.yaml"),
+        (["algorithm=nosuch"], "has a file nosuch.yaml"),
         (["env=synthetic", "env.env_config.step_cost_ms=0"], "step_cost_ms=0"),
         (["algorithm=dqn", "env=pendulum"], "needs discrete actions"),
     ],
 )
 def test_wrong_input_exits_with_2_and_writes_nothing(arguments: list[str], message: str, tmp_path: Path) -> None:
-    ended = run_here("experiments/autotune.py", *arguments, "minutes=1", "name=never", f"output_dir={tmp_path}")
+    folders = ["--config-dir", str(tmp_path), f"output_dir={tmp_path}"]  # the clone's may be read-only
+    ended = run_here("experiments/autotune.py", *arguments, "minutes=1", "name=never", *folders)
     assert ended.returncode == 2
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert not (ROOT / "conf" / "hardware" / "never.yaml").exists()
+    assert list(tmp_path.rglob("never.yaml")) == []
+
+
+def test_a_folder_that_cannot_take_the_profile_is_named_with_the_fix(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"hardware cannot be written.*Name another folder: --config-dir"):
+        profile_path("mine", tmp_path / "nowhere")
 
 
 @pytest.mark.ray

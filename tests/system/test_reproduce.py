@@ -191,6 +191,15 @@ def test_the_environment_that_rounds_differently_is_recorded(monkeypatch: pytest
     assert provenance.environment()["OMP_NUM_THREADS"] == "3"
 
 
+def test_the_commit_of_another_users_clone_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for arguments in (["init"], [*name, "commit", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True, capture_output=True)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own, for such tests
+    assert subprocess.run(["git", "-C", str(tmp_path), "status"], capture_output=True, check=False).returncode
+    assert provenance.git_state(tmp_path).commit is not None
+
+
 def test_the_recorded_diff_brings_a_clean_checkout_to_the_code_that_ran(tmp_path: Path) -> None:
     def git(folder: Path, *arguments: str) -> None:
         name = ("-c", "user.name=a", "-c", "user.email=a@b")

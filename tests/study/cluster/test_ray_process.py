@@ -127,14 +127,15 @@ def test_ray_gets_its_token_without_a_home(
     "words",
     [
         ("run.py", "study=smoke", "dry_run=true"),
-        ("autotune.py", "algorithm=ppo", "env=cartpole"),
+        ("autotune.py", "algorithm=ppo", "env=cartpole", "--config-dir={folder}"),  # the clone may be read-only
         ("evaluate.py", f"run={'0' * 32}"),
         ("delete.py", "study=any"),
     ],
     ids=lambda words: words[0],
 )
 def test_a_python_without_docstrings_is_refused(words: tuple[str, ...], tmp_path: Path) -> None:
-    asked = [sys.executable, "-OO", f"experiments/{words[0]}", *words[1:], f"output_dir={tmp_path}"]
+    asked = [sys.executable, "-OO", f"experiments/{words[0]}", *words[1:], "output_dir={folder}"]
+    asked = [word.format(folder=tmp_path) for word in asked]
     refused = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 2
     assert "Ray needs the docstrings that it leaves out. Unset it" in refused.stderr
