@@ -157,11 +157,13 @@ class CheckpointSettings:
             a result depends on.
         keep: Checkpoints kept of each trial, the newest ones.
         keep_best: Whether the one with the highest evaluation return is kept as well.
+        replay: Whether replay buffers are saved. Without, a resumed trial fills its own anew, and is not the same.
     """
 
     every_env_steps: Positive | None = None
     keep: Positive = 1
     keep_best: StrictBool = False
+    replay: StrictBool = True
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -321,6 +321,10 @@ def _check_scheduler(suite: "SuiteConfig", scheduler: Asha | Median | Pbt) -> No
             raise ConfigurationError(
                 "stop_at_target=true with scheduler=pbt: members are compared at the same env steps. Leave it out."
             )
+        if not suite.checkpoint.replay:
+            raise ConfigurationError(
+                "checkpoint.replay=false with scheduler=pbt: members go on from these checkpoints. Leave it true."
+            )
     else:
         key, every = "grace_env_steps", scheduler.grace_env_steps
     if every is not None and every >= budget:

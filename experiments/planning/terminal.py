@@ -226,9 +226,12 @@ def _checkpoints(plan: Plan) -> str:
     spacing = " or ".join(f"{every:,}" for every in spacings)
     policy, largest = plan.suite.checkpoint, max(c.checkpoint_bytes for c in plan.configurations)
     of_each = "the newest" if policy.keep == 1 else f"the newest {policy.keep}"
+    without = ""
+    if not policy.replay and any(c.facts["replays"] for c in plan.configurations):
+        without = ". Replay buffers are not saved: a trial that is resumed is not the same (reproducible=false)"
     return (
         f"every {spacing} env steps and at the end, {of_each}{' and the best' if policy.keep_best else ''} kept: "
-        f"about {mib(largest)} each, {mib(kept_bytes(plan))} in all"
+        f"about {mib(largest)} each, {mib(kept_bytes(plan))} in all{without}"
     )
 
 

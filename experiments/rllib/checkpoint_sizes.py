@@ -49,7 +49,7 @@ def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig, networks: Netw
     buffer fills, and that of a trial that has finished, without the samples.
     """
     size = _CHECKPOINT_BYTES + 3 * networks.bytes  # Adam keeps two moments of each
-    samples = replay_bytes(trial, config, networks)
+    samples = replay_bytes(trial, config, networks) if trial.checkpoint.replay else 0
     if isinstance(config, PPOEWMAConfig):
         size += networks.bytes
         samples += config.staleness * config.total_train_batch_size * (_step_bytes(trial) + _TRANSITION_BYTES)

@@ -78,6 +78,7 @@ def save(
     of_environments: Environments,
     of_modules: Weights | None = None,
     goes_on: bool = True,
+    with_replay: bool = True,
 ) -> None:
     """Save everything that the next segment starts from.
 
@@ -88,6 +89,7 @@ def save(
         of_modules: Weights that are saved in place of those that the learners have by now.
         goes_on: Whether somebody may train on from it. Else samples that wait to be learned from are left out,
             the replay buffer above all, which is most of a checkpoint.
+        with_replay: Whether it is saved where somebody may train on.
 
     Raises:
         OSError: The disk takes no more.
@@ -99,7 +101,7 @@ def save(
     algorithm.save_to_path(folder / RLLIB, state=state)
     beside = {
         "learner": next(result.get() for result in algorithm.learner_group.foreach_learner(_learner_state)),
-        "replay": getattr(algorithm, "local_replay_buffer", None) if goes_on else None,
+        "replay": getattr(algorithm, "local_replay_buffer", None) if goes_on and with_replay else None,
         _WAITING: getattr(algorithm, _WAITING, None) if goes_on else None,
         "environments": of_environments,
     }
@@ -107,11 +109,13 @@ def save(
         pickle.dump(beside, file, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def restore(algorithm: Any, folder: Path) -> Environments:
+def restore(algorithm: Any, folder: Path) -> tuple[Environments, bool]:
     """The inverse of `save`, on a newly built algorithm of the same trial. Pickles: load only your own.
 
+    Where a replay buffer was not saved, the algorithm learns again once it has as many samples as before it began to.
+
     Returns:
-        The state of environments that `begin_segment` takes.
+        The state of environments that `begin_segment` takes, and whether a replay buffer was not saved.
     """
     algorithm.restore_from_path(str(folder / RLLIB))
     with (folder / BESIDE).open("rb") as file:
@@ -122,7 +126,13 @@ def restore(algorithm: Any, folder: Path) -> Environments:
     if beside[_WAITING] is not None:
         setattr(algorithm, _WAITING, beside[_WAITING])
     of_environments: Environments = beside["environments"]
-    return of_environments
+    is_empty = beside["replay"] is None and getattr(algorithm, "local_replay_buffer", None) is not None
+    if is_empty:
+        config = algorithm.config.copy(copy_frozen=False)
+        config.num_steps_sampled_before_learning_starts += _env_steps(algorithm)
+        config.freeze()
+        algorithm.config = config
+    return of_environments, is_empty
 
 
 def take_over(algorithm: Any, folder: Path) -> None:
@@ -146,7 +156,7 @@ def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_envi
         segment: The number of the segment that begins, from 1.
         of_environments: The state that environments go on from.
     """
-    env_steps = algorithm.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
+    env_steps = _env_steps(algorithm)
     if statistics := getattr(algorithm, "statistics", None):
         statistics.updated_at = env_steps
     algorithm.env_runner_group.sync_env_runner_states(
@@ -248,3 +258,8 @@ def _restart_runner(runner: Any, seed: int, threads: int, segment: int, common: 
     runner._needs_initial_reset = True
     if saved := of_environments.get(runner.worker_index):
         load_environments(runner, saved)
+
+
+def _env_steps(algorithm: Any) -> Any:
+    """Sampled so far."""
+    return algorithm.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)

@@ -3,19 +3,24 @@
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
+
+from ray._common.utils import get_user_temp_dir
 
 from experiments.config.schema import HardwareSettings, SuiteConfig, TrackingSettings, parse
 from experiments.config.trial_config import Compose
+from experiments.contract.sqlite_address import sqlite_path
 from experiments.contract.words import labelled, some
 from experiments.limits.disk import free_bytes
 from experiments.planning import terminal
-from experiments.planning.disk import check_disk, disk_line
+from experiments.planning.disk import check_disk, check_store_disk, disk_line, full_line
 from experiments.planning.machines import Cluster
 from experiments.planning.plan import Plan, plan_study, with_auto
 from experiments.study import lookup
 from experiments.study.cluster.address import composed_at
 from experiments.study.cluster.node_check import check_nodes
+from experiments.study.cluster.session_folder import session_folder
 from experiments.study.files.folder import StudyFolder
 from experiments.study.key import StudyKey
 from experiments.study.starting import Starting
@@ -134,13 +139,16 @@ class New:
             self._starting.check(plan)
         if self._free_bytes is not None:
             check_disk(plan, self._free_bytes)
+        if (database := sqlite_path(self._place.store_uri)) is not None:
+            check_store_disk(plan, Path(database).parent)
         return plan
 
     def lines(self, plan: Plan) -> list[str]:
         """As `Source.lines`: whether the disk becomes tight, and another hardware profile would be faster."""
         key = self._key.line(finished=False) if self._key else ""
         disk = "" if self._free_bytes is None else disk_line(plan, self._free_bytes)
-        return list(filter(None, (key, disk, terminal.faster_line(plan, with_auto(plan, self._compose)))))
+        full = "" if plan.cluster.is_joined else full_line(Path(session_folder() or get_user_temp_dir()))
+        return list(filter(None, (key, disk, full, terminal.faster_line(plan, with_auto(plan, self._compose)))))
 
     def is_finished(self, plan: Plan) -> bool:
         """As `Source.is_finished`."""

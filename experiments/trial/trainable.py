@@ -267,6 +267,8 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._pending = [e for e in saved if not isinstance(e, Reported) or e.env_steps not in self._reported]
             kept = training.counters.kept_in_process
             self._go_on_without(sorted(self._state.packages) if kept is None else kept)
+            if training.lacks_replay:  # said in the plan
+                self._reproducible = False
         elif (start := self._trial.start) is not None:
             parents = self._folder.beside(start.trial).take(start.env_steps)
             check_checkpoint(parents)

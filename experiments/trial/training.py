@@ -144,6 +144,7 @@ class TrainingLoop:
         self.counters = Counters()
         self._environments: checkpoints.Environments = {}
         self._scored: checkpoints.Weights | None = None
+        self.lacks_replay = False
         self._kept = KeptEnvironments()
         self.begin_window(unpaused_s())
 
@@ -362,7 +363,8 @@ class TrainingLoop:
         """
         # a population goes on from the trials of its last generation
         goes_on = self._trial.phase == SEARCH or not any(isinstance(event, Ended) for event in events)
-        checkpoints.save(self.algorithm, folder, self._environments, self._scored, goes_on)
+        with_replay = self._trial.checkpoint.replay
+        checkpoints.save(self.algorithm, folder, self._environments, self._scored, goes_on, with_replay)
         state = {
             "counters": {
                 **asdict(self.counters),
@@ -378,7 +380,7 @@ class TrainingLoop:
 
     def restore(self, folder: Path) -> list[Event]:
         """The inverse of `save`; the events that were saved."""
-        self._environments = checkpoints.restore(self.algorithm, folder)
+        self._environments, self.lacks_replay = checkpoints.restore(self.algorithm, folder)
         return self._restored(folder)
 
     def take_over(self, folder: Path) -> None:

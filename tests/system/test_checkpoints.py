@@ -199,3 +199,37 @@ def test_what_was_trained_again_and_came_out_differently_is_said(plan_of: PlanOf
     assert '"learner/loss": ' in third
     reports.write_text("".join(before) + third.replace('"learner/loss": ', '"learner/loss": 1'))
     assert list(pieces)[-1][REPRODUCIBLE] is False
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env"), [("dqn", "cartpole"), pytest.param("sac", "pendulum", marks=pytest.mark.nightly)]
+)
+def test_without_its_replay_buffer_a_trial_goes_on_with_a_new_one_and_promises_no_bits(
+    plan_of: PlanOf, tmp_path: Path, algorithm: str, env: str
+) -> None:
+    settings = ("budget_env_steps=600", *REPLAY, "checkpoint.replay=false")
+    config = spaced(plan_of, 200, algorithm, env, settings)
+    assert config.config_id == spaced(plan_of, 200, algorithm, env, settings[:-1]).config_id
+    whole = list(uninterrupted(config, tmp_path / "whole"))
+    with_it = list(uninterrupted(spaced(plan_of, 200, algorithm, env, settings[:-1]), tmp_path / "with"))
+    assert whole[-1][WEIGHTS] == with_it[-1][WEIGHTS]  # who is not interrupted is the same
+    trial = trial_in(config, tmp_path / "cut")
+    try:
+        for _ in range(3):
+            step(trial)
+    finally:
+        trial._abandon()
+        trial.cleanup()
+    trial = trial_in(config, tmp_path / "cut")
+    try:
+        step(trial)
+        algorithm_of = trial._training.algorithm
+        assert 0 < algorithm_of.local_replay_buffer.get_num_timesteps() < 200  # sampled since
+        assert 250 < algorithm_of.config.num_steps_sampled_before_learning_starts < 350
+        result = step(trial)
+        while not result["done"]:
+            result = step(trial)
+        assert result[REPRODUCIBLE] is False
+        assert trial._training.counters.updates > 0
+    finally:
+        trial.cleanup()
