@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from ray._common.utils import get_user_temp_dir
+from ray._common.utils import get_default_system_temp_dir
 
 from experiments.config.schema import HardwareSettings, SuiteConfig, TrackingSettings, parse
 from experiments.config.trial_config import Compose
@@ -147,7 +147,7 @@ class New:
         """As `Source.lines`: whether the disk becomes tight, and another hardware profile would be faster."""
         key = self._key.line(finished=False) if self._key else ""
         disk = "" if self._free_bytes is None else disk_line(plan, self._free_bytes)
-        full = "" if plan.cluster.is_joined else full_line(Path(session_folder() or get_user_temp_dir()))
+        full = "" if plan.cluster.is_joined else full_line(Path(session_folder() or get_default_system_temp_dir()))
         return list(filter(None, (key, disk, full, terminal.faster_line(plan, with_auto(plan, self._compose)))))
 
     def is_finished(self, plan: Plan) -> bool:

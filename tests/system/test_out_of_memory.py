@@ -21,7 +21,7 @@ HOARDING = (
     "env.vectorize_mode=sync",
     "study.space={env.env_config.fault:[hoard,null]}",
     "hardware.num_cpus=2",
-    "hardware.memory_gib=2",
+    "hardware.memory_gib=16",
     "hardware.num_env_runners=0",
     "seeds=[0,1]",
 )
