@@ -1,6 +1,6 @@
 """A study's trials as its conclusions rest on them, and what is computed of them once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import Any, TypeVar
@@ -62,8 +62,38 @@ def conclusive(runs: pd.DataFrame) -> pd.DataFrame:
         A copy with the column `reached`; in the times to target, seeds that never reached it have their budget,
         or their seconds.
     """
+    return _restricted(runs, ["finished"])
+
+
+def counted(runs: pd.DataFrame) -> pd.DataFrame:
+    """The same with the trials that crashed: who leaves them out recommends what crashes.
+
+    A trial that failed, or has no finite score, counts with the lowest score: the lowest possible one where the
+    environment has it, else the lowest of any trial. It never reached the target, and nothing is known of its seconds.
+
+    Args:
+        runs: As `analysis.load` gives them.
+
+    Returns:
+        As `conclusive`, with the column `crashed`; where throughput was measured, or no score is finite, no more rows.
+    """
+    finished = conclusive(runs)
+    if is_measured(runs) or finished["score"].isna().all():
+        return finished.assign(crashed=False)
+    found = _restricted(runs, ["finished", "failed"])
+    crashed = found["score"].isna()
+    for measure in ("score", "auc"):
+        seen = found.groupby("env", observed=True)[measure].transform("min")
+        found[measure] = found[measure].fillna(found["score_range_low"].fillna(seen))
+    found["reached"] &= ~crashed
+    unreached = crashed & found["target"].notna()
+    found["env_steps_to_target"] = found["env_steps_to_target"].mask(unreached, found["budget_env_steps"].astype(float))
+    return found.assign(crashed=crashed & found["score"].notna())
+
+
+def _restricted(runs: pd.DataFrame, statuses: Sequence[str]) -> pd.DataFrame:
     kept = replicates(runs)
-    kept = kept[(kept["status"] == "finished") & ~kept["exploratory"].astype(bool)].copy()
+    kept = kept[kept["status"].isin(statuses) & ~kept["exploratory"].astype(bool)].copy()
     measured = kept[[*MEASURES, "wall_s"]].astype(float)
     kept[measured.columns] = measured.where(np.isfinite(measured))
     kept["reached"] = kept["env_steps_to_target"].notna()
@@ -126,6 +156,11 @@ class Evidence:
     def conclusive(self) -> pd.DataFrame:
         """The trials from which conclusions are drawn."""
         return conclusive(self.runs)
+
+    @cached_property
+    def counted(self) -> pd.DataFrame:
+        """The same, and those that crashed."""
+        return counted(self.runs)
 
     @cached_property
     def is_measured(self) -> bool:

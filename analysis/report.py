@@ -349,7 +349,10 @@ def _cells(table: pd.DataFrame) -> dict[str, Any]:
     has_target = table["target"].notna().any() and scored
     rows = []
     for _, row in table.iterrows():
-        cells = [{"text": str(row["config"])}, {"text": f"{row['num_seeds']} of {row['num_planned']}"}]
+        cells = [
+            {"text": str(row["config"])},
+            {"text": f"{row['num_seeds'] - row['num_crashed']} of {row['num_planned']}"},
+        ]
         if has_target:
             cells += [{"text": f"{row[name]} of {row['num_seeds']}"} for name in ("num_reached", "num_at_end")]
         for measure in measures:

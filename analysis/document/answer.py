@@ -131,7 +131,8 @@ def best_metrics(table: pd.DataFrame) -> dict[str, float]:
 def _answer(decision: Decision, summary: pd.DataFrame, several: bool, rates: str, confidence: float) -> Answer:
     where = f"On {decision.env}: " if several else ""
     if decision.chosen is None:
-        return Answer(decision, f"{where}No answer: no trial finished.", "", "")
+        why = "no trial finished" if summary["num_seeds"].eq(0).all() else "no trial ended with a finite score"
+        return Answer(decision, f"{where}No answer: {why}.", "", "")
     numbers = _numbers(decision, summary)
     if len(decision.order) == 1:
         return Answer(decision, f"{where}{code(decision.chosen)} is the only configuration.", numbers, "")
@@ -140,18 +141,29 @@ def _answer(decision: Decision, summary: pd.DataFrame, several: bool, rates: str
 
 
 def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:
-    among = decision.num_solving if decision.saturated else len(decision.order)
+    if decision.chosen in decision.uncompared:
+        return f": by a single {_REPEAT[decision.measure]} each, which shows no difference"
+    alone = len(decision.uncompared)
+    among = decision.num_solving if decision.saturated else len(decision.order) - alone
     if len(decision.leaders) > 1:
-        same, rivals = len(_same(decision)), len(_rivals(decision))
-        same_as, different_from, others = str(same), str(rivals), f" of the {len(decision.order) - 1} others"
-        if len(decision.order) == 2:
+        same, rivals, compared = len(_same(decision)), len(_rivals(decision)), len(decision.order) - 1 - alone
+        same_as, different_from, others = str(same), str(rivals), f" of the {compared} others"
+        if compared == 1:
             same_as, different_from, others = "the other", "the other", ""
+        others += f" that {'was' if compared == 1 else 'were'} compared" if alone else ""
         words = [f"practically the same as {same_as}"] * bool(same) + [
             f"not significantly different from {different_from}"
         ] * bool(rivals)
         return f", {' and '.join(words)}{others} ({_seeds(summary.loc[decision.chosen])})"
     others, solve = (f"the {among - 1} others", " that solve it") if among > 2 else ("the other", " one that solves it")
-    return f": significantly {_BETTER[decision.measure]} than {others}{solve if decision.saturated else ''}"
+    if among < 2:
+        return ": no other has seeds enough to be compared"
+    which = f" that {'was' if among == 2 else 'were'} compared" if alone else ""
+    return f": significantly {_BETTER[decision.measure]} than {others}{solve if decision.saturated else which}"
+
+
+_REPEAT = {"score": "seed", "env_steps_to_target": "seed", "env_steps_per_s": "measurement"}
+"""What is one of several of a configuration, by a measure."""
 
 
 _BETTER = {"score": "better", "env_steps_to_target": "sooner at the target", "env_steps_per_s": "faster"}
@@ -162,7 +174,8 @@ def _numbers(decision: Decision, summary: pd.DataFrame) -> str:
     row = summary.loc[decision.chosen]
     if decision.measure == "env_steps_per_s":
         return f"It samples {with_interval(row, 'env_steps_per_s')} env steps/s (geometric mean of {_seeds(row)})."
-    worst = f", the worst {row['score_min']:.1f}" if row["num_seeds"] > 1 else ""
+    crashed = f", {row['num_crashed']} of which crashed" if row["num_crashed"] else ""
+    worst = f"{crashed}, the worst {row['score_min']:.1f}" if row["num_seeds"] > 1 else crashed
     words = [f"Score {with_interval(row, 'score')} (interquartile mean of {_seeds(row)}{worst})"]
     words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')}")
     if not np.isnan(row["target"]):
@@ -184,24 +197,32 @@ def _seeds(row: pd.Series) -> str:
 
 def _others(decision: Decision, summary: pd.DataFrame, confidence: float) -> str:
     same, rivals = _same(decision), _rivals(decision)
+    if decision.chosen in decision.uncompared:
+        return (
+            f"This one, because {_WHY_CHOSEN[decision.chosen_by].format(alike='about as good')}. "
+            f"With a single {_REPEAT[decision.measure]} nothing is known of how they vary, and no difference is shown."
+        )
+    alone = f" Not compared, with a single {_REPEAT[decision.measure]}: {named(decision.uncompared)}."
+    alone = alone if decision.uncompared else ""
     words = [f"Practically the same, within {decision.delta:.4g} of the best score: {named(same)}."] * bool(same)
     words += [f"Not significantly different: {named(rivals)}.{_to_equivalence(decision)}"] * bool(rivals)
     if words:
         why = _WHY_CHOSEN[decision.chosen_by].format(alike="practically the same" if same else "about as good")
         best = f"The best by {WORDS[decision.measure]}{' of those that solve it' if decision.saturated else ''}"
         words.append(
-            f"This one, because {why}. {best} is among these {len(decision.leaders)} "
-            f"with {100 * confidence:g}% confidence."
+            f"This one, because {why}. {best} {'of those compared ' if alone else ''}is among these "
+            f"{len(decision.leaders)} with {100 * confidence:g}% confidence.{alone}"
         )
         return " ".join(words)
-    if decision.runner_up is None:
-        return ""
+    if decision.runner_up is None or decision.runner_up in decision.uncompared:
+        return alone.strip()
     word, number = WORDS[decision.measure], with_interval(summary.loc[decision.runner_up], decision.measure)
-    return f"Next best: {code(decision.runner_up)}, {word} {number}."
+    return f"Next best: {code(decision.runner_up)}, {word} {number}.{alone}"
 
 
 _WHY_CHOSEN = {
     "rank": "no other is within a standard error of it",
+    "value": "no other has a better value",
     "reliability": "among those {alike}, fewer of its seeds fail",
     "cost": "among those {alike} it is the cheapest in training seconds",
     "auc": "among those {alike} and as cheap it has the largest area under the learning curve",
@@ -316,7 +337,14 @@ def caveats(evidence: Evidence) -> list[str]:
     )
     if unclean:
         found.append(
-            f"{unclean} configurations have finished trials without a finite score; these trials are left out."
+            f"{plural(int(unclean), 'configuration')} {'has' if unclean == 1 else 'have'} finished trials without a "
+            "finite score; they count as crashed."
+        )
+    crashed = concluding.counted[concluding.counted["crashed"]]
+    if len(crashed):
+        found.append(
+            f"{plural(len(crashed), 'trial')} crashed: {trials_named(crashed)}. "
+            "A crash counts with the lowest score of the environment's range, or of any trial where it has none."
         )
     for decided in decisions_of(concluding):
         found += _edges(evidence, decided)

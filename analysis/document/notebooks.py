@@ -154,9 +154,8 @@ def table(summary: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
             with seeds that never hold it.
     """
     columns = {"configuration": summary["config"].astype(str)}
-    columns["seeds finished"] = [
-        f"{n} of {of}" for n, of in zip(summary["num_seeds"], summary["num_planned"], strict=True)
-    ]
+    finished = summary["num_seeds"] - summary["num_crashed"]
+    columns["seeds finished"] = [f"{n} of {of}" for n, of in zip(finished, summary["num_planned"], strict=True)]
     if summary["target"].notna().any():
         columns["seeds at target"] = [
             f"{n} of {of}" for n, of in zip(summary["num_reached"], summary["num_seeds"], strict=True)

@@ -52,7 +52,7 @@ def best_table(studies: Sequence[Study], sides: Sequence[Side]) -> Table:
     measures = [m for m in MEASURES if any(has(row, m) for *_, row in known)]
     rows = []
     for letter, env, config, row in known:
-        seeds = f"{row['num_seeds']} of {row['num_planned']}"
+        seeds = f"{row['num_seeds'] - row['num_crashed']} of {row['num_planned']}"
         name = f"{letter} {config}{f' on {env}' if several else ''}"
         rows.append([(name, ""), (seeds, ""), *(cell(row, measure) for measure in measures)])
     return Table(["configuration", "seeds", *(WORDS[m] for m in measures)], rows)

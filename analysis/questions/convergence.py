@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.evidence import MEASURES as MEASURES  # people have these two from here
-from analysis.evidence import SMALLER_IS_BETTER, SPEEDS, conclusive
+from analysis.evidence import SMALLER_IS_BETTER, SPEEDS, conclusive, counted
 from analysis.evidence import replicates as replicates
 from analysis.stats.aggregates import optimality_gap
 from analysis.stats.comparisons import holm, p_values, probability_of_improvement
@@ -81,12 +81,12 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
         axes: Columns of `runs` that say what a configuration is; one that is none is left out.
 
     Returns:
-        `config`, `env`, the axes, `budget_env_steps`, `target`, `phase`; `num_planned`, `num_seeds` (finished: what the
-        numbers rest on), `num_reached` (hold the target at some time), `num_at_end` (their score is at it); each of
-        `MEASURES` with its interval; `score_mean`, `score_median`, `score_min`, and `score_gap`, the mean shortfall
-        from the target.
+        `config`, `env`, the axes, `budget_env_steps`, `target`, `phase`; `num_planned`, `num_seeds` (finished or
+        crashed: what the numbers rest on), `num_crashed` of them, `num_reached` (hold the target at some time),
+        `num_at_end` (their score is at it); each of `MEASURES` with its interval; `score_mean`, `score_median`,
+        `score_min`, and `score_gap`, the mean shortfall from the target.
     """
-    finished = conclusive(runs)
+    finished = counted(runs)
     planned = runs.drop_duplicates("config").set_index("config")
     table = planned[
         list(dict.fromkeys(["env", *(a for a in axes if a in runs), "budget_env_steps", "target", "phase"]))
@@ -96,6 +96,7 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
         replicates(runs).groupby("config", observed=True)["seed"].count().reindex(table.index).fillna(0).astype(int)
     )
     table["num_seeds"] = grouped["seed"].count().reindex(table.index).fillna(0).astype(int)
+    table["num_crashed"] = grouped["crashed"].sum().reindex(table.index).fillna(0).astype(int)
     table["num_reached"] = grouped["reached"].sum().reindex(table.index).fillna(0).astype(int)
     at_end = (finished["score"] >= finished["target"]).groupby(finished["config"], observed=True).sum()
     table["num_at_end"] = at_end.reindex(table.index).fillna(0).astype(int)
@@ -215,7 +216,7 @@ def pairwise(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
         a run of b, with its interval; `num_seeds` in common.
     """
     sign, frames = (-1 if measure in SMALLER_IS_BETTER else 1), []
-    for _, part in conclusive(runs).groupby("env", observed=True, sort=False):
+    for _, part in counted(runs).groupby("env", observed=True, sort=False):
         matrix = by_seed(part, measure).dropna(how="all")
         table, samples = (
             differences(matrix),

@@ -1,6 +1,6 @@
 """Which configuration to use, and how sure one can be: pure functions of a study's frames."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,8 @@ class Decision:
         leaders: Those of them that are not significantly different from the best one, or practically the same,
             in the same order.
         chosen: The leader to use; None if no trial finished.
-        chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc` or `processes`.
+        chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc` or `processes`;
+            `value`, where single seeds say no more than their values.
         runner_up: The next best configuration that is not practically the same, of the leaders if there is one; None if
             there is no other configuration.
         difference: By how much the chosen one is better than the runner-up, on average over common seeds, in the
@@ -48,6 +49,8 @@ class Decision:
         equivalence_seeds: How many more seeds would show the chosen one and the runner-up to be practically the same
             with a power of 80%, if they differ as they seem to; infinite if that is by delta or more, 0 if they are not
             compared or it is shown.
+        uncompared: Configurations with a single value, in the same order: nothing can be said of their differences.
+            All of them, where none has more.
     """
 
     env: str
@@ -66,6 +69,7 @@ class Decision:
     delta: float = np.nan
     equivalent: tuple[str, ...] = ()
     equivalence_seeds: float = 0.0
+    uncompared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,13 +148,13 @@ def summary_of(evidence: Evidence) -> pd.DataFrame:
 def decision_of(evidence: Evidence) -> Decision:
     """The decision of an environment.
 
-    The score decides. Where two or more configurations end at the env's target on average and their scores are not
-    significantly different, the score has no more to say (CartPole ends at 500 for half of a sensible grid), and env
-    steps to target decide among them. Among the leaders within a standard error of the best (Breiman's rule), those
-    with the smallest share of seeds that fail are kept (`failures`: they end below the target, or far below the best
-    where no configuration ends there, or crash); where env steps decide, this comes before the standard error. Of these
-    the cheapest in training seconds is chosen, and among those within a standard error of the cheapest the one with the
-    largest area under the learning curve.
+    The score decides; a seed that crashed has the lowest one (`evidence.counted`). Where two or more configurations end
+    at the env's target on average and their scores are not significantly different, the score has no more to say
+    (CartPole ends at 500 for half of a sensible grid), and env steps to target decide among them. Among the leaders
+    within a standard error of the best (Breiman's rule), those with the smallest share of seeds that fail are kept
+    (`failures`: they end below the target, or far below the best where no configuration ends there, or crash); where
+    env steps decide, this comes before the standard error. Of these the cheapest in training seconds is chosen, and
+    among those within a standard error of the cheapest the one with the largest area under the learning curve.
 
     Where configurations are shown to be practically the same as the best one, within `delta_of` the scores, the choice
     is among these instead, by failures, cost and area as before: what is given up for a lower cost is then bounded,
@@ -206,6 +210,7 @@ def _by_speed(evidence: Evidence) -> Decision:
             gap = float((logs.loc[chosen] - logs.loc[runner_up]).mean())
             needed = seeds_needed(gap, spread, (1 - CONFIDENCE) / max(1, len(order) - 1))
             more = 0.0 if runner_up not in leading else max(1.0, np.ceil(needed) - common)
+    alone = _single(speeds, order)
     by = "rank" if len(near) == 1 or len(fewest) == len(near) else "processes"
     return Decision(
         env,
@@ -215,13 +220,20 @@ def _by_speed(evidence: Evidence) -> Decision:
         tuple(order),
         tuple(leading),
         chosen,
-        by,
+        "value" if chosen in alone and by == "rank" else by,
         runner_up,
         difference,
         spread,
         common,
         float(more),
+        uncompared=alone,
     )
+
+
+def _single(values: pd.DataFrame, order: Sequence[str]) -> tuple[str, ...]:
+    """The configurations with a single value, in an order."""
+    num = values.notna().sum(axis=1)
+    return tuple(c for c in order if num[c] == 1)
 
 
 def _first(chosen: str, order: Iterable[str]) -> list[str]:
@@ -236,12 +248,12 @@ def _processes(finished: pd.DataFrame) -> Mapping[str, float]:
 
 
 def _by_score(evidence: Evidence) -> Decision:
-    runs, finished, table = evidence.runs, evidence.conclusive, summary_of(evidence).set_index("config")
+    runs, finished, table = evidence.runs, evidence.counted, summary_of(evidence).set_index("config")
     env = str(runs["env"].iloc[0])
     scores = by_seed(finished, "score").dropna(how="all")
     if scores.empty:
         return Decision(env, "score")
-    # A single seed, left over where others failed, is nobody's best: it would tie with everything.
+    # A single seed is nobody's best where others have more: it would tie with everything.
     counted = scores[scores.notna().sum(axis=1) >= min(2, scores.notna().sum(axis=1).max())]
     compared = sequential_comparison(runs)
     among = (
@@ -267,7 +279,9 @@ def _by_score(evidence: Evidence) -> Decision:
         leading, num_compared = [c for c, is_leader in zip(ranked, soonest, strict=True) if is_leader], len(ranked)
     chosen, chosen_by = _choose(leading, same, values, saturated, finished, table)
     order, leading = _first(chosen, order), _first(chosen, leading)
+    alone = _single(scores, order)
     rivals = [c for c in order if c != chosen]
+    rivals = [c for c in rivals if c not in alone] or rivals
     runner_up = next((c for c in rivals if c not in same), rivals[0] if rivals else None)
     difference, spread, common = _compare(values, chosen, runner_up, sign)
     is_open = runner_up in leading and runner_up not in same
@@ -285,7 +299,7 @@ def _by_score(evidence: Evidence) -> Decision:
         tuple(order),
         tuple(leading),
         chosen,
-        chosen_by,
+        "value" if chosen in alone and chosen_by == "rank" else chosen_by,
         runner_up,
         difference,
         spread,
@@ -294,6 +308,7 @@ def _by_score(evidence: Evidence) -> Decision:
         delta,
         tuple(c for c in leading if c in same),
         float(to_equivalence),
+        alone,
     )
 
 

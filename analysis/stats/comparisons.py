@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from analysis.stats.distributions import noncentral_t_tail, normal_quantile, t_quantile, t_tail
 from analysis.stats.interval import CONFIDENCE, Array, Interval
-from analysis.stats.moderated import Estimates, paired_differences
+from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
 from analysis.stats.roots import root
 
 
@@ -73,7 +73,11 @@ def leaders(values: Array, larger_is_better: bool, alpha: float = 1 - CONFIDENCE
 
     Each is compared with the sample's best, paired by seed, one-sided, at `alpha` over the number of comparisons:
     the truly best one is left out in at most `alpha` of studies (multiple comparisons with the best, Hsu 1984,
-    with Bonferroni's bound).
+    with Bonferroni's bound). Two configurations are compared at half of it, since the data say which is the best: that
+    one of two equal ones is called better happens in `alpha` of studies, as in a two-sided test. Of three and more,
+    that one is better than all others is said of equal ones more rarely by itself.
+
+    Where two have no two seeds in common, their means are compared (`unpaired`).
 
     Args:
         values: (num_configurations, num_seeds); NaN where a seed has no value.
@@ -81,8 +85,7 @@ def leaders(values: Array, larger_is_better: bool, alpha: float = 1 - CONFIDENCE
         alpha: Risk that the truly best one is not among them.
 
     Returns:
-        (num_configurations,); a configuration without any value is none, one that shares fewer than two seeds
-        with the best one is.
+        (num_configurations,); a configuration without any value is none, one with a single value is.
     """
     values = values if larger_is_better else -values
     num = np.isfinite(values).sum(axis=1)
@@ -96,9 +99,15 @@ def leaders(values: Array, larger_is_better: bool, alpha: float = 1 - CONFIDENCE
     p = t_tail(sign * _t(pairs), pairs.df)
     with_best = (first == best) | (second == best)
     among = known.copy()
-    comparisons = max(1, int(known.sum()) - 1)
-    for pair in np.flatnonzero(with_best & (p <= alpha / comparisons)):
-        among[second[pair] if first[pair] == best else first[pair]] = False
+    comparisons = max(2, int(known.sum()) - 1)
+    of_each = moderated_intervals(values)
+    for pair in np.flatnonzero(with_best):
+        other = int(second[pair] if first[pair] == best else first[pair])
+        if pairs.num_seeds[pair] < 2 and min(num[best], num[other]) > 1:
+            apart = unpaired(of_each, best, other)
+            among[other] = not float(t_tail(_t(apart), apart.df)[0]) <= alpha / comparisons
+        elif p[pair] <= alpha / comparisons:
+            among[other] = False
     return np.asarray(among)
 
 

@@ -64,6 +64,34 @@ def test_without_a_finished_trial_there_is_no_answer_and_no_crash(status: str) -
     assert caveats(Evidence(runs)) == []
 
 
+def test_scores_that_are_no_numbers_are_no_answer_and_are_said() -> None:
+    (answer,) = answers(Evidence(make_runs({"a": [np.nan, np.nan], "b": [np.nan, np.nan]})))
+    assert answer.headline == "No answer: no trial ended with a finite score."
+
+
+def test_crashes_are_counted_and_said() -> None:
+    runs = with_status(make_runs({"a": [400.0, 410.0, 405.0], "b": [90.0, 80.0, 85.0]}), "a", [1], "failed")
+    (answer,) = answers(Evidence(runs))
+    assert "of 3 seeds, 1 of which crashed, the worst 0.0)" in answer.because
+    assert any(said.startswith("1 trial crashed: ") and "lowest score" in said for said in caveats(Evidence(runs)))
+
+
+def test_what_has_a_single_seed_is_named_and_not_counted_among_those_that_were_compared() -> None:
+    """A study that was ended early."""
+    scores = {"a": [454.0, 452.0, 456.0], "b": [200.0, 210.0, 190.0], "c": [474.6], "d": [480.0]}
+    runs = together(*(make_runs({config: values}, target=np.nan) for config, values in scores.items()))
+    (answer,) = answers(Evidence(runs))
+    assert answer.headline == "Use `a`: significantly better than the other that was compared."
+    assert answer.certainty.startswith("Next best: `b`")
+    assert answer.certainty.endswith("Not compared, with a single seed: `d` and `c`.")
+
+
+def test_with_one_seed_each_nothing_is_claimed() -> None:
+    (answer,) = answers(Evidence(make_runs({"a": [400.0], "b": [300.0]}, target=np.nan)))
+    assert answer.headline == "Use `a`: by a single seed each, which shows no difference."
+    assert "standard error" not in answer.certainty and "confidence" not in answer.certainty
+
+
 def test_one_configuration_is_not_called_a_choice() -> None:
     (answer,) = answers(Evidence(make_runs({"a": [480.0, 470.0]})))
     assert answer.headline == "`a` is the only configuration."

@@ -57,7 +57,7 @@ def test_seeds_of_a_fixed_design_that_confirm_are_of_both() -> None:
     ]
 
 
-def test_only_finished_trials_that_ran_their_whole_budget_count(runs: pd.DataFrame) -> None:
+def test_finished_trials_count_and_crashed_ones_with_the_lowest_score(runs: pd.DataFrame) -> None:
     for seed, status in enumerate(["failed", "running", "interrupted"]):
         runs = with_status(runs, "a", [seed], status)
     runs = with_status(runs, "b", [0], "missing")
@@ -65,8 +65,14 @@ def test_only_finished_trials_that_ran_their_whole_budget_count(runs: pd.DataFra
     assert sorted(conclusive(runs)["run_id"]) == ["cartpole/b/1", "cartpole/b/2", "cartpole/c/0", "cartpole/c/2"]
     table = summarise(runs).set_index("config")
     assert table["num_planned"].tolist() == [3, 3, 3]
-    assert table["num_seeds"].tolist() == [0, 2, 2]
-    assert np.isnan(table.loc["a", "score"]) and table.loc["c", "score"] == 150
+    assert table["num_seeds"].tolist() == [1, 2, 2] and table["num_crashed"].tolist() == [1, 0, 0]
+    assert table.loc["a", "score"] == 0 and table.loc["c", "score"] == 150
+    assert table.loc["a", "env_steps_to_target"] == BUDGET and np.isnan(table.loc["a", "train_s"])
+    unbounded = runs.assign(score_range_low=np.nan)  # the lowest of any trial
+    assert (
+        summarise(unbounded).set_index("config").loc["a", "score"]
+        == runs.loc[runs["status"] == "finished", "score"].min()
+    )
 
 
 def test_a_seed_that_never_reaches_the_target_counts_with_its_budget_and_its_seconds(runs: pd.DataFrame) -> None:
@@ -126,6 +132,7 @@ def test_summary_has_the_columns_that_it_promises(runs: pd.DataFrame) -> None:
         "phase",
         "num_planned",
         "num_seeds",
+        "num_crashed",
         "num_reached",
         "num_at_end",
     ]
@@ -288,7 +295,7 @@ def test_returns_are_bounded_by_the_envs_range_and_other_metrics_by_nothing(runs
 
 
 def test_pairs_are_compared_on_their_common_seeds(runs: pd.DataFrame) -> None:
-    runs = with_status(runs, "a", [0], "failed")
+    runs = with_status(runs, "a", [0], "interrupted")
     found = pairwise(runs)
     assert list(zip(found["config_a"], found["config_b"], strict=True)) == [("a", "b"), ("a", "c"), ("b", "c")]
     assert found["num_seeds"].tolist() == [2, 2, 3]
@@ -303,7 +310,7 @@ def test_pairs_are_compared_on_their_common_seeds(runs: pd.DataFrame) -> None:
 
 
 def test_a_pair_without_common_seeds_has_no_difference(runs: pd.DataFrame) -> None:
-    runs = with_status(with_status(runs, "a", [0], "failed"), "b", [1, 2], "failed")
+    runs = with_status(with_status(runs, "a", [0], "interrupted"), "b", [1, 2], "interrupted")
     found = pairwise(runs).iloc[0]
     assert found["num_seeds"] == 0
     assert np.isnan(found[["difference", "p", "p_adjusted"]].astype(float)).all()
@@ -413,12 +420,12 @@ def test_a_metric_that_was_never_logged_gives_an_empty_band(runs: pd.DataFrame, 
 
 
 @pytest.mark.filterwarnings("error")
-def test_one_nan_score_is_left_out_and_the_seed_still_counts_elsewhere() -> None:
+def test_a_score_that_is_no_number_counts_as_a_crash() -> None:
     table = summarise(
         make_runs({"a": [np.nan, 480, 500], "b": [470, 460, 450]}, env_steps_to_target={"a": [20_000, 30_000, 40_000]})
     )
-    assert table["score"].tolist() == [490, 460]
-    assert table["env_steps_to_target"].tolist() == [30_000, BUDGET]
+    assert table["score_min"].tolist() == [0, 450] and table["num_crashed"].tolist() == [1, 0]
+    assert_allclose(table["env_steps_to_target"], [(BUDGET + 70_000) / 3, BUDGET])
 
 
 def test_scores_over_environments_are_rliables_aggregates() -> None:

@@ -70,7 +70,7 @@ def test_equally_cheap_leaders_are_told_apart_by_the_area_under_their_curves() -
 
 def test_the_leaders_of_a_study_are_those_of_its_scores() -> None:
     # Compared once, over all configurations: five comparisons are stricter than the one of a study of two.
-    leading = {"a": [390, 430, 410], "b": [360, 420, 380]}
+    leading = {"a": [390, 430, 410], "b": [355, 410, 370]}
     bad = {"c": [100, 110, 90], "d": [120, 120, 70], "e": [90, 110, 90], "f": [100, 120, 110]}
     assert decision(make_runs(leading | bad, target=np.nan)).leaders == ("a", "b")
     assert decision(make_runs(leading, target=np.nan)).leaders == ("a",)
@@ -195,11 +195,28 @@ def test_failed_running_and_exploratory_trials_do_not_decide() -> None:
     assert (found.chosen, found.runner_up) == ("a", None)
 
 
-def test_with_a_failed_seed_a_configuration_is_compared_on_those_that_both_have() -> None:
-    runs = with_status(make_runs({"a": [400, 410, 420, 405], "b": [100, 130, 90, 110]}), "a", [2], "failed")
+def test_with_an_interrupted_seed_a_configuration_is_compared_on_those_that_both_have() -> None:
+    runs = with_status(make_runs({"a": [400, 410, 420, 405], "b": [100, 130, 90, 110]}), "a", [2], "interrupted")
     found = decision(runs)
     assert (found.chosen, found.num_seeds) == ("a", 3)
     assert found.difference == pytest.approx((300 + 280 + 295) / 3)
+
+
+def test_what_crashes_on_three_of_five_seeds_is_not_chosen_over_what_finishes_five_of_five() -> None:
+    scores = {"crashes": [478, 480, 476, 479, 477], "finishes": [454, 452, 456, 455, 453]}
+    runs = with_status(make_runs(scores, target=np.nan), "crashes", [0, 1, 2], "failed")
+    found = decision(runs)
+    assert (found.chosen, found.num_seeds) == ("finishes", 5)
+    assert found.difference == pytest.approx(454 - (479 + 477) / 5)  # a crash has the lowest score, 0
+    nan = make_runs({**scores, "crashes": [np.nan] * 3 + scores["crashes"][3:]}, target=np.nan)
+    assert decision(nan).chosen == "finishes"
+
+
+def test_configurations_of_other_seeds_are_told_apart_by_their_means() -> None:
+    high = make_runs({"high": [492, 490, 495, 493, 488]}, target=np.nan)
+    low = make_runs({"low": [200, 190, 210, 205, 195]}, target=np.nan).assign(seed=lambda runs: runs["seed"] + 10)
+    found = decision(together(high, low))
+    assert (found.leaders, found.chosen) == (("high",), "high")
 
 
 @pytest.mark.filterwarnings("error")
@@ -207,6 +224,7 @@ def test_one_seed_names_the_best_and_leaves_all_among_the_leaders() -> None:
     found = decision(make_runs({"a": [400], "b": [300], "c": [350]}))
     assert found.leaders == ("a", "c", "b")
     assert (found.chosen, found.runner_up) == ("a", "c")
+    assert (found.uncompared, found.chosen_by) == (("a", "c", "b"), "value")
     assert np.isnan(found.spread)  # a single difference has no spread, and no number of seeds follows from it
     assert found.more_seeds == np.inf
 
@@ -230,10 +248,10 @@ def test_without_a_score_nothing_is_chosen(score: str) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_nan_scores_are_left_out() -> None:
+def test_scores_that_are_no_numbers_count_as_the_lowest() -> None:
     found = decision(make_runs({"a": [np.nan, 400, 410], "b": [100, 110, 90], "c": [np.nan] * 3}))
-    assert found.order == ("a", "b")
-    assert (found.chosen, found.num_seeds) == ("a", 2)
+    assert found.order == ("a", "b", "c")
+    assert (found.chosen, found.num_seeds) == ("a", 3)
 
 
 @pytest.mark.filterwarnings("error")

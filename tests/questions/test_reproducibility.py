@@ -319,13 +319,12 @@ def test_a_configuration_whose_repeats_ended_is_no_less_reliable(status: str) ->
     assert decision.decide(again)[0].chosen == chosen
 
 
-def test_a_seed_whose_first_run_failed_is_no_seed_whatever_its_repeat_did() -> None:
+def test_a_seed_whose_first_run_failed_has_crashed_whatever_its_repeat_did() -> None:
     runs_twice, _ = twice()
-    runs_twice.loc[where(runs_twice, "b", 0, 0), "status"] = "failed"
-    assert convergence.summarise(runs_twice).set_index("config").loc["b", ["num_planned", "num_seeds"]].tolist() == [
-        3,
-        2,
-    ]
+    failed = where(runs_twice, "b", 0, 0)
+    runs_twice.loc[failed, ["status", "score"]] = ["failed", np.nan]
+    counts = convergence.summarise(runs_twice).set_index("config").loc["b", ["num_planned", "num_seeds", "num_crashed"]]
+    assert counts.tolist() == [3, 3, 1]
 
 
 # Five against five others.
