@@ -135,9 +135,19 @@ def _answer(decision: Decision, summary: pd.DataFrame, several: bool, rates: str
         return Answer(decision, f"{where}No answer: {why}.", "", "")
     numbers = _numbers(decision, summary)
     if len(decision.order) == 1:
-        return Answer(decision, f"{where}{code(decision.chosen)} is the only configuration.", numbers, "")
-    headline = f"{where}Use {code(decision.chosen)}{rates}{_how_sure(decision, summary)}."
+        return Answer(
+            decision, f"{where}{_missed(summary)}{code(decision.chosen)} is the only configuration.", numbers, ""
+        )
+    headline = f"{where}{_missed(summary)}Use {code(decision.chosen)}{rates}{_how_sure(decision, summary)}."
     return Answer(decision, headline, numbers, _others(decision, summary, confidence))
+
+
+def _missed(summary: pd.DataFrame) -> str:
+    """Where the target was held by no seed, a sentence that comes before everything else."""
+    target = float(summary["target"].iloc[0])
+    if np.isnan(target) or summary[["num_reached", "num_at_end"]].to_numpy().any():
+        return ""
+    return f"No seed of any configuration reaches the target of {target:g}. "
 
 
 def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:
@@ -226,6 +236,8 @@ _WHY_CHOSEN = {
     "reliability": "among those {alike}, fewer of its seeds fail",
     "cost": "among those {alike} it is the cheapest in training seconds",
     "auc": "among those {alike} and as cheap it has the largest area under the learning curve",
+    "auc_of_kinds": "among those {alike} it has the largest area under the learning curve (seconds of several kinds "
+    "of machine are not compared)",
     "processes": "among those about as fast it takes the fewest processes",
 }
 """`Decision.chosen_by` in words."""
@@ -258,6 +270,13 @@ def _to_equivalence(decision: Decision) -> str:
         f" To show that {code(decision.runner_up)} is practically the same, within {decision.delta:.4g}, "
         f"would take about {number} each."
     )
+
+
+_LEAST = {"num_env_runners": 0.0, "num_learners": 0.0}
+"""The smallest value of settings that are counted, where it is not 1: nothing lies beyond."""
+_OTHERS_MOST = 25.0
+"""Percent of a core that others may use beside a trial that runs alone: what a measurement of throughput allows
+(conf/measurement/throughput.yaml)."""
 
 
 def caveats(evidence: Evidence) -> list[str]:
@@ -318,6 +337,7 @@ def caveats(evidence: Evidence) -> list[str]:
             "Trials shared the machine: seconds and env steps/s compare configurations of this study roughly, "
             "and nothing beyond it. `hardware.max_concurrent_trials=1` measures them alone."
         )
+    found += _contended(evidence)
     if len(kinds := trials_by_kind(runs)) > 1:
         found.append(
             f"Trials ran on {len(kinds)} kinds of machine ({'; '.join(kinds)}): their seconds and env steps/s "
@@ -349,6 +369,23 @@ def caveats(evidence: Evidence) -> list[str]:
     for decided in decisions_of(concluding):
         found += _edges(evidence, decided)
     return found
+
+
+def _contended(evidence: Evidence) -> list[str]:
+    """Which trials that ran alone had others on their machine: a Markdown sentence, or none."""
+    runs, curves = evidence.replicates, evidence.curves
+    if evidence.is_measured or curves is None:
+        return []
+    alone = runs[(runs["status"] == "finished") & runs["exclusive"].astype(bool)]
+    used = curves[(curves["metric"] == "system/other_cpu_percent") & curves["run_id"].isin(alone["run_id"])]
+    means = used.groupby("run_id", observed=True)["value"].mean()
+    disturbed = alone[alone["run_id"].map(means) > _OTHERS_MOST]
+    if disturbed.empty:
+        return []
+    return [
+        f"Others used the machine beside {plural(len(disturbed), 'trial')} that ran alone, up to {means.max():.0f}% of "
+        f"a core on average ({trials_named(disturbed)}): their seconds are not those of a quiet machine."
+    ]
 
 
 def without_episodes(evidence: Evidence) -> list[str]:
@@ -408,6 +445,8 @@ def _edges(evidence: Evidence, decision: Decision) -> list[str]:
         if decision.chosen is None or axis not in part or not pd.api.types.is_numeric_dtype(part[axis]):
             continue
         tried, at = part[axis].dropna(), part.loc[part["config"] == decision.chosen, axis].iloc[0]
+        if at == tried.min() <= _LEAST.get(axis, 1.0 if axis.startswith("num_") else 0.0):
+            continue
         if tried.nunique() > 2 and at in (tried.min(), tried.max()):
             end = "smallest" if at == tried.min() else "largest"
             found.append(f"{axis} = {at:g} is the {end} that was tried: a better one may lie beyond.")

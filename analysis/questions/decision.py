@@ -10,6 +10,7 @@ from analysis.evidence import SMALLER_IS_BETTER, Evidence, is_measured, once
 from analysis.questions.convergence import by_seed, summarise
 from analysis.questions.equivalence import delta_of, practically_best
 from analysis.questions.failures import failures
+from analysis.questions.machines import trials_by_kind
 from analysis.questions.sequential import sequential_comparison
 from analysis.stats.comparisons import leaders, seeds_needed
 from analysis.stats.equivalence import seeds_for_equivalence
@@ -33,7 +34,8 @@ class Decision:
         leaders: Those of them that are not significantly different from the best one, or practically the same,
             in the same order.
         chosen: The leader to use; None if no trial finished.
-        chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc` or `processes`;
+        chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc`, `auc_of_kinds`
+            (where seconds are not compared) or `processes`;
             `value`, where single seeds say no more than their values.
         runner_up: The next best configuration that is not practically the same, of the leaders if there is one; None if
             there is no other configuration.
@@ -155,6 +157,8 @@ def decision_of(evidence: Evidence) -> Decision:
     (`failures`: they end below the target, or far below the best where no configuration ends there, or crash); where
     env steps decide, this comes before the standard error. Of these the cheapest in training seconds is chosen, and
     among those within a standard error of the cheapest the one with the largest area under the learning curve.
+
+    Seconds of several kinds of machine are not compared: there the area decides in place of the cost.
 
     Where configurations are shown to be practically the same as the best one, within `delta_of` the scores, the choice
     is among these instead, by failures, cost and area as before: what is given up for a lower cost is then bounded,
@@ -343,6 +347,8 @@ def _choose(
             left, by = step(left), name
     if len(left) == 1:
         return left[0], by
+    if len(trials_by_kind(finished)) > 1:
+        return max(left, key=lambda c: (table.loc[c, "auc"], -left.index(c))), "auc_of_kinds"
     cost = "seconds_to_target" if table.loc[left, "seconds_to_target"].notna().all() else "train_s"
     cheap = _near(left, by_seed(finished, cost), smallest=True)
     return max(cheap, key=lambda c: (table.loc[c, "auc"], -cheap.index(c))), "cost" if len(cheap) == 1 else "auc"

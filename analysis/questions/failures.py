@@ -13,32 +13,30 @@ from analysis.stats.shares import jeffreys_interval
 from analysis.stats.tolerance import lower_bound
 
 FRACTION_OF_BEST = 0.5
-"""Of what the best configuration brings: below it a seed fails, where no configuration ends at the target."""
+"""Of what the best configuration brings: below it a seed fails, where there is no target."""
 
 
 def failure_threshold(runs: pd.DataFrame) -> float:
     """The score below which a seed fails, a return.
 
-    It is `failure_below` where the study has one. Else the environment's target, if a configuration ends there by
-    interquartile mean: a mean, which a failure lowers, would take the target away where some seeds fail. Else half of
-    what the best configuration brings above the lowest possible return; above 0 where that is unknown.
+    It is `failure_below` where the study has one, else the environment's target. Without a target it is half of what
+    the best configuration brings above the lowest possible return; where that is unknown, half of it above or below 0.
 
     Args:
         runs: As `analysis.load` gives them, of one environment.
 
     Returns:
-        NaN where there is nothing to go by: then only a seed without an end fails.
+        NaN where nothing finished: then only a seed without an end fails.
     """
     given = _constant(runs, "failure_below")
     if np.isfinite(given):
         return given
+    if np.isfinite(target := _constant(runs, "target")):
+        return target
     scores = conclusive(runs).dropna(subset="score").groupby("config", observed=True)["score"]
     best = max((iqm(of_seeds.to_numpy(dtype=float)) for _, of_seeds in scores), default=np.nan)
-    target, low = _constant(runs, "target"), _constant(runs, "score_range_low")
-    if best >= target:
-        return target
-    low = low if np.isfinite(low) else 0.0
-    return low + FRACTION_OF_BEST * (best - low) if best > low else np.nan
+    low = _constant(runs, "score_range_low")
+    return best - FRACTION_OF_BEST * (best - low if best > low else abs(best))
 
 
 def failures(runs: pd.DataFrame) -> pd.DataFrame:

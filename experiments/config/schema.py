@@ -285,8 +285,8 @@ class ReportSettings:
 
     Attributes:
         video: Whether it shows the chosen policy at play, where the environment can draw and that takes less than 20 s.
-        failure_below: The score below which a seed fails, a return; `None`: the environment's target, or half of what
-            the best configuration brings where none ends at the target (`analysis.questions.failures`).
+        failure_below: The score below which a seed fails, a return; `None`: the environment's target; without
+            one, half of what the best configuration brings (`analysis.questions.failures`).
         delta: The largest difference of scores that is practically none, a return; `None`: 2% of the range of scores
             (`analysis.questions.equivalence`).
     """

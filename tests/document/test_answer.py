@@ -1,6 +1,7 @@
 """The answer in words, and the command that tries it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.document.answer import answers, best_metrics, caveats, closing_table
@@ -164,3 +165,48 @@ def test_seeds_that_all_end_alike_are_no_certainty() -> None:
 def test_non_finite_scores_are_left_out_and_said() -> None:
     runs = make_runs({"a": [480.0, np.nan], "b": [10.0, np.inf]})
     assert said("2 configurations", "without a finite score", sentences=caveats(Evidence(runs)))
+
+
+def test_where_no_smaller_one_exists_none_may_lie_beyond() -> None:
+    scores = {"a": [480.0, 482.0, 481.0], "b": [1.0, 2.0, 3.0], "c": [1.0, 2.0, 0.0]}
+    for axis, values, is_edge in (
+        ("num_env_runners", (0, 1, 2), False),
+        ("num_env_runners", (1, 2, 4), True),
+        ("num_envs_per_env_runner", (1, 2, 4), False),
+        ("lr", (1e-4, 1e-3, 1e-2), True),
+        ("entropy_coeff", (0.0, 0.01, 0.1), False),
+    ):
+        runs = make_runs(scores, params={axis: dict(zip("abc", values, strict=True))})
+        assert any("may lie beyond" in said for said in caveats(Evidence(runs, axes=(axis,)))) == is_edge, axis
+
+
+def test_others_on_the_machine_of_trials_that_run_alone_are_said() -> None:
+    runs = make_runs({"a": [480.0, 482.0], "b": [1.0, 2.0]}, exclusive=True)
+    busy, quiet = runs["run_id"].iloc[0], runs["run_id"].iloc[1:]
+    curves = pd.DataFrame(
+        [(busy, "system/other_cpu_percent", 1000 * i, 117.0) for i in (1, 2)]
+        + [(run, "system/other_cpu_percent", 1000, 3.0) for run in quiet],
+        columns=["run_id", "metric", "env_steps", "value"],
+    )
+    (said,) = [s for s in caveats(Evidence(runs, curves)) if s.startswith("Others used the machine")]
+    assert "beside 1 trial that ran alone, up to 117% of a core" in said
+    assert not [s for s in caveats(Evidence(runs, curves[curves["value"] < 100])) if s.startswith("Others used")]
+
+
+def test_on_several_kinds_of_machine_seconds_choose_nothing() -> None:
+    scores = {"dear": [410.0, 300.0, 350.0, 390.0], "cheap": [395.0, 315.0, 330.0, 398.0]}
+    seconds = {"dear": [90.0, 91.0, 92.0, 90.0], "cheap": [50.0, 51.0, 49.0, 50.0]}
+    runs = make_runs(scores, train_s=seconds, target=np.nan)
+    (alike,) = answers(Evidence(runs.assign(cpu="EPYC")))
+    assert "cheapest in training seconds" in alike.certainty
+    kinds = runs.assign(cpu=np.where(runs["seed"] % 2, "EPYC", "Xeon"))
+    (apart,) = answers(Evidence(kinds))
+    assert "seconds of several kinds of machine are not compared" in apart.certainty
+    assert "cheapest" not in apart.certainty
+
+
+def test_where_nobody_reaches_the_target_that_is_said_first_and_every_seed_fails() -> None:
+    runs = make_runs({"a": [9.3, 9.4, 9.2], "b": [9.3, 9.2, 9.4]})
+    (answer,) = answers(Evidence(runs))
+    assert answer.headline.startswith("No seed of any configuration reaches the target of 475. Use ")
+    assert "a seed ends below 475 or crashes with a probability of 100%" in answer.because

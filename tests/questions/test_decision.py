@@ -303,7 +303,8 @@ def test_a_configuration_whose_seeds_crash_is_not_chosen_for_the_one_that_did_no
 
 
 def test_of_those_about_as_good_the_one_without_failures_is_chosen() -> None:
-    runs = make_runs({"once": [400.0, 410.0, 390.0, 405.0], "never": [399.0, 408.0, 393.0, 402.0]})
+    scores = {"once": [400.0, 410.0, 390.0, 405.0], "never": [399.0, 408.0, 393.0, 402.0]}
+    runs = make_runs(scores, target=np.nan)
     (decision,) = decide(with_status(runs, "once", [3], "failed"))
     assert (decision.chosen, decision.chosen_by) == ("never", "reliability")
 

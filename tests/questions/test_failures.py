@@ -8,7 +8,7 @@ from analysis.questions.failures import failure_threshold, failures
 from tests.support.study_frames import make_runs, together, with_status
 
 
-def test_a_seed_fails_below_the_target_where_a_configuration_ends_there() -> None:
+def test_a_seed_fails_below_the_target() -> None:
     table = failures(make_runs({"holds": [500, 480, 475], "collapses": [500, 500, 20], "bad": [10, 20, 30]}))
     assert (table["failure_below"] == 475).all()
     assert table["num_failures"].tolist() == [0, 1, 3]
@@ -26,22 +26,24 @@ def test_a_seed_that_collapses_does_not_take_the_target_away() -> None:
 @pytest.mark.parametrize(
     ("target", "low", "below"),
     [
-        (475, 0, 150),  # nobody ends at the target: half of 300
-        (np.nan, 0, 150),
+        (475, 0, 475),  # also where nobody ends there
+        (np.nan, 0, 150),  # half of 300
         (np.nan, -100, 100),  # halfway from the lowest possible return
         (np.nan, np.nan, 150),  # above 0, where that is unknown
         (250, 0, 250),
     ],
 )
-def test_where_nobody_ends_at_the_target_half_of_the_best_counts(target: float, low: float, below: float) -> None:
+def test_without_a_target_half_of_the_best_counts(target: float, low: float, below: float) -> None:
     runs = make_runs({"best": [300, 310, 290], "other": [100, 90, 110]}, target=target, score_range=(low, 500))
     assert failure_threshold(runs) == below
 
 
-def test_negative_returns_without_a_bound_have_no_threshold_and_only_crashes_fail() -> None:
-    runs = with_status(make_runs({"a": [-300.0, -310.0]}, target=np.nan, score_range=(np.nan, 0)), "a", [1], "failed")
-    assert np.isnan(failure_threshold(runs))
-    assert failures(runs)["num_failures"].tolist() == [1]
+def test_negative_returns_without_a_bound_fail_at_half_as_much_again() -> None:
+    runs = make_runs({"a": [-300.0, -500.0, -280.0], "b": [-340.0, -350.0, -330.0]}, target=np.nan)
+    runs = with_status(runs.assign(score_range_low=np.nan), "b", [1], "failed")
+    best = -335.0  # of b's two that finished
+    assert failure_threshold(runs) == pytest.approx(1.5 * best)
+    assert failures(runs)["num_failures"].tolist() == [0, 1]
 
 
 def test_a_threshold_that_was_given_counts() -> None:

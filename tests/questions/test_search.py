@@ -347,7 +347,7 @@ def test_before_the_last_generation_is_whole_the_one_before_it_is_compared() -> 
 
 def test_the_report_begins_with_the_search_and_rests_on_what_was_confirmed() -> None:
     report, text = report_of(RUNS)
-    assert report.answers[0].headline.startswith("Use `a`")  # though b led the search
+    assert "Use `a`" in report.answers[0].headline  # though b led the search
     assert report.table["config"].tolist() == ["a", "b", "base"]
     assert list(report.pictures)[:2] == ["search-progress.svg", "search-confirmed.svg"]
     assert text.index("What the search found") < text.index("Learning curves") < text.index("Every seed")
