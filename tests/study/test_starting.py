@@ -28,8 +28,8 @@ TRAINED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "appo": ((*ASYNC, "algorithm=appo", REMOTE), (STILL,)),
     "impala": ((*ASYNC, "algorithm=impala", REMOTE), (STILL,)),
 }
-MARKS = {"ppo": (), "appo": pytest.mark.nightly, "impala": pytest.mark.nightly}
-"""The others are slow. IMPALA and APPO start as PPO with a remote runner does."""
+MARKS = {"ppo": (), **dict.fromkeys(("sac", "appo", "impala"), pytest.mark.nightly)}
+"""The others are slow. IMPALA and APPO start as PPO with a remote runner does, SAC as DQN."""
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
 

@@ -71,7 +71,7 @@ def test_an_interrupted_trial_is_the_same_to_the_bit(
         (True, 0),
         pytest.param(True, 1, marks=pytest.mark.nightly),
         pytest.param(False, 0, marks=pytest.mark.nightly),
-        pytest.param(False, 1, marks=pytest.mark.slow),
+        pytest.param(False, 1, marks=pytest.mark.nightly),
     ],
 )
 def test_an_episode_that_is_longer_than_a_segment_comes_to_its_end(

@@ -431,7 +431,7 @@ def test_processes_beyond_the_cpus_take_turns_where_that_changes_nothing(
     store: Path, log: Log, plan_of: PlanOf
 ) -> None:
     cluster = Cluster((Node(999, 0),))
-    wide = ("study=smoke", "hardware.num_env_runners=900", "study.space={}")
+    wide = ("study=smoke", "hardware.num_env_runners=8", "study.space={}")  # more have no memory here
     synchronous = plan_of(
         *wide,
         "algorithm.training.train_batch_size_per_learner=14400",
@@ -446,7 +446,7 @@ def test_processes_beyond_the_cpus_take_turns_where_that_changes_nothing(
         first = reader.trial(log(trial, record={"host": {"cpu_count": had}}))
         plan = plan_again(trial, first, hardware_of(trial), MACHINE, place_of(store))
         assert plan.suite.hardware.num_cpus is not None
-        assert plan.suite.hardware.num_cpus > 900
+        assert plan.suite.hardware.num_cpus > 8
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def test_a_study_whose_driver_is_killed_resumes_to_the_same_to_the_bit(killed: K
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ray_instance")
 def test_a_trial_whose_damaged_folder_is_removed_as_told_is_run_again(
     tmp_path: Path, killed: Killed, reference: Path

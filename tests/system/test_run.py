@@ -162,10 +162,9 @@ FIRST = {
     "ppo": "mountaincar_continuous",
     "dqn": "acrobot",
     "sac": "hopper",
-    "impala": "lunarlander",
 }
-"""An environment for each algorithm but APPO, which is IMPALA with another loss, trained on in every run of the tests;
-the others are for the night."""
+"""An environment for each algorithm but IMPALA and APPO, which take longest and are trained in other tests, trained on
+in every run of the tests; the others are for the night."""
 
 
 @pytest.mark.ray
@@ -199,7 +198,7 @@ def test_declared_logical_cpus_run_a_large_profile_on_a_small_machine(run_suite:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_study_joins_the_cluster_that_the_environment_names_with_its_token_alone(
     run_suite: RunSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

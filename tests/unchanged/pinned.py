@@ -58,6 +58,7 @@ def plan(words: str) -> dict[str, Any]:
     """The record of one study, in lines."""
     record = plan_record(StudyTrials(plan_for(*words.split(), cluster=MACHINE)))
     configurations = record.pop("configurations")
+    del record["memory_mib"]  # with what environments take, which is measured
     return {words: record, **{f"{words}: {configuration['config']}": configuration for configuration in configurations}}
 
 
