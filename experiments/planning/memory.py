@@ -94,9 +94,18 @@ def _predicted(configuration: Configuration, each: int) -> tuple[int, ...]:
     """
     memory, layout = configuration.memory, configuration.layout
     envs = layout.num_envs_per_env_runner * _training_bytes(configuration, each)
-    own = memory.own + _evaluated(configuration) * each + (0 if layout.num_env_runners else envs)
-    processes = [own, *[memory.runner + envs] * layout.num_env_runners, *[memory.learner] * layout.num_learners]
+    beside, saved = _evaluated(configuration) * each, _saved(configuration) * each
+    own = memory.own + (beside if layout.num_env_runners else envs + max(beside, saved))
+    runner = memory.runner + envs + saved
+    processes = [own, *[runner] * layout.num_env_runners, *[memory.learner] * layout.num_learners]
     return tuple(map(_rounded, processes))
+
+
+def _saved(configuration: Configuration) -> int:
+    """Environments' worth of bytes that a process with environments takes while it saves them: their states, and once
+    two others to try it on (`rllib.environments`).
+    """
+    return configuration.layout.num_envs_per_env_runner + 2 if configuration.suite.measurement is None else 0
 
 
 def _rounded(size: float) -> int:
