@@ -46,7 +46,7 @@ _NO_STUDY_SETTINGS = (
 _OF_STUDY = ("preprocessing", "extension", "extensions", "start", "provenance")
 """Of a trial's record, what is said of its study as a whole, or in its name."""
 _NOT_OF_TRIALS = (
-    *("checkpoint.keep", "checkpoint.keep_best"),
+    *("checkpoint.keep", "checkpoint.keep_best", "checkpoint.replay"),
     *("env.budget_env_steps", "env.report_every_env_steps", "env.extra"),
 )
 """Settings that change no result, and those that an environment's file proposes."""

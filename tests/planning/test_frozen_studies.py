@@ -9,7 +9,7 @@ from experiments.config.space import leaves
 from tests.support.planning import plan_for
 
 SECTIONS = ("algorithm", "env", "evaluation", "checkpoint")
-NOT_NEEDED = {"env.budget_env_steps", "env.report_every_env_steps", "env.extra"}
+NOT_NEEDED = {"env.budget_env_steps", "env.report_every_env_steps", "env.extra", "checkpoint.replay"}
 """Settings of the environment's file that the study's own replace, and what is to be installed for it."""
 
 
