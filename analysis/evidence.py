@@ -70,6 +70,7 @@ def counted(runs: pd.DataFrame) -> pd.DataFrame:
 
     A trial that failed, or has no finite score, counts with the lowest score: the lowest possible one where the
     environment has it, else the lowest of any trial. It never reached the target, and nothing is known of its seconds.
+    A configuration of which no trial ended with a score has none.
 
     Args:
         runs: As `analysis.load` gives them.
@@ -81,14 +82,16 @@ def counted(runs: pd.DataFrame) -> pd.DataFrame:
     if is_measured(runs) or finished["score"].isna().all():
         return finished.assign(crashed=False)
     found = _restricted(runs, ["finished", "failed"])
-    crashed = found["score"].isna()
+    # of a configuration that always crashes there is no score to compare
+    some = found.groupby(["env", "config"], observed=True)["score"].transform("count") > 0
+    crashed = found["score"].isna() & some
     for measure in ("score", "auc"):
         seen = found.groupby("env", observed=True)[measure].transform("min")
-        found[measure] = found[measure].fillna(found["score_range_low"].fillna(seen))
+        found[measure] = found[measure].fillna(found["score_range_low"].fillna(seen).where(some))
     found["reached"] &= ~crashed
     unreached = crashed & found["target"].notna()
     found["env_steps_to_target"] = found["env_steps_to_target"].mask(unreached, found["budget_env_steps"].astype(float))
-    return found.assign(crashed=crashed & found["score"].notna())
+    return found[some].assign(crashed=crashed[some])
 
 
 def _restricted(runs: pd.DataFrame, statuses: Sequence[str]) -> pd.DataFrame:

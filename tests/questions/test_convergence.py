@@ -65,14 +65,15 @@ def test_finished_trials_count_and_crashed_ones_with_the_lowest_score(runs: pd.D
     assert sorted(conclusive(runs)["run_id"]) == ["cartpole/b/1", "cartpole/b/2", "cartpole/c/0", "cartpole/c/2"]
     table = summarise(runs).set_index("config")
     assert table["num_planned"].tolist() == [3, 3, 3]
-    assert table["num_seeds"].tolist() == [1, 2, 2] and table["num_crashed"].tolist() == [1, 0, 0]
-    assert table.loc["a", "score"] == 0 and table.loc["c", "score"] == 150
-    assert table.loc["a", "env_steps_to_target"] == BUDGET and np.isnan(table.loc["a", "train_s"])
-    unbounded = runs.assign(score_range_low=np.nan)  # the lowest of any trial
-    assert (
-        summarise(unbounded).set_index("config").loc["a", "score"]
-        == runs.loc[runs["status"] == "finished", "score"].min()
-    )
+    assert table["num_seeds"].tolist() == [0, 2, 2] and table["num_crashed"].tolist() == [0, 0, 0]
+    assert np.isnan(table.loc["a", "score"]) and table.loc["c", "score"] == 150  # of a no trial has a score
+    crashed = with_status(runs, "b", [2], "failed")
+    table = summarise(crashed).set_index("config")
+    assert (table.loc["b", "num_seeds"], table.loc["b", "num_crashed"], table.loc["b", "score_min"]) == (2, 1, 0)
+    assert table.loc["b", "num_reached"] == 1
+    lowest = crashed.loc[crashed["status"] == "finished", "score"].min()
+    unbounded = summarise(crashed.assign(score_range_low=np.nan)).set_index("config")
+    assert unbounded.loc["b", "score_min"] == lowest
 
 
 def test_a_seed_that_never_reaches_the_target_counts_with_its_budget_and_its_seconds(runs: pd.DataFrame) -> None:
