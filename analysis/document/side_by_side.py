@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.document.answer import FEW_SEEDS
+from analysis.document.caveats import FEW_SEEDS
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import T_INTERVAL, figure_of
 from analysis.document.side_tables import best_table, facts_table, settings_table, shared_tables

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.document.answer import answers, best_metrics, caveats, closing_table
+from analysis.document.answer import answers, best_metrics, closing_table
+from analysis.document.caveats import caveats
 from analysis.evidence import Evidence
 from tests.support.study_frames import make_runs, together, with_status
 

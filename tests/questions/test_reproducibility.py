@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from analysis.document.answer import answers, caveats, closing_table
+from analysis.document.answer import answers, closing_table
+from analysis.document.caveats import caveats
 from analysis.document.repeats import five_against_five, sameness
 from analysis.evidence import Evidence, conclusive
 from analysis.questions import convergence, decision

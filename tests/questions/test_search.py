@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.document.answer import caveats
+from analysis.document.caveats import caveats
 from analysis.document.next_step import StudyCommand, command_for
 from analysis.document.notebooks import next_steps, record
 from analysis.document.search import how_many, search_sentences

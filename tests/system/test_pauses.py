@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from analysis.document.answer import caveats
+from analysis.document.caveats import caveats
 from analysis.load import load_study
 from tests.support.driver import Driver
 from tests.support.outputs import left_in

@@ -9,7 +9,8 @@ import ray
 from ray.rllib.algorithms import algorithm
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
-from analysis.document.answer import answers, caveats, closing_table
+from analysis.document.answer import answers, closing_table
+from analysis.document.caveats import caveats
 from analysis.evidence import Evidence
 from analysis.load import load_study
 from analysis.report import build
