@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.limits import cgroups
+from experiments.limits.kernel_files import text_of
 
 _VMSTAT = Path("/proc/vmstat")
 _LIMITS = ("memory.max", "memory.limit_in_bytes")
@@ -16,11 +17,11 @@ def usable_memory(folders: Iterable[Path] | None = None) -> int:
     else what the machine has.
 
     Args:
-        folders: Of the cgroups; None: this process' own.
+        folders: Folders of cgroups; None: those of this process.
     """
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     of_cgroups = cgroups.folders("memory") if folders is None else folders
-    texts = (_text(folder / name).strip() for folder in of_cgroups for name in _LIMITS)
+    texts = (text_of(folder / name).strip() for folder in of_cgroups for name in _LIMITS)
     return min([there, *(int(text) for text in texts if text.isdigit())])
 
 
@@ -33,14 +34,7 @@ def oom_kills(folders: Iterable[Path] | None = None, machine: Path = _VMSTAT) ->
     of_cgroups = cgroups.folders("memory") if folders is None else folders
     files = (folder / name for folder in of_cgroups for name in ("memory.oom_control", "memory.events"))
     for file in (*files, machine):
-        counts = [line.split()[1] for line in _text(file).splitlines() if line.startswith("oom_kill ")]
+        counts = [line.split()[1] for line in text_of(file).splitlines() if line.startswith("oom_kill ")]
         if counts:
             return int(counts[0])
     return None
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError:
-        return ""

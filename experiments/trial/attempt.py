@@ -3,11 +3,16 @@ and what ends it through no fault of the trial.
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray.util import get_current_placement_group, placement_group_table
+
+from experiments.trial.usage.memory_use import leave
+from experiments.trial.usage.resource_usage import Address, this_process
 
 _NODE_DIED = re.compile(r"its node has died\. Node Id: (\w+)")
 """Ray's message about an actor whose node is gone."""
@@ -29,6 +34,23 @@ class Attempt:
     reason: str = "a process of the trial died"
     cause: str = "process"
     heartbeats: Any = None
+
+    def tell_memory(self, trial: str, resident_bytes: int, driver: Address | None, logs: Path) -> None:
+        """Tell the driver what the trial's processes take: by a file where it is on the same host, since the actor that
+        takes the signs of life may be killed beside them, else by that actor.
+
+        Args:
+            trial: Name of the trial's folder.
+            resident_bytes: Resident memory of the processes.
+            driver: Host and process of the study's driver; None if it is not known.
+            logs: The folder in which Tune keeps the trial's logs.
+        """
+        host = this_process()[0]
+        if driver is not None and driver[0] == host:
+            with suppress(OSError):
+                leave(logs, self.number, resident_bytes)
+        elif self.heartbeats is not None:
+            self.heartbeats.add_memory.remote(trial, self.number, host, resident_bytes)
 
 
 class UnfitNodeError(RuntimeError):

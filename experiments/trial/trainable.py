@@ -34,12 +34,11 @@ from experiments.trial.folder import ERROR_FILE, check_checkpoint
 from experiments.trial.heartbeat import Heartbeat
 from experiments.trial.stored_folder import folder_at
 from experiments.trial.training import TrainingLoop
-from experiments.trial.usage import memory_use
 from experiments.trial.usage.machine import Machine, placed_on
 from experiments.trial.usage.memory_use import MemoryUse
 from experiments.trial.usage.pauses import unpaused_s
 from experiments.trial.usage.process_memory import ProcessMemory
-from experiments.trial.usage.resource_usage import Address, this_process
+from experiments.trial.usage.resource_usage import Address
 
 EVENTS = "events"
 """Key of a result: the trial's events since the last one, as they are in its log."""
@@ -107,7 +106,6 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._attempt = Attempt()
         self._heartbeat = Heartbeat(self._send_heartbeat)
         self._memory: MemoryUse | None = None
-        self._most_mib = 0.0  # that its reports have
 
     def begin(self, attempt: Attempt) -> tuple[str, ...]:
         """Take on an attempt: the driver calls it between `setup` and the first `step()`.
@@ -121,15 +119,6 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
     def _send_heartbeat(self) -> None:
         if self._attempt.heartbeats is not None:
             self._attempt.heartbeats.add.remote(self._trial.folder_name, self._attempt.number)
-
-    def _leave_memory(self, resident_bytes: int) -> None:
-        """For the driver, to whose host's memory the actor that takes the signs of life may fall victim as well."""
-        number, host = self._attempt.number, this_process()[0]
-        if self._driver is not None and self._driver[0] == host:
-            with suppress(OSError):
-                memory_use.leave(self._logs, number, resident_bytes)
-        elif self._attempt.heartbeats is not None:
-            self._attempt.heartbeats.add_memory.remote(self._trial.folder_name, number, host, resident_bytes)
 
     def _take_folder(self) -> None:
         """Take the trial's folder, once, with what happened before."""
@@ -250,7 +239,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._state = ProcessState(packages_of(self._trial))
         else:  # after a fault
             self._go_on_without(self._state.changed())
-        self._memory = self._memory or MemoryUse(self._leave_memory)
+        self._memory = self._memory or MemoryUse(
+            lambda size: self._attempt.tell_memory(self._trial.folder_name, size, self._driver, self._logs)
+        )
         self._training = training = TrainingLoop(
             self._trial, self._heartbeat, self._state, self._storage, self._measure_system, self._driver
         )
@@ -334,17 +325,13 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
 
     def _used(self) -> dict[str, float]:
         """What was used of the time and of the machines since the last report."""
-        assert self._training is not None
+        assert self._training is not None and self._memory is not None, "_start() makes them"
         used = self._training.use_of_time()
-        self._most_mib = max(self._most_mib, used.get("system/memory_mib", 0.0))
+        self._memory.note(used.get("system/memory_mib", 0.0))
         return used
 
     def _peak(self) -> dict[str, float]:
-        """The most memory that the processes took: those on this host as they are watched, with those on others as they
-        say it at each report.
-        """
-        here = self._memory.peak_bytes() / 2**20 if self._memory else 0.0
-        return {"final/memory_mib": max(self._most_mib, here)}
+        return {"final/memory_mib": self._memory.peak_mib() if self._memory else 0.0}
 
     def _save(self, events: Sequence[Event]) -> None:
         """A checkpoint, with the events in it: whoever goes on from it makes those that a kill prevented."""

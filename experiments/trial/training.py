@@ -152,7 +152,7 @@ class TrainingLoop:
         """Begin the wall-clock whose use the next report tells.
 
         Args:
-            start: Of `unpaused_s`.
+            start: When it begins, in seconds of `unpaused_s`.
         """
         self._window_start, self.time = start, TimeUse(self._asynchronous)
         self._paused_by_then = pauses.so_far()

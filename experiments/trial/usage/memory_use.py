@@ -26,6 +26,7 @@ class MemoryUse:
         """
         self._tell, self._processes = tell, [psutil.Process()]
         self._peak = self._told = 0
+        self._most_reported_mib = 0.0
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="MemoryUse", daemon=True).start()
 
@@ -33,10 +34,16 @@ class MemoryUse:
         """Count others as well."""
         self._processes = list(dict.fromkeys([*self._processes, *processes]))
 
-    def peak_bytes(self) -> int:
-        """The most that the processes had at a time, so far."""
+    def note(self, reported_mib: float) -> None:
+        """Take in what a report says of all processes, those on other hosts as well."""
+        self._most_reported_mib = max(self._most_reported_mib, reported_mib)
+
+    def peak_mib(self) -> float:
+        """The most that the processes had at a time, so far: those on this host as they are watched, with those on
+        others as they were noted.
+        """
         self._look()
-        return self._peak
+        return max(self._most_reported_mib, self._peak / 2**20)
 
     def close(self) -> None:
         """Look no more."""

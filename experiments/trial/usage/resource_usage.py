@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from experiments.limits.kernel_files import text_of
 from experiments.trial.usage.gpu_use import GpuUse
 from experiments.trial.usage.remote_use import RemoteUse, RoleUse
 
@@ -117,25 +118,18 @@ class ProcessMonitor:
             }
         roles = {role: sum(map(_cpu_seconds, processes)) for role, processes in self._roles.items()}
         stolen = getattr(machine, "steal", 0.0)
-        return _Counts(perf_counter(), roles, study, total - idle, total, stolen, waiting_seconds(_text(_PRESSURE)))
+        return _Counts(perf_counter(), roles, study, total - idle, total, stolen, waiting_seconds(text_of(_PRESSURE)))
 
 
 def waiting_seconds(pressure: str) -> float | None:
     """Seconds so far in which something on the machine waited for a CPU; None if the kernel does not tell.
 
     Args:
-        pressure: Of the kernel's file: a line `some avg10=1.20 avg60=0.90 avg300=0.50 total=123456`, the last one in
-            microseconds, and others.
+        pressure: Text of the kernel's file: a line `some avg10=1.20 avg60=0.90 avg300=0.50 total=123456`, whose last
+            number is microseconds, and others.
     """
     totals = [line.rpartition("total=")[2] for line in pressure.splitlines() if line.startswith("some ")]
     return int(totals[0]) / 1e6 if totals else None
-
-
-def _text(file: Path) -> str:
-    """A file of the kernel's; "" without it."""
-    with suppress(OSError):
-        return file.read_text()
-    return ""
 
 
 def processes_at(addresses: Iterable[Address]) -> list[psutil.Process]:
