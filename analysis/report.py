@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.document.answer import Answer, answers, caveats, closing_table, without_episodes
+from analysis.document.answer import Answer, answers, closing_table
+from analysis.document.caveats import caveats, without_episodes
 from analysis.document.command_line import exit_code_of, settings_of, words_of
 from analysis.document.methods import methods_of
 from analysis.document.next_step import NextStep, next_step, study_command
@@ -31,7 +32,7 @@ from analysis.document.side_by_side import build as side_by_side
 from analysis.document.side_by_side import side_of
 from analysis.evidence import SPEEDS
 from analysis.load import Clips, Study, load_clips, load_settings, load_study
-from analysis.questions.labels import FORMS, listed, percent
+from analysis.questions.labels import FORMS, listed, percent, seeds_finished
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
 from analysis.stores.executions import only_execution
@@ -349,10 +350,7 @@ def _cells(table: pd.DataFrame) -> dict[str, Any]:
     has_target = table["target"].notna().any() and scored
     rows = []
     for _, row in table.iterrows():
-        cells = [
-            {"text": str(row["config"])},
-            {"text": f"{row['num_seeds'] - row['num_crashed']} of {row['num_planned']}"},
-        ]
+        cells = [{"text": str(row["config"])}, {"text": seeds_finished(row)}]
         if has_target:
             cells += [{"text": f"{row[name]} of {row['num_seeds']}"} for name in ("num_reached", "num_at_end")]
         for measure in measures:

@@ -34,7 +34,7 @@ from analysis.questions import learning_rate_batch as scaling
 from analysis.questions import throughput
 from analysis.questions.batch_tradeoff import LrBatch, lr_batch
 from analysis.questions.convergence import turned
-from analysis.questions.labels import code, named, shares, with_interval
+from analysis.questions.labels import code, named, seeds_finished, shares, with_interval
 
 FOLDER = Path(__file__).resolve().parent.parent
 DPI = 110
@@ -154,8 +154,7 @@ def table(summary: pd.DataFrame, measures: Sequence[str]) -> pd.DataFrame:
             with seeds that never hold it.
     """
     columns = {"configuration": summary["config"].astype(str)}
-    finished = summary["num_seeds"] - summary["num_crashed"]
-    columns["seeds finished"] = [f"{n} of {of}" for n, of in zip(finished, summary["num_planned"], strict=True)]
+    columns["seeds finished"] = [seeds_finished(row) for _, row in summary.iterrows()]
     if summary["target"].notna().any():
         columns["seeds at target"] = [
             f"{n} of {of}" for n, of in zip(summary["num_reached"], summary["num_seeds"], strict=True)

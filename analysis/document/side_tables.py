@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.document.side_words import cell, chosen_of, commit, difference, has, machine, row_of, values_of
 from analysis.document.tables import Table
 from analysis.load import Study
-from analysis.questions.labels import WORDS
+from analysis.questions.labels import WORDS, seeds_finished
 from analysis.questions.side_by_side import MEASURES, DifferingSetting, Side
 
 
@@ -52,9 +52,8 @@ def best_table(studies: Sequence[Study], sides: Sequence[Side]) -> Table:
     measures = [m for m in MEASURES if any(has(row, m) for *_, row in known)]
     rows = []
     for letter, env, config, row in known:
-        seeds = f"{row['num_seeds'] - row['num_crashed']} of {row['num_planned']}"
         name = f"{letter} {config}{f' on {env}' if several else ''}"
-        rows.append([(name, ""), (seeds, ""), *(cell(row, measure) for measure in measures)])
+        rows.append([(name, ""), (seeds_finished(row), ""), *(cell(row, measure) for measure in measures)])
     return Table(["configuration", "seeds", *(WORDS[m] for m in measures)], rows)
 
 

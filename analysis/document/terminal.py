@@ -9,12 +9,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from analysis.questions.labels import fails, interval_of, shares, shown, with_interval
+from analysis.questions.labels import fails, interval_of, seeds_finished, shares, shown, with_interval
 
 _LEARNING: dict[str, Callable[[pd.Series], str]] = {
     "": lambda row: "*" if row["leader"] else "",
     "configuration": lambda row: str(row["config"]),
-    "seeds": lambda row: f"{row['num_seeds'] - row['num_crashed']}/{row['num_planned']}",
+    "seeds": lambda row: seeds_finished(row, "/"),
     "score": lambda row: with_interval(row, "score"),
     "worst seed": lambda row: f"{row['score_min']:.1f}" if row["num_seeds"] else "-",
     "fails": lambda row: shares(row, "failure_probability"),

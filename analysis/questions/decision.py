@@ -154,7 +154,7 @@ def decision_of(evidence: Evidence) -> Decision:
     at the env's target on average and their scores are not significantly different, the score has no more to say
     (CartPole ends at 500 for half of a sensible grid), and env steps to target decide among them. Among the leaders
     within a standard error of the best (Breiman's rule), those with the smallest share of seeds that fail are kept
-    (`failures`: they end below the target, or far below the best where no configuration ends there, or crash); where
+    (`failures`: they end below the target, or far below the best where there is none, or crash); where
     env steps decide, this comes before the standard error. Of these the cheapest in training seconds is chosen, and
     among those within a standard error of the cheapest the one with the largest area under the learning curve.
 

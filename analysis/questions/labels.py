@@ -53,6 +53,16 @@ def named(configs: Sequence[str]) -> str:
     return some(codes, MOST_NAMED) if len(codes) > MOST_NAMED else listed(codes)
 
 
+def seeds_finished(row: pd.Series, of: str = " of ") -> str:
+    """`4 of 5`: seeds of a configuration that finished, and those that were planned.
+
+    Args:
+        row: Of a table as `convergence.summarise` gives it.
+        of: What stands between the two.
+    """
+    return f"{row['num_seeds'] - row['num_crashed']}{of}{row['num_planned']}"
+
+
 def trials_named(trials: pd.DataFrame) -> str:
     """Trials as their runs are named: `lr=1e-3 s=0, lr=1e-3 s=2 r=1 and 3 more`.
 

@@ -100,14 +100,11 @@ def leaders(values: Array, larger_is_better: bool, alpha: float = 1 - CONFIDENCE
     with_best = (first == best) | (second == best)
     among = known.copy()
     comparisons = max(2, int(known.sum()) - 1)
-    of_each = moderated_intervals(values)
-    for pair in np.flatnonzero(with_best):
-        other = int(second[pair] if first[pair] == best else first[pair])
-        if pairs.num_seeds[pair] < 2 and min(num[best], num[other]) > 1:
-            apart = unpaired(of_each, best, other)
-            among[other] = not float(t_tail(_t(apart), apart.df)[0]) <= alpha / comparisons
-        elif p[pair] <= alpha / comparisons:
-            among[other] = False
+    for pair in np.flatnonzero(with_best & (pairs.num_seeds < 2) & (np.minimum(num[first], num[second]) > 1)):
+        apart = unpaired(moderated_intervals(values), best, int(first[pair] + second[pair] - best))
+        p[pair] = t_tail(_t(apart), apart.df)[0]
+    for pair in np.flatnonzero(with_best & (p <= alpha / comparisons)):
+        among[first[pair] + second[pair] - best] = False
     return np.asarray(among)
 
 

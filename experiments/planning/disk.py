@@ -73,7 +73,7 @@ def check_store_disk(plan: Plan, folder: Path) -> None:
 
     Args:
         plan: The study, which was not begun.
-        folder: The store's.
+        folder: The folder that the store's database is in.
 
     Raises:
         ConfigurationError: There is not.

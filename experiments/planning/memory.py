@@ -32,8 +32,8 @@ def with_memory(
     """Configurations with the memory that their processes are predicted to take, and ask for.
 
     Args:
-        configurations: Those of a study.
-        environment_bytes: Bytes of one environment of each.
+        configurations: The configurations of a study.
+        environment_bytes: Bytes that one environment of each takes.
         cluster: The machines that there are.
         peaks: What earlier trials of the same configuration took, which is the better prediction.
 
@@ -59,7 +59,7 @@ def placed(configurations: Sequence[Configuration], cluster: Cluster) -> tuple[C
     follows another, which saves their start.
 
     Args:
-        configurations: With predictions.
+        configurations: Configurations whose memory is predicted.
         cluster: The machines that there are.
     """
     of_shape: dict[str, tuple[int, ...]] = {}
@@ -75,8 +75,8 @@ def like(configuration: Configuration, known: Sequence[Configuration], cluster: 
     where there are none, what it is predicted to take beside its environments.
 
     Args:
-        configuration: Without a prediction.
-        known: With predictions.
+        configuration: A configuration whose memory is not predicted yet.
+        known: Configurations whose memory is.
         cluster: The machines that there are.
     """
     shape = _shape(configuration.request)
@@ -89,8 +89,8 @@ def _predicted(configuration: Configuration, each: int) -> tuple[int, ...]:
     """Bytes of each process, as the bundles of its request are: its own, its runners', its learners'.
 
     Args:
-        configuration: The configuration.
-        each: Bytes of an environment.
+        configuration: A configuration of the study.
+        each: Bytes that one environment takes.
     """
     memory, layout = configuration.memory, configuration.layout
     envs = layout.num_envs_per_env_runner * _training_bytes(configuration, each)

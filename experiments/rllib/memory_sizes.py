@@ -7,12 +7,11 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from experiments.config.trial_config import TrialConfig
-from experiments.rllib.algorithms import replays
 from experiments.rllib.building import environment_of
 from experiments.rllib.checkpoint_sizes import Networks, replay_bytes
 from experiments.rllib.made_environments import spaces
 
-# Bytes that were measured, as docs/throughput.md says.
+# Bytes that were measured: docs/memory.md.
 _PROCESS_BYTES = 465 * 2**20
 """Of a process that has imported torch and RLlib, without networks, samples and environments."""
 _CUDA_BYTES = 2 * 2**30
@@ -45,15 +44,15 @@ def process_memory(trial: TrialConfig, config: AlgorithmConfig, networks: Networ
     """The most that they are predicted to take.
 
     Args:
-        trial: The trial.
-        config: RLlib's, of it.
-        networks: Of a learner.
+        trial: A trial of the configuration.
+        config: The same as RLlib's configuration.
+        networks: Sizes of a learner's networks.
     """
     learning = 4 * networks.bytes  # weights, gradients and Adam's two moments
     learning += _CUDA_BYTES if config.num_gpus_per_learner else 0
     row = _ROW_BYTES + _OBSERVATIONS * _taken_bytes(spaces(environment_of(trial))[0])
     batch = int(row * config.train_batch_size_per_learner)
-    replay = replay_bytes(trial, config, networks) if replays(trial.algorithm) else 0
+    replay = replay_bytes(trial, config, networks)
     own, sampling = _PROCESS_BYTES + replay, networks.bytes
     if config.num_env_runners:
         sampling += batch * max(1, config.num_learners) // config.num_env_runners

@@ -140,7 +140,7 @@ class New:
         if self._free_bytes is not None:
             check_disk(plan, self._free_bytes)
         if (database := sqlite_path(self._place.store_uri)) is not None:
-            check_store_disk(plan, Path(database).parent)
+            check_store_disk(plan, database.parent)
         return plan
 
     def lines(self, plan: Plan) -> list[str]:

@@ -19,6 +19,7 @@ from experiments.config.gym_registry import name_of
 from experiments.config.schema import EnvSettings
 from experiments.contract import extensions
 from tests.support.commands import run_here
+from tests.support.files import write_files
 from tests.support.suite import ROOT, RunSuite
 
 GLOBAL = "# @package _global_\n"
@@ -41,16 +42,9 @@ FILES = {
 """A file for each group."""
 
 
-def write(folder: Path, files: Mapping[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
-
-
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    return write(tmp_path / "o w'n", FILES)
+    return write_files(tmp_path / "o w'n", FILES)
 
 
 def test_there_is_a_file_of_every_group() -> None:
@@ -123,7 +117,7 @@ def test_a_mistyped_setting_is_looked_for_in_them(own: Path, suite_here: RunSuit
 
 
 def test_a_choice_that_neither_has_is_refused_with_those_there_are(own: Path) -> None:
-    write(own, {"other.yaml": "name: other\n"})
+    write_files(own, {"other.yaml": "name: other\n"})
     with pytest.raises(ConfigurationError) as refused:
         check_choices(["env=other"], own)
     assert f"neither conf/env nor {own}/env has a file other.yaml" in str(refused.value)
@@ -175,14 +169,14 @@ def test_a_choice_that_neither_has_is_refused_with_those_there_are(own: Path) ->
 def test_a_file_that_would_not_be_read_as_it_is_meant_is_refused(
     tmp_path: Path, name: str, text: str, message: str
 ) -> None:
-    write(tmp_path, {name: text})
+    write_files(tmp_path, {name: text})
     with pytest.raises(ConfigurationError, match=message) as refused:
         own_folder(["--config-dir", str(tmp_path), "env=acrobot"])
     assert str(tmp_path / name.split("/")[0]) in str(refused.value)
 
 
 def test_folders_that_hold_no_settings_are_let_be(own: Path) -> None:
-    write(own, {"code/envs.py": "", ".git/x.yaml": "a: 1\n", "docker-compose.yaml": "services: {}\n"})
+    write_files(own, {"code/envs.py": "", ".git/x.yaml": "a: 1\n", "docker-compose.yaml": "services: {}\n"})
     assert own_folder([f"--config-dir={own}", "env=mine"]) == (["env=mine"], own)
 
 
@@ -208,7 +202,7 @@ def test_a_folder_that_is_none_is_refused_before_anything_starts(
 def test_what_a_file_names_is_never_called(tmp_path: Path) -> None:
     marker = tmp_path / "called"
     text = f"{GLOBAL}hydra: {{callbacks: {{x: {{_target_: os.mkdir, path: {marker}}}}}}}\nstudy: {{name: ours}}\n"
-    own = write(tmp_path / "own", {"study/ours.yaml": text})
+    own = write_files(tmp_path / "own", {"study/ours.yaml": text})
     refused = run_here(
         "experiments/run.py", "--config-dir", str(own), "study=ours", "dry_run=true", f"output_dir={tmp_path}"
     )

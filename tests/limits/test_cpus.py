@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.limits.cpus import Cpus, least, quota, usable_cpus
+from tests.support.files import write_files
 from tests.support.suite import ROOT
 
 
@@ -34,16 +35,15 @@ def test_the_smallest_limit_counts_and_is_named(
 
 def test_the_smallest_quota_on_the_way_to_the_root_holds(tmp_path: Path) -> None:
     assert quota([tmp_path]) is None
-    for name, text in {
+    files = {
         "cpu.max": "max 100000\n",
         "pod/cpu.max": "150000 100000\n",
         "pod/own/cpu.max": "max 100000\n",
         "v1/cpu.cfs_quota_us": "-1\n",
         "v1/own/cpu.cfs_quota_us": "50000\n",
         "v1/own/cpu.cfs_period_us": "100000\n",
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    }
+    write_files(tmp_path, files)
     assert quota([tmp_path / "pod/own", tmp_path / "pod", tmp_path]) == 1.5
     assert quota([tmp_path / "v1"]) is None
     assert quota([tmp_path / "v1/own", tmp_path / "v1"]) == 0.5

@@ -6,20 +6,20 @@ import psutil
 import pytest
 
 from experiments.limits.memory import oom_kills, usable_memory
+from tests.support.files import write_files
 
 
 def test_the_smallest_limit_on_the_way_to_the_root_holds(tmp_path: Path) -> None:
     there = psutil.virtual_memory().total
     assert usable_memory([tmp_path]) == there
-    for name, text in {
+    files = {
         "memory.max": "max\n",
         "pod/memory.max": "2147483648\n",
         "pod/own/memory.max": "max\n",
         "v1/memory.limit_in_bytes": "9223372036854771712\n",
         "v1/own/memory.limit_in_bytes": "1073741824\n",
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    }
+    write_files(tmp_path, files)
     assert usable_memory([tmp_path / "pod/own", tmp_path / "pod", tmp_path]) == 2 * 2**30
     assert usable_memory([tmp_path / "v1"]) == there
     assert usable_memory([tmp_path / "v1/own", tmp_path / "v1"]) == 2**30

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.load import load_study
+from tests.support.files import write_files
 from tests.support.suite import ROOT
 
 SMALL = ("budget_env_steps=4096", "report_every_env_steps=2048", "evaluation.episodes=2", "evaluation.final_episodes=5")
@@ -16,9 +17,7 @@ SMALL = ("budget_env_steps=4096", "report_every_env_steps=2048", "evaluation.epi
 def written(folder: Path) -> None:
     """Write the files of docs/extensions.md."""
     text = (ROOT / "docs/extensions.md").read_text()
-    for name, content in re.findall(r"```(?:python|yaml)\n# ([^\s:]+).*?\n(.*?)```", text, re.DOTALL):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
+    write_files(folder, dict(re.findall(r"```(?:python|yaml)\n# ([^\s:]+).*?\n(.*?)```", text, re.DOTALL)))
     (folder / "my/science/weight_norm/__init__.py").touch()
 
 
