@@ -1,5 +1,6 @@
 """The notebooks: what is committed, and that they run from top to bottom on any study."""
 
+import ast
 import json
 import re
 from dataclasses import replace
@@ -54,6 +55,14 @@ def test_the_first_code_cell_says_which_study(name: str) -> None:
         ("TRACKING_URI", "None"),
     ]
     assert not any(cell["metadata"].get("tags") for cell in others)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_notebook_imports_is_there(name: str) -> None:
+    cells = ast.parse("\n".join("".join(cell["source"]) for cell in code_cells(name)))
+    imports = [node for node in cells.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert imports
+    exec(compile(ast.Module(imports, []), name, "exec"), {})
 
 
 @pytest.mark.parametrize("name", NAMES)
