@@ -24,7 +24,8 @@ from experiments.contract import FINISHED
 from experiments.study.cluster.ray_process import prepare
 from experiments.tracking.provenance import git_state, host
 from experiments.trial.events import Ended
-from experiments.trial.trainable import EVENTS, FOLDER, TRIAL, Trial
+from experiments.trial.trainable import Trial
+from experiments.trial.tune_keys import EVENTS, FOLDER, TRIAL
 
 KEPT = Path(__file__).parent / "data" / "pools.csv"
 COLUMNS = ("env", "config", "config_id", "seed", "env_steps", "score", "date", "commit", "cpu")

@@ -14,7 +14,8 @@ from benchmarks.support.harness import Report, Table, against, ratios, spread
 from experiments.config.schema import HardwareSettings
 from experiments.planning.machines import Cluster, Node
 from experiments.study.cluster.ray_process import start_ray
-from experiments.trial.trainable import FOLDER, MEASURE_SYSTEM, TRIAL, Trial
+from experiments.trial.trainable import Trial
+from experiments.trial.tune_keys import FOLDER, MEASURE_SYSTEM, TRIAL
 
 TARGET_S = 0.7
 STEPS = 2000

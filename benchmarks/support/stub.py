@@ -11,7 +11,7 @@ from experiments.contract import FINISHED, METRICS
 from experiments.trial.attempt import Attempt, own_nodes
 from experiments.trial.events import Ended, Event, Reported
 from experiments.trial.folder import TrialFolder
-from experiments.trial.trainable import EVENTS, FOLDER, TRIAL
+from experiments.trial.tune_keys import EVENTS, FOLDER, TRIAL
 
 
 class StubTrial(Trainable):  # type: ignore[misc]  # Tune ships no type information

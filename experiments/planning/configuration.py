@@ -8,6 +8,7 @@ from ray.tune import PlacementGroupFactory
 
 from experiments.config.named_axes import Settings
 from experiments.config.schema import SuiteConfig
+from experiments.config.search_settings import Pbt
 from experiments.config.space import Point
 from experiments.config.trial_config import TrialConfig, trial_config
 from experiments.contract import FIXED
@@ -97,7 +98,7 @@ class Configuration(ResolvedPoint):
             request=request,
             batch_env_steps=batch_env_steps(config),
             checkpoint_bytes=size,
-            final_bytes=size if suite.is_search else final,
+            final_bytes=size if isinstance(suite.scheduler, Pbt) else final,
             memory=process_memory(trial, config, networks),
             facts=facts_of(config, suite.env, suite.hardware, cluster),
         )

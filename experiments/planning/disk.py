@@ -17,12 +17,11 @@ _TIGHT = 0.8
 
 
 def kept_bytes(plan: Plan) -> float:
-    """About how many bytes the checkpoints take that a study leaves: of each trial the last one, which is without a
-    replay buffer where nobody goes on from it, and those before that are kept.
+    """About how many bytes the checkpoints take that a study leaves: without a replay buffer,
+    unless somebody goes on from them.
     """
     policy = plan.suite.checkpoint
-    before = policy.keep + policy.keep_best - 1
-    sizes = [c.final_bytes + before * c.checkpoint_bytes for c in plan.configurations]
+    sizes = [(policy.keep + policy.keep_best) * c.final_bytes for c in plan.configurations]
     return 0 if plan.is_measured else sum(sizes) / len(sizes) * plan.num_trials
 
 

@@ -31,6 +31,8 @@ from experiments.rllib.seeding import Role, process_seed
 RLLIB = "algorithm"
 """Folder of a checkpoint that RLlib's own `from_checkpoint` takes."""
 BESIDE = "beside_rllib.pkl"
+SAMPLES = "samples.pkl"
+"""File of a checkpoint with what is still to be learned from: the replay buffer above all, which is most of it."""
 
 Environments = Mapping[int, bytes]
 """Index of a runner to the state of its environments; runners are missing whose environments are reset."""
@@ -47,6 +49,8 @@ _LEARNER_STATE = (
     "advantage_sums_per_module",  # PPO-EWMA: the moments of the advantages
 )
 
+_REPLAY = "local_replay_buffer"
+"""Attribute of RLlib's algorithms that replay."""
 _WAITING = "waiting"
 """Attribute of an algorithm that learns from old samples (PPO-EWMA): those that it has not learned from yet."""
 
@@ -87,9 +91,8 @@ def save(
         folder: Folder of the checkpoint, absolute, existing.
         of_environments: As `environments` found them; empty if no segment follows.
         of_modules: Weights that are saved in place of those that the learners have by now.
-        goes_on: Whether somebody may train on from it. Else samples that wait to be learned from are left out,
-            the replay buffer above all, which is most of a checkpoint.
-        with_replay: Whether it is saved where somebody may train on.
+        goes_on: Whether somebody may train on from it. Else it has no `SAMPLES`.
+        with_replay: Whether a replay buffer is among them.
 
     Raises:
         OSError: The disk takes no more.
@@ -101,12 +104,12 @@ def save(
     algorithm.save_to_path(folder / RLLIB, state=state)
     beside = {
         "learner": next(result.get() for result in algorithm.learner_group.foreach_learner(_learner_state)),
-        "replay": getattr(algorithm, "local_replay_buffer", None) if goes_on and with_replay else None,
-        _WAITING: getattr(algorithm, _WAITING, None) if goes_on else None,
         "environments": of_environments,
     }
-    with (folder / BESIDE).open("wb") as file:
-        pickle.dump(beside, file, protocol=pickle.HIGHEST_PROTOCOL)
+    _dump(beside, folder / BESIDE)
+    kept = [_WAITING, *([_REPLAY] if with_replay else [])] if goes_on else []
+    if samples := {name: found for name in kept if (found := getattr(algorithm, name, None)) is not None}:
+        _dump(samples, folder / SAMPLES)
 
 
 def restore(algorithm: Any, folder: Path) -> tuple[Environments, bool]:
@@ -118,15 +121,13 @@ def restore(algorithm: Any, folder: Path) -> tuple[Environments, bool]:
         The state of environments that `begin_segment` takes, and whether a replay buffer was not saved.
     """
     algorithm.restore_from_path(str(folder / RLLIB))
-    with (folder / BESIDE).open("rb") as file:
-        beside = pickle.load(file)
+    beside = _load(folder / BESIDE)
     algorithm.learner_group.foreach_learner(partial(set_learner_state, state=beside["learner"]))
-    if beside["replay"] is not None:
-        algorithm.local_replay_buffer = beside["replay"]
-    if beside[_WAITING] is not None:
-        setattr(algorithm, _WAITING, beside[_WAITING])
+    samples = _load(folder / SAMPLES) if (folder / SAMPLES).exists() else {}
+    for name, found in samples.items():
+        setattr(algorithm, name, found)
     of_environments: Environments = beside["environments"]
-    is_empty = beside["replay"] is None and getattr(algorithm, "local_replay_buffer", None) is not None
+    is_empty = _REPLAY not in samples and getattr(algorithm, _REPLAY, None) is not None
     if is_empty:
         config = algorithm.config.copy(copy_frozen=False)
         config.num_steps_sampled_before_learning_starts += _env_steps(algorithm)
@@ -182,6 +183,16 @@ def send_weights(algorithm: Any) -> None:
     `sync_weights` drops what it should send while an earlier sync is under way, as right after the start.
     """
     algorithm.env_runner_group.foreach_env_runner(partial(_set_weights, weights=[_newest_weights(algorithm)]))
+
+
+def _dump(value: Any, file: Path) -> None:
+    with file.open("wb") as opened:
+        pickle.dump(value, opened, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _load(file: Path) -> Any:
+    with file.open("rb") as opened:
+        return pickle.load(opened)
 
 
 def _newest_weights(algorithm: Any) -> ray.ObjectRef:

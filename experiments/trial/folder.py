@@ -13,6 +13,7 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
+from experiments.contract import FAILED
 from experiments.trial.event_log import DamagedFileError, EventLog, JsonLines
 from experiments.trial.events import Event, reports
 
@@ -149,6 +150,25 @@ class TrialFolder:
             shutil.rmtree(partial, ignore_errors=True)
         self._prune(keep, keep_best)
         return final
+
+    def leave_out_once_over(self, name: str) -> bool:
+        """Remove a file from all checkpoints of a trial that nobody trains on any more; whether there were any.
+
+        Args:
+            name: Of the file, within a checkpoint.
+        """
+        self.log.new()
+        if self.log.end is None or self.log.end.status == FAILED:  # what failed may be tried again
+            return False
+        found = [checkpoint for checkpoint in self.checkpoints() if (checkpoint / name).exists()]
+        for checkpoint in found:
+            sizes = json.loads((checkpoint / _SIZES_FILE).read_text())
+            sizes.pop(name, None)
+            written = checkpoint / f"{_SIZES_FILE}{_PARTIAL}"
+            written.write_text(json.dumps(sizes))
+            written.rename(checkpoint / _SIZES_FILE)
+            (checkpoint / name).unlink()
+        return bool(found)
 
     def _prune(self, keep: int, keep_best: bool) -> None:
         found = self.checkpoints()

@@ -142,6 +142,13 @@ class StoredTrialFolder(TrialFolder):
         self._objects.remove(_object(each) for each in self.saved() if each not in kept)
         return final
 
+    def leave_out_once_over(self, name: str) -> bool:
+        """As in a local folder: the checkpoints without it take the place of those with it."""
+        found = super().leave_out_once_over(name)
+        for checkpoint in self.checkpoints() if found else []:
+            self._objects.write_folder(f"{_CHECKPOINTS}/{checkpoint.name}.tar", checkpoint)
+        return found
+
 
 def folder_at(place: str) -> TrialFolder:
     """A trial's own folder, for the process that trains it.

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -24,38 +25,32 @@ from experiments.envs.checked import EnvironmentFaultError, named_exit
 from experiments.limits.memory import oom_kills
 from experiments.rllib import starting_weights
 from experiments.rllib.algorithms import promises_bits
+from experiments.rllib.checkpoints import SAMPLES
 from experiments.rllib.process_state import ProcessState, packages_of
 from experiments.rllib.results import NonFiniteError
 from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, UnfitNodeError, lost_node, own_nodes
-from experiments.trial.event_log import RefusedEventError
+from experiments.trial.event_log import DamagedFileError, RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
 from experiments.trial.failure import is_out_of_memory, reason_for
 from experiments.trial.folder import ERROR_FILE, check_checkpoint
 from experiments.trial.heartbeat import Heartbeat
 from experiments.trial.stored_folder import folder_at
 from experiments.trial.training import TrainingLoop
+from experiments.trial.tune_keys import (
+    DRIVER,
+    EVENTS,
+    FOLDER,
+    FOLLOWED,
+    MEASURE_SYSTEM,
+    RECYCLE_PROCESS,
+    REQUEST,
+    TRIAL,
+)
 from experiments.trial.usage.machine import Machine, placed_on
 from experiments.trial.usage.memory_use import MemoryUse
 from experiments.trial.usage.pauses import unpaused_s
 from experiments.trial.usage.process_memory import ProcessMemory
 from experiments.trial.usage.resource_usage import Address
-
-EVENTS = "events"
-"""Key of a result: the trial's events since the last one, as they are in its log."""
-RECYCLE_PROCESS = "recycle_process"
-"""Key of a result: whether the trial's process had better not be used for another trial."""
-
-TRIAL = "trial"
-"""Key of Tune's config: the TrialConfig as a mapping."""
-FOLDER = "folder"
-"""Key beside the TrialConfig's own in that mapping: the trial's own folder, by its path
-or its address in an object store."""
-REQUEST = "request"
-"""Likewise: the `bundles` that the trial reserves, and the `strategy` by which Ray places them."""
-MEASURE_SYSTEM = "measure_system"
-"""Key of Tune's config: whether CPU, memory and GPU use are measured."""
-DRIVER = "driver"
-"""Key of Tune's config: host and process of the study's driver."""
 
 _SHARED_WITHIN_S = 10.0
 """Until what the driver wrote must be seen on every node: a network file system may take seconds."""
@@ -90,6 +85,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         # The process': a trial that it takes on later finds it.
         self._process: ProcessMemory = self.__dict__.get("_process") or ProcessMemory()
         self._measure_system = bool(config.get(MEASURE_SYSTEM))
+        self._followed = bool(config.get(FOLLOWED))
         self._driver: Address | None = config.get(DRIVER)
         torch.set_num_threads(self._trial.threads_per_process)
         self._training: TrainingLoop | None = None
@@ -306,7 +302,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         metrics["progress/wall_s"] = training.wall_s()
         metrics.update(self._used())
         if last:
-            final |= self._peak()
+            final["final/memory_mib"] = self._memory.peak_mib() if self._memory else 0.0
         report = Reported(env_steps=now.grid_env_steps, metrics=metrics)
         events: list[Event] = [report]
         if last:
@@ -330,17 +326,14 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._memory.note(used.get("system/memory_mib", 0.0))
         return used
 
-    def _peak(self) -> dict[str, float]:
-        return {"final/memory_mib": self._memory.peak_mib() if self._memory else 0.0}
-
     def _save(self, events: Sequence[Event]) -> None:
         """A checkpoint, with the events in it: whoever goes on from it makes those that a kill prevented."""
         training, policy = self._training, self._trial.checkpoint
         assert training is not None
         at, attempt = training.counters.grid_env_steps, self._attempt.number
-        self._folder.add_checkpoint(
-            at, attempt, lambda folder: training.save(folder, events), policy.keep, policy.keep_best
-        )
+        goes_on = self._followed or not isinstance(events[-1], Ended)
+        write = partial(training.save, events=events, goes_on=goes_on)
+        self._folder.add_checkpoint(at, attempt, write, policy.keep, policy.keep_best)
 
     def _tell(self, event: Event) -> None:
         """Add an event to the log, and then to the next result.
@@ -428,6 +421,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             self._training = None
             self._process.collect()
         sys.stdout.flush()
+        if self._has_folder and not self._followed:
+            with suppress(OSError, DamagedFileError):  # room on a disk
+                self._folder.leave_out_once_over(SAMPLES)
         self._folder.close(self._logs if self._has_folder else None)
 
     def _stop_watching(self) -> None:

@@ -13,7 +13,7 @@ import psutil
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.config.trial_config import TrialConfig
-from experiments.contract import RETURN, SCORE, SEARCH
+from experiments.contract import RETURN, SCORE
 from experiments.fast.off_policy import FastOffPolicy
 from experiments.rllib import checkpoints, starting_weights
 from experiments.rllib.algorithms import is_asynchronous
@@ -36,7 +36,7 @@ from experiments.rllib.results import (
 )
 from experiments.rllib.seeding import Role, stream_seeds
 from experiments.trial.evaluation import Evaluation, KeptEnvironments, Playing, evaluate
-from experiments.trial.events import Ended, Event, event_of, record_of
+from experiments.trial.events import Event, event_of, record_of
 from experiments.trial.extension_metrics import ExtensionMetrics
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.phase_diversity import Spans, mean_phase_diversity
@@ -351,18 +351,17 @@ class TrainingLoop:
         """The machine of each of the trial's processes, its own first."""
         return self._processes.machines()
 
-    def save(self, folder: Path, events: Sequence[Event] = ()) -> None:
+    def save(self, folder: Path, events: Sequence[Event] = (), goes_on: bool = True) -> None:
         """Save the algorithm and the counters.
 
         Args:
             folder: Folder of the checkpoint, absolute, existing.
             events: Events to save with them: whoever goes on from this checkpoint makes those that a kill prevented.
+            goes_on: Whether somebody may train on from it.
 
         Raises:
             OSError: The disk takes no more.
         """
-        # a population goes on from the trials of its last generation
-        goes_on = self._trial.phase == SEARCH or not any(isinstance(event, Ended) for event in events)
         with_replay = self._trial.checkpoint.replay
         checkpoints.save(self.algorithm, folder, self._environments, self._scored, goes_on, with_replay)
         state = {

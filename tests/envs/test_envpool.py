@@ -9,7 +9,8 @@ import pytest
 
 from experiments.config.errors import ConfigurationError
 from experiments.envs import envpool as ours
-from experiments.trial.trainable import MEASURE_SYSTEM, Trial
+from experiments.trial.trainable import Trial
+from experiments.trial.tune_keys import MEASURE_SYSTEM
 from tests.support.suite import TINY, PlanOf
 from tests.support.trials import REPRODUCIBLE, WEIGHTS, step, with_folder
 

@@ -135,7 +135,8 @@ def suite_here(tmp_path: Path) -> RunSuite:
 @pytest.fixture
 def make(tmp_path: Path) -> "Iterator[Make]":
     """Makes trials in the test's own process, and cleans them up."""
-    from experiments.trial.trainable import MEASURE_SYSTEM, Trial
+    from experiments.trial.trainable import Trial
+    from experiments.trial.tune_keys import MEASURE_SYSTEM
     from tests.support.trials import with_folder
 
     started: list[Trial] = []

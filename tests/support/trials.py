@@ -7,7 +7,8 @@ from typing import Any
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, METRICS, depends_on_clock
 from experiments.trial.events import Ended, Reported
-from experiments.trial.trainable import EVENTS, FOLDER, RECYCLE_PROCESS, TRIAL, Trial
+from experiments.trial.trainable import Trial
+from experiments.trial.tune_keys import EVENTS, FOLDER, RECYCLE_PROCESS, TRIAL
 from tests.support.suite import TINY, PlanOf
 
 COUNT = ("env.id=tiny_envs:tiny/Count-v0", "env.vectorize_mode=sync")

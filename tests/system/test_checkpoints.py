@@ -8,7 +8,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.planning.machines import Cluster, Node
 from experiments.rllib import checkpoints
 from experiments.rllib.checkpoints import RLLIB
-from experiments.trial.trainable import RECYCLE_PROCESS
+from experiments.trial.tune_keys import RECYCLE_PROCESS
 from tests.support.interrupted import PPO, REPLAY, assert_same_when_interrupted, interrupted, trial_in, uninterrupted
 from tests.support.suite import PlanOf
 from tests.support.trials import COUNT, REPRODUCIBLE, WEIGHTS, learned, step

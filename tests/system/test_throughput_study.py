@@ -20,7 +20,7 @@ from experiments.planning.machines import Cluster, Node
 from experiments.rllib import runner_pool
 from experiments.study.cluster.ray_process import start_ray
 from experiments.trial.measured_trial import MeasuredTrial
-from experiments.trial.trainable import MEASURE_SYSTEM
+from experiments.trial.tune_keys import MEASURE_SYSTEM
 from tests.support.planning import plan_for
 from tests.support.studies import Study
 from tests.support.suite import PlanOf

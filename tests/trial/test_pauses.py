@@ -12,7 +12,7 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from experiments.rllib import runner_pool
 from experiments.trial.folder import STATE_FILE
 from experiments.trial.measured_trial import MeasuredTrial
-from experiments.trial.trainable import MEASURE_SYSTEM
+from experiments.trial.tune_keys import MEASURE_SYSTEM
 from tests.support.suite import PlanOf
 from tests.support.trials import Make, run, step, tiny, with_folder
 

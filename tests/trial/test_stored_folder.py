@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from experiments.contract import FINISHED
+from experiments.contract import FAILED, FINISHED, PRUNED
 from experiments.storage.objects import Objects
 from experiments.trial.event_log import DamagedFileError, RefusedEventError
 from experiments.trial.events import Ended, Reported, Started
@@ -146,3 +146,22 @@ def test_a_place_is_a_folder_or_an_address(tmp_path: Path) -> None:
     assert stored.log._storage.place == f"s3://bucket/study/trials/{NAME}/events"
     stored.close()
     assert not stored.path.parent.parent.exists()  # what is on this machine is for the process that trains
+
+
+def test_once_it_is_over_a_file_is_left_out_in_the_store_as_well(study: Objects, tmp_path: Path) -> None:
+    def write(path: Path) -> None:
+        (path / STATE_FILE).write_text(json.dumps({"return_mean": 0.0}))
+        (path / "samples").write_text("many")
+
+    folder = on_machine(study, tmp_path / "a")
+    folder.log.add(Started())
+    for env_steps in (1000, 2000):
+        folder.add_checkpoint(env_steps, 1, write, keep=2, keep_best=False)
+    folder.log.add(Ended(status=FAILED, env_steps=2000))
+    assert not folder.leave_out_once_over("samples")  # it may be tried again
+    folder.log.add(Started())
+    folder.log.add(Ended(status=PRUNED, env_steps=2000))
+    assert folder.leave_out_once_over("samples")
+    found = on_machine(study, tmp_path / "b").checkpoints()
+    assert [sorted(file.name for file in path.iterdir()) for path in found] == [["complete.json", STATE_FILE]] * 2
+    assert not any(damage_of(path) for path in found)

@@ -11,7 +11,7 @@ from experiments.contract import METRICS
 from experiments.trial.attempt import Attempt, UnfitNodeError
 from experiments.trial.events import Ended, Restarted, Started
 from experiments.trial.folder import TrialFolder
-from experiments.trial.trainable import EVENTS, MEASURE_SYSTEM, RECYCLE_PROCESS, TRIAL
+from experiments.trial.tune_keys import EVENTS, MEASURE_SYSTEM, RECYCLE_PROCESS, TRIAL
 from tests.support.suite import PlanOf
 from tests.support.trials import COUNT, FAILURE, REPLAY, WEIGHTS, Make, run, step, tiny
 

@@ -2,7 +2,6 @@
 other ones with another seed.
 """
 
-import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +9,15 @@ import pytest
 import ray
 
 from experiments.config.trial_config import Start
+from experiments.contract import PRUNED
 from experiments.planning.machines import Cluster, Node
-from experiments.rllib.checkpoints import BESIDE, learning_rates, weights, weights_digest
-from experiments.trial.events import Reported, Restarted
-from experiments.trial.folder import TrialFolder
-from experiments.trial.trainable import EVENTS, Trial
+from experiments.rllib.checkpoints import SAMPLES, learning_rates, weights, weights_digest
+from experiments.trial.events import Ended, Reported, Restarted
+from experiments.trial.folder import TrialFolder, damage_of
+from experiments.trial.trainable import Trial
+from experiments.trial.tune_keys import EVENTS
 from tests.support.suite import TINY, PlanOf
-from tests.support.trials import COUNT, REPLAY, WEIGHTS, Make, learned, run, step, tiny, with_folder
+from tests.support.trials import COUNT, REPLAY, STEP, WEIGHTS, Make, learned, run, step, tiny, with_folder
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
@@ -126,18 +127,34 @@ def test_a_checkpoint_holds_the_policy_and_the_counters(plan_of: PlanOf, make: M
     assert len(restored._training.counters.curve) == 3
 
 
-def test_a_trial_that_has_finished_keeps_its_policy_and_not_what_it_would_learn_from(
+def test_a_trial_that_is_over_keeps_its_policies_and_not_what_it_would_learn_from(
     plan_of: PlanOf, make: Make, tmp_path: Path
 ) -> None:
-    config = plan_of(*REPLAY, "algorithm=dqn", "hardware.num_env_runners=0", "seeds=[0]", "study.space={}").trials[0]
-    replays = {}
-    for phase, folder in (("fixed", tmp_path / "fixed"), ("search", tmp_path / "search")):
-        said = run(make(replace(config, phase=phase), folder=folder))
-        assert said[-1][WEIGHTS]
-        (saved,) = (folder / "checkpoints").iterdir()
-        replays[phase] = pickle.loads((saved / BESIDE).read_bytes())["replay"]
-    assert replays["fixed"] is None  # nobody goes on from it
-    assert replays["search"] is not None  # a population may
+    settings = (*REPLAY, "algorithm=dqn", "hardware.num_env_runners=0", "seeds=[0]", "study.space={}")
+    config = plan_of(*settings, "checkpoint.keep=9").trials[0]
+    alone, followed, pruned = (tmp_path / name for name in ("alone", "followed", "pruned"))
+    trial = make(config, folder=alone)
+    assert run(trial)[-1][WEIGHTS]
+    *before, last = TrialFolder(alone).checkpoints()
+    assert all((saved / SAMPLES).exists() for saved in before)
+    assert not (last / SAMPLES).exists()
+    trial.cleanup()
+    assert not list(alone.rglob(SAMPLES))
+    assert not [damage for saved in (*before, last) if (damage := damage_of(saved))]
+
+    trial = make(config, folder=followed)
+    trial._followed = True
+    run(trial)
+    trial.cleanup()
+    assert len(list(followed.rglob(SAMPLES))) == len(before) + 1
+
+    trial = make(config, folder=pruned)
+    step(trial)
+    step(trial)
+    assert list(pruned.rglob(SAMPLES))
+    TrialFolder(pruned).log.add(Ended(status=PRUNED, env_steps=step(trial)[STEP]))  # as the driver does
+    trial.reset_config(with_folder(config, alone))
+    assert not list(pruned.rglob(SAMPLES))
 
 
 def test_a_trial_that_was_set_up_and_never_stepped_leaves_no_trace(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
@@ -173,7 +190,9 @@ def test_a_trial_that_takes_over_another_ones_weights_keeps_its_own_settings(
 ) -> None:
     name = "actor_lr" if "algorithm=sac" in overrides else "lr"
     parent, settings = (tiny(plan_of, *overrides, f"algorithm.training.{name}={lr}") for lr in (1e-3, 1e-6))
-    ended = run(make(parent, folder=tmp_path / parent.folder_name))[-1]
+    first = make(parent, folder=tmp_path / parent.folder_name)
+    first._followed = True
+    ended = run(first)[-1]
     budget, every = parent.budget_env_steps, parent.report_every_env_steps
     child = replace(settings, seed=5, budget_env_steps=2 * budget, start=Start(parent.folder_name, budget, copied=True))
     assert child.config_id != replace(child, start=None).config_id

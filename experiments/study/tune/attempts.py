@@ -24,7 +24,7 @@ from experiments.study.tune.memory import MemoryOfAttempts, what_to_write
 from experiments.study.tune.recovery import INTERRUPTED, MEMORY, NODE, OUT_OF_MEMORY, PROCESS, Loss, why_not_on
 from experiments.trial.attempt import Attempt, OutOfMemoryError, UnfitNodeError, lost_node
 from experiments.trial.failure import reason_for
-from experiments.trial.trainable import TRIAL
+from experiments.trial.tune_keys import TRIAL
 from experiments.trial.usage.memory_use import left
 from experiments.trial.usage.resource_usage import this_process
 

@@ -14,7 +14,7 @@ from experiments.study.cluster.placement import StudyPlacement
 from experiments.study.stream import EventStream
 from experiments.study.tune.attempts import Attempts, config_of
 from experiments.study.tune.early_stopping import EarlyStopping
-from experiments.trial.trainable import EVENTS, FOLDER, RECYCLE_PROCESS, REQUEST
+from experiments.trial.tune_keys import EVENTS, FOLDER, RECYCLE_PROCESS, REQUEST
 
 
 def described(trial: TrialConfig, folder: str, request: PlacementGroupFactory) -> dict[str, Any]:

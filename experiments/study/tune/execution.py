@@ -9,6 +9,7 @@ from ray.tune import CheckpointConfig, FailureConfig, PlacementGroupFactory, Run
 from ray.tune.execution import class_cache
 from ray.tune.schedulers import TrialScheduler
 
+from experiments.config.search_settings import Pbt
 from experiments.config.trial_config import TrialConfig
 from experiments.planning.machines import Node, grown
 from experiments.planning.plan import Plan, concurrency_of
@@ -28,7 +29,8 @@ from experiments.study.tune.nodes import NodeWatch
 from experiments.study.tune.searcher import QueueSearcher
 from experiments.study.tune.watchdog import Watchdog, receiver
 from experiments.trial.measured_trial import MeasuredTrial
-from experiments.trial.trainable import DRIVER, MEASURE_SYSTEM, TRIAL, Trial
+from experiments.trial.trainable import Trial
+from experiments.trial.tune_keys import DRIVER, FOLLOWED, MEASURE_SYSTEM, TRIAL
 from experiments.trial.usage.resource_usage import this_process
 
 
@@ -124,6 +126,7 @@ def _tuner(
         MeasuredTrial if plan.is_measured else Trial,
         param_space={
             # A measurement must know what else runs on the machine.
+            FOLLOWED: isinstance(suite.scheduler, Pbt),
             MEASURE_SYSTEM: suite.tracking.system_metrics or plan.is_measured,
             DRIVER: this_process(),
         },

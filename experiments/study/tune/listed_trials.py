@@ -7,7 +7,7 @@ from ray.tune.experiment import Experiment
 from ray.tune.experiment.config_parser import _create_trial_from_spec, _make_parser
 from ray.tune.search import BasicVariantGenerator
 
-from experiments.trial.trainable import TRIAL
+from experiments.trial.tune_keys import TRIAL
 
 
 class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships no type information

@@ -16,7 +16,7 @@ from experiments.search.trial_queue import TrialQueue
 from experiments.study.files.folder import StudyFolder
 from experiments.study.tune.callbacks import described
 from experiments.trial.events import Ended, Event, Reported
-from experiments.trial.trainable import TRIAL
+from experiments.trial.tune_keys import TRIAL
 
 _LAST = (RETURN, "progress/wall_s")
 """Metrics of which the last values count, however the trial ends."""

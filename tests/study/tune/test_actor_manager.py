@@ -15,7 +15,7 @@ from ray.tune import CheckpointConfig, FailureConfig, RunConfig, Trainable, Tune
 
 from experiments.study.tune.actor_manager import ActorManager, LostProcessError
 from experiments.study.tune.callbacks import StudyScheduler
-from experiments.trial.trainable import EVENTS, RECYCLE_PROCESS
+from experiments.trial.tune_keys import EVENTS, RECYCLE_PROCESS
 from tests.support.tune_callbacks import OfErrors
 
 KILLED = exceptions.OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")

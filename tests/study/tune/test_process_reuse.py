@@ -13,7 +13,7 @@ from ray.tune import CheckpointConfig, FailureConfig, RunConfig, Trainable, Tune
 from experiments.study.files.folder import StudyFolder
 from experiments.study.stream import EventStream
 from experiments.study.tune.callbacks import StudyScheduler
-from experiments.trial.trainable import EVENTS, RECYCLE_PROCESS
+from experiments.trial.tune_keys import EVENTS, RECYCLE_PROCESS
 from tests.support.tune_callbacks import OfErrors
 
 

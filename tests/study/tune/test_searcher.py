@@ -5,7 +5,7 @@ from pathlib import Path
 from experiments.planning.trials import StudyTrials
 from experiments.study.files.folder import StudyFolder
 from experiments.study.tune.searcher import QueueSearcher
-from experiments.trial.trainable import TRIAL
+from experiments.trial.tune_keys import TRIAL
 from tests.support.suite import PlanOf
 
 

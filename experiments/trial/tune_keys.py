@@ -1,0 +1,20 @@
+"""The keys of what goes through Tune between the driver and a trial's process: configs and results."""
+
+EVENTS = "events"
+"""Of a result: the trial's events since the last one, as they are in its log."""
+RECYCLE_PROCESS = "recycle_process"
+"""Of a result: whether the trial's process had better not be used for another trial."""
+
+TRIAL = "trial"
+"""Of a config: the TrialConfig as a mapping."""
+FOLDER = "folder"
+"""Beside the TrialConfig's own in that mapping: the trial's own folder, by its path
+or its address in an object store."""
+REQUEST = "request"
+"""Likewise: the `bundles` that the trial reserves, and the `strategy` by which Ray places them."""
+FOLLOWED = "followed"
+"""Of a config: whether later trials train on from those that have ended, as in a population."""
+MEASURE_SYSTEM = "measure_system"
+"""Of a config: whether CPU, memory and GPU use are measured."""
+DRIVER = "driver"
+"""Of a config: host and process of the study's driver."""
