@@ -23,6 +23,7 @@ import pytest
 
 from experiments.study.cluster.ray_process import START_S
 from tests.support.driver import Driver
+from tests.support.memory_cgroup import MemoryCgroup, memory_cgroup
 from tests.support.suite import ROOT
 
 HEAD, SECOND = "head-node", "second-node"
@@ -90,6 +91,7 @@ class TwoNodes:
     def __init__(self, head: Machine, second: Machine, logs: Path) -> None:
         self.head, self.second = head, second
         self._logs = logs
+        self._memory: dict[Machine, MemoryCgroup] = {}
         self._environment = {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(16),
@@ -184,6 +186,8 @@ class TwoNodes:
     def _ray_start(self, machine: Machine, address: str, num_cpus: int, *arguments: str) -> None:
         words = ["ray", "start", *arguments, f"--node-ip-address={address}", f"--num-cpus={num_cpus}", "--num-gpus=0"]
         words += ["--object-store-memory=100000000", "--disable-usage-stats", "--block"]
+        if machine in self._memory:
+            words = self._memory[machine].command(words, is_machine=True)
         log = self._logs / f"ray-{address}.log"
         with log.open("w") as file:
             ray = subprocess.Popen(machine.command(words, **self._environment), stdout=file, stderr=subprocess.STDOUT)
@@ -241,13 +245,19 @@ def linked_machines(folder: Path, shared: bool) -> Iterator[TwoNodes]:
 
 @contextlib.contextmanager
 def two_nodes(
-    folder: Path, shared: bool, num_cpus: int = 1, environment: Mapping[str, str] | None = None
+    folder: Path,
+    shared: bool,
+    num_cpus: int = 1,
+    environment: Mapping[str, str] | None = None,
+    memory_bytes: int | None = None,
 ) -> Iterator[TwoNodes]:
-    """Two nodes with Ray, of `num_cpus` each, whose processes have an environment beside their own;
-    otherwise as `linked_machines`.
+    """Two nodes with Ray, of `num_cpus` and, if it is given, `memory_bytes` each, whose processes have an environment
+    beside their own; otherwise as `linked_machines`.
     """
-    with linked_machines(folder, shared) as nodes:
+    with contextlib.ExitStack() as ended, linked_machines(folder, shared) as nodes:
         nodes._environment.update(environment or {})
+        for machine in (nodes.head, nodes.second) if memory_bytes else ():
+            nodes._memory[machine] = ended.enter_context(memory_cgroup(f"node-{machine.pid}", memory_bytes))
         nodes.start_head(num_cpus)
         nodes.start_second(num_cpus)
         yield nodes

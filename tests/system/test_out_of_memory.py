@@ -12,6 +12,7 @@ from experiments.limits.memory import oom_kills, usable_memory
 from tests.support.memory_cgroup import MemoryCgroup, memory_cgroup
 from tests.support.studies import query
 from tests.support.suite import ROOT, TINY
+from tests.support.two_nodes import CLUSTER, two_nodes
 
 pytestmark = [pytest.mark.nightly, pytest.mark.ray, pytest.mark.timeout(1200)]
 
@@ -20,11 +21,10 @@ HOARDING = (
     "env.id=tiny_envs:tiny/Faulty-v0",
     "env.vectorize_mode=sync",
     "study.space={env.env_config.fault:[hoard,null]}",
-    "hardware.num_cpus=2",
-    "hardware.memory_gib=16",
     "hardware.num_env_runners=0",
     "seeds=[0,1]",
 )
+DECLARED = ("hardware.num_cpus=2", "hardware.memory_gib=16")
 SIZE = r"\d+\.\d [MG]iB"
 TOLD = rf"(?:it had {SIZE}, (?:{SIZE}|no other trial) beside it|how much it had is not known)"
 """One that is killed as it starts has no time to say anything."""
@@ -44,12 +44,10 @@ def run(cgroup: MemoryCgroup, out: Path, *words: str, by_ray: bool) -> subproces
 def test_trials_that_take_more_memory_than_there_is_fail_alone(tmp_path: Path, by_ray: bool) -> None:
     out = tmp_path / "out"
     with memory_cgroup("out-of-memory", LIMIT_BYTES) as cgroup:
-        done = run(cgroup, out, *TINY, *HOARDING, by_ray=by_ray)
+        done = run(cgroup, out, *TINY, *HOARDING, *DECLARED, by_ray=by_ray)
         assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
         assert re.search(rf"seed \d is run again with no other trial under way: out of memory: {TOLD}", done.stdout)
-        alone = rf"run again: it had {SIZE}, no other trial beside it"
-        failed = rf"out of memory: {TOLD}; {alone}\. .*num_envs_per_env_runner=\d+"
-        assert_as_they_should(out, failed)
+        assert_as_they_should(out)
         assert len(list((out / "reports").glob("*.html"))) == 1
         if by_ray:  # goes on, and ends
             ((study_run,),) = query(
@@ -57,10 +55,24 @@ def test_trials_that_take_more_memory_than_there_is_fail_alone(tmp_path: Path, b
             )
             done = run(cgroup, out, f"resume={study_run}", by_ray=by_ray)
             assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
-            assert_as_they_should(out, failed)
+            assert_as_they_should(out)
 
 
-def assert_as_they_should(out: Path, failed: str) -> None:
+def test_on_two_nodes_they_fail_alone_too(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = (*(word for word in TINY if not word.startswith("hardware.")), *HOARDING, f"hardware.address={CLUSTER}")
+    with two_nodes(tmp_path, shared=True, memory_bytes=LIMIT_BYTES) as nodes:
+        command = nodes.on_head("python", "experiments/run.py", *words, "report=true", f"output_dir={out}")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        print(done.stdout, done.stderr)
+    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+    assert_as_they_should(out)
+    assert len(list((out / "reports").glob("*.html"))) == 1
+
+
+def assert_as_they_should(out: Path) -> None:
+    alone = rf"run again: it had {SIZE}, no other trial beside it"
+    failed = rf"out of memory: {TOLD}; {alone}\. .*num_envs_per_env_runner=\d+"
     rows = query(
         out / "mlflow.db",
         "SELECT runs.name, status, failure.value FROM runs JOIN tags kind USING (run_uuid) LEFT JOIN tags failure ON "
