@@ -302,7 +302,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         metrics["progress/wall_s"] = training.wall_s()
         metrics.update(self._used())
         if last:
-            final["final/memory_mib"] = self._memory.peak_mib() if self._memory else 0.0
+            final |= self._peak()
         report = Reported(env_steps=now.grid_env_steps, metrics=metrics)
         events: list[Event] = [report]
         if last:
@@ -325,6 +325,9 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         used = self._training.use_of_time()
         self._memory.note(used.get("system/memory_mib", 0.0))
         return used
+
+    def _peak(self) -> dict[str, float]:
+        return {"final/memory_mib": self._memory.peak_mib() if self._memory else 0.0}
 
     def _save(self, events: Sequence[Event]) -> None:
         """A checkpoint, with the events in it: whoever goes on from it makes those that a kill prevented."""
