@@ -333,7 +333,7 @@ def _size_of_search(study: Study) -> str:
 
 
 _COLUMNS = {
-    "score": "score (IQM)",
+    "score": "score",
     "auc": "area under curve",
     "env_steps_to_target": "env steps to target",
     "seconds_to_target": "seconds to target",
@@ -356,13 +356,13 @@ def _cells(table: pd.DataFrame) -> dict[str, Any]:
         for measure in measures:
             cells.append(_cell(row, measure))
             if measure == "score":
-                cells += [{"text": _text(row[name], ".1f")} for name in ("score_mean", "score_min")]
+                cells += [{"text": _text(row[name], ".1f")} for name in ("score_min",)]
                 cells.append(_share(row, "failure_probability"))
         mark = "chosen leader" if row["chosen"] else "leader" if row["leader"] else ""
         rows.append({"mark": mark, "cells": cells})
     names = ["configuration", "seeds", *(["ever at target", "at the end"] if has_target else [])]
     for measure in measures:
-        names += [_COLUMNS[measure], *(["mean", "worst seed", "fails"] if measure == "score" else [])]
+        names += [_COLUMNS[measure], *(["worst seed", "fails"] if measure == "score" else [])]
     return {"columns": names, "rows": rows}
 
 

@@ -181,7 +181,7 @@ def _numbers(decision: Decision, summary: pd.DataFrame) -> str:
         return f"It samples {with_interval(row, 'env_steps_per_s')} env steps/s (geometric mean of {_seeds(row)})."
     crashed = f", {row['num_crashed']} of which crashed" if row["num_crashed"] else ""
     worst = f"{crashed}, the worst {row['score_min']:.1f}" if row["num_seeds"] > 1 else crashed
-    words = [f"Score {with_interval(row, 'score')} (interquartile mean of {_seeds(row)}{worst})"]
+    words = [f"Score {with_interval(row, 'score')} (mean of {_seeds(row)}{worst})"]
     words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')}")
     if not np.isnan(row["target"]):
         held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"

@@ -82,10 +82,10 @@ def learning(part: Part) -> Section:
     """Learning curves."""
     figures = []
     for x, words in (("env_steps", "env steps"), ("wall_s", "seconds since the trial started")):
-        bands = convergence.curve_bands(part.curves, part.runs, x=x)
+        bands = convergence.curve_bands(part.curves, part.runs, x=x, axes=part.axes)
         if bands.empty:
             continue
-        what = f"Evaluation return over {words}: interquartile mean over seeds, with its interval."
+        what = f"Evaluation return over {words}: mean over seeds, with its interval."
         figures.append(part.drawn(f"learning-{x}", _curves(part, bands, x), what, T_INTERVAL, bands["num_seeds"]))
     return Section("learning", "Learning curves", (), tuple(figures))
 
@@ -112,7 +112,7 @@ def lr_and_batch(part: Part) -> Section:
     pair = (batch, lr) if grid else tuple(a for a in part.axes if part.runs[a].nunique() > 1)
     if len(pair) == 2 and len(part.summary) == len(part.summary[list(pair)].drop_duplicates()):
         for value, what in (
-            ("score", "Score: interquartile mean over seeds."),
+            ("score", "Score: mean over seeds."),
             (
                 "env_steps_to_target",
                 "Env steps to target: restricted mean; seeds that never hold it count with the budget.",
@@ -171,10 +171,7 @@ def seeds(part: Part) -> Section:
     """Every seed."""
     target = None if np.isnan(part.target) else part.target
     seeds = seed_scatter.plot(part.runs, "score", target, part.summary)
-    what = (
-        "The score of every seed, behind it the interquartile mean with its interval. "
-        "Seeds without a score stand in the margin."
-    )
+    what = "The score of every seed, behind it the mean with its interval. Seeds without a score stand in the margin."
     figures = [part.drawn("seeds", figure_of(seeds), what, T_INTERVAL)]
     highlight = part.highlight[:3] if len(part.summary) > 3 else None  # with a few seeds the bands are wide
     profile = convergence.score_profile(part.runs)

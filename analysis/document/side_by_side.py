@@ -293,10 +293,7 @@ def _figures(studies: Sequence[Study], sides: Sequence[Side], best: pd.DataFrame
             figure = figure_of(
                 learning_curves.plot(pd.concat(bands, ignore_index=True), target=target if pd.notna(target) else None)
             )
-            caption = (
-                f"Evaluation return over env steps of the recommended configurations{where}: "
-                "interquartile mean over seeds. "
-            )
+            caption = f"Evaluation return over env steps of the recommended configurations{where}: mean over seeds. "
             found.append({"source": address(svg(figure)), "caption": caption + rests(counts)})
         if not of_env.loc[of_env["measure"] == "env_steps_per_s", "obstacles"].map(bool).any():
             frame = pd.DataFrame(speeds)

@@ -29,7 +29,7 @@ _SPEED: dict[str, Callable[[pd.Series], str]] = {
 _FIRST_TO_GO = ("trained steps/s", "env steps/s", "ever held", "seeds", "worst seed", "env steps to target", "fails")
 """Columns that a narrow terminal does without: the first first. The report has all."""
 _MEANING = {
-    "score": "score: interquartile mean over seeds",
+    "score": "score: mean over seeds",
     "ever held": "ever held: seeds that hold the target at some time",
     "env steps to target": "env steps to target: mean, seeds that never hold it counted with the budget (>=)",
 }

@@ -16,8 +16,8 @@ from analysis.plots import style, text
 # Less is better: pale where it is slow, and on a logarithmic scale, for these range over decades.
 _COSTS = ("env_steps_to_target", "seconds_to_target", "updates_to_target")
 _TITLES = {
-    "score": "Score: IQM of the final evaluation's mean return",
-    "auc": "Area under the learning curve: IQM of the mean return",
+    "score": "Score: mean return of the final evaluation, over seeds",
+    "auc": "Area under the learning curve: mean return, over seeds",
     "env_steps_to_target": "Env steps to target, restricted mean",
     "seconds_to_target": "Training seconds to target, restricted mean",
     "env_steps_per_s": "Throughput, env steps/s",

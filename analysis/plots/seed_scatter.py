@@ -95,7 +95,7 @@ def plot(
     unfinished = ((runs["status"] != "finished") & runs[value].notna()).any()
     style.note(
         ax,
-        "A dot is a seed." + (" Bar: IQM over seeds with its interval." if summary is not None else ""),
+        "A dot is a seed." + (" Bar: mean over seeds with its interval." if summary is not None else ""),
         "Hollow: the run did not finish." if unfinished else "",
     )
     return ax

@@ -18,7 +18,7 @@ from analysis.evidence import replicates as replicates
 from analysis.stats.aggregates import optimality_gap
 from analysis.stats.comparisons import holm, p_values, probability_of_improvement
 from analysis.stats.interval import Array, Interval
-from analysis.stats.moderated import UNBOUNDED, moderated_intervals, paired_differences
+from analysis.stats.moderated import UNBOUNDED, moderated_intervals, neighbour_weights, paired_differences
 from analysis.stats.shares import share_interval
 
 WALL_POINTS = 60
@@ -83,8 +83,8 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     Returns:
         `config`, `env`, the axes, `budget_env_steps`, `target`, `phase`; `num_planned`, `num_seeds` (finished or
         crashed: what the numbers rest on), `num_crashed` of them, `num_reached` (hold the target at some time),
-        `num_at_end` (their score is at it); each of `MEASURES` with its interval; `score_mean`, `score_median`,
-        `score_min`, and `score_gap`, the mean shortfall from the target.
+        `num_at_end` (their score is at it); each of `MEASURES` with its interval; `score_median`, `score_min`, and
+        `score_gap`, the mean shortfall from the target.
     """
     finished = counted(runs)
     planned = runs.drop_duplicates("config").set_index("config")
@@ -104,19 +104,39 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     for _, part in finished.groupby("env", observed=True, sort=False):
         for measure in MEASURES:
             matrix = by_seed(part, measure)
+            near = neighbours(planned.loc[matrix.index], axes)
             logarithmic = measure in SPEEDS
-            bounds = UNBOUNDED if logarithmic else bounds_of(measure, part)
-            found = moderated_intervals(
-                np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy(), MEASURES[measure], bounds
-            )
-            for name, values in found.columns(measure).items():
-                columns[name][table.index.get_indexer(matrix.index)] = np.exp(values) if logarithmic else values
+            values = np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy()
+            found = moderated_intervals(values, UNBOUNDED if logarithmic else bounds_of(measure, part), near)
+            for name, ends in found.columns(measure).items():
+                columns[name][table.index.get_indexer(matrix.index)] = np.exp(ends) if logarithmic else ends
     table = table.assign(**columns)
     scores = grouped["score"]
-    table["score_mean"], table["score_median"], table["score_min"] = scores.mean(), scores.median(), scores.min()
+    table["score_median"], table["score_min"] = scores.median(), scores.min()
     gaps = {c: optimality_gap(g["score"].dropna(), g["target"].iloc[0]) for c, g in grouped if g["score"].notna().any()}
     table["score_gap"] = pd.Series(gaps, dtype=float).reindex(table.index)
     return table.reset_index()
+
+
+def neighbours(configs: pd.DataFrame, axes: Sequence[str]) -> Array | None:
+    """How much each configuration borrows of each other one's spread: those a step away on the grid most.
+
+    Args:
+        configs: A row a configuration.
+        axes: The searched columns; one that is none is left out.
+
+    Returns:
+        (num_configurations, num_configurations); None where there is nothing by which they are ordered.
+    """
+    known = [a for a in axes if a in configs and configs[a].nunique() > 1]
+    if not known:
+        return None
+    ordered = [pd.api.types.is_numeric_dtype(configs[a]) and not pd.api.types.is_bool_dtype(configs[a]) for a in known]
+    places = [
+        configs[a].rank(method="dense") if in_order else configs[a].astype(str).astype("category").cat.codes
+        for a, in_order in zip(known, ordered, strict=True)
+    ]
+    return neighbour_weights(np.column_stack(places).astype(float), np.array(ordered))
 
 
 def bounds_of(measure: str, runs: pd.DataFrame) -> tuple[float, float]:
@@ -129,9 +149,13 @@ def bounds_of(measure: str, runs: pd.DataFrame) -> tuple[float, float]:
 
 
 def curve_bands(
-    curves: pd.DataFrame, runs: pd.DataFrame, metric: str = "eval/return_mean", x: str = "env_steps"
+    curves: pd.DataFrame,
+    runs: pd.DataFrame,
+    metric: str = "eval/return_mean",
+    x: str = "env_steps",
+    axes: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Curves over seeds: interquartile mean and interval at every point that all seeds of a configuration have.
+    """Curves over seeds: mean and interval at every point that all seeds of a configuration have.
 
     Seeds that failed or were interrupted are left out: a curve that lost its worst seeds on the way would rise by that
     alone. For the same reason a seed that ended at the target, before its budget, keeps its last return up to it; over
@@ -143,6 +167,7 @@ def curve_bands(
         metric: Which curve.
         x: `env_steps`, the common report grid; or `wall_s`, seconds since the trial started,
             seeds interpolated between their reports.
+        axes: As of `summarise`.
 
     Returns:
         `config`, x, `value`, `value_low`, `value_high`, `num_seeds`; empty where the metric was never logged.
@@ -171,7 +196,8 @@ def curve_bands(
         for i, (_, values) in enumerate(of_config.values()):
             stacked[i, : values.shape[0], : values.shape[1]] = values
         bounds = bounds_of("score", part) if metric.endswith("return_mean") else UNBOUNDED
-        found = moderated_intervals(stacked, "iqm", bounds)
+        first = part.drop_duplicates("config").set_index("config")
+        found = moderated_intervals(stacked, bounds, neighbours(first.loc[list(of_config)], axes))
         for i, (config, (grid, values)) in enumerate(of_config.items()):
             size = slice(0, len(grid))
             columns = {name: values[i, size] for name, values in found.columns("value").items()}

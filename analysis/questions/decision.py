@@ -265,7 +265,7 @@ def _by_score(evidence: Evidence) -> Decision:
     )
     tied = counted.index[among]
     of_tied = table.loc[tied]
-    solve = solving(of_tied["score_mean"], of_tied["target"], of_tied["num_reached"])
+    solve = solving(of_tied["score"], of_tied["target"], of_tied["num_reached"])
     saturated = saturates(solve)
     measure = "env_steps_to_target" if saturated else "score"
     sign = -1.0 if measure in SMALLER_IS_BETTER else 1.0

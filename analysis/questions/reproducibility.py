@@ -44,7 +44,7 @@ def seed_spread(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
     frames = []
     for _, part in conclusive(runs).groupby("env", observed=True, sort=False):
         matrix = by_seed(part, measure).dropna(how="all")
-        found = moderated_intervals(matrix.to_numpy(), "mean")
+        found = moderated_intervals(matrix.to_numpy())
         columns = {"num_seeds": matrix.count(axis=1), "lowest": matrix.min(axis=1), "mean": matrix.mean(axis=1)}
         columns |= {
             "highest": matrix.max(axis=1),
@@ -265,7 +265,7 @@ def repeat_differences(runs: pd.DataFrame, measure: str = "score") -> pd.DataFra
         later = later[later.notna().sum(axis=1) > 1]
         if later.empty:
             continue
-        found = moderated_intervals(later.to_numpy(), "mean")
+        found = moderated_intervals(later.to_numpy())
         of_config = wide.groupby("config", observed=True)
         columns = {"num_seeds": found.num_seeds, **found.columns("difference")}
         columns["sd_repeats"] = np.sqrt(wide.var(axis=1).groupby("config", observed=True).mean()).reindex(later.index)

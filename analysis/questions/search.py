@@ -44,7 +44,7 @@ def winners_curse(runs: pd.DataFrame, base: str = "") -> pd.DataFrame:
     )["score"]
     configs = list(dict.fromkeys(confirming["config"]))
     matrix = by_seed(conclusive(runs), "score").reindex(index=configs, columns=confirming["seed"].unique())
-    estimates = moderated_intervals(matrix.to_numpy(), "mean", bounds_of("score", runs))
+    estimates = moderated_intervals(matrix.to_numpy(), bounds_of("score", runs))
     table = pd.DataFrame(
         {
             "config": pd.Categorical(configs, dtype=runs["config"].dtype),

@@ -172,7 +172,7 @@ def staleness(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     stale = finished[finished["run_id"].isin(of_run.index)].copy()
     stale["staleness_updates"] = stale["run_id"].map(of_run).astype(float)
     matrix = by_seed(stale, "staleness_updates")
-    found = moderated_intervals(matrix.to_numpy(), "mean", (0.0, np.inf))
+    found = moderated_intervals(matrix.to_numpy(), (0.0, np.inf))
     known = stale.drop_duplicates("config").set_index("config")["algorithm"]
     table = pd.DataFrame({"config": matrix.index, "num_seeds": found.num_seeds, **found.columns("staleness_updates")})
     table["algorithm"] = [known[config] for config in matrix.index]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.stats.aggregates import TRIM, Statistic
+from analysis.stats.bounded import certain_interval, dispersion, score_interval
 from analysis.stats.distributions import t_quantile
 from analysis.stats.interval import CONFIDENCE, Array
 
@@ -19,7 +19,10 @@ PRIOR_DF = 8.0
 """Degrees of freedom that the spread of the other configurations may weigh. Smyth estimates them from
 how the variances differ, which fails where some are zero; 8 covers best among 2 to 20 in the
 simulations of docs/benchmarks/calibration.md."""
+_STEPS, _FAR = 1.2, 0.02
+"""Of the weights with which neighbours count: their standard deviation in steps of a grid, and the least of any."""
 UNBOUNDED = (-np.inf, np.inf)
+POSITIVE = (0.0, np.inf)
 
 
 @dataclass(frozen=True)
@@ -69,30 +72,39 @@ def moderate(
 
 def moderated_intervals(
     values: Array,
-    statistic: Statistic = "mean",
     bounds: tuple[float, float] = UNBOUNDED,
+    neighbours: Array | None = None,
     confidence: float = CONFIDENCE,
 ) -> Estimates:
-    """Mean or interquartile mean of each configuration over its seeds, with Student t intervals on moderated variances.
+    """Mean of each configuration over its seeds, with an interval whose spread borrows strength from the others.
 
-    The variance of a mean is the sample's; of an interquartile mean it is that of Tukey and McLaughlin (1963), from the
-    winsorised sample. It is averaged with the mean variance of the other configurations (`PRIOR_DF`), which also brings
-    its degrees of freedom.
+    Where both bounds are finite, and hold, what is borrowed is the dispersion, and the interval is a score interval
+    (`analysis.stats.bounded`), cut where the bounds alone say more. Of values that are positive, without an upper
+    bound, it is the variance relative to the squared mean, and the interval Student's t on a logarithmic scale. Else it
+    is the variance, and the interval Student's t, cut at a bound that there is. It is averaged with the others'
+    (`PRIOR_DF`), which also bring their degrees of freedom.
 
     Args:
         values: (num_configurations, num_seeds) or (num_configurations, num_seeds, num_points); NaN where a seed has no
             value. Points don't borrow from each other.
-        statistic: What is estimated.
-        bounds: The lowest and the highest possible value; intervals end there.
+        bounds: The lowest and the highest possible value.
+        neighbours: (num_configurations, num_configurations) how much each borrows from each other one, relative to the
+            rest; None: from all alike.
         confidence: Of the intervals.
 
     Returns:
         Arrays (num_configurations,) or (num_configurations, num_points); no interval for a configuration with a single
         value, nor where no configuration shows any spread.
     """
-    flat = values[..., np.newaxis] if values.ndim == 2 else values
-    estimate, variance, df, num = _spread(np.moveaxis(flat, 1, -1), statistic)
-    found = _moderated(estimate, variance, df, num, bounds, confidence, independent=flat.shape[0])
+    flat = np.moveaxis(values[..., np.newaxis] if values.ndim == 2 else values, 1, -1)
+    sample = _spread(flat)
+    within = not ((flat < bounds[0]) | (flat > bounds[1])).any()
+    if within and np.isfinite(bounds).all():
+        found = _bounded(flat, *sample, bounds, neighbours, confidence)
+    elif within and bounds == POSITIVE:
+        found = _positive(*sample, neighbours, confidence)
+    else:
+        found = _moderated(*sample, bounds, confidence, len(flat), neighbours)
     return found if values.ndim == 3 else _without_points(found)
 
 
@@ -101,8 +113,6 @@ def paired_differences(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Estimates]:
     """Mean differences of every pair of configurations over their common seeds,
     with moderated t intervals (not corrected).
-
-    The mean, not the interquartile mean: a configuration that collapses on one seed in five has to pay for it.
 
     Args:
         values: (num_configurations, num_seeds) or (num_configurations, num_seeds, num_points), a column a seed; NaN
@@ -115,9 +125,24 @@ def paired_differences(
     """
     flat = values[..., np.newaxis] if values.ndim == 2 else values
     first, second = np.triu_indices(len(values), 1)
-    estimate, variance, df, num = _spread(np.moveaxis(flat[first] - flat[second], 1, -1), "mean")
+    estimate, variance, df, num = _spread(np.moveaxis(flat[first] - flat[second], 1, -1))
     found = _moderated(estimate, variance, df, num, UNBOUNDED, confidence, independent=len(values))
     return first, second, found if values.ndim == 3 else _without_points(found)
+
+
+def neighbour_weights(places: Array, ordered: npt.NDArray[np.bool_]) -> Array:
+    """How much each configuration borrows of each other one: a normal density of the steps that are between them.
+
+    Args:
+        places: (num_configurations, num_axes) on a grid.
+        ordered: (num_axes,) whether numbers further apart are more different; else any two places are a step apart.
+
+    Returns:
+        (num_configurations, num_configurations).
+    """
+    apart = np.abs(places[:, None] - places[None])
+    steps = np.where(ordered, apart, np.minimum(apart, 1.0))
+    return np.asarray(np.exp(-0.5 * (steps**2).sum(axis=-1) / _STEPS**2) + _FAR)
 
 
 def _without_points(found: Estimates) -> Estimates:
@@ -126,31 +151,62 @@ def _without_points(found: Estimates) -> Estimates:
     )
 
 
-def _spread(values: Array, statistic: Statistic) -> tuple[Array, Array, Array, npt.NDArray[np.int64]]:
-    """Of samples along the last axis, NaN left out: estimate, variance per seed, its degrees of freedom,
-    number of values.
-
-    The variance is that of the estimate times the number of seeds, which makes samples of different sizes comparable.
-    """
-    ordered = np.sort(values, axis=-1)  # NaN comes last
-    num = np.isfinite(ordered).sum(axis=-1)
-    cut = np.floor(TRIM * num).astype(np.int64) if statistic == "iqm" else np.zeros_like(num)
-    rank = np.arange(values.shape[-1])
-    known = rank < num[..., None]
-    kept = (rank >= cut[..., None]) & (rank < (num - cut)[..., None])
-    middle = num - 2 * cut
+def _spread(values: Array) -> tuple[Array, Array, Array, npt.NDArray[np.int64]]:
+    """Of samples along the last axis, NaN left out: mean, variance, its degrees of freedom, number of values."""
+    known = np.isfinite(values)
+    num = known.sum(axis=-1)
+    lowest = np.where(known, values, np.inf).min(axis=-1, initial=np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
-        at = np.clip(np.stack([cut, num - cut - 1], axis=-1), 0, values.shape[-1] - 1)
-        ends = np.take_along_axis(ordered, at, axis=-1)
         # Counted from the lowest: of equal values the mean is their value and the variance exactly 0,
         # not a rounding error.
-        estimate = ends[..., 0] + np.where(kept, ordered - ends[..., :1], 0.0).sum(axis=-1) / middle
-        winsorised = np.where(known, np.clip(ordered, ends[..., :1], ends[..., 1:]) - ends[..., :1], 0.0)
-        centre = winsorised.sum(axis=-1) / num
-        squares = np.where(known, (winsorised - centre[..., None]) ** 2, 0.0).sum(axis=-1)
-        variance = squares * num / (middle * (middle - 1))
-    single = middle < 2
-    return estimate, np.where(single, np.nan, variance), np.where(single, 0.0, middle - 1.0), num
+        above = np.where(known, values - lowest[..., None], 0.0)
+        centre = above.sum(axis=-1) / num
+        squares = np.where(known, (above - centre[..., None]) ** 2, 0.0).sum(axis=-1)
+        variance = squares / (num - 1)
+    single = num < 2
+    mean = np.where(num > 0, lowest + centre, np.nan)
+    return mean, np.where(single, np.nan, variance), np.where(single, 0.0, num - 1.0), num
+
+
+def _bounded(
+    values: Array,
+    mean: Array,
+    variance: Array,
+    df: Array,
+    num: npt.NDArray[np.int64],
+    bounds: tuple[float, float],
+    neighbours: Array | None,
+    confidence: float,
+) -> Estimates:
+    own = dispersion(mean, variance, bounds)  # seeds that all end at a bound say nothing of it
+    shared, total_df = _borrowed(own, np.where(np.isfinite(own), df, 0.0), len(mean), neighbours)
+    known = (num > 1) & (shared > 0)  # no spread anywhere is no certainty
+    shared, total_df = np.where(known, shared, np.nan), np.where(known, total_df, np.nan)
+    low, high = score_interval(mean, num.astype(float), shared, total_df, bounds, confidence)
+    least, most = certain_interval(values.reshape(mean.size, values.shape[-1]), bounds, confidence)
+    low, high = np.maximum(low, least.reshape(low.shape)), np.minimum(high, most.reshape(high.shape))
+    with np.errstate(invalid="ignore"):
+        se = np.sqrt(shared * (mean - bounds[0]) * (bounds[1] - mean) / num)
+    return Estimates(mean, np.minimum(low, mean), np.maximum(high, mean), se, total_df, num)
+
+
+def _positive(
+    mean: Array,
+    variance: Array,
+    df: Array,
+    num: npt.NDArray[np.int64],
+    neighbours: Array | None,
+    confidence: float,
+) -> Estimates:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own = np.where(mean > 0, variance / mean**2, np.nan)
+    shared, total_df = _borrowed(own, np.where(np.isfinite(own), df, 0.0), len(mean), neighbours)
+    known = (num > 1) & (shared > 0)
+    shared, total_df = np.where(known, shared, np.nan), np.where(known, total_df, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        relative = np.sqrt(shared / num)
+        factor = np.exp(t_quantile((1 + confidence) / 2, total_df) * relative)
+    return Estimates(mean, mean / factor, mean * factor, mean * relative, total_df, num)
 
 
 def _moderated(
@@ -161,32 +217,25 @@ def _moderated(
     bounds: tuple[float, float],
     confidence: float,
     independent: int,
+    neighbours: Array | None = None,
 ) -> Estimates:
-    """Intervals from variances that are averaged along the first axis, each with all others.
+    """Student t intervals on variances that are averaged along the first axis, each with the others.
 
     Args:
         estimate: (num_samples, num_points), as the other arrays.
-        variance: Per seed; NaN where unknown.
+        variance: Of the samples; NaN where unknown.
         df: Of each variance.
         num: Values in each sample.
         bounds: Where intervals end.
         confidence: Of the intervals.
         independent: How many of the samples are independent of each other: pairs share configurations.
+        neighbours: As of `moderated_intervals`.
     """
+    moderated, total_df = _borrowed(variance, df, independent, neighbours)
     known = np.isfinite(variance)
-    weight = np.where(known, df, 0.0)
-    part = np.where(known, weight * variance, 0.0)
-    square = np.where(known, part * variance, 0.0)
-    others_weight, others_part, others_square = (_sum_of_others(a) for a in (weight, part, square))
     with np.errstate(invalid="ignore", divide="ignore"):
-        prior = np.where(others_weight > 0, others_part / others_weight, 0.0)
-        # Satterthwaite's degrees of freedom of an average of unequal variances.
-        prior_df = np.where(others_square > 0, others_part**2 / others_square, 0.0)
-        if len(estimate) > 1:
-            prior_df = prior_df * min(1.0, (independent - 1) / (len(estimate) - 1))
-        moderated, total_df = moderate(variance, df, prior, prior_df)
-        se = np.sqrt(moderated / num)
-    se, total_df = np.where(known, se, np.nan), np.where(known, total_df, np.nan)
+        se = np.where(known, np.sqrt(moderated / num), np.nan)
+    total_df = np.where(known, total_df, np.nan)
     # no spread anywhere is no certainty
     half = np.where(se > 0, t_quantile((1 + confidence) / 2, total_df) * se, np.nan)
     inside = np.where(np.isfinite(half), estimate, np.nan)  # bounds never cut the estimate itself off
@@ -198,6 +247,32 @@ def _moderated(
         total_df,
         num,
     )
+
+
+def _borrowed(own: Array, df: Array, independent: int, neighbours: Array | None) -> tuple[Array, Array]:
+    """Spreads averaged along the first axis, each with the others, and their degrees of freedom.
+
+    Args:
+        own: (num_samples, num_points) variances or dispersions; NaN where unknown.
+        df: Of each; 0 where unknown.
+        independent: How many of the samples are independent of each other.
+        neighbours: As of `moderated_intervals`.
+    """
+    weight = np.where(np.isfinite(own), df, 0.0)
+    part = np.where(weight > 0, weight * own, 0.0)
+    square = np.where(weight > 0, part * own, 0.0)
+    if neighbours is None:
+        others_weight, others_part, others_square = (_sum_of_others(each) for each in (weight, part, square))
+    else:
+        near = neighbours * (1.0 - np.eye(len(neighbours)))
+        others_weight, others_part, others_square = near @ weight, near @ part, near**2 @ square
+    with np.errstate(invalid="ignore", divide="ignore"):
+        prior = np.where(others_weight > 0, others_part / others_weight, 0.0)
+        # Satterthwaite's degrees of freedom of an average of unequal variances.
+        prior_df = np.where(others_square > 0, others_part**2 / others_square, 0.0)
+        if len(own) > 1:
+            prior_df = prior_df * min(1.0, (independent - 1) / (len(own) - 1))
+    return moderate(own, weight, prior, prior_df)
 
 
 def _sum_of_others(values: Array) -> Array:

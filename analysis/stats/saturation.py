@@ -10,8 +10,6 @@ FEWEST_SOLVING = 2
 def solving(mean_scores: npt.ArrayLike, targets: npt.ArrayLike, num_reached: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """Which configurations solve the environment: they end at its target on average, and some seed held it.
 
-    By the mean: the interquartile mean forgives a seed in five that collapses.
-
     Args:
         mean_scores: (num_configurations,) over seeds.
         targets: (num_configurations,) of their environment; NaN where it has none.

@@ -35,7 +35,7 @@ def measure(quick: bool) -> Report:
     values = np.random.default_rng(0).uniform(0, 500, (CONFIGURATIONS, POINTS, SEEDS))
     found = take_turns(
         {
-            "moderated": lambda: _seconds(lambda: moderated_intervals(np.moveaxis(values, 1, -1), "iqm")),
+            "moderated": lambda: _seconds(lambda: moderated_intervals(np.moveaxis(values, 1, -1))),
             "scipy": lambda: _scipy(values) * CONFIGURATIONS * POINTS / PEER_SAMPLES,
         },
         repeats,

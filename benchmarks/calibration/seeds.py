@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from analysis.stats.aggregates import Statistic, iqm
 from analysis.stats.bootstrap import stratified_bootstrap
 from analysis.stats.comparisons import leaders, p_values, probability_of_improvement
 from analysis.stats.interval import Array
 from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
 from benchmarks.calibration.batch_size import tables as batch_size_tables
+from benchmarks.calibration.bounded_scores import tables as bounded_tables
 from benchmarks.calibration.learning_rate_batch import (
     CURVES,
     GRIDS,
@@ -51,62 +51,32 @@ SHAPES: Mapping[str, Sampler] = {
 """Distributions of a score over seeds, as CartPole gives them: returns from 0 to 500, skewed,
 of two modes, saturated."""
 
-MIXED: tuple[tuple[str, Sampler, int], ...] = (
-    ("all at 500", lambda rng, size: np.full(size, 500.0), 2),
-    ("480 +- 60, cut off at 500", SHAPES["480 +- 60, cut off at 500"], 2),
-    ("480 +- 6", lambda rng, size: rng.normal(480, 6, size), 2),
-    ("20 to 120, skewed", lambda rng, size: 20 + 100 * rng.beta(1, 4, size), 2),
-    *((name, SHAPES[name], 1) for name in SHAPES if name != "480 +- 60, cut off at 500"),
-)
-"""One study of 15 configurations with distributions of their own: name, sampler, how many configurations."""
 
-
-def coverage(
-    shape: Sampler, statistic: Statistic, num_configurations: int, num_seeds: int, reps: int, rng: np.random.Generator
-) -> float:
+def coverage(shape: Sampler, num_configurations: int, num_seeds: int, reps: int, rng: np.random.Generator) -> float:
     """How often the moderated 95% interval of a configuration holds the truth,
     in studies whose configurations share a distribution.
 
     Args:
         shape: The distribution.
-        statistic: What is estimated.
         num_configurations: In a study.
         num_seeds: Of each.
         reps: Studies.
         rng: Where the draws come from.
     """
-    truth = _truth(shape, statistic, rng)
+    truth = _truth(shape, rng)
     held = 0.0
     for _ in range(0, reps, CHUNK):
         # Points of a curve don't borrow from each other: each serves as a study.
-        found = moderated_intervals(shape(rng, (num_configurations, num_seeds, CHUNK)), statistic)
+        found = moderated_intervals(shape(rng, (num_configurations, num_seeds, CHUNK)))
         held += _holds(found, truth)
     return held / float(np.ceil(reps / CHUNK))
 
 
-def coverage_mixed(statistic: Statistic, num_seeds: int, reps: int, rng: np.random.Generator) -> dict[str, float]:
-    """The same in studies whose configurations differ in distribution, by distribution."""
-    truths = {name: _truth(shape, statistic, rng) for name, shape, _ in MIXED}
-    rows = [(name, shape) for name, shape, count in MIXED for _ in range(count)]
-    held = {name: 0.0 for name, _, _ in MIXED}
-    for _ in range(0, reps, CHUNK):
-        values = np.stack([shape(rng, (num_seeds, CHUNK)) for _, shape in rows])
-        found = moderated_intervals(values, statistic, (0.0, np.inf))
-        for i, (name, _) in enumerate(rows):
-            inside = (found.low[i] - 1e-9 <= truths[name]) & (truths[name] <= found.high[i] + 1e-9)
-            held[name] += float(inside.mean()) / sum(n == name for n, _ in rows)
-    return {name: value / float(np.ceil(reps / CHUNK)) for name, value in held.items()}
-
-
-def bootstrap_coverage(
-    shape: Sampler, statistic: Statistic, num_seeds: int, reps: int, rng: np.random.Generator
-) -> float:
+def bootstrap_coverage(shape: Sampler, num_seeds: int, reps: int, rng: np.random.Generator) -> float:
     """The same of a percentile bootstrap over one configuration's seeds."""
-    truth = _truth(shape, statistic, rng)
-    estimate = (lambda draws: draws.mean(axis=1)) if statistic == "mean" else _iqm_rows
-    held = 0
+    truth, held = _truth(shape, rng), 0
     for _ in range(reps):
-        found = stratified_bootstrap([shape(rng, (num_seeds,))], estimate, rng, reps=500)
+        found = stratified_bootstrap([shape(rng, (num_seeds,))], lambda draws: draws.mean(axis=1), rng, reps=500)
         held += found.low - 1e-9 <= truth <= found.high + 1e-9
     return held / reps
 
@@ -145,42 +115,23 @@ def measure(quick: bool) -> Report:
     rng = np.random.default_rng(0)
     few, many = (500, 2000) if quick else (2000, 20_000)
     sizes = ((15, 3), (15, 5), (15, 10), (4, 5), (4, 10), (1, 5), (1, 10))
-    tables: list[Table] = []
-    within: list[float] = []
-    statistics: tuple[Statistic, ...] = ("iqm", "mean")
-    for statistic in statistics:
-        rows = []
-        for name, shape in SHAPES.items():
-            cells = [coverage(shape, statistic, k, n, max(many // k, CHUNK), rng) for k, n in sizes]
-            within += cells[1:3] if statistic == "iqm" else []
-            peers = [bootstrap_coverage(shape, statistic, n, few, rng) for n in (5, 10)]
-            rows.append((name, *(f"{100 * c:.1f}" for c in (*cells, *peers))))
-        columns = ("scores over seeds", *(f"{k} x {n}" for k, n in sizes), "bootstrap, 5", "bootstrap, 10")
-        tables.append(
-            Table(
-                f"Coverage of 95% intervals of the {_NAMES[statistic]}, percent",
-                columns,
-                tuple(rows),
-                "Columns: configurations x seeds of a study, moderated t interval; then the percentile bootstrap "
-                "over one configuration's seeds. A study of one configuration has nobody to borrow from, "
-                "and where all of its few seeds saturate there is no interval, or none that knows of the others: "
-                "both count as not covered.",
-            )
-        )
-    mixed = {(s, n): coverage_mixed(s, n, many // 10, rng) for s in ("iqm", "mean") for n in (3, 5, 10)}
-    names = [name for name, _, _ in MIXED]
-    weights = np.array([count for _, _, count in MIXED])
-    rows = [(name, *(f"{100 * found[name]:.1f}" for found in mixed.values())) for name in names]
-    means = [float(np.average([found[n] for n in names], weights=weights)) for found in mixed.values()]
-    tables.append(
-        Table(
-            "Coverage in a study of 15 configurations with different distributions, percent",
-            ("scores over seeds", *(f"{_SHORT[s]}, {n} seeds" for s, n in mixed)),
-            (*rows, ("all 15", *(f"{100 * m:.1f}" for m in means))),
-            "What the study as a whole gets is right; a configuration with far more spread than its neighbours gets "
-            "too little, one with less gets more than it needs.",
-        )
+    rows, within = [], []
+    for name, shape in SHAPES.items():
+        cells = [coverage(shape, k, n, max(many // k, CHUNK), rng) for k, n in sizes]
+        within += cells[1:3]
+        peers = [bootstrap_coverage(shape, n, few, rng) for n in (5, 10)]
+        rows.append((name, *(f"{100 * c:.1f}" for c in (*cells, *peers))))
+    unbounded = Table(
+        "Coverage of 95% intervals of the mean where no bounds are known, percent",
+        ("scores over seeds", *(f"{k} x {n}" for k, n in sizes), "bootstrap, 5", "bootstrap, 10"),
+        tuple(rows),
+        "Columns: configurations x seeds of a study, moderated t interval; then the percentile bootstrap "
+        "over one configuration's seeds. A study of one configuration has nobody to borrow from, "
+        "and where all of its few seeds saturate there is no interval, or none that knows of the others: "
+        "both count as not covered.",
     )
+    bounded = bounded_tables(few // 10, np.random.default_rng(5))
+    tables = [*bounded, unbounded]
     rows, worst_alarm = [], 0.0
     for name, shape in SHAPES.items():
         cells = [
@@ -236,7 +187,7 @@ def _verdict(within: list[float], worst_alarm: float, num_studies: int) -> str:
     error = float(np.sqrt(worst_alarm * (100 - worst_alarm) / num_studies))
     low, high = 100 * min(within), 100 * max(within)
     return (
-        "95% intervals of the interquartile mean, studies of 15 configurations with 5 and 10 seeds: "
+        "95% intervals of the mean, studies of 15 configurations with 5 and 10 seeds: "
         f"{low:.1f} to {high:.1f}% cover, the target is 92 to 98. Identical configurations are called different "
         f"in at most {worst_alarm:.1f}% of studies (standard error {error:.1f}), the target is 5."
     )
@@ -275,19 +226,9 @@ def _scaling_tables(num_studies: int, rng: np.random.Generator) -> list[Table]:
     return [exponent_table, batch_table]
 
 
-_NAMES = {"iqm": "interquartile mean", "mean": "mean"}
-_SHORT = {"iqm": "IQM", "mean": "mean"}
-
-
-def _truth(shape: Sampler, statistic: Statistic, rng: np.random.Generator) -> float:
-    draws = shape(rng, (TRUTH_DRAWS,))
-    return iqm(draws) if statistic == "iqm" else float(draws.mean())
+def _truth(shape: Sampler, rng: np.random.Generator) -> float:
+    return float(shape(rng, (TRUTH_DRAWS,)).mean())
 
 
 def _holds(found: Estimates, truth: float) -> float:
     return float(((found.low - 1e-9 <= truth) & (truth <= found.high + 1e-9)).mean())
-
-
-def _iqm_rows(draws: Array) -> Array:
-    cut = int(0.25 * draws.shape[1])
-    return np.asarray(np.sort(draws, axis=1)[:, cut : draws.shape[1] - cut].mean(axis=1))

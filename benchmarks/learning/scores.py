@@ -22,7 +22,6 @@ from scipy import stats
 
 from analysis import AnalysisError
 from analysis.load import Study, load_study
-from analysis.questions.convergence import MEASURES
 from analysis.stats.moderated import moderated_intervals
 from benchmarks.learning.pairs import COLUMNS, MEASURED, Pair, keep, measured, pairs, settings_of, trial_of
 from benchmarks.learning.sb3 import BESIDE
@@ -191,9 +190,7 @@ def _judged(pair: Pair, rows: pd.DataFrame, config_id: str) -> tuple[str, ...]:
     env = OmegaConf.load(CONF / "env" / f"{pair.env}.yaml")
     low, high = env.score_range
     bounds = (-np.inf if low is None else low, np.inf if high is None else high)
-    with_bounds = moderated_intervals(last["score"].to_numpy(float)[None, :], MEASURES["score"], bounds).columns(
-        "score"
-    )
+    with_bounds = moderated_intervals(last["score"].to_numpy(float)[None, :], bounds).columns("score")
     score, low, high = (float(with_bounds[name][0]) for name in ("score", "score_low", "score_high"))
     held = last["env_steps_to_target"].dropna()
     to_target = f"{np.exp(np.log(held).mean()):,.0f} ({len(held)} of {len(last)})" if len(held) else f"0 of {len(last)}"

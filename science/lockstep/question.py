@@ -97,7 +97,7 @@ def _levels(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     table = runs.astype({"config": str}).drop_duplicates("config").set_index("config")[[STAGGER, TOTAL, FRAGMENT]]
     for name, bounds in {"diversity": (0.0, 1.0), **dict.fromkeys(MEASURES, (-np.inf, np.inf))}.items():
         matrix = by_seed(runs, name)
-        for column, values in moderated_intervals(matrix.to_numpy(), "mean", bounds).columns(name).items():
+        for column, values in moderated_intervals(matrix.to_numpy(), bounds).columns(name).items():
             table[column] = pd.Series(values, matrix.index.astype(str)).reindex(table.index)
     table["num_seeds"] = runs.groupby("config", observed=True)["seed"].nunique().rename(index=str).reindex(table.index)
     return table.sort_values([STAGGER, TOTAL], ignore_index=True)

@@ -13,7 +13,7 @@ from statsmodels.stats.multitest import multipletests
 
 from analysis.stats.aggregates import iqm, optimality_gap
 from analysis.stats.comparisons import holm, leaders, p_values, probability_of_improvement, seeds_needed, unpaired
-from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
+from analysis.stats.moderated import POSITIVE, UNBOUNDED, Estimates, moderated_intervals, paired_differences
 from benchmarks.calibration.seeds import SHAPES, false_alarms, improvement_coverage
 
 Z = 1.959964
@@ -224,8 +224,8 @@ def test_intervals_of_the_probability_of_improvement_cover(shift: float) -> None
     ids=["no values", "one seed", "gaps", "all equal", "no configurations"],
 )
 def test_gaps_give_nan_without_a_warning(values: np.ndarray) -> None:
-    for statistic in ("mean", "iqm"):
-        found = moderated_intervals(values, statistic)
+    for bounds in (UNBOUNDED, POSITIVE, (0.0, 500.0)):
+        found = moderated_intervals(values, bounds)
         known = np.isfinite(values).any(axis=1)
         assert np.isfinite(found.estimate[known]).all() and np.isnan(found.estimate[~known]).all()
         assert np.isnan(found.low[~known]).all()
