@@ -1,5 +1,6 @@
 """A study's answer in words: what to use, and how sure that is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,9 +23,9 @@ class Answer:
 
     Attributes:
         decision: What it rests on.
-        headline: What to use, and whether anything else is as good.
-        because: Its numbers.
-        certainty: What is as good, and why this one; or the next best.
+        headline: What to use, what it comes to, and whether anything else is as good.
+        because: More of its numbers.
+        certainty: Why this one of those that are as good; or the next best.
         compared: What a sequential comparison showed; empty in other studies.
         repeats: Whether it came out the same when it was run again; empty if each seed was run once.
     """
@@ -63,10 +64,9 @@ def answers(evidence: Evidence) -> list[Answer]:
     several = len(concluding.of_envs) > 1
     found = []
     for own in concluding.of_envs.values():
-        same, compared, decided = sameness(own.runs, own.curves), sequential_comparison(own.runs), decision_of(own)
+        same, compared = sameness(own.runs, own.curves), sequential_comparison(own.runs)
         confidence = CONFIDENCE if compared is None else 1 - compared.design.alpha
-        table = summary_of(own).set_index("config")
-        answer = _answer(decided, table, several, _rates(own.runs, decided.chosen), confidence)
+        answer = _answer(own, several, confidence)
         told = "" if compared is None else " ".join(sequential.sentences(compared))
         found.append(replace(answer, compared=told, repeats=same[0] if same else ""))
     return found
@@ -123,18 +123,36 @@ def best_metrics(table: pd.DataFrame) -> dict[str, float]:
     return {name: value for name, value in values.items() if np.isfinite(value)}
 
 
-def _answer(decision: Decision, summary: pd.DataFrame, several: bool, rates: str, confidence: float) -> Answer:
+def _answer(own: Evidence, several: bool, confidence: float) -> Answer:
+    decision, summary = decision_of(own), summary_of(own).set_index("config")
     where = f"On {decision.env}: " if several else ""
     if decision.chosen is None:
         why = "no trial finished" if summary["num_seeds"].eq(0).all() else "no trial ended with a finite score"
         return Answer(decision, f"{where}No answer: {why}.", "", "")
-    numbers = _numbers(decision, summary)
-    if len(decision.order) == 1:
-        return Answer(
-            decision, f"{where}{_missed(summary)}{code(decision.chosen)} is the only configuration.", numbers, ""
-        )
-    headline = f"{where}{_missed(summary)}Use {code(decision.chosen)}{rates}{_how_sure(decision, summary)}."
-    return Answer(decision, headline, numbers, _others(decision, summary, confidence))
+    row, lacking = summary.loc[decision.chosen], _provisional(own)
+    first, name = f"{where}{lacking}{_missed(summary)}", code(decision.chosen)
+    alone = len(decision.order) == 1
+    result, numbers = f"{_result(decision, row, alone)}.", _numbers(decision, row, alone)
+    if alone:
+        return Answer(decision, f"{first}{name} is the only configuration: {result}", numbers, "")
+    use = f"{first}Use {name}{_rates(own.runs, decision.chosen)}: {result}"
+    if lacking:
+        return Answer(decision, use, numbers, "")
+    return Answer(decision, f"{use} {_standing(decision)}", numbers, _others(decision, summary, confidence))
+
+
+def _provisional(own: Evidence) -> str:
+    """Of a study that is not whole, a sentence that comes before everything else; "" of others."""
+    seeds = own.replicates
+    if not seeds["status"].isin(_TO_COME).any():
+        return ""
+    there = seeds[seeds["status"] == "finished"]
+    configs = f"{there['config'].nunique()} of {plural(seeds['config'].nunique(), 'configuration')}"
+    return f"Provisional, as {configs} and {len(there)} of {plural(len(seeds), 'trial')} have data. "
+
+
+_TO_COME = ("missing", "running", "interrupted")
+"""Status of a trial that may still end."""
 
 
 def _missed(summary: pd.DataFrame) -> str:
@@ -145,44 +163,70 @@ def _missed(summary: pd.DataFrame) -> str:
     return f"No seed of any configuration reaches the target of {target:g}. "
 
 
-def _how_sure(decision: Decision, summary: pd.DataFrame) -> str:
+def _result(decision: Decision, row: pd.Series, alone: bool) -> str:
+    """What a configuration comes to, a clause."""
+    seeds, num_seeds = _seeds(row), row["num_seeds"]
+    if decision.measure == "env_steps_per_s":
+        return f"{with_interval(row, 'env_steps_per_s')} env steps/s"
+    if np.isnan(row["target"]) or not (row["num_reached"] or row["num_at_end"]):
+        return f"{_score(row, alone)} over {seeds}"
+    told = f"{row['num_at_end']} of {seeds} {'ends' if num_seeds == 1 else 'end'} at {row['target']:g} or above"
+    if row["num_reached"] == num_seeds:
+        return f"{told}, after {with_interval(row, 'env_steps_to_target')} env steps"
+    return told if row["num_reached"] <= row["num_at_end"] else f"{told}, {row['num_reached']} held it at some time"
+
+
+def _standing(decision: Decision) -> str:
+    """Whether anything else is as good, a sentence or two."""
     if decision.chosen in decision.uncompared:
-        return f": by a single {_REPEAT[decision.measure]} each, which shows no difference"
-    alone = len(decision.uncompared)
-    among = decision.num_solving if decision.saturated else len(decision.order) - alone
-    if len(decision.leaders) > 1:
-        same, rivals, compared = len(_same(decision)), len(_rivals(decision)), len(decision.order) - 1 - alone
-        same_as, different_from, others = str(same), str(rivals), f" of the {compared} others"
-        if compared == 1:
-            same_as, different_from, others = "the other", "the other", ""
-        others += f" that {'was' if compared == 1 else 'were'} compared" if alone else ""
-        words = [f"practically the same as {same_as}"] * bool(same) + [
-            f"not significantly different from {different_from}"
-        ] * bool(rivals)
-        return f", {' and '.join(words)}{others} ({_seeds(summary.loc[decision.chosen])})"
-    others, solve = (f"the {among - 1} others", " that solve it") if among > 2 else ("the other", " one that solves it")
+        return f"With a single {_REPEAT[decision.measure]} each, no difference is shown."
+    same, rivals = _same(decision), _rivals(decision)
+    if same or rivals:
+        told = [f"{_are(same)} practically the same, within {decision.delta:.4g}."] if same else []
+        told += [f"{_are(rivals)} not significantly different."] if rivals else []
+        return " ".join(told)
+    among = decision.num_solving if decision.saturated else len(decision.order) - len(decision.uncompared)
     if among < 2:
-        return ": no other has seeds enough to be compared"
-    which = f" that {'was' if among == 2 else 'were'} compared" if alone else ""
-    return f": significantly {_BETTER[decision.measure]} than {others}{solve if decision.saturated else which}"
+        return "No other has seeds enough to be compared."
+    others = "The other one" if among == 2 else f"The {among - 1} others"
+    which = "that solve it" if decision.saturated else "that were compared" if decision.uncompared else ""
+    if among == 2:
+        which = which.replace("solve it", "solves it").replace("were", "was")
+    return f"{others} {which} {_WORSE[decision.measure][among == 2]}.".replace("  ", " ")
+
+
+def _are(configs: Sequence[str]) -> str:
+    return f"{named(configs)} {'is' if len(configs) == 1 else 'are'}"
 
 
 _REPEAT = {"score": "seed", "env_steps_to_target": "seed", "env_steps_per_s": "measurement"}
 """What is one of several of a configuration, by a measure."""
 
 
-_BETTER = {"score": "better", "env_steps_to_target": "sooner at the target", "env_steps_per_s": "faster"}
-"""By a measure."""
+_WORSE = {
+    "score": ("are significantly worse", "is significantly worse"),
+    "env_steps_to_target": ("take significantly longer", "takes significantly longer"),
+    "env_steps_per_s": ("are significantly slower", "is significantly slower"),
+}
+"""By a measure; of several, of one."""
 
 
-def _numbers(decision: Decision, summary: pd.DataFrame) -> str:
-    row = summary.loc[decision.chosen]
+def _score(row: pd.Series, alone: bool) -> str:
+    """The score in words; of a configuration that has nobody to borrow spread from the median, between order
+    statistics.
+    """
+    name, measure = ("median", "score_median") if alone else ("mean", "score")
+    return f"{name} score {with_interval(row, measure)}"
+
+
+def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
     if decision.measure == "env_steps_per_s":
-        return f"It samples {with_interval(row, 'env_steps_per_s')} env steps/s (geometric mean of {_seeds(row)})."
+        return f"Env steps/s are a geometric mean of {_seeds(row)}."
     crashed = f", {row['num_crashed']} of which crashed" if row["num_crashed"] else ""
     worst = f"{crashed}, the worst {row['score_min']:.1f}" if row["num_seeds"] > 1 else crashed
-    words = [f"Score {with_interval(row, 'score')} (mean of {_seeds(row)}{worst})"]
-    words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')}")
+    score = _score(row, alone)
+    words = [f"{score[0].upper()}{score[1:]} ({_seeds(row)}{worst})"]
+    words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')} (Jeffreys)")
     if not np.isnan(row["target"]):
         held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"
         words.append(
@@ -201,24 +245,18 @@ def _seeds(row: pd.Series) -> str:
 
 
 def _others(decision: Decision, summary: pd.DataFrame, confidence: float) -> str:
-    same, rivals = _same(decision), _rivals(decision)
     if decision.chosen in decision.uncompared:
-        return (
-            f"This one, because {_WHY_CHOSEN[decision.chosen_by].format(alike='about as good')}. "
-            f"With a single {_REPEAT[decision.measure]} nothing is known of how they vary, and no difference is shown."
-        )
+        return f"This one, because {_WHY_CHOSEN[decision.chosen_by].format(alike='about as good')}."
     alone = f" Not compared, with a single {_REPEAT[decision.measure]}: {named(decision.uncompared)}."
     alone = alone if decision.uncompared else ""
-    words = [f"Practically the same, within {decision.delta:.4g} of the best score: {named(same)}."] * bool(same)
-    words += [f"Not significantly different: {named(rivals)}.{_to_equivalence(decision)}"] * bool(rivals)
-    if words:
+    if len(decision.leaders) > 1:
+        same = _same(decision)
         why = _WHY_CHOSEN[decision.chosen_by].format(alike="practically the same" if same else "about as good")
-        best = f"The best by {WORDS[decision.measure]}{' of those that solve it' if decision.saturated else ''}"
-        words.append(
-            f"This one, because {why}. {best} {'of those compared ' if alone else ''}is among these "
-            f"{len(decision.leaders)} with {100 * confidence:g}% confidence.{alone}"
+        return (
+            f"This one, because {why}. The best{' of those compared' if alone else ''} by {WORDS[decision.measure]} is "
+            f"one of these {len(decision.leaders)} with {100 * confidence:g}% confidence."
+            f"{_to_equivalence(decision)}{alone}"
         )
-        return " ".join(words)
     if decision.runner_up is None or decision.runner_up in decision.uncompared:
         return alone.strip()
     word, number = WORDS[decision.measure], with_interval(summary.loc[decision.runner_up], decision.measure)
@@ -249,19 +287,12 @@ def _rivals(decision: Decision) -> list[str]:
 
 
 def _to_equivalence(decision: Decision) -> str:
-    """The seeds that would show the next best one to be practically the same: a sentence, after a space;
-    "" where scores do not decide.
+    """The seeds that would tell whether the next best one is practically the same: a sentence, after a space;
+    "" where scores do not decide, or it is shown.
     """
-    if not decision.equivalence_seeds:
+    fewest, most = decision.equivalence_seeds
+    if not most:
         return ""
-    seeds = decision.equivalence_seeds
-    if not np.isfinite(seeds):
-        return (
-            f" {code(decision.runner_up)} does not look practically the same: the scores differ "
-            f"by {decision.delta:.4g} or more."
-        )
-    number = plural(int(seeds), "more seed") if seeds <= _MOST_SEEDS else f"more than {_MOST_SEEDS:,} more seeds"
-    return (
-        f" To show that {code(decision.runner_up)} is practically the same, within {decision.delta:.4g}, "
-        f"would take about {number} each."
-    )
+    least, at_most = (f"{seeds:,.0f}" if seeds <= _MOST_SEEDS else f"over {_MOST_SEEDS:,}" for seeds in (fewest, most))
+    number = least if least == at_most else f"{least} to {at_most}"
+    return f" To show that {code(decision.runner_up)} is practically the same, if it is, takes {number} seeds in all."

@@ -13,8 +13,8 @@ METHODS = (
     "**Seeds.** Every number is over seeds; trials that failed or did not finish are named, and left out.",
     "**Score.** Mean return of the final evaluation, and its mean over seeds: by it configurations are compared, "
     "chosen and sorted.",
-    "**Failures.** A seed fails that ends below the target, or crashes; where no configuration ends at the target "
-    "on average, below half of what the best brings above the lowest possible return. The probability has Jeffreys' "
+    "**Failures.** A seed fails that ends below the target, or crashes; where there is no target, below half of what "
+    "the best brings above the lowest possible return. The probability has Jeffreys' "
     "interval. The worst seed stands beside the mean (Patterson et al. 2023).",
     "**Times to target.** From the first of two evaluations in a row at the target or above. "
     "A seed that never holds it counts with all that it was given: the mean is then a lower bound, marked with \u2265.",

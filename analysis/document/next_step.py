@@ -8,9 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.evidence import SPEEDS
 from analysis.load import Study
 from analysis.questions.decision import Decision
-from analysis.questions.labels import code, rough_time
+from analysis.questions.labels import WORDS, code, rough_time
 from conf import CONFIG_DIR, config_dirs
 from experiments.contract import NAMED_AXES
 from experiments.contract.words import plural
@@ -19,6 +20,7 @@ FRESH_SEEDS = 5
 """Seeds, at least, of the command that tries the answer again."""
 MOST_FRESH_SEEDS = 20
 """More than these are not advised: a difference that takes them is small beside the spread of seeds."""
+_MOST_TOLD = 1000
 _REPLACED = ("seeds", "dry_run", "resume", "study.space", "study.name", "study.key")
 """Settings of a study's command line that the recommended one sets itself, or does without."""
 _SEARCHING = ("search", "scheduler", "confirmation", "max_env_steps", "max_minutes")
@@ -86,22 +88,22 @@ def next_step(decision: Decision, runs: pd.DataFrame, asked: StudyCommand) -> Ne
     settings, space = dict(leaders[0]), _grid_of(leaders)
     configurations = math.prod(len(values) for values in space.values())
     # one seed has no spread to go by
-    needed = FRESH_SEEDS if decision.num_seeds == 1 else decision.num_seeds + decision.more_seeds
+    fewest, most = (FRESH_SEEDS, FRESH_SEEDS) if decision.num_seeds == 1 else decision.telling_seeds
+    matters = f"{100 * decision.matters:g}%" if decision.measure in SPEEDS else f"{decision.matters:,.4g}"
+    matters = f"{matters} in {WORDS[decision.measure]}"
     num_seeds, tied = FRESH_SEEDS, len(leaders) > 1
-    if tied and space and configurations <= 2 * len(leaders) and needed <= MOST_FRESH_SEEDS:
+    if tied and space and configurations <= 2 * len(leaders) and fewest <= MOST_FRESH_SEEDS:
         settings = {path: value for path, value in settings.items() if path not in space}
-        num_seeds = max(FRESH_SEEDS, math.ceil(needed))
+        num_seeds = max(FRESH_SEEDS, math.ceil(min(most, MOST_FRESH_SEEDS)))
         part = "" if configurations == len(leaders) else " (the part of the grid that holds them)"
-        what = f"To find significant differences: {configurations} configurations{part} on {num_seeds} fresh seeds"
+        apart = "" if math.isnan(decision.matters) else f", if they differ by {matters}"
+        what = f"To tell them apart{apart}: {configurations} configurations{part} on {num_seeds} fresh seeds"
     else:
         space, configurations = {}, 1
-        too_many = (
-            f"More than {MOST_FRESH_SEEDS} seeds each would be needed for a significant difference "
-            f"from {code(decision.runner_up)}. "
-        )
-        what = (
-            f"{too_many if tied else ''}To see how it does where it was not chosen: {plural(num_seeds, 'fresh seed')}"
-        )
+        takes = f"{fewest:,.0f} to {most:,.0f}" if most <= _MOST_TOLD else f"more than {MOST_FRESH_SEEDS}"
+        too_many = f"To tell a difference of {matters} from {code(decision.runner_up)} takes {takes} seeds each. "
+        told = too_many if tied and math.isfinite(decision.matters) else ""
+        what = f"{told}To confirm it: {plural(num_seeds, 'fresh seed')}"
     trials = runs[runs["config"].isin(rivals) & (runs["status"] == "finished")]
     seconds = (
         configurations

@@ -20,6 +20,7 @@ from analysis.stats.comparisons import holm, p_values, probability_of_improvemen
 from analysis.stats.interval import Array, Interval
 from analysis.stats.moderated import UNBOUNDED, moderated_intervals, neighbour_weights, paired_differences
 from analysis.stats.shares import share_interval
+from analysis.stats.tolerance import median_interval
 
 WALL_POINTS = 60
 """Points of a curve over seconds, whose seeds have no common grid."""
@@ -83,8 +84,8 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     Returns:
         `config`, `env`, the axes, `budget_env_steps`, `target`, `phase`; `num_planned`, `num_seeds` (finished or
         crashed: what the numbers rest on), `num_crashed` of them, `num_reached` (hold the target at some time),
-        `num_at_end` (their score is at it); each of `MEASURES` with its interval; `score_median`, `score_min`, and
-        `score_gap`, the mean shortfall from the target.
+        `num_at_end` (their score is at it); each of `MEASURES` with its interval; `score_median` with the order
+        statistics around it (`median_interval`), `score_min`, and `score_gap`, the mean shortfall from the target.
     """
     finished = counted(runs)
     planned = runs.drop_duplicates("config").set_index("config")
@@ -112,7 +113,11 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
                 columns[name][table.index.get_indexer(matrix.index)] = np.exp(ends) if logarithmic else ends
     table = table.assign(**columns)
     scores = grouped["score"]
-    table["score_median"], table["score_min"] = scores.median(), scores.min()
+    medians = {config: median_interval(of.dropna().to_numpy())[0] for config, of in scores if of.notna().any()}
+    for name in ("score_median", "score_median_low", "score_median_high"):
+        known = {config: found.columns("score_median")[name] for config, found in medians.items()}
+        table[name] = pd.Series(known, dtype=float).reindex(table.index)
+    table["score_min"] = scores.min()
     gaps = {c: optimality_gap(g["score"].dropna(), g["target"].iloc[0]) for c, g in grouped if g["score"].notna().any()}
     table["score_gap"] = pd.Series(gaps, dtype=float).reindex(table.index)
     return table.reset_index()

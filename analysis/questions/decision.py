@@ -1,6 +1,6 @@
 """Which configuration to use, and how sure one can be: pure functions of a study's frames."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +13,14 @@ from analysis.questions.failures import failures
 from analysis.questions.machines import trials_by_kind
 from analysis.questions.sequential import sequential_comparison
 from analysis.stats.comparisons import leaders, seeds_needed
+from analysis.stats.distributions import chi2_quantile
 from analysis.stats.equivalence import seeds_for_equivalence
 from analysis.stats.interval import CONFIDENCE
 from analysis.stats.moderated import paired_differences
 from analysis.stats.saturation import saturates, solving
+
+_MATTERS, _MATTERS_OF_SPEEDS = 0.2, 0.05
+"""Share of env steps to target, and of env steps/s, from which on a difference matters to a person."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +47,16 @@ class Decision:
             measure's unit; negative if it was preferred for its cost.
         spread: Standard deviation of that difference over seeds, moderated; NaN with a single seed.
         num_seeds: Common seeds of the two.
-        more_seeds: How many more seeds would find their difference significant with a power of 80%; infinite if they
-            are equal; 0 if it is, or if they are practically the same.
+        matters: The smallest difference that matters, in the measure's unit; of speeds a share. NaN where unknown.
+        telling_seeds: How many common seeds show a difference of that size with a power of 80%: at least and at most,
+            as few seeds say little about their spread (its 80% interval). Not a power of the difference that was seen,
+            which says no more than its p value (Hoenig and Heisey 2001). 0 where theirs is significant, or they are
+            practically the same; infinite where nothing is known of the spread.
         delta: The largest difference of scores that is practically none; NaN where something else decides.
         equivalent: The leaders that are practically the same as the best one, itself included, in the same order;
             empty if none is.
-        equivalence_seeds: How many more seeds would show the chosen one and the runner-up to be practically the same
-            with a power of 80%, if they differ as they seem to; infinite if that is by delta or more, 0 if they are not
-            compared or it is shown.
+        equivalence_seeds: How many show the two to be practically the same, if they do not differ, likewise; 0 if that
+            is shown, or nothing is practically the same.
         uncompared: Configurations with a single value, in the same order: nothing can be said of their differences.
             All of them, where none has more.
     """
@@ -67,10 +73,11 @@ class Decision:
     difference: float = np.nan
     spread: float = np.nan
     num_seeds: int = 0
-    more_seeds: float = np.inf
+    matters: float = np.nan
+    telling_seeds: tuple[float, float] = (np.inf, np.inf)
     delta: float = np.nan
     equivalent: tuple[str, ...] = ()
-    equivalence_seeds: float = 0.0
+    equivalence_seeds: tuple[float, float] = (0.0, 0.0)
     uncompared: tuple[str, ...] = ()
 
 
@@ -205,15 +212,14 @@ def _by_speed(evidence: Evidence) -> Decision:
     chosen = next(c for c in order if c in fewest)
     order, leading = _first(chosen, order), _first(chosen, leading)
     runner_up = next((c for c in order if c != chosen), None)
-    _, spread, common = _compare(logs, chosen, runner_up, 1.0)
-    difference, more = np.nan, np.inf
+    _, spread, df, common = _compare(logs, chosen, runner_up, 1.0)
+    difference, telling = np.nan, (np.inf, np.inf)
     if runner_up is not None:
         means = np.exp(logs.loc[[chosen, runner_up]].mean(axis=1))
         difference = float(means[chosen] - means[runner_up])
-        if np.isfinite(spread):
-            gap = float((logs.loc[chosen] - logs.loc[runner_up]).mean())
-            needed = seeds_needed(gap, spread, (1 - CONFIDENCE) / max(1, len(order) - 1))
-            more = 0.0 if runner_up not in leading else max(1.0, np.ceil(needed) - common)
+        gap, alpha = float(np.log1p(_MATTERS_OF_SPEEDS)), (1 - CONFIDENCE) / max(1, len(order) - 1)
+        telling = _least_and_most(lambda each: seeds_needed(gap, each, alpha), _likely(spread, df))
+        telling = telling if runner_up in leading else (0.0, 0.0)
     alone = _single(speeds, order)
     by = "rank" if len(near) == 1 or len(fewest) == len(near) else "processes"
     return Decision(
@@ -229,7 +235,8 @@ def _by_speed(evidence: Evidence) -> Decision:
         difference,
         spread,
         common,
-        float(more),
+        _MATTERS_OF_SPEEDS,
+        telling,
         uncompared=alone,
     )
 
@@ -287,14 +294,14 @@ def _by_score(evidence: Evidence) -> Decision:
     rivals = [c for c in order if c != chosen]
     rivals = [c for c in rivals if c not in alone] or rivals
     runner_up = next((c for c in rivals if c not in same), rivals[0] if rivals else None)
-    difference, spread, common = _compare(values, chosen, runner_up, sign)
-    is_open = runner_up in leading and runner_up not in same
-    more, to_equivalence = np.inf, np.inf if is_open and np.isfinite(delta) else 0.0
-    if runner_up is not None and np.isfinite(spread):
-        alpha = (1 - CONFIDENCE) / max(1, num_compared - 1)
-        more = max(1.0, np.ceil(seeds_needed(difference, spread, alpha)) - common) if is_open else 0.0
-        if to_equivalence:
-            to_equivalence = max(1.0, np.ceil(seeds_for_equivalence(difference, spread, delta, alpha)) - common)
+    difference, spread, df, common = _compare(values, chosen, runner_up, sign)
+    matters = _MATTERS * abs(float(means[chosen])) if saturated else delta
+    is_open = runner_up is not None and runner_up in leading and runner_up not in same
+    alpha, likely = (1 - CONFIDENCE) / max(1, num_compared - 1), _likely(spread, df)
+    telling = _least_and_most(lambda each: seeds_needed(matters, each, alpha), likely) if is_open else (0.0, 0.0)
+    to_equivalence = (0.0, 0.0)
+    if is_open and np.isfinite(delta):
+        to_equivalence = _least_and_most(lambda each: seeds_for_equivalence(0.0, each, delta, alpha), likely)
     return Decision(
         env,
         measure,
@@ -308,10 +315,11 @@ def _by_score(evidence: Evidence) -> Decision:
         difference,
         spread,
         common,
-        float(more),
+        matters,
+        telling if runner_up is not None else (np.inf, np.inf),
         delta,
         tuple(c for c in leading if c in same),
-        float(to_equivalence),
+        to_equivalence,
         alone,
     )
 
@@ -374,10 +382,24 @@ def _standard_errors(values: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(errors, values.index, values.index)
 
 
-def _compare(values: pd.DataFrame, chosen: str, runner_up: str | None, sign: float) -> tuple[float, float, int]:
-    """Mean difference, its spread over seeds, and the number of common seeds."""
+def _compare(values: pd.DataFrame, chosen: str, runner_up: str | None, sign: float) -> tuple[float, float, float, int]:
+    """Mean difference, its spread over seeds with its degrees of freedom, and the number of common seeds."""
     if runner_up is None:
-        return np.nan, np.nan, 0
+        return np.nan, np.nan, np.nan, 0
     difference = sign * (values.loc[chosen] - values.loc[runner_up])
     common = int(difference.notna().sum())
-    return float(difference.mean()), float(_standard_errors(values).loc[chosen, runner_up] * np.sqrt(common)), common
+    first, second, pairs = paired_differences(values.to_numpy())
+    i, j = sorted(values.index.get_indexer([chosen, runner_up]))
+    (at,) = np.flatnonzero((first == i) & (second == j))
+    return float(difference.mean()), float(pairs.se[at] * np.sqrt(common)), float(pairs.df[at]), common
+
+
+def _likely(spread: float, df: float) -> tuple[float, float]:
+    """The 80% interval of a spread that was estimated."""
+    low, high = (float(spread * np.sqrt(df / chi2_quantile(share, df))) for share in (0.9, 0.1))
+    return low, high
+
+
+def _least_and_most(seeds: Callable[[float], float], spreads: tuple[float, float]) -> tuple[float, float]:
+    low, high = (float(np.ceil(seeds(spread))) for spread in spreads)
+    return low, high

@@ -27,6 +27,7 @@ WORDS = {
 
 FORMS = {
     "score": ".1f",
+    "score_median": ".1f",
     "auc": ".1f",
     "env_steps_to_target": ",.0f",
     "seconds_to_target": ",.1f",

@@ -22,7 +22,8 @@ from scipy import stats
 
 from analysis import AnalysisError
 from analysis.load import Study, load_study
-from analysis.stats.moderated import moderated_intervals
+from analysis.questions.labels import shown
+from analysis.stats.tolerance import median_interval
 from benchmarks.learning.pairs import COLUMNS, MEASURED, Pair, keep, measured, pairs, settings_of, trial_of
 from benchmarks.learning.sb3 import BESIDE
 from benchmarks.support.harness import (
@@ -48,7 +49,7 @@ OUTPUTS = ROOT / "outputs" / "learning"
 """Where the studies are, so that one that was interrupted goes on."""
 README = ROOT / "README.md"
 _BEGIN, _END = "<!-- what is learned: begin -->", "<!-- what is learned: end -->"
-_SHOWN = ("", "env steps", "seeds", "score [95%]", "worst seed", "env steps to target", "published")
+_SHOWN = ("", "env steps", "seeds", "median score [worst, best]", "env steps to target", "published")
 """Columns of the README's table."""
 _SHORT = ": not all"
 """End of the verdict of a pair with seeds that miss the target."""
@@ -138,8 +139,8 @@ def _report(rows: pd.DataFrame) -> Report:
     verdict = (
         f"{len(known)} of {len(judged)} pairs are measured. Worse than published: "
         f"{_named(p for p in worse if not p.reason)}; with a reason that is named below: "
-        f"{_named(p for p in worse if p.reason)}. Nothing is published, and not every seed ends at the target: "
-        f"{_named(short)}. Ended early, as far as two cores get, and not judged: {_named(early)}."
+        f"{_named(p for p in worse if p.reason)}. Not every seed comes to what is published, or to the target where "
+        f"nothing is: {_named(short)}. Ended early, as far as two cores get, and not judged: {_named(early)}."
     )
     machines = measured_on(rows)
     columns = (*_SHOWN[:-1], "training", "published", "verdict")
@@ -148,13 +149,14 @@ def _report(rows: pd.DataFrame) -> Report:
         title="What every algorithm learns, with the settings that the suite ships",
         compared=(
             "Each pair is `python experiments/run.py algorithm=... env=... study=single`, with `budget_env_steps=` "
-            "where it ends early. Score: interquartile mean over seeds of the mean return of 100 episodes "
-            "of the final deterministic policy on held-out seeds of the environment, with its 95% interval; "
-            "it leaves out extreme seeds, so the worst stands beside it; seeds that all end alike have none. "
-            "Env steps to target: geometric mean over the seeds that hold it, and how many these are. Training: mean "
+            "where it ends early. Score: the mean return of 100 episodes of the final deterministic policy on held-out "
+            "seeds of the environment; of five seeds the median, between the worst and the best, which have that of "
+            "all seeds between them with a probability of 94%, whatever the distribution. Env steps to target: the "
+            "median of those until it is held, where a seed that never holds it takes longer than it was given, and "
+            "how many seeds hold it. Training: mean "
             "of the seconds of a trial's training, on machines with other work: no timing. Published: of one run, "
-            "with the deviation over its episodes, after so many env steps. *Worse*: the upper end of the interval "
-            "lies below the published score less its deviation. Where Stable-Baselines3's PPO was run here at these "
+            "with the deviation over its episodes, after so many env steps; seeds come to it that score no less than "
+            "that, less the deviation. Where Stable-Baselines3's PPO was run here at these "
             "settings (`python -m benchmarks.learning.sb3`), it is the judge: Welch's t-test over seeds, two-sided, 5%."
         ),
         verdict=verdict,
@@ -188,26 +190,20 @@ def _judged(pair: Pair, rows: pd.DataFrame, config_id: str) -> tuple[str, ...]:
         else mine[mine["config_id"] == mine.sort_values("date")["config_id"].iloc[-1]]
     )
     env = OmegaConf.load(CONF / "env" / f"{pair.env}.yaml")
-    low, high = env.score_range
-    bounds = (-np.inf if low is None else low, np.inf if high is None else high)
-    with_bounds = moderated_intervals(last["score"].to_numpy(float)[None, :], bounds).columns("score")
-    score, low, high = (float(with_bounds[name][0]) for name in ("score", "score_low", "score_high"))
-    held = last["env_steps_to_target"].dropna()
-    to_target = f"{np.exp(np.log(held).mean()):,.0f} ({len(held)} of {len(last)})" if len(held) else f"0 of {len(last)}"
+    scores = last["score"].to_numpy(float)
     theirs = measured(BESIDE).merge(last[["algorithm", "env", "config_id"]].drop_duplicates())["score"].to_numpy(float)
     if len(theirs) > 1:
         published = (
             f"{theirs.mean():.0f} ({theirs.min():.0f} to {theirs.max():.0f}; SB3 here, "
             f"{len(theirs)} seeds); {published}"
         )
-        judgement = against_sb3(last["score"].to_numpy(float), theirs)
+        judgement = against_sb3(scores, theirs)
     elif not np.isnan(pair.env_steps):
         judgement = _EARLY
     elif not published:
-        judgement = against_target(last["score"].to_numpy(float), env.target)
+        judgement = against_target(scores, env.target)
     else:
-        # seeds that all end at the same score have no interval
-        judgement = verdict(high if np.isfinite(high) else score, pair)
+        judgement = verdict(scores, pair)
     if not is_present.any():
         judgement = EARLIER
     elif len(last) < len(SEEDS):
@@ -215,13 +211,25 @@ def _judged(pair: Pair, rows: pd.DataFrame, config_id: str) -> tuple[str, ...]:
     return (
         f"{int(last['env_steps'].max()):,}",
         str(len(last)),
-        f"{score:.1f}" + (f" [{low:.1f}, {high:.1f}]" if np.isfinite(high) else ""),
-        f"{last['score'].min():.1f}",
-        to_target,
+        shown(median_interval(scores)[0], ".1f"),
+        _to_target(last),
         duration(float(last["train_s"].mean())),
         published,
         judgement,
     )
+
+
+def _to_target(last: pd.DataFrame) -> str:
+    """The median of the env steps until the target is held, with how many seeds hold it.
+
+    A seed that never does takes longer than all that it was given.
+    """
+    held = last["env_steps_to_target"].to_numpy(float)
+    count = f"{np.isfinite(held).sum()} of {len(held)}"
+    if not np.isfinite(held).any():
+        return count
+    median = np.median(np.where(np.isfinite(held), held, np.inf))
+    return f"{median:,.0f} ({count})" if np.isfinite(median) else f"over {last['env_steps'].max():,.0f} ({count})"
 
 
 def into_readme(table: Table, text: str) -> str:
@@ -250,16 +258,18 @@ def against_target(ours: npt.NDArray[np.float64], target: float) -> str:
     return f"{reached} of {len(ours)} seeds end at {target:g}" + ("" if reached == len(ours) else _SHORT)
 
 
-def verdict(high: float, pair: Pair) -> str:
-    """Whether a score is worse than the published one.
+def verdict(ours: npt.NDArray[np.float64], pair: Pair) -> str:
+    """How many seeds come to the published score.
 
     Args:
-        high: The upper end of its interval.
+        ours: Scores of the seeds.
         pair: What is published, which something must be, and the reason why the suite may score less.
     """
-    if high >= pair.published - pair.deviation:
-        return "not worse"
-    return "worse: see the notes" if pair.reason else "worse"
+    reached = int((ours >= pair.published - pair.deviation).sum())
+    words = f"{reached} of {len(ours)} seeds come to it"
+    if not reached:
+        return f"worse: {words}{', see the notes' if pair.reason else ''}"
+    return words if reached == len(ours) else f"{words}{_SHORT}"
 
 
 def main() -> None:

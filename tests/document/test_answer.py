@@ -15,11 +15,14 @@ LRS = {"lr": {"a": 1e-4, "b": 1e-3, "c": 1e-2}}
 def test_a_clear_winner_is_told_apart_from_all_others() -> None:
     runs = make_runs({"a": [480.0, 482.0, 481.0, 479.0, 483.0], "b": [100.0, 101.0, 99.0, 98.0, 102.0], "c": [1.0] * 5})
     (answer,) = answers(Evidence(runs))
-    assert answer.headline == "Use `a`: significantly better than the 2 others."
+    assert (
+        answer.headline
+        == "Use `a`: 5 of 5 seeds end at 475 or above, after 50,000 env steps. The 2 others are significantly worse."
+    )
     assert "the target of 475 is held at some time by 5 of 5 seeds, at the end by 5" in answer.because
     # Beta(0.5, 5.5) has 97.5% below 0.379.
     assert (
-        "(mean of 5 seeds, the worst 479.0); a seed ends below 475 or crashes with a probability of 0% [0%, 38%];"
+        " (5 seeds, the worst 479.0); a seed ends below 475 or crashes with a probability of 0% [0%, 38%] (Jeffreys);"
     ) in answer.because
     assert answer.certainty.startswith("Next best: `b`, score 100.0 [")
 
@@ -33,7 +36,8 @@ def test_a_multiple_of_several_learning_rates_is_spelt_out() -> None:
 def test_saturated_scores_say_that_env_steps_decided() -> None:
     steps = {"a": [20_000.0, 21_000.0, 22_000.0], "b": [60_000.0, 61_000.0, 59_500.0]}
     (answer,) = answers(Evidence(make_runs({"a": [500.0] * 3, "b": [500.0] * 3}, env_steps_to_target=steps)))
-    assert answer.headline == "Use `a`: significantly sooner at the target than the other one that solves it."
+    assert answer.headline.startswith("Use `a`: 3 of 3 seeds end at 475 or above, after 21,000 [")
+    assert answer.headline.endswith(" env steps. The other one that solves it takes significantly longer.")
     assert "that takes 21,000 [" in answer.because
     assert answer.because.endswith(
         "2 configurations end at the target with scores that tie: env steps to target decide."
@@ -43,9 +47,9 @@ def test_saturated_scores_say_that_env_steps_decided() -> None:
 def test_ties_are_named_in_one_line_and_why_this_one_in_the_next() -> None:
     runs = make_runs({"a": [300.0, 360.0, 310.0], "b": [310.0, 330.0, 300.0], "c": [320.0, 310.0, 305.0]})
     (answer,) = answers(Evidence(runs))
-    assert answer.headline.endswith(", not significantly different from 2 of the 2 others (3 seeds).")
-    assert answer.certainty.startswith("Not significantly different: `")
-    assert "This one, because " in answer.certainty
+    assert answer.headline.endswith(" are not significantly different.")
+    assert answer.certainty.startswith("This one, because ")
+    assert "The best by score is one of these 3 with 95% confidence." in answer.certainty
 
 
 def test_a_target_that_was_held_and_lost_again_is_told_from_one_that_is_held_to_the_end() -> None:
@@ -73,7 +77,7 @@ def test_scores_that_are_no_numbers_are_no_answer_and_are_said() -> None:
 def test_crashes_are_counted_and_said() -> None:
     runs = with_status(make_runs({"a": [400.0, 410.0, 405.0], "b": [90.0, 80.0, 85.0]}), "a", [1], "failed")
     (answer,) = answers(Evidence(runs))
-    assert "of 3 seeds, 1 of which crashed, the worst 0.0)" in answer.because
+    assert "(3 seeds, 1 of which crashed, the worst 0.0)" in answer.because
     assert any(said.startswith("1 trial crashed: ") and "lowest score" in said for said in caveats(Evidence(runs)))
 
 
@@ -82,20 +86,22 @@ def test_what_has_a_single_seed_is_named_and_not_counted_among_those_that_were_c
     scores = {"a": [454.0, 452.0, 456.0], "b": [200.0, 210.0, 190.0], "c": [474.6], "d": [480.0]}
     runs = together(*(make_runs({config: values}, target=np.nan) for config, values in scores.items()))
     (answer,) = answers(Evidence(runs))
-    assert answer.headline == "Use `a`: significantly better than the other that was compared."
+    assert answer.headline.startswith("Use `a`: mean score 454.0 [")
+    assert answer.headline.endswith(" over 3 seeds. The other one that was compared is significantly worse.")
     assert answer.certainty.startswith("Next best: `b`")
     assert answer.certainty.endswith("Not compared, with a single seed: `d` and `c`.")
 
 
 def test_with_one_seed_each_nothing_is_claimed() -> None:
     (answer,) = answers(Evidence(make_runs({"a": [400.0], "b": [300.0]}, target=np.nan)))
-    assert answer.headline == "Use `a`: by a single seed each, which shows no difference."
+    assert answer.headline == "Use `a`: mean score 400.0 over 1 seed. With a single seed each, no difference is shown."
     assert "standard error" not in answer.certainty and "confidence" not in answer.certainty
 
 
 def test_one_configuration_is_not_called_a_choice() -> None:
     (answer,) = answers(Evidence(make_runs({"a": [480.0, 470.0]})))
-    assert answer.headline == "`a` is the only configuration."
+    assert answer.headline == "`a` is the only configuration: 1 of 2 seeds end at 475 or above."
+    assert answer.because.startswith("Median score 475.0 [470.0, 480.0] (2 seeds, the worst 470.0); ")
     assert "held at some time by 1 of 2 seeds" in answer.because
 
 
@@ -121,6 +127,18 @@ def test_the_best_metrics_are_finite_and_of_the_chosen_one() -> None:
     assert "best/score_low" not in metrics  # one seed has no interval
     assert (metrics["best/failure_probability"], metrics["best/score_min"]) == (0, 480)
     assert all(np.isfinite(v) for v in metrics.values())
+
+
+@pytest.mark.parametrize("status", ["missing", "running", "interrupted"])
+def test_a_study_that_is_not_whole_says_so_first_and_claims_nothing(status: str) -> None:
+    runs = make_runs({"a": [480.0, 482.0, 481.0], "b": [100.0, 101.0, 99.0], "c": [1.0, 2.0, 3.0]})
+    runs = with_status(with_status(runs, "c", [0, 1, 2], status), "b", [2], status)
+    (answer,) = answers(Evidence(runs))
+    assert answer.headline == (
+        "Provisional, as 2 of 3 configurations and 5 of 9 trials have data. "
+        "Use `a`: 3 of 3 seeds end at 475 or above, after 50,000 env steps."
+    )
+    assert "significant" not in answer.markdown() and "confidence" not in answer.markdown()
 
 
 def said(*words: str, sentences: list[str]) -> bool:

@@ -48,7 +48,7 @@ def test_ties_that_a_few_seeds_can_tell_apart_run_again_on_fresh_seeds_and_nothi
     (seeds,) = [len(w.split(",")) for w in words if w.startswith("seeds=[3,4,5")]
     assert 5 <= seeds <= 20
     assert step.sentence == (
-        f"To find significant differences: 2 configurations on {seeds} fresh seeds, "
+        f"To tell them apart, if they differ by 10 in score: 2 configurations on {seeds} fresh seeds, "
         f"about {2 * seeds * 110 / 2 / 60:.0f} min."
     )
     assert f"study.space={{{LR}:[0.001,0.01]}}" in [w.replace("0.01,0.001", "0.001,0.01") for w in words]
@@ -58,19 +58,24 @@ def test_ties_that_a_few_seeds_can_tell_apart_run_again_on_fresh_seeds_and_nothi
 def test_leaders_that_are_no_grid_are_run_as_the_part_of_it_that_holds_them() -> None:
     # one seed has no spread
     step = step_of({"a": [300.0], "b": [301.0], "c": [299.0], "d": [1.0]}, replace(ASKED, seeds=[0]))
-    assert step.sentence.startswith("To find significant differences: 4 configurations on 5 fresh seeds")
+    assert step.sentence.startswith(
+        "To tell them apart, if they differ by 10 in score: 4 configurations on 5 fresh seeds"
+    )
     step = step_of({"b": [300.0], "c": [301.0]}, replace(ASKED, seeds=[0]))
     assert step.sentence.startswith(
-        "To find significant differences: 4 configurations (the part of the grid that holds them) on 5 fresh seeds"
+        "To tell them apart, if they differ by 10 in score: 4 configurations (the part of the grid that holds them) "
+        "on 5 fresh seeds"
     )
 
 
 def test_a_winner_and_ties_that_no_number_of_seeds_separates_are_tried_by_themselves() -> None:
     step = step_of({"a": [480.0, 481.0, 482.0], "b": [1.0, 2.0, 3.0]})
-    assert step.sentence == "To see how it does where it was not chosen: 5 fresh seeds, about 5 min."
+    assert step.sentence == "To confirm it: 5 fresh seeds, about 5 min."
     assert "study.space={}" in shlex.split(step.command)
     step = step_of({"a": [300.0, 400.0, 200.0], "b": [400.0, 200.0, 300.5]})
-    assert step.sentence.startswith("More than 20 seeds each would be needed for a significant difference from `")
+    assert step.sentence.startswith(
+        "To tell a difference of 10 in score from `a` takes more than 20 seeds each. To confirm"
+    )
 
 
 def test_without_a_record_of_what_a_configuration_sets_there_is_no_next_step() -> None:

@@ -38,7 +38,7 @@ def test_the_page_stands_alone_and_says_it_all() -> None:
     assert all(b"<svg" in picture for picture in report.pictures.values())
     for words in (
         "Which <b>one</b>?",  # shown as written, not as a tag
-        "Use z: significantly better than the 3 others.",
+        "The 3 others are significantly worse.",
         "algorithm.training.lr=0.01 algorithm.training.train_batch_size_total=512",
         "study.name=hand-confirm 'seeds=[3,4,5,6,7]'",
         "1 of 12 trials failed (out of memory): w s=2.",
@@ -74,7 +74,7 @@ def test_a_study_without_a_finished_trial_still_has_a_page(status: str) -> None:
 
 def test_one_seed_one_configuration_no_curves_and_no_target() -> None:
     page = Page(build(study_of(make_runs({"a": [480.0]}, target=float("nan")))).html)
-    assert "a is the only configuration." in page.text
+    assert "a is the only configuration: median score 480.0 over 1 seed." in page.text
     assert "reach the target" not in page.text.split("How the numbers come about")[0]
 
 

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from analysis.document.answer import closing_table
 from analysis.evidence import Evidence
@@ -33,7 +34,7 @@ def test_a_clear_winner_is_chosen_by_score_and_told_apart_from_all_others() -> N
     assert found.leaders == ("best",)
     assert (found.chosen, found.chosen_by, found.runner_up) == ("best", "rank", "mid")
     assert found.difference == pytest.approx((150 + 170 + 135) / 3)
-    assert (found.num_seeds, found.more_seeds) == (3, 0)
+    assert (found.num_seeds, found.telling_seeds) == (3, (0, 0))
 
 
 def test_among_indistinguishable_leaders_within_a_standard_error_the_cheapest_is_chosen() -> None:
@@ -51,7 +52,7 @@ def test_among_indistinguishable_leaders_within_a_standard_error_the_cheapest_is
     assert (found.chosen, found.chosen_by, found.runner_up) == ("cheap", "cost", "dear")
     assert found.difference == pytest.approx(-3)  # worse, and preferred for its cost
     assert found.num_seeds == 4
-    assert found.more_seeds > 100
+    assert 50 < found.telling_seeds[0] < found.telling_seeds[1]
 
 
 def test_a_cheap_configuration_that_collapses_on_one_seed_is_a_standard_error_off() -> None:
@@ -87,7 +88,7 @@ def test_where_scores_saturate_env_steps_to_target_decide_and_the_decision_says_
     assert found.leaders == ("fast",)
     assert (found.chosen, found.runner_up) == ("fast", "slow")
     assert found.difference == pytest.approx(40_000)  # env steps that it saves
-    assert found.more_seeds == 0
+    assert found.telling_seeds == (0, 0)
 
 
 def test_one_configuration_at_the_target_does_not_saturate_the_study() -> None:
@@ -156,23 +157,30 @@ def test_by_score_one_seed_at_the_target_is_no_better_than_three_just_below_it()
 # How many seeds
 
 
-def test_more_seeds_are_those_that_the_power_of_the_comparison_asks_for() -> None:
+def test_seeds_that_tell_a_difference_that_matters_are_a_range_for_the_spread_is_not_known_well() -> None:
     few = decision(make_runs({"a": [300, 420, 360], "b": [330, 350, 340]}, target=np.nan))
-    # Differences -30, 70 and 20: mean 20, standard deviation 50; 51.0 seeds at 5% and 80%, less the three there are.
-    assert (few.difference, few.spread) == (pytest.approx(20), pytest.approx(50))
-    assert few.more_seeds == 52 - 3
+    # Differences -30, 70 and 20: standard deviation 50, of 2 degrees of freedom. 10 matter, 2% of the range.
+    assert (few.difference, few.spread, few.matters) == (pytest.approx(20), pytest.approx(50), 10)
+    ends = [50 * np.sqrt(2 / stats.chi2.ppf(share, 2)) for share in (0.9, 0.1)]
+    assert few.telling_seeds == tuple(np.ceil(seeds_needed(10, end, 0.05)) for end in ends)
 
 
-def test_more_seeds_count_with_all_comparisons() -> None:
+def test_they_count_with_all_comparisons() -> None:
     found = decision(make_runs({"a": [300, 420, 360], "b": [330, 350, 340], "far": [10, 20, 15]}, target=np.nan))
     assert found.leaders == ("a", "b")
-    assert found.more_seeds == np.ceil(seeds_needed(found.difference, found.spread, 0.05 / 2)) - 3
+    assert found.telling_seeds[0] > seeds_needed(10, found.spread / np.sqrt(2), 0.05)
 
 
-def test_equal_configurations_need_infinitely_many_seeds() -> None:
+def test_equal_configurations_need_no_more_seeds_than_others() -> None:
     found = decision(make_runs({"a": [400, 410, 420], "b": [410, 420, 400]}, target=np.nan))
     assert found.difference == 0
-    assert found.more_seeds == np.inf
+    assert np.isfinite(found.telling_seeds).all()
+
+
+def test_of_env_steps_a_fifth_matters() -> None:
+    scores = {"slow": [500, 500, 500], "fast": [500, 498, 500]}
+    found = decision(make_runs(scores, **times(slow=[20, 25, 27], fast=[20, 22, 21])))
+    assert found.saturated and found.matters == pytest.approx(0.2 * 21_000)
 
 
 # What a study can lack
@@ -226,7 +234,7 @@ def test_one_seed_names_the_best_and_leaves_all_among_the_leaders() -> None:
     assert (found.chosen, found.runner_up) == ("a", "c")
     assert (found.uncompared, found.chosen_by) == (("a", "c", "b"), "value")
     assert np.isnan(found.spread)  # a single difference has no spread, and no number of seeds follows from it
-    assert found.more_seeds == np.inf
+    assert found.telling_seeds == (np.inf, np.inf)
 
 
 @pytest.mark.filterwarnings("error")
@@ -244,7 +252,7 @@ def test_without_a_score_nothing_is_chosen(score: str) -> None:
         runs = with_status(with_status(runs, "a", [0, 1], "failed"), "b", [0, 1], "failed")
     found = decision(runs.assign(score=np.nan))
     assert (found.chosen, found.runner_up, found.order, found.leaders) == (None, None, (), ())
-    assert found.more_seeds == np.inf
+    assert found.telling_seeds == (np.inf, np.inf)
 
 
 @pytest.mark.filterwarnings("error")

@@ -67,7 +67,7 @@ def test_the_leaders_are_those_than_which_none_was_shown_to_be_higher() -> None:
 
 def test_the_answer_tells_the_verdict_and_the_seeds_that_it_took() -> None:
     (answer,) = answers(Evidence(study(looks=2, alpha=0.1)))
-    assert answer.headline == "Use `best`: significantly better than the 2 others."
+    assert answer.headline.endswith("The 2 others are significantly worse.")
     assert (
         "Shown to differ: `best` scores higher than `mid` (look 1); `best` scores higher than `low` (look 1)."
         in answer.compared
