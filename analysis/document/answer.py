@@ -11,7 +11,7 @@ from analysis.document.repeats import sameness
 from analysis.evidence import MEASURES, Evidence, once
 from analysis.plots.text import level
 from analysis.questions.decision import Decision, decision_of, decisions_of, summary_of
-from analysis.questions.labels import WORDS, code, fails, named, shares, with_interval
+from analysis.questions.labels import FORMS, WORDS, code, fails, named, shares, shown, with_interval
 from analysis.questions.sequential import sequential_comparison
 from analysis.stats.interval import CONFIDENCE
 from experiments.contract.words import plural
@@ -164,12 +164,20 @@ def _missed(summary: pd.DataFrame) -> str:
 
 
 def _result(decision: Decision, row: pd.Series, alone: bool) -> str:
-    """What a configuration comes to, a clause."""
+    """What a configuration comes to, a clause.
+
+    One that has nobody to borrow spread from has its median, between order statistics; one that was picked of several
+    that are about as good what is to be expected of it.
+    """
     seeds, num_seeds = _seeds(row), row["num_seeds"]
     if decision.measure == "env_steps_per_s":
         return f"{with_interval(row, 'env_steps_per_s')} env steps/s"
     if np.isnan(row["target"]) or not (row["num_reached"] or row["num_at_end"]):
-        return f"{_score(row, alone)} over {seeds}"
+        if alone:
+            return f"median score {with_interval(row, 'score_median')} over {seeds}"
+        if decision.expected is None:
+            return f"mean score {with_interval(row, 'score')} over {seeds}"
+        return f"expected score {shown(decision.expected, FORMS['score'])}, by {seeds}"
     told = f"{row['num_at_end']} of {seeds} {'ends' if num_seeds == 1 else 'end'} at {row['target']:g} or above"
     if row["num_reached"] == num_seeds:
         return f"{told}, after {with_interval(row, 'env_steps_to_target')} env steps"
@@ -211,21 +219,13 @@ _WORSE = {
 """By a measure; of several, of one."""
 
 
-def _score(row: pd.Series, alone: bool) -> str:
-    """The score in words; of a configuration that has nobody to borrow spread from the median, between order
-    statistics.
-    """
-    name, measure = ("median", "score_median") if alone else ("mean", "score")
-    return f"{name} score {with_interval(row, measure)}"
-
-
 def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
     if decision.measure == "env_steps_per_s":
         return f"Env steps/s are a geometric mean of {_seeds(row)}."
     crashed = f", {row['num_crashed']} of which crashed" if row["num_crashed"] else ""
     worst = f"{crashed}, the worst {row['score_min']:.1f}" if row["num_seeds"] > 1 else crashed
-    score = _score(row, alone)
-    words = [f"{score[0].upper()}{score[1:]} ({_seeds(row)}{worst})"]
+    score, name = ("score_median", "Median") if alone else ("score", "Mean")
+    words = [f"{name} score {with_interval(row, score)} ({_seeds(row)}{worst})"]
     words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')} (Jeffreys)")
     if not np.isnan(row["target"]):
         held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"
@@ -236,6 +236,11 @@ def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
         at_least = "at least " if row["num_reached"] < row["num_seeds"] else ""
         steps, seconds = (with_interval(row, f"{unit}_to_target") for unit in ("env_steps", "seconds"))
         words.append(f"that takes {at_least}{steps} env steps, {seconds} s of training (means)")
+    if decision.expected is not None:
+        words[0] += (
+            f", of which {decision.expected.estimate:.1f} is to be expected of fresh seeds, "
+            f"as it was picked of {len(decision.leaders)} that are about as good (James-Stein)"
+        )
     why = f" {decision.num_solving} configurations end at the target with scores that tie: env steps to target decide."
     return f"{'; '.join(words)}.{why if decision.saturated else ''}"
 

@@ -8,10 +8,13 @@ from analysis.questions.decision import Decision, decisions_of
 from analysis.questions.labels import trials_named
 from analysis.questions.machines import trials_by_kind
 from analysis.stats.shares import share_interval
+from experiments.contract import RETURN
 from experiments.contract.words import plural
 
 FEW_SEEDS = 5
 """Below it a report warns (Colas et al. 2018, arXiv 1806.08295; Henderson et al. 2017, arXiv 1709.06560)."""
+_FEW_EVALUATIONS, _FEW_APART = 10, 2
+"""Evaluations of a trial below which, and between two configurations up to which, a report warns."""
 _LEAST = {"num_env_runners": 0.0, "num_learners": 0.0}
 """The smallest value of settings that are counted, where it is not 1: nothing lies beyond."""
 _OTHERS_MOST = 25.0
@@ -107,8 +110,29 @@ def caveats(evidence: Evidence) -> list[str]:
             "A crash counts with the lowest score of the environment's range, or of any trial where it has none."
         )
     for decided in decisions_of(concluding):
+        found += _coarse(concluding.of_envs[decided.env], decided)
         found += _edges(evidence, decided)
     return found
+
+
+def _coarse(evidence: Evidence, decision: Decision) -> list[str]:
+    """Whether trials were evaluated too seldom for what the choice rests on: a Markdown sentence, or none."""
+    if evidence.is_measured or evidence.curves is None:
+        return []
+    returns = evidence.curves[evidence.curves["metric"] == RETURN]
+    of_runs = returns[returns["run_id"].isin(evidence.conclusive["run_id"])].groupby("run_id", observed=True)
+    if not len(of_runs):
+        return []
+    apart, most = of_runs["env_steps"].min().median(), int(of_runs.size().max())
+    by_few = decision.saturated and decision.runner_up is not None and abs(decision.difference) <= _FEW_APART * apart
+    if most >= _FEW_EVALUATIONS and not by_few:
+        return []
+    why = f"A trial was evaluated {plural(most, 'time')}" if most < _FEW_EVALUATIONS else "Trials were evaluated seldom"
+    rests = f", and the choice rests on {abs(decision.difference):,.0f} of them" if by_few else ""
+    return [
+        f"{why}: env steps to target are known to {apart:,.0f} env steps{rests}. "
+        "`report_every_env_steps` makes that finer."
+    ]
 
 
 def _contended(evidence: Evidence) -> list[str]:

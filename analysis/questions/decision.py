@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.evidence import SMALLER_IS_BETTER, Evidence, is_measured, once
-from analysis.questions.convergence import by_seed, summarise
+from analysis.questions.convergence import bounds_of, by_seed, summarise
 from analysis.questions.equivalence import delta_of, practically_best
 from analysis.questions.failures import failures
 from analysis.questions.machines import trials_by_kind
@@ -15,9 +15,10 @@ from analysis.questions.sequential import sequential_comparison
 from analysis.stats.comparisons import leaders, seeds_needed
 from analysis.stats.distributions import chi2_quantile
 from analysis.stats.equivalence import seeds_for_equivalence
-from analysis.stats.interval import CONFIDENCE
-from analysis.stats.moderated import paired_differences
+from analysis.stats.interval import CONFIDENCE, Interval
+from analysis.stats.moderated import moderated_intervals, paired_differences
 from analysis.stats.saturation import saturates, solving
+from analysis.stats.shrinkage import shrunken
 
 _MATTERS, _MATTERS_OF_SPEEDS = 0.2, 0.05
 """Share of env steps to target, and of env steps/s, from which on a difference matters to a person."""
@@ -57,6 +58,9 @@ class Decision:
             empty if none is.
         equivalence_seeds: How many show the two to be practically the same, if they do not differ, likewise; 0 if that
             is shown, or nothing is practically the same.
+        expected: The mean score that fresh seeds of the chosen one are to be expected to have: it was picked for its
+            own, which is moved towards those of the other leaders (`shrunken`). None where there are no others, or
+            scores do not decide.
         uncompared: Configurations with a single value, in the same order: nothing can be said of their differences.
             All of them, where none has more.
     """
@@ -78,6 +82,7 @@ class Decision:
     delta: float = np.nan
     equivalent: tuple[str, ...] = ()
     equivalence_seeds: tuple[float, float] = (0.0, 0.0)
+    expected: Interval | None = None
     uncompared: tuple[str, ...] = ()
 
 
@@ -302,6 +307,10 @@ def _by_score(evidence: Evidence) -> Decision:
     to_equivalence = (0.0, 0.0)
     if is_open and np.isfinite(delta):
         to_equivalence = _least_and_most(lambda each: seeds_for_equivalence(0.0, each, delta, alpha), likely)
+    several = [c for c in leading if c not in alone]
+    expected = None
+    if not saturated and chosen not in alone and len(several) > 1:
+        expected = _expected(several, counted, table.loc[chosen], bounds_of("score", runs))
     return Decision(
         env,
         measure,
@@ -320,6 +329,7 @@ def _by_score(evidence: Evidence) -> Decision:
         delta,
         tuple(c for c in leading if c in same),
         to_equivalence,
+        expected,
         alone,
     )
 
@@ -392,6 +402,15 @@ def _compare(values: pd.DataFrame, chosen: str, runner_up: str | None, sign: flo
     i, j = sorted(values.index.get_indexer([chosen, runner_up]))
     (at,) = np.flatnonzero((first == i) & (second == j))
     return float(difference.mean()), float(pairs.se[at] * np.sqrt(common)), float(pairs.df[at]), common
+
+
+def _expected(leading: list[str], counted: pd.DataFrame, row: pd.Series, bounds: tuple[float, float]) -> Interval:
+    """The mean score of the first of the leaders, moved towards those of the others, with its interval."""
+    found = moderated_intervals(counted.to_numpy())
+    at = counted.index.get_indexer(leading)
+    estimate = float(shrunken(found.estimate[at], found.se[at])[0])
+    low, high = (float(row[f"score{end}"] + estimate - row["score"]) for end in ("_low", "_high"))
+    return Interval(estimate, max(low, bounds[0]), min(high, bounds[1]))
 
 
 def _likely(spread: float, df: float) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import pytest
 from analysis.document.answer import answers, best_metrics, closing_table
 from analysis.document.caveats import caveats
 from analysis.evidence import Evidence
+from experiments.contract import RETURN
 from tests.support.study_frames import make_runs, together, with_status
 
 LRS = {"lr": {"a": 1e-4, "b": 1e-3, "c": 1e-2}}
@@ -50,6 +51,19 @@ def test_ties_are_named_in_one_line_and_why_this_one_in_the_next() -> None:
     assert answer.headline.endswith(" are not significantly different.")
     assert answer.certainty.startswith("This one, because ")
     assert "The best by score is one of these 3 with 95% confidence." in answer.certainty
+
+
+def test_of_several_about_as_good_the_one_that_was_picked_is_told_by_what_is_to_be_expected_of_it() -> None:
+    """Means 339, 329, 334 and 331, of ten seeds from one distribution: it was lucky."""
+    scores = {c: list(np.random.default_rng(i).normal(330, 40, 10)) for i, c in enumerate("abcd")}
+    (answer,) = answers(Evidence(make_runs(scores, target=np.nan)))
+    best = max(np.mean(of_seeds) for of_seeds in scores.values())
+    assert answer.decision.expected is not None
+    assert np.mean(list(scores.values())) - 1e-9 <= answer.decision.expected.estimate < best
+    assert f": expected score {answer.decision.expected.estimate:.1f} [" in answer.headline
+    assert "is to be expected of fresh seeds, as it was picked of 4 that are about as good" in answer.because
+    (alone,) = answers(Evidence(make_runs({"a": [400.0, 401.0, 402.0], "b": [10.0, 11.0, 12.0]}, target=np.nan)))
+    assert alone.decision.expected is None and ": mean score 401.0 [" in alone.headline
 
 
 def test_a_target_that_was_held_and_lost_again_is_told_from_one_that_is_held_to_the_end() -> None:
@@ -159,6 +173,23 @@ def test_caveats_name_few_seeds_censored_runs_shared_machines_and_edges() -> Non
     assert said("3 of 6 finished trials never hold the target", "lower bounds", sentences=found)
     assert said("shared the machine", sentences=found)
     assert said("lr = 0.0001 is the smallest", sentences=found)
+
+
+def test_evaluations_that_are_few_or_decide_by_one_or_two_are_said() -> None:
+    steps = {"a": [20_000.0, 20_000.0, 21_000.0], "b": [21_000.0, 22_000.0, 22_000.0], "c": [60_000.0] * 3}
+    scores = {name: [500.0] * 3 for name in steps}
+    runs = make_runs(scores, env_steps_to_target=steps)
+
+    def told(runs: pd.DataFrame, every: int) -> list[str]:
+        points = [(run, RETURN, at, 1.0) for run in runs["run_id"] for at in range(every, 100_001, every)]
+        curves = pd.DataFrame(points, columns=["run_id", "metric", "env_steps", "value"])
+        return [s for s in caveats(Evidence(runs, curves)) if "evaluated" in s]
+
+    (seldom,) = told(runs, 1000)
+    assert seldom.startswith("Trials were evaluated seldom: env steps to target are known to 1,000 env steps, and the ")
+    assert not told(runs[runs["config"] != "b"], 1000)
+    (few,) = told(make_runs({"a": [480.0, 481.0], "b": [1.0, 2.0]}), 25_000)
+    assert few.startswith("A trial was evaluated 4 times: env steps to target are known to 25,000 env steps. ")
 
 
 def test_caveats_name_trials_that_stood_still_with_what_was_left_out() -> None:
