@@ -27,6 +27,8 @@ RULES: Mapping[str, float] = {"constant": 0.0, "square root": 0.5, "linear": 1.0
 """Exponents of the rules by which people scale the learning rate with the batch (Krizhevsky 2014;
 Malladi et al. 2205.10287; Goyal et al. 1706.02677)."""
 
+_FEWEST_TO_BEND = 4
+"""Batches from which on two halves have an exponent each."""
 MEASURES = ("auc", "score", "env_steps_to_target")
 BATCH = "train_batch_size_total"
 
@@ -174,7 +176,9 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Expone
         low = high = float("nan")
         low_open = high_open = False
     rejected = {name: bool(used.replicated and not same_edge and not low <= p <= high) for name, p in RULES.items()}
-    can_tell = any(rejected.values()) and len(batches) > 2
+    bends = _bend(used)
+    reasons += [bends] if bends else []
+    can_tell = any(rejected.values()) and len(batches) > 2 and not bends
     reference = float(np.exp(np.log(batches).mean()))
     return Exponent(
         estimate=estimate,
@@ -191,6 +195,28 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Expone
         can_tell=can_tell,
         reasons=tuple(reasons),
         sentence=_exponent_sentence(estimate, low, high, rejected, can_tell, reasons, measure, int(used.count.max())),
+    )
+
+
+def _bend(cells: Cells) -> str:
+    """A clause that says so where the smaller batches have another exponent than the larger ones; "" where they may have
+    the same, or are too few to tell.
+
+    The posteriors of both halves, of which the middle one of an odd number is in both, are compared at 95%.
+    """
+    batches = np.unique(cells.batch)
+    if not cells.replicated or len(batches) < _FEWEST_TO_BEND:
+        return ""
+    size = -(-len(batches) // 2)
+    fine, lower, _ = exponent_posterior(cells.take(np.isin(cells.batch, batches[:size])))
+    _, upper, _ = exponent_posterior(cells.take(np.isin(cells.batch, batches[-size:])))
+    falls = float(upper @ (1 - np.cumsum(lower) + lower / 2))
+    if min(falls, 1 - falls) > (1 - CONFIDENCE) / 2:
+        return ""
+    below, above = (float(np.interp(0.5, np.cumsum(half), fine)) for half in (lower, upper))
+    return (
+        f"it bends: batch^{below:.2f} up to batch {rounded(batches[size - 1])} and batch^{above:.2f} from "
+        f"{rounded(batches[-size])} on, so that no single power holds"
     )
 
 

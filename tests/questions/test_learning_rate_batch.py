@@ -41,6 +41,15 @@ def steps_study(critical=2000.0, emin=10_000.0, noise=0.02, num_seeds=3, batches
     return runs.assign(budget_env_steps=200_000)
 
 
+def bent(until, noise=5.0, num_seeds=5):
+    """Six batches whose best learning rate grows linearly up to one of them and then stays."""
+    lrs, batches = GRIDS["6 x 4"][0], (256, 512, 1024, 2048, 4096, 8192)
+    best = 3e-3 * np.minimum(np.array(batches) / until, 1.0)
+    away = np.log10(lrs) - np.log10(best)[:, None]
+    scatter = np.random.default_rng(0).standard_normal((*away.shape, num_seeds))
+    return frame(lrs, batches, (440 - 100 * away**2)[..., None] + noise * scatter, "auc")
+
+
 # --- the best learning rate ---
 
 
@@ -145,6 +154,16 @@ def test_another_column_may_hold_the_learning_rate():
     assert exponent(runs, lr="actor_lr").estimate == pytest.approx(0.5, abs=0.1)
     with pytest.raises(AnalysisError, match="no column 'lr'"):
         exponent(runs)
+
+
+def test_a_learning_rate_that_grows_and_then_stays_is_no_power_of_the_batch():
+    found = exponent(bent(until=1024))
+    assert not found.can_tell
+    (said,) = [reason for reason in found.reasons if reason.startswith("it bends: batch^")]
+    assert " up to batch 1,024 and batch^" in said and " from 2,048 on" in said
+    assert "no single power holds" in found.sentence
+    straight = exponent(study(p=1.0, num_seeds=5, lrs=GRIDS["6 x 4"][0], batches=(256, 512, 1024, 2048, 4096, 8192)))
+    assert straight.can_tell and not [reason for reason in straight.reasons if "bends" in reason]
 
 
 # --- the critical batch ---
