@@ -199,8 +199,8 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Expone
 
 
 def _bend(cells: Cells) -> str:
-    """A clause that says so where the smaller batches have another exponent than the larger ones; "" where they may have
-    the same, or are too few to tell.
+    """A clause that says so where the smaller batches have another exponent than the larger ones; "" where they may
+    have the same, or are too few to tell.
 
     The posteriors of both halves, of which the middle one of an odd number is in both, are compared at 95%.
     """
