@@ -26,12 +26,13 @@ many hyperparameters have to be tuned (Adkins et al. 2024, arXiv 2412.07165). Wr
 
   studies=          studies that ran the same settings in several environments, [a,b], by name or run id; one study may have them all
   table=            instead: a CSV file with a row a run and the columns environment, setting, seed, score; algorithm, if there are several.
-                    Hyperparameters are told by settings such as lr=1e-3 batch=512, or have columns of their own
+                    Hyperparameters are told by settings such as lr=1e-3 batch=512, or have columns of their own. Scores in a column
+                    normalized_score stay as they are; others are put on one scale
   measure=          of studies: score, by default, or auc, the area under the learning curve
   tracking_uri=     the store that holds the studies; default: outputs/mlflow.db
   out=              the page; default: outputs/reports/sensitivity.html
 
-Exit codes: 0 written. 2 there is no such study or file, it has one environment, or no two settings were run in all.
+Exit codes: 0 written. 2 there is no such study or file, it has one environment, or no setting was run in all.
 """  # noqa: E501
 
 

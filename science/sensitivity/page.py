@@ -67,9 +67,11 @@ def _sentence(one: Sensitivity) -> str:
     held_out = (
         f"; {one.held_out:{_FORM}} where settings are chosen on other seeds" if one.held_out == one.held_out else ""
     )
+    tried, whole = one.num_settings + one.num_elsewhere, one.num_settings
+    for_all = "the best one for all" if tried == whole else f"the best for all of the {whole} that ran everywhere"
     told = (
-        f"{code(one.algorithm)}: {shown(one.tuned, _FORM)} with the best of {one.num_settings} settings "
-        f"in each of {len(one.tuned_settings)} environments, {shown(one.common, _FORM)} with the best one for all "
+        f"{code(one.algorithm)}: {shown(one.tuned, _FORM)} with the best of {tried} settings "
+        f"in each of {len(one.tuned_settings)} environments, {shown(one.common, _FORM)} with {for_all} "
         f"({code(one.common_setting)}): a sensitivity of {shown(one.difference, _FORM)}{held_out} "
         f"({plural(one.num_seeds, 'seed')} each or more)."
     )
@@ -97,8 +99,9 @@ def page(found: Sequence[Sensitivity], source: str, command: str) -> Page:
     paragraphs, few = sentences(found), min(one.num_seeds for one in found)
     caption = f"Sensitivity to hyperparameters: {source}. 95% intervals: bootstrap over seeds."
     picture = svg(figure_of(figure.plot(points(found))))
+    most = max(one.num_settings + one.num_elsewhere for one in found)
     cautions = [
-        f"{plural(few, 'seed')} are few to choose the best of {max(one.num_settings for one in found)} settings by: "
+        f"{plural(few, 'seed')} are few to choose the best of {most} settings by: "
         "read the sensitivity on other seeds beside that of the paper."
     ] * (few < FEW_SEEDS)
     html = (
@@ -141,8 +144,10 @@ def _overall(found: Sequence[Sensitivity]) -> Table:
     for one in found:
         held_out = f"{one.held_out:{_FORM}}" if one.held_out == one.held_out else "\u2013"
         dimensions = f"{one.dimensionality} of {len(one.by_number) - 1}" if one.dimensionality is not None else "\u2013"
+        settings = str(one.num_settings + one.num_elsewhere)
+        settings += f", {one.num_settings} everywhere" if one.num_elsewhere else ""
         cells = [_cell(one.tuned), _cell(one.common), _cell(one.difference), (held_out, ""), (dimensions, "")]
-        rows.append([(one.algorithm, ""), *cells, (str(one.num_settings), ""), (str(one.num_seeds), "")])
+        rows.append([(one.algorithm, ""), *cells, (settings, ""), (str(one.num_seeds), "")])
     columns = (
         "algorithm",
         "tuned for each",

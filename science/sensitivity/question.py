@@ -19,6 +19,8 @@ from analysis.evidence import conclusive
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 
 COLUMNS = ("algorithm", "environment", "setting", "seed", "score")
+SCALED = "normalized_score"
+"""A column of a table that says its scores on a scale of its own, which then stands."""
 PERCENTILES = (5, 95)
 """Of the mean scores of all settings of all algorithms in an environment: these become 0 and 1."""
 NEAR_PEAK = 0.95
@@ -44,7 +46,8 @@ class Sensitivity:
             setting: the best choice of so many, and its score. Empty where hyperparameters are not known.
         dimensionality: The effective dimensionality: how many have to be tuned for 95% of `tuned`; None where they are
             not known, or `tuned` is not above 0.
-        num_settings: Settings that were run in all environments.
+        num_settings: Settings that were run in all environments, of which the common one is chosen.
+        num_elsewhere: Others, which an environment can be tuned to that they were run in.
         num_seeds: The fewest seeds of any of them.
     """
 
@@ -58,6 +61,7 @@ class Sensitivity:
     by_number: tuple[tuple[tuple[str, ...], float], ...]
     dimensionality: int | None
     num_settings: int
+    num_elsewhere: int
     num_seeds: int
 
 
@@ -100,7 +104,11 @@ def checked(table: pd.DataFrame) -> pd.DataFrame:
         )
     if "algorithm" not in found:
         found["algorithm"] = "all"
-    names = [str(name) for name in found if name not in COLUMNS]
+    if SCALED in found:
+        found[SCALED] = pd.to_numeric(found[SCALED], errors="coerce")
+        if found[SCALED].isna().any():
+            raise AnalysisError(f"{SCALED} of the table must be a number in every row.")
+    names = [str(name) for name in found if name not in (*COLUMNS, SCALED)]
     if "setting" not in found:
         if not names:
             raise AnalysisError("the table has no column 'setting', nor any hyperparameters in its place.")
@@ -123,7 +131,8 @@ def _hyperparameters(settings: pd.Series) -> pd.DataFrame:
 
 
 def normalised(table: pd.DataFrame) -> pd.DataFrame:
-    """The same with scores on the scale that environments share: the percentiles of each one's settings become 0 and 1.
+    """The same with scores on the scale that environments share: the percentiles of each one's settings become 0 and 1,
+    unless the table says its scores on a scale of its own.
 
     Args:
         table: As `of_runs` or `checked` give it.
@@ -131,6 +140,8 @@ def normalised(table: pd.DataFrame) -> pd.DataFrame:
     Raises:
         AnalysisError: In an environment all settings score the same.
     """
+    if SCALED in table:
+        return table.assign(score=table[SCALED])
     means = table.groupby(["environment", "algorithm", "setting"])["score"].mean()
     ends = {str(env): np.percentile(of_env.to_numpy(), PERCENTILES) for env, of_env in means.groupby("environment")}
     for env, (low, high) in ends.items():
@@ -156,8 +167,8 @@ def sensitivity(table: pd.DataFrame, rng: np.random.Generator) -> list[Sensitivi
         rng: For the bootstrap.
 
     Raises:
-        AnalysisError: There is one environment, an algorithm has no two settings that were run in all, or in one of
-            them all settings score the same.
+        AnalysisError: There is one environment, an algorithm has no setting that was run in all, or no two, or in one
+            of them all settings score the same.
     """
     if table["environment"].nunique() < 2:
         raise AnalysisError(
@@ -173,18 +184,18 @@ def sensitivity(table: pd.DataFrame, rng: np.random.Generator) -> list[Sensitivi
 def _of_algorithm(algorithm: str, table: pd.DataFrame, rng: np.random.Generator) -> Sensitivity:
     envs = list(dict.fromkeys(table["environment"]))
     seen = table.groupby("setting", sort=False)["environment"].nunique()
-    settings = [str(setting) for setting in seen.index[seen == len(envs)]]
-    if len(settings) < 2:
+    settings, whole = list(map(str, seen.index)), int((seen == len(envs)).sum())
+    if not whole or len(settings) < 2:
         raise AnalysisError(
-            f"{algorithm} has {len(settings)} of {len(seen)} settings that were run in all {len(envs)} environments: "
-            "it takes two or more. Search the same values in each; of multiples, "
+            f"{algorithm} has {whole} of {len(seen)} settings that were run in all {len(envs)} environments: "
+            "it takes one, and another anywhere. Search the same values in each; of multiples, "
             "those of a named axis such as lr_multiple."
         )
     scores = _scores(table, envs, settings)
-    means = np.nanmean(scores, axis=2)
-    common, best = int(means.mean(axis=0).argmax()), means.argmax(axis=1)
+    means = _means(scores)
+    common, best = int(np.nanargmax(means.mean(axis=0))), np.nanargmax(means, axis=1)
     numbers = np.isfinite(scores).sum(axis=2)
-    names = [str(name) for name in table if name not in COLUMNS]
+    names = [str(name) for name in table if name not in (*COLUMNS, SCALED)]
     by_number = (
         _by_number(means, table.drop_duplicates("setting").set_index("setting").loc[settings, names], common)
         if names
@@ -197,13 +208,14 @@ def _of_algorithm(algorithm: str, table: pd.DataFrame, rng: np.random.Generator)
         tuned=tuned,
         common=together,
         difference=difference,
-        held_out=_held_out(scores) if numbers.min() > 1 else np.nan,
+        held_out=_held_out(scores) if numbers[numbers > 0].min() > 1 else np.nan,
         common_setting=settings[common],
         tuned_settings={env: settings[i] for env, i in zip(envs, best, strict=True)},
         by_number=by_number,
         dimensionality=min(near, default=None),
-        num_settings=len(settings),
-        num_seeds=int(numbers.min()),
+        num_settings=whole,
+        num_elsewhere=len(settings) - whole,
+        num_seeds=int(numbers[numbers > 0].min()),
     )
 
 
@@ -220,13 +232,19 @@ def _scores(table: pd.DataFrame, envs: Sequence[str], settings: Sequence[str]) -
     return scores
 
 
+def _means(scores: Array) -> Array:
+    """Over seeds; NaN where a setting was not run."""
+    counts = np.isfinite(scores).sum(axis=-1)
+    return np.where(counts, np.nansum(scores, axis=-1) / np.maximum(counts, 1), np.nan)
+
+
 def parts(means: Array) -> Array:
     """Tuned for each environment, best common setting, and their difference: (..., 3).
 
     Args:
-        means: (..., num_envs, num_settings).
+        means: (..., num_envs, num_settings), NaN where a setting was not run: it is no common one.
     """
-    tuned, common = means.max(axis=-1).mean(axis=-1), means.mean(axis=-2).max(axis=-1)
+    tuned, common = np.nanmax(means, axis=-1).mean(axis=-1), np.nanmax(means.mean(axis=-2), axis=-1)
     return np.stack([tuned, common, tuned - common], axis=-1)
 
 
@@ -246,7 +264,7 @@ def intervals(scores: Array, rng: np.random.Generator) -> list[Interval]:
         Tuned, common, difference; ends are NaN where no setting has two seeds.
     """
     counts = np.isfinite(scores).sum(axis=2, keepdims=True)
-    known, means = np.arange(scores.shape[2]) < counts, np.nanmean(scores, axis=2)
+    known, means = np.arange(scores.shape[2]) < counts, _means(scores)
     estimates = parts(means)
     if counts.max() < 2:
         return [Interval(float(value), np.nan, np.nan) for value in estimates]
@@ -254,7 +272,7 @@ def intervals(scores: Array, rng: np.random.Generator) -> list[Interval]:
     draws = []
     for _ in range(DRAWS):
         picked = np.take_along_axis(scores, (rng.random(scores.shape) * counts).astype(np.int64), axis=2)
-        drawn = np.where(known, picked, 0.0).sum(axis=2) / counts[..., 0]
+        drawn = np.where(known, picked, 0.0).sum(axis=2) / np.maximum(counts[..., 0], 1)
         draws.append(parts(means + (drawn - means) * spread))
     tail = (1 - CONFIDENCE) / 2
     low, high = 2 * estimates - np.quantile(draws, [1 - tail, tail], axis=0)
@@ -268,9 +286,9 @@ def _held_out(scores: Array) -> float:
     """The sensitivity judged by each seed in turn, settings chosen by the means of the others."""
     gaps = []
     for seed in range(scores.shape[2]):
-        means = np.nanmean(np.delete(scores, seed, axis=2), axis=2)
-        own, common = scores[..., seed], int(means.mean(axis=0).argmax())
-        gaps.append(np.mean(own[np.arange(len(own)), means.argmax(axis=1)] - own[:, common]))
+        means = _means(np.delete(scores, seed, axis=2))
+        own, common = scores[..., seed], int(np.nanargmax(means.mean(axis=0)))
+        gaps.append(np.mean(own[np.arange(len(own)), np.nanargmax(means, axis=1)] - own[:, common]))
     return float(np.nanmean(gaps))  # a fold in which a chosen setting has no seed left judges nothing
 
 
@@ -290,7 +308,8 @@ def _by_number(means: Array, values: pd.DataFrame, common: int) -> tuple[tuple[t
         subsets = []
         for some in combinations(range(values.shape[1]), number):
             allowed = np.delete(same, some, axis=1).all(axis=1)
-            subsets.append((tuple(str(values.columns[i]) for i in some), float(means[:, allowed].max(axis=1).mean())))
+            best = float(np.nanmax(means[:, allowed], axis=1).mean())
+            subsets.append((tuple(str(values.columns[i]) for i in some), best))
         found.append(max(subsets, key=lambda subset: subset[1]))
     return tuple(found)
 

@@ -104,9 +104,25 @@ def test_algorithms_share_the_scale_and_come_best_first() -> None:
     assert found[0].difference.estimate == pytest.approx(2 * found[1].difference.estimate, rel=0.1)
 
 
-def test_settings_that_were_not_run_everywhere_do_not_count() -> None:
-    means = {**SETTINGS, "h=99": {"hopper": 1000.0}}
-    assert of(table_of(means)).num_settings == 21
+def test_an_environment_may_be_tuned_to_a_setting_that_was_not_run_everywhere() -> None:
+    """It is no common setting; left out, it would have made tuning look as if it brought less."""
+    without, found = of(table_of(SETTINGS)), of(table_of({**SETTINGS, "h=99": {"hopper": 30.0}}))
+    assert (found.num_settings, found.num_elsewhere) == (21, 1)
+    assert found.tuned_settings == {**without.tuned_settings, "hopper": "h=99"}
+    assert found.common_setting == without.common_setting
+    assert found.difference.estimate > without.difference.estimate
+    several = of(table_of({**SETTINGS, "h=99": {"hopper": 30.0}}, num_seeds=3, noise=0.5))
+    assert several.tuned.low <= several.tuned.estimate <= several.tuned.high and np.isfinite(several.held_out)
+
+
+def test_scores_that_a_table_says_on_its_own_scale_stay_as_they_are() -> None:
+    table = table_of(SETTINGS)
+    own = table.assign(normalized_score=table["score"] / np.where(table["environment"] == "hopper", 40.0, 4000.0))
+    found = of(own)
+    assert found.tuned.estimate == pytest.approx(0.5)  # 20 of 40 and 2,000 of 4,000
+    assert [name for names, _ in found.by_number for name in names] == ["h"]
+    with pytest.raises(AnalysisError, match="normalized_score of the table must be a number in every row"):
+        of(own.assign(normalized_score=["?", *own["normalized_score"][1:]]))
 
 
 @pytest.mark.usefixtures("few_draws")
