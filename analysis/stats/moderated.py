@@ -1,12 +1,13 @@
-"""Intervals of means over seeds, on variances that borrow strength from the study's other configurations.
+"""Intervals of means over seeds, whose spread borrows strength from the study's other configurations.
 
 A study has few seeds and many configurations, and scores that saturate: a configuration whose three seeds all end at
 the maximum shows no spread, and a bootstrap over them gives an interval of no width. The intervals here therefore
-borrow strength: each configuration's variance is averaged with that of the study's other configurations, as in Smyth
+borrow strength: each configuration's spread is averaged with that of the study's other configurations, as in Smyth
 (2004), "Linear models and empirical Bayes methods". What they cover in simulation is in docs/benchmarks/calibration.md.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -100,11 +101,11 @@ def moderated_intervals(
     sample = _spread(flat)
     within = not ((flat < bounds[0]) | (flat > bounds[1])).any()
     if within and np.isfinite(bounds).all():
-        found = _bounded(flat, *sample, bounds, neighbours, confidence)
+        found = _bounded(flat, sample, bounds, neighbours, confidence)
     elif within and bounds == POSITIVE:
-        found = _positive(*sample, neighbours, confidence)
+        found = _positive(sample, neighbours, confidence)
     else:
-        found = _moderated(*sample, bounds, confidence, len(flat), neighbours)
+        found = _moderated(sample, bounds, confidence, len(flat), neighbours)
     return found if values.ndim == 3 else _without_points(found)
 
 
@@ -125,8 +126,8 @@ def paired_differences(
     """
     flat = values[..., np.newaxis] if values.ndim == 2 else values
     first, second = np.triu_indices(len(values), 1)
-    estimate, variance, df, num = _spread(np.moveaxis(flat[first] - flat[second], 1, -1))
-    found = _moderated(estimate, variance, df, num, UNBOUNDED, confidence, independent=len(values))
+    sample = _spread(np.moveaxis(flat[first] - flat[second], 1, -1))
+    found = _moderated(sample, UNBOUNDED, confidence, independent=len(values))
     return first, second, found if values.ndim == 3 else _without_points(found)
 
 
@@ -151,8 +152,17 @@ def _without_points(found: Estimates) -> Estimates:
     )
 
 
-def _spread(values: Array) -> tuple[Array, Array, Array, npt.NDArray[np.int64]]:
-    """Of samples along the last axis, NaN left out: mean, variance, its degrees of freedom, number of values."""
+class _Sample(NamedTuple):
+    """Samples, arrays (num_samples, num_points); of one value the variance is NaN, and its degrees of freedom 0."""
+
+    mean: Array
+    variance: Array
+    df: Array
+    num: npt.NDArray[np.int64]
+
+
+def _spread(values: Array) -> _Sample:
+    """Of samples along the last axis, NaN left out."""
     known = np.isfinite(values)
     num = known.sum(axis=-1)
     lowest = np.where(known, values, np.inf).min(axis=-1, initial=np.inf)
@@ -165,55 +175,45 @@ def _spread(values: Array) -> tuple[Array, Array, Array, npt.NDArray[np.int64]]:
         variance = squares / (num - 1)
     single = num < 2
     mean = np.where(num > 0, lowest + centre, np.nan)
-    return mean, np.where(single, np.nan, variance), np.where(single, 0.0, num - 1.0), num
+    return _Sample(mean, np.where(single, np.nan, variance), np.where(single, 0.0, num - 1.0), num)
 
 
 def _bounded(
-    values: Array,
-    mean: Array,
-    variance: Array,
-    df: Array,
-    num: npt.NDArray[np.int64],
-    bounds: tuple[float, float],
-    neighbours: Array | None,
-    confidence: float,
+    values: Array, sample: _Sample, bounds: tuple[float, float], neighbours: Array | None, confidence: float
 ) -> Estimates:
-    own = dispersion(mean, variance, bounds)  # seeds that all end at a bound say nothing of it
-    shared, total_df = _borrowed(own, np.where(np.isfinite(own), df, 0.0), len(mean), neighbours)
-    known = (num > 1) & (shared > 0)  # no spread anywhere is no certainty
-    shared, total_df = np.where(known, shared, np.nan), np.where(known, total_df, np.nan)
-    low, high = score_interval(mean, num.astype(float), shared, total_df, bounds, confidence)
+    mean, num = sample.mean, sample.num
+    # seeds that all end at a bound say nothing of it
+    shared, df = _shared(dispersion(mean, sample.variance, bounds), sample, neighbours)
+    low, high = score_interval(mean, num.astype(float), shared, df, bounds, confidence)
     least, most = certain_interval(values.reshape(mean.size, values.shape[-1]), bounds, confidence)
     low, high = np.maximum(low, least.reshape(low.shape)), np.minimum(high, most.reshape(high.shape))
     with np.errstate(invalid="ignore"):
         se = np.sqrt(shared * (mean - bounds[0]) * (bounds[1] - mean) / num)
-    return Estimates(mean, np.minimum(low, mean), np.maximum(high, mean), se, total_df, num)
+    return Estimates(mean, np.minimum(low, mean), np.maximum(high, mean), se, df, num)
 
 
-def _positive(
-    mean: Array,
-    variance: Array,
-    df: Array,
-    num: npt.NDArray[np.int64],
-    neighbours: Array | None,
-    confidence: float,
-) -> Estimates:
+def _positive(sample: _Sample, neighbours: Array | None, confidence: float) -> Estimates:
+    mean, num = sample.mean, sample.num
     with np.errstate(invalid="ignore", divide="ignore"):
-        own = np.where(mean > 0, variance / mean**2, np.nan)
-    shared, total_df = _borrowed(own, np.where(np.isfinite(own), df, 0.0), len(mean), neighbours)
-    known = (num > 1) & (shared > 0)
-    shared, total_df = np.where(known, shared, np.nan), np.where(known, total_df, np.nan)
+        own = np.where(mean > 0, sample.variance / mean**2, np.nan)
+    shared, df = _shared(own, sample, neighbours)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         relative = np.sqrt(shared / num)
-        factor = np.exp(t_quantile((1 + confidence) / 2, total_df) * relative)
-    return Estimates(mean, mean / factor, mean * factor, mean * relative, total_df, num)
+        factor = np.exp(t_quantile((1 + confidence) / 2, df) * relative)
+    return Estimates(mean, mean / factor, mean * factor, mean * relative, df, num)
+
+
+def _shared(own: Array, sample: _Sample, neighbours: Array | None) -> tuple[Array, Array]:
+    """Relative spreads averaged with the others', and their degrees of freedom; NaN for a single value, and where
+    nobody shows any, which is no certainty.
+    """
+    shared, df = _borrowed(own, np.where(np.isfinite(own), sample.df, 0.0), len(own), neighbours)
+    known = (sample.num > 1) & (shared > 0)
+    return np.where(known, shared, np.nan), np.where(known, df, np.nan)
 
 
 def _moderated(
-    estimate: Array,
-    variance: Array,
-    df: Array,
-    num: npt.NDArray[np.int64],
+    sample: _Sample,
     bounds: tuple[float, float],
     confidence: float,
     independent: int,
@@ -222,31 +222,23 @@ def _moderated(
     """Student t intervals on variances that are averaged along the first axis, each with the others.
 
     Args:
-        estimate: (num_samples, num_points), as the other arrays.
-        variance: Of the samples; NaN where unknown.
-        df: Of each variance.
-        num: Values in each sample.
+        sample: The samples.
         bounds: Where intervals end.
         confidence: Of the intervals.
         independent: How many of the samples are independent of each other: pairs share configurations.
         neighbours: As of `moderated_intervals`.
     """
-    moderated, total_df = _borrowed(variance, df, independent, neighbours)
-    known = np.isfinite(variance)
+    estimate, num = sample.mean, sample.num
+    moderated, df = _borrowed(sample.variance, sample.df, independent, neighbours)
+    known = np.isfinite(sample.variance)
     with np.errstate(invalid="ignore", divide="ignore"):
         se = np.where(known, np.sqrt(moderated / num), np.nan)
-    total_df = np.where(known, total_df, np.nan)
+    df = np.where(known, df, np.nan)
     # no spread anywhere is no certainty
-    half = np.where(se > 0, t_quantile((1 + confidence) / 2, total_df) * se, np.nan)
+    half = np.where(se > 0, t_quantile((1 + confidence) / 2, df) * se, np.nan)
     inside = np.where(np.isfinite(half), estimate, np.nan)  # bounds never cut the estimate itself off
-    return Estimates(
-        estimate,
-        np.minimum(np.maximum(estimate - half, bounds[0]), inside),
-        np.maximum(np.minimum(estimate + half, bounds[1]), inside),
-        se,
-        total_df,
-        num,
-    )
+    low, high = np.maximum(estimate - half, bounds[0]), np.minimum(estimate + half, bounds[1])
+    return Estimates(estimate, np.minimum(low, inside), np.maximum(high, inside), se, df, num)
 
 
 def _borrowed(own: Array, df: Array, independent: int, neighbours: Array | None) -> tuple[Array, Array]:
