@@ -226,6 +226,8 @@ def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
     worst = f"{crashed}, the worst {row['score_min']:.1f}" if row["num_seeds"] > 1 else crashed
     score, name = ("score_median", "Median") if alone else ("score", "Mean")
     words = [f"{name} score {with_interval(row, score)} ({_seeds(row)}{worst})"]
+    if row["num_seeds"] > 1 and row["score_min"] == row["score"]:
+        words = [f"All {row['num_seeds']} seeds score {row['score']:.1f}"]
     words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')} (Jeffreys)")
     if not np.isnan(row["target"]):
         held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"

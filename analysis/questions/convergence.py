@@ -84,7 +84,8 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     Returns:
         `config`, `env`, the axes, `budget_env_steps`, `target`, `phase`; `num_planned`, `num_seeds` (finished or
         crashed: what the numbers rest on), `num_crashed` of them, `num_reached` (hold the target at some time),
-        `num_at_end` (their score is at it); each of `MEASURES` with its interval; `score_median` with the order
+        `num_at_end` (their score is at it); each of `MEASURES` with its interval, which a score has not where all seeds
+        end at a bound: that is a count, of which `failures` knows the interval; `score_median` with the order
         statistics around it (`median_interval`), `score_min`, and `score_gap`, the mean shortfall from the target.
     """
     finished = counted(runs)
@@ -108,9 +109,12 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
             near = neighbours(planned.loc[matrix.index], axes)
             logarithmic = measure in SPEEDS
             values = np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy()
-            found = moderated_intervals(values, UNBOUNDED if logarithmic else bounds_of(measure, part), near)
+            bounds = UNBOUNDED if logarithmic else bounds_of(measure, part)
+            found = moderated_intervals(values, bounds, near)
+            at_bound = measure == "score" and np.isin(found.estimate, bounds)
             for name, ends in found.columns(measure).items():
-                columns[name][table.index.get_indexer(matrix.index)] = np.exp(ends) if logarithmic else ends
+                shown = np.where(at_bound & (name != measure), np.nan, ends)
+                columns[name][table.index.get_indexer(matrix.index)] = np.exp(shown) if logarithmic else shown
     table = table.assign(**columns)
     scores = grouped["score"]
     medians = {config: median_interval(of.dropna().to_numpy())[0] for config, of in scores if of.notna().any()}

@@ -45,6 +45,13 @@ def test_saturated_scores_say_that_env_steps_decided() -> None:
     )
 
 
+def test_where_all_seeds_score_the_same_they_are_counted() -> None:
+    (answer,) = answers(Evidence(make_runs({"a": [500.0] * 5, "b": [100.0, 110.0, 90.0, 95.0, 105.0]})))
+    assert answer.because.startswith(
+        "All 5 seeds score 500.0; a seed ends below 475 or crashes with a probability of 0% ["
+    )
+
+
 def test_ties_are_named_in_one_line_and_why_this_one_in_the_next() -> None:
     runs = make_runs({"a": [300.0, 360.0, 310.0], "b": [310.0, 330.0, 300.0], "c": [320.0, 310.0, 305.0]})
     (answer,) = answers(Evidence(runs))

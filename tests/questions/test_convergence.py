@@ -152,6 +152,12 @@ def test_intervals_of_the_summary_are_those_of_the_statistics_within_the_envs_ra
     assert_allclose(table["env_steps_to_target_low"], found.low)
 
 
+def test_seeds_that_all_end_at_a_bound_are_a_count_and_have_no_interval() -> None:
+    table = summarise(make_runs({"a": [500] * 5, "b": [480, 470, 490, 475, 460], "c": [450] * 5})).set_index("config")
+    assert table.loc["a", "score"] == 500 and table.loc["a", ["score_low", "score_high"]].isna().all()
+    assert table.loc[["b", "c"], ["score_low", "score_high"]].notna().all(axis=None)
+
+
 def test_environments_are_summarised_apart() -> None:
     cartpole = make_runs({"a": [400, 500], "b": [300, 480]})
     pendulum = make_runs({"x": [-900, -100], "y": [-200, -150]}, env="pendulum", target=-300, score_range=(np.nan, 0))
