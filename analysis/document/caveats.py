@@ -128,7 +128,7 @@ def _coarse(evidence: Evidence, decision: Decision) -> list[str]:
     if most >= _FEW_EVALUATIONS and not by_few:
         return []
     why = f"A trial was evaluated {plural(most, 'time')}" if most < _FEW_EVALUATIONS else "Trials were evaluated seldom"
-    rests = f", and the choice rests on {abs(decision.difference):,.0f} of them" if by_few else ""
+    rests = f", and the choice rests on a difference of {abs(decision.difference):,.0f}" if by_few else ""
     return [
         f"{why}: env steps to target are known to {apart:,.0f} env steps{rests}. "
         "`report_every_env_steps` makes that finer."
