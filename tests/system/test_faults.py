@@ -114,19 +114,26 @@ def test_an_environment_that_always_raises_fails_its_trial_alone_with_its_reason
     print(f"failed after {study.query(seconds)} s")
 
 
-@pytest.mark.parametrize("vectorize_mode", [pytest.param("sync", marks=pytest.mark.nightly), "async"])
+@pytest.mark.parametrize(
+    ("vectorize_mode", "faults"),
+    [
+        ("async", ["hold"]),
+        pytest.param("async", ["hang"], marks=pytest.mark.nightly),
+        pytest.param("sync", ["hang", "hold"], marks=pytest.mark.nightly),
+    ],
+)
 def test_a_step_that_never_returns_ends_its_trial_and_leaves_no_process(
-    run_faulty: RunFaulty, trace: Path, vectorize_mode: str
+    run_faulty: RunFaulty, trace: Path, vectorize_mode: str, faults: list[str]
 ) -> None:
     hang = (
-        "study.space={env.env_config.fault:[hang,hold,null]}",
+        f"study.space={{env.env_config.fault:[{','.join(faults)},null]}}",
         f"+env.env_config.trace={trace}",
         "faults.stall_after_s=20",
     )
     study = run_faulty(*hang, f"env.vectorize_mode={vectorize_mode}")
     assert left_of(trace) == []
     assert study.outcome.exit_code == 1
-    for label in ("fault=hang", "fault=hold"):
+    for label in (f"fault={fault}" for fault in faults):
         assert study.status(label) == "FAILED"
         assert study.tags(label)["failure"] == "stalled: no sign of life for 20 s (faults.stall_after_s)"
     assert_complete(study, "fault=None", steps=(1024, 2048))
@@ -268,6 +275,7 @@ def test_a_study_in_which_no_episode_ends_finishes_and_its_report_says_so(run_fa
     assert "In 1 trial no episode ended in training" in page
 
 
+@pytest.mark.nightly
 def test_many_trials_that_fail_are_one_line(run_faulty: RunFaulty, tmp_path: Path) -> None:
     needs = tmp_path / "licence"
     needs.touch()
