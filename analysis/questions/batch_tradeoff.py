@@ -18,8 +18,9 @@ from analysis.questions.learning_rate_batch import (
     rounded,
 )
 from analysis.stats import critical_batch
+from analysis.stats.comparisons import p_values, unpaired
 from analysis.stats.gaussian_process import Cells, edge
-from analysis.stats.interval import Interval
+from analysis.stats.interval import CONFIDENCE, Interval
 from analysis.stats.moderated import moderated_intervals
 
 
@@ -153,7 +154,31 @@ def batch_tradeoff(
         )
     if table["num_seeds"].max() < 2:
         return _no_tradeoff(table, ["one seed shows no scatter to judge a fit by"])
-    return _fit_tradeoff(table, pd.concat(chosen), rng)
+    seeds = pd.concat(chosen)
+    if falls := _falls_first(seeds):
+        return _no_tradeoff(table, [falls])
+    return _fit_tradeoff(table, seeds, rng)
+
+
+def _falls_first(chosen: pd.DataFrame) -> str:
+    """A clause that says so where a smaller batch takes significantly more env steps than a larger one, which the
+    trade-off excludes; "" where none does.
+
+    By unpaired t tests of logarithms against the batch with the fewest, at 5% over the smaller ones.
+    """
+    numbered = chosen.assign(seed=chosen.groupby("batch").cumcount(), log=np.log(chosen["env_steps"].astype(float)))
+    logs = numbered.pivot(index="batch", columns="seed", values="log")
+    found = moderated_intervals(logs.to_numpy())
+    best = int(np.nanargmin(found.estimate))
+    for smaller in range(best):
+        apart = unpaired(found, smaller, best)
+        if apart.estimate[0] > 0 and p_values(apart)[0] * best <= 1 - CONFIDENCE:
+            more = float(np.exp(apart.estimate[0]))
+            return (
+                f"batch {rounded(logs.index[smaller])} takes {more:.2g} times the env steps of batch "
+                f"{rounded(logs.index[best])}, which takes the fewest, where the trade-off expects it to take fewer"
+            )
+    return ""
 
 
 def _fit_tradeoff(table: pd.DataFrame, chosen: pd.DataFrame, rng: np.random.Generator) -> Tradeoff:

@@ -222,6 +222,18 @@ def test_one_seed_and_replayed_data_have_no_critical_batch():
     assert "my_sac replays its data" in replayed.sentence and replayed.batches["updates_to_target"].isna().all()
 
 
+def test_where_env_steps_first_fall_with_the_batch_the_tradeoff_does_not_hold():
+    """A model in which they only rise called this "a larger batch still pays"."""
+    steps = np.array([60_000.0, 20_000, 15_000, 16_000])[:, None] * np.array([1.5, 1.0, 1.5])
+    scatter = np.random.default_rng(0).standard_normal((*steps.shape, 5))
+    runs = frame(
+        (1e-3, 3e-3, 1e-2), (256, 1024, 4096, 8192), steps[..., None] * np.exp(0.05 * scatter), "env_steps_to_target"
+    )
+    found = batch_tradeoff(runs.assign(budget_env_steps=200_000), np.random.default_rng(0))
+    assert not found.can_tell and np.isnan(found.critical_batch.estimate)
+    assert "batch 256 takes 4" in found.sentence and "batch 4,096, which takes the fewest" in found.sentence
+
+
 # --- bad input ---
 
 
