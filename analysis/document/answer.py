@@ -229,7 +229,8 @@ def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
     if row["num_seeds"] > 1 and row["score_min"] == row["score"]:
         words = [f"All {row['num_seeds']} seeds score {row['score']:.1f}"]
     words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')} (Jeffreys)")
-    if not np.isnan(row["target"]):
+    told = row["num_reached"] == row["num_at_end"] == row["num_seeds"]  # in the headline
+    if not np.isnan(row["target"]) and not told:
         held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"
         words.append(
             f"the target of {row['target']:g} is {held if row['num_reached'] or row['num_at_end'] else 'held by none'}"
@@ -237,7 +238,10 @@ def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
     if row["num_reached"]:
         at_least = "at least " if row["num_reached"] < row["num_seeds"] else ""
         steps, seconds = (with_interval(row, f"{unit}_to_target") for unit in ("env_steps", "seconds"))
-        words.append(f"that takes {at_least}{steps} env steps, {seconds} s of training (means)")
+        if told:
+            words.append(f"until the target is held it trains for {seconds} s (mean)")
+        else:
+            words.append(f"that takes {at_least}{steps} env steps, {seconds} s of training (means)")
     if decision.expected is not None:
         words[0] += (
             f", of which {decision.expected.estimate:.1f} is to be expected of fresh seeds, "

@@ -20,7 +20,7 @@ def test_a_clear_winner_is_told_apart_from_all_others() -> None:
         answer.headline
         == "Use `a`: 5 of 5 seeds end at 475 or above, after 50,000 env steps. The 2 others are significantly worse."
     )
-    assert "the target of 475 is held at some time by 5 of 5 seeds, at the end by 5" in answer.because
+    assert answer.because.endswith("; until the target is held it trains for 50.0 s (mean).")
     # Beta(0.5, 5.5) has 97.5% below 0.379.
     assert (
         " (5 seeds, the worst 479.0); a seed ends below 475 or crashes with a probability of 0% [0%, 38%] (Jeffreys);"
@@ -39,7 +39,6 @@ def test_saturated_scores_say_that_env_steps_decided() -> None:
     (answer,) = answers(Evidence(make_runs({"a": [500.0] * 3, "b": [500.0] * 3}, env_steps_to_target=steps)))
     assert answer.headline.startswith("Use `a`: 3 of 3 seeds end at 475 or above, after 21,000 [")
     assert answer.headline.endswith(" env steps. The other one that solves it takes significantly longer.")
-    assert "that takes 21,000 [" in answer.because
     assert answer.because.endswith(
         "2 configurations end at the target with scores that tie: env steps to target decide."
     )
