@@ -123,7 +123,11 @@ def restore(algorithm: Any, folder: Path) -> tuple[Environments, bool]:
     algorithm.restore_from_path(str(folder / RLLIB))
     beside = _load(folder / BESIDE)
     algorithm.learner_group.foreach_learner(partial(set_learner_state, state=beside["learner"]))
-    samples = _load(folder / SAMPLES) if (folder / SAMPLES).exists() else {}
+    if (folder / SAMPLES).exists():
+        samples = _load(folder / SAMPLES)
+    else:  # there are none, or they are where they were kept before that file was
+        before = {_REPLAY: beside.get("replay"), _WAITING: beside.get(_WAITING)}
+        samples = {name: found for name, found in before.items() if found is not None}
     for name, found in samples.items():
         setattr(algorithm, name, found)
     of_environments: Environments = beside["environments"]

@@ -2,6 +2,7 @@
 other ones with another seed.
 """
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import ray
 from experiments.config.trial_config import Start
 from experiments.contract import PRUNED
 from experiments.planning.machines import Cluster, Node
-from experiments.rllib.checkpoints import SAMPLES, learning_rates, weights, weights_digest
+from experiments.rllib.checkpoints import BESIDE, SAMPLES, learning_rates, weights, weights_digest
 from experiments.trial.events import Ended, Reported, Restarted
 from experiments.trial.folder import TrialFolder, damage_of
 from experiments.trial.trainable import Trial
@@ -155,6 +156,21 @@ def test_a_trial_that_is_over_keeps_its_policies_and_not_what_it_would_learn_fro
     TrialFolder(pruned).log.add(Ended(status=PRUNED, env_steps=step(trial)[STEP]))  # as the driver does
     trial.reset_config(with_folder(config, alone))
     assert not list(pruned.rglob(SAMPLES))
+
+
+def test_a_replay_buffer_is_found_where_checkpoints_held_it_before(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
+    config = plan_of(*REPLAY, "algorithm=dqn", "hardware.num_env_runners=0", "seeds=[0]", "study.space={}").trials[0]
+    trial = make(config)
+    step(trial)
+    trial.save_checkpoint(str(tmp_path))
+    replay = pickle.loads((tmp_path / SAMPLES).read_bytes())["local_replay_buffer"]
+    beside = pickle.loads((tmp_path / BESIDE).read_bytes())
+    (tmp_path / BESIDE).write_bytes(pickle.dumps({**beside, "replay": replay, "waiting": None}))
+    (tmp_path / SAMPLES).unlink()
+    restored = make(config)
+    restored.load_checkpoint(str(tmp_path))
+    assert not restored._training.lacks_replay
+    assert restored._training.algorithm.local_replay_buffer.get_num_timesteps() == replay.get_num_timesteps() > 0
 
 
 def test_a_trial_that_was_set_up_and_never_stepped_leaves_no_trace(plan_of: PlanOf, make: Make, tmp_path: Path) -> None:
