@@ -25,6 +25,7 @@ MODULES = {
     "search": "search.replay",
     "loading": "analysis.loading",
     "report": "analysis.report_time",
+    "intervals": "calibration.intervals",
     "calibration": "calibration.seeds",
     "compare": "calibration.comparing",
     "laws_calibration": "calibration.scaling_laws",

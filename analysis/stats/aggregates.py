@@ -1,11 +1,7 @@
 """One number for many scores: the interquartile mean and the optimality gap."""
 
-from typing import Literal
-
 import numpy as np
 import numpy.typing as npt
-
-Statistic = Literal["mean", "iqm"]
 
 TRIM = 0.25
 """Share that the interquartile mean leaves out at either end."""

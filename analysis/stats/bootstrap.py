@@ -19,7 +19,7 @@ def stratified_bootstrap(
 ) -> Interval:
     """Percentile interval of an aggregate over strata, seeds redrawn within each (Agarwal et al. 2021).
 
-    For many strata; over one or two with few seeds it is too narrow (docs/benchmarks/calibration.md).
+    For many strata; over one or two with few seeds it is too narrow (docs/benchmarks/intervals.md).
 
     Args:
         scores: A stratum each, (num_seeds,): an environment, say, or a configuration.

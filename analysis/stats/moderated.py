@@ -3,7 +3,7 @@
 A study has few seeds and many configurations, and scores that saturate: a configuration whose three seeds all end at
 the maximum shows no spread, and a bootstrap over them gives an interval of no width. The intervals here therefore
 borrow strength: each configuration's spread is averaged with that of the study's other configurations, as in Smyth
-(2004), "Linear models and empirical Bayes methods". What they cover in simulation is in docs/benchmarks/calibration.md.
+(2004), "Linear models and empirical Bayes methods". What they cover in simulation is in docs/benchmarks/intervals.md.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from analysis.stats.interval import CONFIDENCE, Array
 PRIOR_DF = 8.0
 """Degrees of freedom that the spread of the other configurations may weigh. Smyth estimates them from
 how the variances differ, which fails where some are zero; 8 covers best among 2 to 20 in the
-simulations of docs/benchmarks/calibration.md."""
+simulations of docs/benchmarks/intervals.md."""
 _STEPS, _FAR = 1.2, 0.02
 """Of the weights with which neighbours count: their standard deviation in steps of a grid, and the least of any."""
 UNBOUNDED = (-np.inf, np.inf)

@@ -22,8 +22,8 @@ from analysis.stats.moderated import (
     neighbour_weights,
     paired_differences,
 )
-from benchmarks.calibration.bounded_scores import Kind, kinds, results
-from benchmarks.calibration.seeds import SHAPES, coverage
+from benchmarks.calibration.intervals import Kind, coverage, kinds, results
+from benchmarks.calibration.seeds import SHAPES
 
 few = settings(max_examples=40, deadline=None)
 
