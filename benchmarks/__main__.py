@@ -33,7 +33,7 @@ MODULES = {
     "learning": "learning.scores",
 }
 """Name of a benchmark, and of its page, to its module."""
-LONG = ("learning", "scale")
+LONG = ("calibration", "learning", "scale")
 """Those that take days, or more than half an hour: run where they are named alone."""
 
 

@@ -291,8 +291,8 @@ def measure(quick: bool) -> Report:
             "per cell of the last table."
         ),
         verdict=(
-            f"95% intervals of bounded scores cover {100 * least:.0f} to {100 * most:.0f}% of each kind of studies with "
-            "5 and 10 seeds; the last row of the first table says what they cost beside Student's t on one variance."
+            f"95% intervals of bounded scores cover {100 * least:.0f} to {100 * most:.0f}% of each kind of studies "
+            "with 5 and 10 seeds; the last row of the first table says what they cost beside Student's t on one variance."
         ),
         tables=(*bounded, unbounded),
     )
