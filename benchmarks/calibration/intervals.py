@@ -292,7 +292,7 @@ def measure(quick: bool) -> Report:
         ),
         verdict=(
             f"95% intervals of bounded scores cover {100 * least:.0f} to {100 * most:.0f}% of each kind of studies "
-            "with 5 and 10 seeds; the last row of the first table says what they cost beside Student's t on one variance."
+            "with 5 and 10 seeds; the last row of the first table says what they cost beside a t on one variance."
         ),
         tables=(*bounded, unbounded),
     )
