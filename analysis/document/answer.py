@@ -196,11 +196,13 @@ def _standing(decision: Decision) -> str:
     among = decision.num_solving if decision.saturated else len(decision.order) - len(decision.uncompared)
     if among < 2:
         return "No other has seeds enough to be compared."
-    others = "The other one" if among == 2 else f"The {among - 1} others"
-    which = "that solve it" if decision.saturated else "that were compared" if decision.uncompared else ""
-    if among == 2:
-        which = which.replace("solve it", "solves it").replace("were", "was")
-    return f"{others} {which} {_WORSE[decision.measure][among == 2]}.".replace("  ", " ")
+    one = among == 2
+    others = "The other one" if one else f"The {among - 1} others"
+    if decision.saturated:
+        others += " that solves it" if one else " that solve it"
+    elif decision.uncompared:
+        others += " that was compared" if one else " that were compared"
+    return f"{others} {_WORSE[decision.measure][one]}."
 
 
 def _are(configs: Sequence[str]) -> str:

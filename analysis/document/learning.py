@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from analysis import AnalysisError
 from analysis.document import repeats as again
 from analysis.document import sequential, wording
-from analysis.document.parts import T_INTERVAL, WILSON, Drawn, Part, Section, figure_of, slug
+from analysis.document.parts import MODERATED, WILSON, Drawn, Part, Section, figure_of, slug
 from analysis.plots import batch_tradeoff as batch_tradeoff_plot
 from analysis.plots import (
     best_lr,
@@ -86,7 +86,7 @@ def learning(part: Part) -> Section:
         if bands.empty:
             continue
         what = f"Evaluation return over {words}: mean over seeds, with its interval."
-        figures.append(part.drawn(f"learning-{x}", _curves(part, bands, x), what, T_INTERVAL, bands["num_seeds"]))
+        figures.append(part.drawn(f"learning-{x}", _curves(part, bands, x), what, MODERATED, bands["num_seeds"]))
     return Section("learning", "Learning curves", (), tuple(figures))
 
 
@@ -123,7 +123,7 @@ def lr_and_batch(part: Part) -> Section:
                 ax = score_heatmap.plot(
                     part.summary, value, x=pair[0], y=pair[1], packed=part.packed and "seconds" in value
                 )
-                figures.append(part.drawn(f"heatmap-{value}", figure_of(ax), what, T_INTERVAL))
+                figures.append(part.drawn(f"heatmap-{value}", figure_of(ax), what, MODERATED))
     if grid:
         for label, runs in learning_rate_batch.slices(part.runs, part.axes, lr):
             where = f"With {label}: " if label else ""
@@ -148,7 +148,7 @@ def lr_and_batch(part: Part) -> Section:
             if tradeoff.batches["num_reached"].any():
                 figures.append(
                     part.drawn(
-                        f"tradeoff{slug(label)}", figure_of(_tradeoff(tradeoff)), _TRADEOFF.format(where), T_INTERVAL
+                        f"tradeoff{slug(label)}", figure_of(_tradeoff(tradeoff)), _TRADEOFF.format(where), MODERATED
                     )
                 )
     title = "Learning rate and batch" if grid else " and ".join(pair) if len(pair) == 2 else ""
@@ -172,7 +172,7 @@ def seeds(part: Part) -> Section:
     target = None if np.isnan(part.target) else part.target
     seeds = seed_scatter.plot(part.runs, "score", target, part.summary)
     what = "The score of every seed, behind it the mean with its interval. Seeds without a score stand in the margin."
-    figures = [part.drawn("seeds", figure_of(seeds), what, T_INTERVAL)]
+    figures = [part.drawn("seeds", figure_of(seeds), what, MODERATED)]
     highlight = part.highlight[:3] if len(part.summary) > 3 else None  # with a few seeds the bands are wide
     profile = convergence.score_profile(part.runs)
     if not profile.empty:

@@ -16,7 +16,7 @@ from analysis.plots import style
 from analysis.questions import diagnosis
 from analysis.questions.decision import decision_of
 
-T_INTERVAL = "spread moderated over configurations"
+MODERATED = "spread moderated over configurations"
 WILSON = "Wilson"
 
 

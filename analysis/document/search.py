@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.document.parts import T_INTERVAL, Drawn, Section, figure_of
+from analysis.document.parts import MODERATED, Drawn, Section, figure_of
 from analysis.load import Study
 from analysis.plots import lineage as family
 from analysis.plots import search_confirmed, search_progress, style
@@ -33,7 +33,7 @@ def _search_figures(study: Study, runs: pd.DataFrame) -> list[Drawn]:
     what = f"What the trials of the search came to ({each}), against the env steps spent by then"
     if known.empty:
         return [Drawn("search-progress", figure_of(ax), f"{what}. {style.caption(study.name, seeds, '')}")]
-    caption = style.caption(study.name, known, T_INTERVAL)
+    caption = style.caption(study.name, known, MODERATED)
     curse = (
         "The winner's curse: mean score in the search, over the seeds that finished there, "
         "against mean score on held-out seeds."

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.document.caveats import FEW_SEEDS
 from analysis.document.page import address, environment, svg
-from analysis.document.parts import T_INTERVAL, figure_of
+from analysis.document.parts import MODERATED, figure_of
 from analysis.document.side_tables import best_table, facts_table, settings_table, shared_tables
 from analysis.document.side_words import cell, chosen_of, commit, has, in_words, machine, refused, row_of, values_of
 from analysis.document.tables import section
@@ -267,7 +267,7 @@ def _figures(studies: Sequence[Study], sides: Sequence[Side], best: pd.DataFrame
     names = listed(list(dict.fromkeys(study.name for study in studies)))
 
     def rests(counts: Sequence[int]) -> str:
-        return style.caption(names, counts, T_INTERVAL).replace("Study", "Studies", 1)
+        return style.caption(names, counts, MODERATED).replace("Study", "Studies", 1)
 
     for env in dict.fromkeys(best["env"]):
         where = f" on {env}" if best["env"].nunique() > 1 else ""

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
+from analysis.document.parts import MODERATED, Drawn, Part, Section, figure_of
 from analysis.document.wording import (
     bottleneck_sentences,
     fit_sentence,
@@ -44,18 +44,18 @@ def speed(part: Part) -> Section:
     beside = " Trials shared the machine." if part.packed else ""
     finished = part.summary[part.summary["num_seeds"] > 0]
     what = f"Env steps per second of training, warm-up left out: geometric mean over seeds.{beside}"
-    figures = [part.drawn("throughput", figure_of(throughput_bars.plot(finished)), what, T_INTERVAL)]
+    figures = [part.drawn("throughput", figure_of(throughput_bars.plot(finished)), what, MODERATED)]
     stale = throughput.staleness(part.curves, part.runs)
     if stale["staleness_updates"].max() > 1:  # a synchronous algorithm alone is always an update behind
         what = (
             f"Throughput against the updates that lie between the policy that sampled and the one that learns.{beside}"
         )
         ax = staleness.plot(stale, limit_updates=STALE, packed=part.packed)
-        figures.append(part.drawn("staleness", figure_of(ax), what, T_INTERVAL, stale["num_seeds"]))
+        figures.append(part.drawn("staleness", figure_of(ax), what, MODERATED, stale["num_seeds"]))
     costs = throughput.pareto(part.summary)
     if not costs.empty:
         what = f"Env steps against training seconds to target; nothing is better than the front in both.{beside}"
-        figures.append(part.drawn("pareto", figure_of(pareto.plot(costs, part.packed)), what, T_INTERVAL))
+        figures.append(part.drawn("pareto", figure_of(pareto.plot(costs, part.packed)), what, MODERATED))
     return Section("speed", "Speed", (), tuple(figures))
 
 
@@ -110,7 +110,7 @@ def scaling(part: Part) -> Section:
             "from the others, with its 95% prediction interval."
         )
         ax = scaling_curve.plot(measured, fitted, places, left_out_counts, alone, series, axis, part.packed)
-        figures.append(part.drawn("scaling", figure_of(ax), what, T_INTERVAL, measured["num_seeds"]))
+        figures.append(part.drawn("scaling", figure_of(ax), what, MODERATED, measured["num_seeds"]))
         what = "What each gives, as a share of what one alone gives, by the fit."
         ax = scaling_efficiency.plot(measured, series, axis, part.packed)
         figures.append(
@@ -136,7 +136,7 @@ def _grid(part: Part) -> list[Drawn]:
         return []
     ax = score_heatmap.plot(part.summary, "env_steps_per_s", x=pair[0], y=pair[1], packed=part.packed)
     return [
-        part.drawn("heatmap-throughput", figure_of(ax), "Env steps per second: geometric mean over seeds.", T_INTERVAL)
+        part.drawn("heatmap-throughput", figure_of(ax), "Env steps per second: geometric mean over seeds.", MODERATED)
     ]
 
 

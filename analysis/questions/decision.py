@@ -303,8 +303,10 @@ def _by_score(evidence: Evidence) -> Decision:
     matters = _MATTERS * abs(float(means[chosen])) if saturated else delta
     is_open = runner_up is not None and runner_up in leading and runner_up not in same
     alpha, likely = (1 - CONFIDENCE) / max(1, num_compared - 1), _likely(spread, df)
-    telling = _least_and_most(lambda each: seeds_needed(matters, each, alpha), likely) if is_open else (0.0, 0.0)
+    telling = (np.inf, np.inf) if runner_up is None else (0.0, 0.0)
     to_equivalence = (0.0, 0.0)
+    if is_open:
+        telling = _least_and_most(lambda each: seeds_needed(matters, each, alpha), likely)
     if is_open and np.isfinite(delta):
         to_equivalence = _least_and_most(lambda each: seeds_for_equivalence(0.0, each, delta, alpha), likely)
     several = [c for c in leading if c not in alone]
@@ -325,7 +327,7 @@ def _by_score(evidence: Evidence) -> Decision:
         spread,
         common,
         matters,
-        telling if runner_up is not None else (np.inf, np.inf),
+        telling,
         delta,
         tuple(c for c in leading if c in same),
         to_equivalence,

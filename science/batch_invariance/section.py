@@ -2,7 +2,7 @@
 
 from analysis.document import wording
 from analysis.document.extension import Report
-from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
+from analysis.document.parts import MODERATED, Drawn, Part, Section, figure_of
 from analysis.questions.claims import Verdict
 from analysis.questions.labels import FORMS, WORDS, interval_of, listed, percent, shown
 from science.batch_invariance import figure
@@ -46,7 +46,7 @@ def invariance(part: Part) -> Section:
         )
         what += "spread."
         ax = figure.plot(of_policy.assign(config=of_policy["config"].cat.remove_unused_categories()), found[0].delta)
-        figures.append(part.drawn(f"gaps-{policy}", figure_of(ax), what, T_INTERVAL, of_policy["num_seeds"]))
+        figures.append(part.drawn(f"gaps-{policy}", figure_of(ax), what, MODERATED, of_policy["num_seeds"]))
     return Section("batch-invariance", "Does learning stay the same?", tuple(sentences), tuple(figures))
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 
 from analysis.document import wording
 from analysis.document.extension import Report
-from analysis.document.parts import T_INTERVAL, Drawn, Part, Section, figure_of
+from analysis.document.parts import MODERATED, Drawn, Part, Section, figure_of
 from analysis.questions.claims import Verdict
 from analysis.questions.labels import FORMS, WORDS, interval_of, listed, percent, shown
 from experiments.contract.words import plural
@@ -52,7 +52,7 @@ def lockstep(part: Part) -> Section:
             if found.levels[measure].notna().any():
                 where, key = wording.within(found.settings), f"lockstep-{measure}{f'-{i}' if found.settings else ''}"
                 drawn = figure_of(figure.plot(found.levels, measure))
-                figures.append(part.drawn(key, drawn, f"{where}{what}", T_INTERVAL))
+                figures.append(part.drawn(key, drawn, f"{where}{what}", MODERATED))
     return Section("lockstep", "Does lockstep hurt?", tuple(sentences), tuple(figures))
 
 
