@@ -356,8 +356,7 @@ def _cells(table: pd.DataFrame) -> dict[str, Any]:
         for measure in measures:
             cells.append(_cell(row, measure))
             if measure == "score":
-                cells += [{"text": _text(row[name], ".1f")} for name in ("score_min",)]
-                cells.append(_share(row, "failure_probability"))
+                cells += [{"text": _text(row["score_min"], ".1f")}, _share(row, "failure_probability")]
         mark = "chosen leader" if row["chosen"] else "leader" if row["leader"] else ""
         rows.append({"mark": mark, "cells": cells})
     names = ["configuration", "seeds", *(["ever at target", "at the end"] if has_target else [])]

@@ -7,17 +7,15 @@ TRIM = 0.25
 """Share that the interquartile mean leaves out at either end."""
 
 
-def iqm(values: npt.ArrayLike) -> float:
-    """Interquartile mean: the mean of the middle half (Agarwal et al. 2021, arXiv 2108.13264).
+def iqms(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Interquartile means, the means of the middle half (Agarwal et al. 2021, arXiv 2108.13264).
 
     Args:
-        values: Any shape, pooled; a quarter of them, rounded down, is left out at either end.
+        values: (..., n); a quarter of the last axis, rounded down, is left out at either end.
+
+    Returns:
+        (...,).
     """
-    return float(iqms(np.ravel(values)))
-
-
-def iqms(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Interquartile means over the last axis: (..., n) -> (...,)."""
     count = values.shape[-1]
     cut = int(TRIM * count)
     return np.asarray(np.partition(values, (cut, count - cut - 1), axis=-1)[..., cut : count - cut].mean(axis=-1))

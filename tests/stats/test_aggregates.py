@@ -1,14 +1,17 @@
 """The interquartile mean and the optimality gap."""
 
+import numpy as np
 import pytest
 
-from analysis.stats.aggregates import iqm, optimality_gap
+from analysis.stats.aggregates import iqms, optimality_gap
 
 
 def test_iqm_is_the_mean_of_the_middle_half() -> None:
-    assert iqm([8, 1, 7, 2, 6, 3, 5, 4]) == 4.5  # 3, 4, 5 and 6 are left
-    assert iqm([1000, 10, 30, 0, 20]) == 20  # a quarter of 5, rounded down, is 1: 10, 20 and 30 are left
-    assert iqm([0, 10, 50]) == 20  # a quarter of 3, rounded down, is none
+    assert iqms(np.array([8, 1, 7, 2, 6, 3, 5, 4], dtype=float)) == 4.5  # 3, 4, 5 and 6 are left
+    assert (
+        iqms(np.array([1000, 10, 30, 0, 20], dtype=float)) == 20
+    )  # a quarter of 5, rounded down, is 1: 10, 20 and 30 are left
+    assert iqms(np.array([0, 10, 50], dtype=float)) == 20  # a quarter of 3, rounded down, is none
 
 
 def test_optimality_gap_counts_shortfalls_and_no_surplus() -> None:

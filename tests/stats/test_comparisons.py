@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 
-from analysis.stats.aggregates import iqm, optimality_gap
+from analysis.stats.aggregates import iqms, optimality_gap
 from analysis.stats.comparisons import holm, leaders, p_values, probability_of_improvement, seeds_needed, unpaired
 from analysis.stats.moderated import POSITIVE, UNBOUNDED, Estimates, moderated_intervals, paired_differences
 from benchmarks.calibration.seeds import SHAPES, false_alarms, improvement_coverage
@@ -33,7 +33,7 @@ def test_iqm_optimality_gap_and_probability_of_improvement_equal_rliable(shape: 
     metrics = pytest.importorskip("rliable.metrics")
     rng = np.random.default_rng(0)
     scores, others = np.minimum(500, np.round(rng.normal(470, 40, (2, *shape))))
-    assert iqm(scores) == pytest.approx(metrics.aggregate_iqm(scores))
+    assert iqms(scores.ravel()) == pytest.approx(metrics.aggregate_iqm(scores))
     assert optimality_gap(scores, 475) == pytest.approx(metrics.aggregate_optimality_gap(scores, 475))
     found = probability_of_improvement(scores[:, 0], others[:, 0])
     assert found.estimate == pytest.approx(metrics.probability_of_improvement(scores[:, :1], others[:, :1]))
