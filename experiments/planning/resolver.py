@@ -20,6 +20,8 @@ from experiments.planning.resources import checked_algorithm, layout_of, with_co
 from experiments.rllib.algorithms import on_policy_batch
 from experiments.rllib.made_environments import longest_episode
 
+LEAST_REPORTS = 10
+"""Of a trial, where nobody says how many and its batches allow it."""
 CHECKPOINTS_PER_TRIAL = 4
 """Unless the configuration says otherwise: a kill costs a quarter of a trial at most."""
 
@@ -156,6 +158,9 @@ def with_checkpoint_spacing(suite: SuiteConfig) -> SuiteConfig:
 def report_grid(suites: Sequence[SuiteConfig]) -> int:
     """The report grid of a study: what was asked for, else the finest that each env's default and each batch allow.
 
+    Where that makes fewer than `LEAST_REPORTS`, the env's default, which is for its own budget, gives way:
+    a choice that rests on two evaluations is no choice.
+
     Raises:
         ConfigurationError: The study's trials ask for different ones, or a budget is too small for one report.
     """
@@ -167,12 +172,16 @@ def report_grid(suites: Sequence[SuiteConfig]) -> int:
         )
     if asked:
         return asked.pop()
-    least = max(max(suite.env.report_every_env_steps, on_policy_batch(suite.algorithm)) for suite in suites)
-    budget = math.gcd(*(suite.budget_env_steps for suite in suites))
-    if least > budget:
+    batch, budgets = max(on_policy_batch(suite.algorithm) for suite in suites), [s.budget_env_steps for s in suites]
+    budget = math.gcd(*budgets)
+    if batch > budget:
         raise ConfigurationError(
-            f"budget_env_steps={budget} is less than one report of {least} env steps: the env's report grid, "
-            f"or the largest batch. Try budget_env_steps={least} or report_every_env_steps={max(1, budget // 10)}."
+            f"budget_env_steps={budget} is less than the largest batch, of {batch} env steps, "
+            f"so there would be no report. Try budget_env_steps={LEAST_REPORTS * batch}, or a smaller batch."
         )
-    most = min(MAX_REPORTS, budget // least)
-    return budget // next(reports for reports in range(most, 0, -1) if budget % reports == 0)
+    # of `budget` env steps, of which a trial has a multiple
+    finest = budget // max(1, batch, math.ceil(max(budgets) / MAX_REPORTS))
+    usual = min(finest, budget // max(suite.env.report_every_env_steps for suite in suites))
+    least = math.ceil(LEAST_REPORTS * budget / min(budgets))
+    wanted = (*range(usual, least - 1, -1), *range(max(usual, least), finest + 1), *range(finest, 0, -1))
+    return budget // next((reports for reports in wanted if budget % reports == 0), 1)

@@ -13,7 +13,9 @@ from experiments.planning.configuration import Configuration
 from experiments.planning.disk import kept_bytes
 from experiments.planning.estimate import PastSpeed, study_duration
 from experiments.planning.plan import Plan, concurrency_of
+from experiments.planning.resolver import LEAST_REPORTS
 from experiments.planning.search_design import SearchDesign
+from experiments.rllib.algorithms import on_policy_batch
 from experiments.rllib.allowed_spaces import action_scaling
 from experiments.rllib.building import environment_of, is_flattened, is_unmasked
 from experiments.rllib.made_environments import spaces
@@ -41,6 +43,7 @@ def plan_lines(plan: Plan) -> list[str]:
         labelled("study", f"{plan.study}: {plan.question}"),
         labelled("trials", summary(plan)),
         *_cost(plan),
+        *_few_reports(plan),
         *([labelled("start", f"all trials start from {plan.start}; env steps count from there")] if plan.start else []),
         labelled("hardware", f"{plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}"),
         *(labelled("left out", what) for what in plan.left_out),
@@ -59,6 +62,22 @@ def plan_lines(plan: Plan) -> list[str]:
             else "not comparable across studies: trials share the machine",
         ),
     ]
+
+
+def _few_reports(plan: Plan) -> list[str]:
+    """That trials are evaluated too seldom to choose by, and what would help: a line, or none."""
+    budget, every = min(c.suite.budget_env_steps for c in plan.configurations), plan.report_every_env_steps
+    reports = budget // every
+    if plan.is_measured or reports >= LEAST_REPORTS:
+        return []
+    batch = max(on_policy_batch(c.suite.algorithm) for c in plan.configurations)
+    finer = budget // LEAST_REPORTS
+    fix = (
+        f"report_every_env_steps={finer} makes {LEAST_REPORTS}"
+        if batch <= finer and budget % LEAST_REPORTS == 0
+        else f"budget_env_steps={LEAST_REPORTS * max(every, batch)} makes {LEAST_REPORTS}"
+    )
+    return [labelled("reports", f"{plural(reports, 'report')} of a trial, few to choose by: {fix}")]
 
 
 def _taken_otherwise(configuration: Configuration) -> list[str]:

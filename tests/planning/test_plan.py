@@ -17,6 +17,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.schema import EnvSettings, HardwareSettings
 from experiments.config.trial_config import TrialConfig, distinct_names, label_of
 from experiments.contract import COLUMNS, extensions
+from experiments.planning import terminal
 from experiments.planning.axes import PARAMS
 from experiments.planning.machines import Cluster, Node, local_machine
 from experiments.planning.record import plan_record, searched_params, trial_params
@@ -29,6 +30,7 @@ from experiments.study.outcomes import TrialOutcome
 from tests.support.suite import PAIRS, PlanOf
 
 SINGLE = "study.space={}"
+BATCH_512 = "algorithm.training.train_batch_size_per_learner=512"
 
 
 def suits(algorithm: str, action_space: gym.Space[Any]) -> bool:
@@ -460,8 +462,6 @@ def test_a_setting_of_the_environment_is_not_taken_for_one_of_the_suite_that_has
     assert [params[name] for name in names.values()] == [of[-1] for of in values.values()]
     assert (params["seed"], params["gamma"], params["num_env_runners"]) == (0, 0.99, 0)
     assert "gamma=0.99 " in trial.label and "env_config.gamma=2" in trial.label
-    # chosen by the plan, whatever the environment calls so
-    assert record["configurations"][-1]["planned"]["hardware.num_env_runners"] == 0
 
 
 def test_every_parameter_and_column_that_is_not_searched_is_known_as_taken(plan_of: PlanOf) -> None:
@@ -477,6 +477,34 @@ def test_the_report_grid_is_as_wide_as_the_largest_batch_of_the_study(plan_of: P
     assert plan_of(SINGLE).report_every_env_steps == 4000
     wide = plan_of("study.space={algorithm.training.train_batch_size_per_learner:[512,7000]}")
     assert {t.report_every_env_steps for t in wide.trials} == {7500}  # the next divisor of 60000
+
+
+@pytest.mark.parametrize(
+    ("words", "grid"),
+    [
+        (["budget_env_steps=20000", BATCH_512], 2000),  # the env's own, of 4000, is for a larger budget
+        (["budget_env_steps=16384", BATCH_512], 1024),  # 16, as there are no 10 to 15
+        (["budget_env_steps=20000", "algorithm.training.train_batch_size_per_learner=4096"], 5000),  # all that fit
+        (["budget_env_steps=2e6", BATCH_512], 6250),  # 320, as many as a curve shows
+        (["budget_env_steps=60013", BATCH_512], 60013),  # a prime
+        (["study.space={env:[cartpole,acrobot]}", "study.name=two", BATCH_512], 6000),
+    ],
+)
+def test_a_trial_has_ten_reports_at_least_where_its_batch_allows_it(
+    plan_of: PlanOf, words: list[str], grid: int
+) -> None:
+    plan = plan_of(SINGLE, *words) if "study.name=two" not in words else plan_of(*words)
+    assert plan.report_every_env_steps == grid
+    few = [line for line in terminal.plan_lines(plan) if line.startswith("reports")]
+    assert bool(few) == (min(c.suite.budget_env_steps for c in plan.configurations) // grid < 10)
+
+
+def test_few_reports_are_said_with_what_makes_more(plan_of: PlanOf) -> None:
+    said = [line for line in terminal.plan_lines(plan_of(SINGLE, "report_every_env_steps=20000")) if "few to" in line]
+    assert said == ["reports     3 reports of a trial, few to choose by: report_every_env_steps=6000 makes 10"]
+    large = plan_of(SINGLE, "budget_env_steps=20000", "algorithm.training.train_batch_size_per_learner=4096")
+    (line,) = [line for line in terminal.plan_lines(large) if "few to" in line]
+    assert line.endswith("4 reports of a trial, few to choose by: budget_env_steps=50000 makes 10")
 
 
 def test_resources_follow_the_runner_count_of_each_configuration(plan_of: PlanOf) -> None:
@@ -501,7 +529,7 @@ def test_resources_follow_the_runner_count_of_each_configuration(plan_of: PlanOf
             ["algorithm.training.train_batch_size_per_learner=5000", "report_every_env_steps=4000", SINGLE],
             "finer than one training batch",
         ),
-        (["algorithm.training.train_batch_size_per_learner=70000", SINGLE], "less than one report of 70000"),
+        (["algorithm.training.train_batch_size_per_learner=70000", SINGLE], "less than the largest batch, of 70000"),
         (["algorithm.env_runners.num_env_runners=-1", SINGLE], "num_env_runners=-1: must be 0 or more"),
         (["hardware.num_env_runners=-1", SINGLE], "hardware.num_env_runners"),
         (["algorithm=impala", "algorithm.env_runners.num_env_runners=0", SINGLE], "needs a runner actor"),
@@ -526,7 +554,7 @@ def test_resources_follow_the_runner_count_of_each_configuration(plan_of: PlanOf
         (["seeds=[-1]"], "seeds.0"),
         (["seeds=[0.5]"], "seeds.0"),
         (["budget_env_steps=0"], "budget_env_steps"),
-        (["budget_env_steps=999"], "less than one report"),
+        (["budget_env_steps=999"], "less than the largest batch"),
         (["budget_env_steps=4000000", "report_every_env_steps=4000"], "points a curve"),
         (["budget_env_steps=60001", "report_every_env_steps=4000"], "Try budget_env_steps=60000"),
         (["evaluation.every_env_steps=5500"], "evaluation.every_env_steps=5500 is not a multiple"),
